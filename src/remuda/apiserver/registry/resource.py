@@ -1,0 +1,109 @@
+"""The declaration of one served resource: everything that distinguishes it from any other.
+
+A built-in kind is one `Resource` value in `apiserver.kinds`; a CustomResourceDefinition becomes one `Resource` per
+served version. The verbs in `registry.py` know no kind by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from remuda.kube.errors import FieldError
+from remuda.kube.schema import Schema
+
+Obj = dict[str, Any]
+Path = tuple[str, ...]
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of `kubectl get`. Either a JSONPath or a function of the decoded object."""
+
+    name: str
+    type: str = "string"  # string, integer, number, boolean, date
+    format: str = ""
+    description: str = ""
+    priority: int = 0  # above 0: only with -o wide
+    path: str = ""
+    cell: Callable[[Obj], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePaths:
+    spec_replicas: Path
+    status_replicas: Path
+    selector: Path = ()  # of a string selector in status; empty: none
+
+
+def _nothing(new: Obj) -> None: ...
+def _nothing_updated(new: Obj, old: Obj) -> None: ...
+def _no_errors(new: Obj) -> list[FieldError]:
+    return []
+
+
+def _no_update_errors(new: Obj, old: Obj) -> list[FieldError]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """What a kind does beyond its schema. All functions are pure; `new` may be changed by the prepare functions.
+
+    They run in this order on every write: schema defaults, prepare, (admission), validate.
+    `validate_update` runs in addition to `validate`.
+    """
+
+    prepare_create: Callable[[Obj], None] = _nothing
+    prepare_update: Callable[[Obj, Obj], None] = _nothing_updated
+    validate: Callable[[Obj], list[FieldError]] = _no_errors
+    validate_update: Callable[[Obj, Obj], list[FieldError]] = _no_update_errors
+    validate_name: Callable[[str, bool], list[str]] | None = (
+        None  # (name, is_prefix) -> complaints; None: DNS subdomain
+    )
+    # status subresource only; runs instead of validate_update
+    validate_status: Callable[[Obj, Obj], list[FieldError]] = _no_update_errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    group: str
+    version: str
+    kind: str
+    plural: str
+    schema: Schema  # of the whole object, metadata included
+    singular: str = ""
+    list_kind: str = ""
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    has_status: bool = False  # a status subresource: other writes leave status alone, and the reverse
+    scale: ScalePaths | None = None
+    has_generation: bool = True  # +1 on every change outside metadata and status
+    columns: tuple[Column, ...] = ()  # besides NAME and AGE when `columns` is empty
+    selectable: Mapping[str, Path] = field(default_factory=dict)  # field selectors besides metadata.name/namespace
+    behaviour: Behaviour = field(default_factory=Behaviour)
+    custom: bool = False  # from a CRD: type errors are 422 and unknown fields are pruned by its schema
+    storage_version: str = ""  # the version on disk, where it is not `version`
+    to_storage: Callable[[Obj], Obj] | None = None  # None with a storage_version: only apiVersion differs
+    from_storage: Callable[[Obj], Obj] | None = None
+    table_name: str = ""  # where two groups share one store (events); else `plural.group`
+    deprecation_warning: str = ""
+    # subresource names with their own handlers (token, eviction, log, finalize, ...): name -> (kind group/version/Kind, verbs)
+    extra_subresources: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def table(self) -> str:
+        return self.table_name or (f"{self.plural}.{self.group}" if self.group else self.plural)
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural

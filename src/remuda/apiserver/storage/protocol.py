@@ -1,0 +1,89 @@
+"""What the registry, upkeep and authorisation ask of the store. `sqlite.py` is the one implementation.
+
+All methods are called on the event loop. Reads never block: they are served from memory, from committed
+state. A write is visible, and its event delivered, only once it is on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Protocol
+
+from remuda.apiserver.storage.types import Entry, Event, Listener, Revision
+
+
+class Feed(Protocol):
+    """The committed events of one table after a revision, in order, without gap or duplicate."""
+
+    @property
+    def revision(self) -> Revision:
+        """Every event up to here has been handed out (the store's revision when the feed is drained)."""
+
+    async def next_batch(self) -> Sequence[Event]:
+        """Waits for at least one event and returns all that are ready. Raises FeedOverflow, or StopAsyncIteration
+        after `close` of the feed or the store."""
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    @property
+    def revision(self) -> Revision:
+        """The newest committed revision."""
+
+    def get(self, table: str, namespace: str, name: str) -> Entry | None:
+        """The committed state."""
+
+    def latest(self, table: str, namespace: str, name: str) -> Entry | None:
+        """The committed state or, if a write of this key is on its way to disk, that one: what a
+        read-modify-write must start from. Never show it to a reader."""
+
+    def scan(
+        self,
+        table: str,
+        namespace: str = "",
+        *,
+        after: tuple[str, str] | None = None,
+        limit: int = 0,
+        at: Revision | None = None,
+    ) -> Sequence[Entry]:
+        """Entries ordered by (namespace, name); of all namespaces when `namespace` is empty; those behind the
+        key `after`; `at` an older revision (raises Compacted when its history is gone)."""
+
+    def count(self, table: str) -> int: ...
+
+    def tables(self) -> Iterable[str]:
+        """Every table that holds an entry."""
+
+    async def put(
+        self,
+        table: str,
+        namespace: str,
+        name: str,
+        encode: Callable[[Revision], bytes],
+        *,
+        expect: Entry | None,
+    ) -> Entry:
+        """Creates (expect None) or replaces (expect: what `latest` gave). `encode` is called once, at once,
+        with the revision this write gets. Returns when it is on disk and visible.
+        Raises WriteConflict before anything is written; StorageFailed."""
+
+    async def delete(
+        self, table: str, namespace: str, name: str, encode: Callable[[Revision], bytes], *, expect: Entry
+    ) -> Entry:
+        """Removes; `encode` renders the last state at the deleting revision, for the DELETED event."""
+
+    def watch(self, table: str, namespace: str = "", *, since: Revision) -> Feed:
+        """Events with revision > since, of all namespaces when `namespace` is empty. Raises Compacted."""
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Calls `listener` with each committed batch, of every table, on the loop, before the writers of that
+        batch are told: an index kept by a listener is never behind an acknowledged write.
+        Returns what ends the subscription."""
+
+    def scan_all(self) -> AsyncIterator[Entry]:
+        """Every entry of every table, yielding to the loop now and then."""
+
+    @property
+    def oldest(self) -> Revision:
+        """The oldest revision a watch may start from."""

@@ -1,0 +1,116 @@
+"""What the store holds and says: entries, events, writes.
+
+An *entry* is one object at one revision as immutable JSON bytes (metadata.resourceVersion included). An
+*event* is one committed change. Both are shared by every reader and never change after commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NewType
+
+import msgspec
+
+Revision = NewType("Revision", int)
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class _Labelled(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _LabelledObject(msgspec.Struct):
+    metadata: _Labelled = msgspec.field(default_factory=_Labelled)
+
+
+_decode_labelled = msgspec.json.Decoder(_LabelledObject).decode
+_NO_LABELS: dict[str, str] = {}
+
+
+class Entry:
+    """One object at one revision. `table` names the stored resource, e.g. `machines.cluster.x-k8s.io`."""
+
+    __slots__ = ("_fields", "_labels", "name", "namespace", "revision", "table", "value")
+
+    def __init__(self, table: str, namespace: str, name: str, revision: Revision, value: bytes) -> None:
+        self.table = table
+        self.namespace = namespace
+        self.name = name
+        self.revision = revision
+        self.value = value
+        self._labels: dict[str, str] | None = None
+        self._fields: dict[str, str] | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.namespace, self.name)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Decoded once, when first asked for: most entries are never matched against a selector."""
+        if self._labels is None:
+            self._labels = _decode_labelled(self.value).metadata.labels or _NO_LABELS
+        return self._labels
+
+    def fields(self, extract: Callable[[bytes], dict[str, str]]) -> dict[str, str]:
+        """The selectable fields of a kind, decoded once. One table always comes with one `extract`."""
+        if self._fields is None:
+            self._fields = extract(self.value)
+        return self._fields
+
+    def __repr__(self) -> str:
+        return f"Entry({self.table} {self.namespace}/{self.name} @{self.revision})"
+
+
+class _Unknown:
+    """The state before an event that was read back from disk after a restart and whose past is compacted."""
+
+
+UNKNOWN = _Unknown()
+
+
+class Event:
+    """One committed change. `entry` is the new state, or for DELETED the last state at the deleting revision.
+
+    `before` is the state it replaced: None for ADDED, UNKNOWN when it was lost with a restart.
+    """
+
+    __slots__ = ("before", "entry", "lines", "type")
+
+    def __init__(self, type_: EventType, entry: Entry, before: Entry | _Unknown | None) -> None:
+        self.type: EventType = type_
+        self.entry = entry
+        self.before = before
+        self.lines: dict[object, bytes] = {}  # wire encodings by format, made once for all watchers
+
+    @property
+    def revision(self) -> Revision:
+        return self.entry.revision
+
+    def __repr__(self) -> str:
+        return f"Event({self.type} {self.entry!r})"
+
+
+Listener = Callable[[Sequence[Event]], None]
+
+
+class Compacted(Exception):
+    """The asked-for revision is older than the history kept."""
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {asked} ({oldest})")
+        self.asked = asked
+        self.oldest = oldest
+
+
+class WriteConflict(Exception):
+    """The entry changed (or appeared, or vanished) since the caller read it; read `latest` and decide again."""
+
+
+class StorageFailed(Exception):
+    """The write could not be made durable (disk full, I/O error). Nothing of it is visible."""
+
+
+class FeedOverflow(Exception):
+    """A watcher fell so far behind that its buffer was dropped; it must start over from a list."""

@@ -1,0 +1,288 @@
+"""Errors as Kubernetes says them: a `Status` with a reason, a code and, for bad fields, one cause each.
+
+Everything that refuses a request raises `StatusError`; whoever serves it (HTTP, the in-process client)
+needs no second vocabulary. Wording follows the real API server because people and programs grep for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+# What a list of causes shows before it says how many more there are (one bad list can have thousands).
+_SHOWN_BAD_VALUE = 256
+
+
+class FieldError(NamedTuple):
+    """One complaint about one field, as the cause of an Invalid status."""
+
+    kind: str  # one of the constants below
+    path: str  # spec.template.spec.containers[0].name
+    bad: Any
+    detail: str
+
+    @property
+    def message(self) -> str:
+        """The sentence without the path, as it stands in a status cause."""
+        text = _KIND_TEXT[self.kind]
+        if self.kind in _SHOWS_VALUE:
+            text = f"{text}: {render_value(self.bad)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.path or '<nil>'}: {self.message}"
+
+
+REQUIRED = "FieldValueRequired"
+INVALID = "FieldValueInvalid"
+NOT_SUPPORTED = "FieldValueNotSupported"
+DUPLICATE = "FieldValueDuplicate"
+FORBIDDEN = "FieldValueForbidden"
+TOO_LONG = "FieldValueTooLong"
+TOO_MANY = "FieldValueTooMany"
+TYPE_INVALID = "FieldValueTypeInvalid"
+NOT_FOUND = "FieldValueNotFound"
+
+_KIND_TEXT = {
+    REQUIRED: "Required value",
+    INVALID: "Invalid value",
+    NOT_SUPPORTED: "Unsupported value",
+    DUPLICATE: "Duplicate value",
+    FORBIDDEN: "Forbidden",
+    TOO_LONG: "Too long",
+    TOO_MANY: "Too many",
+    TYPE_INVALID: "Invalid value",
+    NOT_FOUND: "Not found",
+}
+_SHOWS_VALUE = {INVALID, NOT_SUPPORTED, DUPLICATE, TYPE_INVALID, TOO_MANY, NOT_FOUND}
+
+
+def render_value(value: Any) -> str:
+    """A bad value as the real server prints it: JSON for scalars, a type word for containers."""
+    if isinstance(value, dict | list):
+        text = msgspec.json.encode(value).decode()
+    elif isinstance(value, str | bool) or value is None:
+        text = "null" if value is None else msgspec.json.encode(value).decode()
+    else:
+        text = str(value)
+    return text if len(text) <= _SHOWN_BAD_VALUE else text[:_SHOWN_BAD_VALUE] + "..."
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError(REQUIRED, path, "", detail)
+
+
+def invalid(path: str, bad: Any, detail: str) -> FieldError:
+    return FieldError(INVALID, path, bad, detail)
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    return FieldError(FORBIDDEN, path, "", detail)
+
+
+def duplicate(path: str, bad: Any) -> FieldError:
+    return FieldError(DUPLICATE, path, bad, "")
+
+
+def not_supported(path: str, bad: Any, supported: Iterable[str]) -> FieldError:
+    return FieldError(NOT_SUPPORTED, path, bad, "supported values: " + ", ".join(f'"{s}"' for s in supported))
+
+
+def too_long(path: str, limit: int) -> FieldError:
+    return FieldError(TOO_LONG, path, "", f"may not be more than {limit} bytes")
+
+
+def too_many(path: str, actual: int, limit: int) -> FieldError:
+    return FieldError(TOO_MANY, path, actual, f"must have at most {limit} items")
+
+
+class StatusError(Exception):
+    """A request refused: what a client receives as `kind: Status`."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details or {}
+        self.headers = headers or {}
+
+    def status(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details:
+            body["details"] = self.details
+        body["code"] = self.code
+        return body
+
+
+def qualified(group: str, resource: str) -> str:
+    """`machines.cluster.x-k8s.io`, or `pods` for the core group."""
+    return f"{resource}.{group}" if group else resource
+
+
+def _details(group: str, kind: str, name: str, causes: Sequence[dict[str, str]] = ()) -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    if name:
+        details["name"] = name
+    if group:
+        details["group"] = group
+    if kind:
+        details["kind"] = kind
+    if causes:
+        details["causes"] = list(causes)
+    return details
+
+
+def not_found(group: str, resource: str, name: str) -> StatusError:
+    return StatusError(
+        404,
+        "NotFound",
+        f'{qualified(group, resource)} "{name}" not found',
+        details=_details(group, resource, name),
+    )
+
+
+def no_such_path() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def already_exists(group: str, resource: str, name: str) -> StatusError:
+    return StatusError(
+        409,
+        "AlreadyExists",
+        f'{qualified(group, resource)} "{name}" already exists',
+        details=_details(group, resource, name),
+    )
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(group: str, resource: str, name: str, why: str = MODIFIED) -> StatusError:
+    return StatusError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {qualified(group, resource)} "{name}": {why}',
+        details=_details(group, resource, name),
+    )
+
+
+def apply_conflict(message: str, causes: Sequence[tuple[str, str]]) -> StatusError:
+    """Server-side apply met fields that others own; causes are (message, field) pairs."""
+    listed = [{"reason": "FieldManagerConflict", "message": text, "field": field} for text, field in causes]
+    return StatusError(409, "Conflict", message, details={"causes": listed})
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def unauthorized(message: str = "Unauthorized") -> StatusError:
+    return StatusError(401, "Unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
+
+
+def forbidden_request(group: str, resource: str, name: str, why: str) -> StatusError:
+    target = qualified(group, resource)
+    quoted = f' "{name}"' if name else ""
+    message = f"{target}{quoted} is forbidden: {why}" if target else f"forbidden: {why}"
+    return StatusError(403, "Forbidden", message, details=_details(group, resource, name))
+
+
+def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
+    """422: every bad field is listed, as a sentence in the message and as a cause each."""
+    causes = [{"reason": e.kind, "message": e.message, "field": e.path} for e in errors]
+    sentences = [str(e) for e in errors]
+    listed = sentences[0] if len(sentences) == 1 else "[" + ", ".join(sentences) + "]"
+    target = qualified(group, kind)
+    return StatusError(
+        422,
+        "Invalid",
+        f'{target} "{name}" is invalid: {listed}',
+        details=_details(group, kind, name, causes),
+    )
+
+
+def method_not_supported(group: str, resource: str, verb: str) -> StatusError:
+    return StatusError(
+        405,
+        "MethodNotAllowed",
+        f'{verb} is not supported on resources of kind "{qualified(group, resource)}"',
+        details=_details(group, resource, ""),
+    )
+
+
+def not_acceptable(accepted: Iterable[str]) -> StatusError:
+    return StatusError(
+        406,
+        "NotAcceptable",
+        "only the following media types are accepted: " + ", ".join(accepted),
+    )
+
+
+def unsupported_media_type(given: Iterable[str]) -> StatusError:
+    return StatusError(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(given),
+    )
+
+
+def gone(message: str) -> StatusError:
+    return StatusError(410, "Expired", message)
+
+
+def too_large_revision(asked: int, current: int) -> StatusError:
+    return StatusError(
+        504,
+        "Timeout",
+        f"Too large resource version: {asked}, current: {current}",
+        details={
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        },
+    )
+
+
+def too_many_requests(message: str, retry_after_seconds: int = 1) -> StatusError:
+    return StatusError(
+        429,
+        "TooManyRequests",
+        message,
+        details={"retryAfterSeconds": retry_after_seconds},
+        headers={"Retry-After": str(retry_after_seconds)},
+    )
+
+
+def entity_too_large(limit: int) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def service_unavailable(message: str) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", message)
+
+
+def internal(message: str) -> StatusError:
+    return StatusError(
+        500,
+        "InternalError",
+        f"Internal error occurred: {message}",
+        details={"causes": [{"message": message}]},
+    )
