@@ -69,6 +69,18 @@ class Behaviour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Subresource:
+    """A subresource with a handler of its own (token, eviction, log, finalize, approval, ...), as discovery shows it.
+
+    The handler itself is registered with the registry under (table, subresource name)."""
+
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     group: str
     version: str
@@ -93,8 +105,7 @@ class Resource:
     from_storage: Callable[[Obj], Obj] | None = None
     table_name: str = ""  # where two groups share one store (events); else `plural.group`
     deprecation_warning: str = ""
-    # subresource names with their own handlers (token, eviction, log, finalize, ...): name -> (kind group/version/Kind, verbs)
-    extra_subresources: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)  # besides status and scale
 
     @property
     def api_version(self) -> str:

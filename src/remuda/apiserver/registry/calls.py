@@ -1,0 +1,153 @@
+"""The registry's questions and answers: what HTTP and the in-process client pass in and get back.
+
+A `Call` is proof that the authoriser said yes: `Registry.authorize` is the only place that makes one. Objects come
+out as JSON bytes in the version that was asked for, ready for the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from remuda.apiserver.auth.user import User
+from remuda.apiserver.resource import Obj, Resource
+from remuda.apiserver.storage.types import EventType, Revision
+
+FieldValidation = Literal["Ignore", "Warn", "Strict"]
+PatchKind = Literal["json", "merge", "strategic", "apply"]
+
+
+class Call:
+    """One authorised request on one resource. The registry adds `warnings`; the front shows them."""
+
+    __slots__ = ("name", "namespace", "resource", "subresource", "user", "verb", "warnings")
+
+    def __init__(
+        self, user: User, verb: str, resource: Resource, namespace: str, name: str, subresource: str = ""
+    ) -> None:
+        self.user = user
+        self.verb = verb
+        self.resource = resource
+        self.namespace = namespace  # empty: cluster-scoped, or all namespaces
+        self.name = name
+        self.subresource = subresource
+        self.warnings: list[str] = []
+
+
+class ListOptions(msgspec.Struct, kw_only=True):
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+
+
+class WatchOptions(msgspec.Struct, kw_only=True):
+    label_selector: str = ""
+    field_selector: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    bookmarks: bool = False
+    send_initial_events: bool | None = None
+    timeout_seconds: float = 0
+
+
+class WriteOptions(msgspec.Struct, kw_only=True):
+    field_manager: str = ""
+    field_validation: FieldValidation = "Warn"
+    dry_run: bool = False
+    force: bool = False  # apply only
+
+
+class DeleteOptions(msgspec.Struct, kw_only=True):
+    grace_period_seconds: int | None = None
+    propagation_policy: Literal["", "Orphan", "Background", "Foreground"] = ""
+    precondition_uid: str | None = None
+    precondition_resource_version: str | None = None
+    dry_run: bool = False
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A list, or one page of it. `items` are whole objects, each with its apiVersion and kind."""
+
+    items: Sequence[bytes]
+    revision: Revision
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What a write answers: an object, or for a completed delete a Status. `created` turns 200 into 201."""
+
+    value: bytes
+    created: bool = False
+
+
+class WatchLine(msgspec.Struct, frozen=True):
+    """One event of a watch. `value` is the object; a BOOKMARK's has only kind, apiVersion and metadata; an
+    ERROR's is a Status and ends the watch. `shared` caches encodings across watchers (see Event.lines)."""
+
+    type: EventType | Literal["BOOKMARK", "ERROR"]
+    value: bytes
+    shared: dict[object, bytes] | None = None
+
+
+class Watch(Protocol):
+    async def next_batch(self) -> Sequence[WatchLine]:
+        """At least one line; an empty sequence means the watch has ended."""
+
+    def close(self) -> None: ...
+
+
+class ServedResources(Protocol):
+    """The resources served right now. `generation` changes with every change, so that answers can be cached."""
+
+    @property
+    def generation(self) -> int: ...
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None: ...
+
+    def all(self) -> Iterable[Resource]:
+        """In the order discovery shows them; of one group the preferred version first."""
+
+    def is_fresh(self, group: str, version: str) -> bool: ...
+
+
+class Registry(Protocol):
+    """The verbs. `registry.Registry` is the implementation; this is what the fronts may rely on."""
+
+    resources: ServedResources
+
+    def authorize(
+        self,
+        user: User,
+        verb: str,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        field_selector: str = "",
+    ) -> Call:
+        """Raises a Forbidden StatusError, or gives the Call that the verbs below take."""
+
+    def get(self, call: Call, resource_version: str = "") -> bytes: ...
+
+    def list(self, call: Call, options: ListOptions) -> Page: ...
+
+    def watch(self, call: Call, options: WatchOptions) -> Watch: ...
+
+    async def create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
+        """Also the create of a subresource that has a handler (token, eviction, ...) and of reviews."""
+
+    async def update(self, call: Call, obj: Obj, options: WriteOptions) -> Written: ...
+
+    async def patch(self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions) -> Written:
+        """`patch` is the decoded body: a list for a JSON patch, a mapping otherwise."""
+
+    async def delete(self, call: Call, options: DeleteOptions) -> Written: ...
+
+    async def delete_collection(self, call: Call, selection: ListOptions, options: DeleteOptions) -> Page: ...
