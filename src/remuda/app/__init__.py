@@ -1,0 +1,1 @@
+"""The composition root: which parts one process runs."""
