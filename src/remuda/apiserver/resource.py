@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from remuda.kube.errors import FieldError
 from remuda.kube.schema import Schema
@@ -53,10 +53,12 @@ def _no_update_errors(new: Obj, old: Obj) -> list[FieldError]:
 class Behaviour:
     """What a kind does beyond its schema. All functions are pure; `new` may be changed by the prepare functions.
 
-    They run in this order on every write: schema defaults, prepare, (admission), validate.
-    `validate_update` runs in addition to `validate`.
+    They run in this order on every write: schema defaults, `default`, (field ownership is recorded), prepare,
+    admission, validate. `validate_update` runs in addition to `validate`. What `default` sets belongs to the
+    writer, as schema defaults do; what prepare sets belongs to nobody.
     """
 
+    default: Callable[[Obj], None] = _nothing
     prepare_create: Callable[[Obj], None] = _nothing
     prepare_update: Callable[[Obj, Obj], None] = _nothing_updated
     validate: Callable[[Obj], list[FieldError]] = _no_errors
@@ -66,6 +68,8 @@ class Behaviour:
     )
     # status subresource only; runs instead of validate_update
     validate_status: Callable[[Obj, Obj], list[FieldError]] = _no_update_errors
+    # (object, grace asked for) -> seconds until somebody else finishes the delete; None: it goes at once
+    graceful_seconds: Callable[[Obj, int | None], int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,7 @@ class Subresource:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resource:
     group: str
     version: str
@@ -105,6 +109,11 @@ class Resource:
     from_storage: Callable[[Obj], Obj] | None = None
     table_name: str = ""  # where two groups share one store (events); else `plural.group`
     deprecation_warning: str = ""
+    allow_unconditional_update: bool = True  # an update without resourceVersion overwrites
+    allow_create_on_update: bool = False
+    returns_deleted: bool = False  # a completed delete answers with the object instead of a Status
+    default_propagation: Literal["Background", "Orphan"] = "Background"
+    collects_garbage: bool = True  # False (events): propagation policies mean nothing
     subresources: Mapping[str, Subresource] = field(default_factory=dict)  # besides status and scale
 
     @property

@@ -1,0 +1,53 @@
+"""Admission as pure functions: one per kind, (old, new, user, lookup) → patch, warnings, errors.
+
+The embedded engine calls them in process; on Kubernetes the same functions are served as webhooks. A function
+must not keep state, must not write, and must answer the same for the same review.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from remuda.kube.errors import FieldError
+
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+
+
+class Lookup(Protocol):
+    """Reads other objects, from committed state; None when there is no such object."""
+
+    def __call__(self, api_version: str, plural: str, namespace: str, name: str) -> dict[str, Any] | None: ...
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    operation: Operation
+    group: str
+    version: str
+    kind: str
+    resource: str
+    namespace: str
+    name: str
+    user: str
+    lookup: Lookup
+    subresource: str = ""
+    groups: tuple[str, ...] = ()
+    old: dict[str, Any] | None = None
+    new: dict[str, Any] | None = None
+    dry_run: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What an admission function says. `errors` refuse with 422, `denied` with 403."""
+
+    patch: dict[str, Any] | None = None  # a JSON merge patch on `new`
+    warnings: tuple[str, ...] = ()
+    errors: tuple[FieldError, ...] = ()
+    denied: str = ""
+
+
+ALLOWED = Verdict()
+
+AdmissionFunction = Callable[[Review], Verdict]
