@@ -1,0 +1,33 @@
+"""The wall clock as the API writes it: `Time` in whole seconds, `MicroTime` with six digits, always UTC."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+
+def rfc3339(seconds: float) -> str:
+    """`2026-01-02T03:04:05Z`, cut to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def rfc3339_micro(seconds: float) -> str:
+    """`2026-01-02T03:04:05.678901Z`."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond:06d}Z"
+
+
+def now() -> str:
+    return rfc3339(time.time())
+
+
+def now_micro() -> str:
+    return rfc3339_micro(time.time())
+
+
+def parse(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 time. Raises ValueError, also for a time without a zone."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return moment.timestamp()
