@@ -91,11 +91,11 @@ def not_supported(path: str, bad: Any, supported: Iterable[str]) -> FieldError:
 
 
 def too_long(path: str, limit: int) -> FieldError:
-    return FieldError(TOO_LONG, path, "", f"may not be more than {limit} bytes")
+    return FieldError(TOO_LONG, path, "", f"may not be more than {limit} {'byte' if limit == 1 else 'bytes'}")
 
 
 def too_many(path: str, actual: int, limit: int) -> FieldError:
-    return FieldError(TOO_MANY, path, actual, f"must have at most {limit} items")
+    return FieldError(TOO_MANY, path, actual, f"must have at most {limit} {'item' if limit == 1 else 'items'}")
 
 
 class StatusError(Exception):
@@ -109,6 +109,7 @@ class StatusError(Exception):
         *,
         details: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
+        metadata: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -116,12 +117,13 @@ class StatusError(Exception):
         self.message = message
         self.details = details or {}
         self.headers = headers or {}
+        self.metadata = metadata or {}
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
         }
@@ -245,8 +247,8 @@ def unsupported_media_type(given: Iterable[str]) -> StatusError:
     )
 
 
-def gone(message: str) -> StatusError:
-    return StatusError(410, "Expired", message)
+def gone(message: str, *, continue_token: str = "") -> StatusError:
+    return StatusError(410, "Expired", message, metadata={"continue": continue_token} if continue_token else None)
 
 
 def too_large_revision(asked: int, current: int) -> StatusError:

@@ -1,0 +1,41 @@
+"""Where a paged list goes on: the revision of its first page and the last key handed out.
+
+Opaque to clients. Revision 0 marks the token offered with a 410: the rest of the list as it is now, no longer
+consistent with the first pages.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import msgspec
+
+from remuda.kube.errors import bad_request
+
+
+class Continuation(msgspec.Struct, frozen=True):
+    revision: int = msgspec.field(name="rv")
+    namespace: str = msgspec.field(name="ns")
+    name: str
+    version: str = msgspec.field(name="v", default="meta.k8s.io/v1")
+
+    def encode(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.namespace, self.name)
+
+
+def parse_continuation(token: str) -> Continuation:
+    try:
+        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        found = msgspec.json.decode(raw, type=Continuation)
+    except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
+        raise bad_request(f"continue key is not valid: {error}") from None
+    if found.version != "meta.k8s.io/v1" or found.revision < 0:
+        raise bad_request(
+            f'continue key is not valid: server does not recognize this encoded version "{found.version}"'
+        )
+    return found

@@ -1,0 +1,163 @@
+"""Get, list and watch: served from memory, in the version that was asked for.
+
+Stored bytes go to the wire unchanged unless the version differs, or the object was written before its custom schema
+last changed: then it is shown pruned and defaulted by the schema of today, as if it had just been written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from remuda.apiserver.registry.calls import Call, ListOptions, Page, WatchOptions
+from remuda.apiserver.registry.continuation import Continuation, parse_continuation
+from remuda.apiserver.registry.objects import decode, encode, from_storage, is_stored_as_served
+from remuda.apiserver.registry.selection import Selection
+from remuda.apiserver.registry.served import Served
+from remuda.apiserver.registry.watching import RegistryWatch
+from remuda.apiserver.resource import Obj, Resource
+from remuda.apiserver.storage.protocol import Store
+from remuda.apiserver.storage.types import Compacted, Entry, Revision
+from remuda.kube.errors import bad_request, gone, invalid, invalid_object, not_found, too_large_revision
+
+_STALE_PAGE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+def parse_revision(text: str) -> Revision:
+    """A resourceVersion parameter; empty counts as 0."""
+    if not text:
+        return Revision(0)
+    if not text.isascii() or not text.isdigit():
+        raise invalid_object(
+            "",
+            "ListOptions",
+            "",
+            [invalid("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax')],
+        )
+    return Revision(int(text))
+
+
+class Reader:
+    def __init__(self, store: Store, served: Served) -> None:
+        self._store = store
+        self._served = served
+        self._refreshed: dict[tuple[Resource, str, str], tuple[Revision, bytes]] = {}
+
+    def object(self, resource: Resource, entry: Entry) -> Obj:
+        """An entry decoded, in the version of `resource` and by today's schema."""
+        obj = from_storage(resource, decode(entry.value))
+        if resource.custom and entry.revision < self._served.shape(resource).since:
+            structural = self._served.shape(resource).structural
+            structural.prune(obj)
+            structural.default(obj)
+        return obj
+
+    def render(self, resource: Resource, entry: Entry) -> bytes:
+        if is_stored_as_served(resource) and (
+            not resource.custom or entry.revision >= self._served.shape(resource).since
+        ):
+            return entry.value
+        return self._render_converted(resource, entry)
+
+    def _render_converted(self, resource: Resource, entry: Entry) -> bytes:
+        key = (resource, entry.namespace, entry.name)
+        cached = self._refreshed.get(key)
+        if cached is not None and cached[0] == entry.revision:
+            return cached[1]
+        value = encode(self.object(resource, entry))
+        if len(self._refreshed) >= 4096:  # a bound, not a policy: converted reads are rare
+            self._refreshed.clear()
+        self._refreshed[key] = (entry.revision, value)
+        return value
+
+    def get(self, call: Call, resource_version: str) -> bytes:
+        self._require_reached(parse_revision(resource_version))
+        resource = call.resource
+        entry = self._store.get(resource.table, call.namespace, call.name)
+        if entry is None:
+            raise not_found(resource.group, resource.plural, call.name)
+        return self.render(resource, entry)
+
+    def list(self, call: Call, options: ListOptions) -> Page:
+        resource = call.resource
+        selection = Selection(resource, call.namespace, options.label_selector, options.field_selector)
+        if options.continue_token:
+            return self._next_page(resource, selection, options)
+        asked = parse_revision(options.resource_version)
+        self._require_reached(asked)
+        exact = options.resource_version_match == "Exact" or (
+            asked > 0 and options.limit > 0 and not options.resource_version_match
+        )
+        # From the cache of "any" state the real server ignores limits; so do we.
+        limit = 0 if options.resource_version == "0" else options.limit
+        try:
+            entries = self._entries(resource, selection, None, asked if exact else None)
+        except Compacted:
+            raise gone("The resourceVersion for the provided list is too old.") from None
+        return self._page(resource, selection, entries, limit, asked if exact else self._store.revision)
+
+    def _next_page(self, resource: Resource, selection: Selection, options: ListOptions) -> Page:
+        if options.resource_version and options.resource_version != "0":
+            raise bad_request("specifying resource version is not allowed when using continue")
+        token = parse_continuation(options.continue_token)
+        if token.revision == 0:
+            entries = self._entries(resource, selection, token.key, None)
+            return self._page(resource, selection, entries, options.limit, self._store.revision)
+        revision = Revision(token.revision)
+        self._require_reached(revision)
+        try:
+            entries = self._entries(resource, selection, token.key, revision)
+        except Compacted:
+            rest = Continuation(0, token.namespace, token.name)
+            raise gone(_STALE_PAGE, continue_token=rest.encode()) from None
+        return self._page(resource, selection, entries, options.limit, revision)
+
+    def _entries(
+        self, resource: Resource, selection: Selection, after: tuple[str, str] | None, at: Revision | None
+    ) -> Sequence[Entry]:
+        if selection.name and selection.namespace and at is None and after is None:
+            entry = self._store.get(resource.table, selection.namespace, selection.name)
+            entries: Sequence[Entry] = [entry] if entry is not None else []
+        else:
+            entries = self._store.scan(resource.table, selection.namespace, after=after, at=at)
+        return entries if selection.is_everything else [e for e in entries if selection.matches(e)]
+
+    def _page(
+        self, resource: Resource, selection: Selection, entries: Sequence[Entry], limit: int, revision: Revision
+    ) -> Page:
+        shown = entries[:limit] if limit > 0 else entries
+        token, remaining = "", None
+        if len(shown) < len(entries):
+            token = Continuation(revision, *shown[-1].key).encode()
+            remaining = len(entries) - len(shown) if selection.is_everything else None
+        return Page([self.render(resource, e) for e in shown], revision, token, remaining)
+
+    def watch(self, call: Call, options: WatchOptions) -> RegistryWatch:
+        resource = call.resource
+        selection = Selection(resource, call.namespace, options.label_selector, options.field_selector)
+        asked = parse_revision(options.resource_version)
+        initial: Literal["none", "plain", "marked"] = "none"
+        if options.send_initial_events:
+            self._require_reached(asked)
+            initial = "marked"
+        elif options.send_initial_events is None and asked == 0:
+            initial = "plain"
+        since = asked if initial == "none" and asked > 0 else self._store.revision
+        return RegistryWatch(
+            store=self._store,
+            resource=resource,
+            render=self.render,
+            selection=selection,
+            since=since,
+            initial=initial,
+            bookmarks=options.bookmarks,
+        )
+
+    def _require_reached(self, revision: Revision) -> None:
+        if revision > self._store.revision:
+            raise too_large_revision(revision, self._store.revision)
