@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
+
+from remuda.kube import names
 
 ANONYMOUS = "system:anonymous"
 UNAUTHENTICATED = "system:unauthenticated"
 AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"
+SERVICE_ACCOUNTS = "system:serviceaccounts"
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"  # key of User.extra
 
 
 class User(msgspec.Struct, frozen=True):
@@ -39,3 +44,37 @@ class Decision(msgspec.Struct, frozen=True):
 
 class Authorizer(Protocol):
     def authorize(self, user: User, attributes: Attributes) -> Decision: ...
+
+
+# Lower-case header names, each with all its values in the order they came.
+Headers = Mapping[str, Sequence[str]]
+
+
+def service_account_username(namespace: str, name: str) -> str:
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+def service_account_groups(namespace: str) -> tuple[str, str]:
+    return (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
+
+
+def split_service_account(username: str) -> tuple[str, str] | None:
+    """(namespace, name), or None when this is not the user name of a service account."""
+    parts = username.split(":")
+    if len(parts) != 4 or parts[0] != "system" or parts[1] != "serviceaccount":
+        return None
+    namespace, name = parts[2], parts[3]
+    if names.dns1123_label(namespace) or names.dns1123_subdomain(name):
+        return None
+    return namespace, name
+
+
+def with_group(user: User, group: str) -> User:
+    return User(user.name, user.uid, (*user.groups, group), user.extra)
+
+
+def marked_authenticated(user: User) -> User:
+    """Adds system:authenticated, unless the user already says which of the two it is."""
+    if user.name == ANONYMOUS or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+        return user
+    return with_group(user, AUTHENTICATED)

@@ -1,0 +1,142 @@
+"""The RBAC authoriser: may this user do that?
+
+Answers come from `RbacIndex`, in memory, and are remembered until any RBAC object changes. A remembered answer holds
+for all names at once: "yes to everything", or "yes to these names", so reading ten thousand objects one by one is one
+answer. Members of system:masters may do everything, whatever is stored. Nothing is ever denied explicitly: what no
+rule allows is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from remuda.apiserver.auth import messages
+from remuda.apiserver.auth.rbac_index import GROUP, TABLES, RbacIndex, RoleRef, role_key
+from remuda.apiserver.auth.rules import PolicyRule
+from remuda.apiserver.auth.user import MASTERS, Attributes, Decision, User
+from remuda.apiserver.storage.types import Entry, Event, Listener
+from remuda.kube import errors
+
+# Remembered answers, counted with the names in them; when it is reached the oldest go first.
+_MOST_REMEMBERED = 20_000
+
+_MASTER = Decision(allowed=True)
+
+
+class RbacStore(Protocol):
+    """What is needed of `storage.protocol.Store`."""
+
+    def scan(self, table: str) -> Sequence[Entry]: ...
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]: ...
+
+
+class _Answer(NamedTuple):
+    otherwise: Decision
+    by_name: dict[str, Decision]
+
+
+_Question = tuple[str, tuple[str, ...], str, str, str, str, str, str]
+
+
+class RbacAuthorizer:
+    """Implements `user.Authorizer`; keeps itself up to date from the store until `close`."""
+
+    def __init__(self, store: RbacStore) -> None:
+        self.generation = 0  # grows with every change of an RBAC object
+        self._index = RbacIndex()
+        self._answers: dict[_Question, _Answer] = {}
+        self._remembered = 0
+        for table in TABLES:
+            for entry in store.scan(table):
+                self._index.put(entry)
+        self.close = store.subscribe(self._on_events)
+
+    def _on_events(self, events: Sequence[Event]) -> None:
+        changed = False
+        for event in events:
+            if event.entry.table in TABLES:
+                changed = True
+                (self._index.drop if event.type == "DELETED" else self._index.put)(event.entry)
+        if changed:
+            self.generation += 1
+            self._answers.clear()
+            self._remembered = 0
+
+    def authorize(self, user: User, attributes: Attributes) -> Decision:
+        if MASTERS in user.groups:
+            return _MASTER
+        a = attributes
+        question = (user.name, user.groups, a.verb, a.group, a.resource, a.subresource, a.namespace, a.path)
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self._path_answer(user, a) if a.path else self._resource_answer(user, a)
+            self._remember(question, answer)
+        if answer.by_name:
+            return answer.by_name.get(a.name, answer.otherwise)
+        return answer.otherwise
+
+    def _remember(self, question: _Question, answer: _Answer) -> None:
+        answers = self._answers
+        answers[question] = answer
+        self._remembered += 1 + len(answer.by_name)
+        while self._remembered > _MOST_REMEMBERED and answers:
+            oldest = answers.pop(next(iter(answers)))
+            self._remembered -= 1 + len(oldest.by_name)
+
+    def _resource_answer(self, user: User, a: Attributes) -> _Answer:
+        by_name: dict[str, Decision] = {}
+        problems: list[str] = []
+        for binding in self._index.bindings_of(user, a.namespace):
+            role = self._index.roles.get(binding.role_key)
+            if role is None:
+                problems.append(binding.missing_role())
+                continue
+            everything, names = role.scope(a.verb, a.group, a.resource, a.subresource)
+            if everything:
+                return _Answer(_allowed(binding.describe(user)), by_name)
+            if names:
+                decision = _allowed(binding.describe(user))
+                for name in names:
+                    by_name.setdefault(name, decision)
+        return _Answer(_refused(problems), by_name)
+
+    def _path_answer(self, user: User, a: Attributes) -> _Answer:
+        problems: list[str] = []
+        for binding in self._index.bindings_of(user, a.namespace):
+            role = self._index.roles.get(binding.role_key)
+            if role is None:
+                problems.append(binding.missing_role())
+            elif role.allows_path(a.verb, a.path):
+                return _Answer(_allowed(binding.describe(user)), {})
+        return _Answer(_refused(problems), {})
+
+    def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], str]:
+        """Every rule that applies to the user there (the cluster's too), and what could not be resolved."""
+        rules: list[PolicyRule] = []
+        problems: list[str] = []
+        for binding in self._index.bindings_of(user, namespace):
+            role = self._index.roles.get(binding.role_key)
+            if role is None:
+                problems.append(binding.missing_role())
+            else:
+                rules += role.rules
+        return rules, messages.joined(problems) if problems else ""
+
+    def role_rules(self, role_ref: RoleRef, namespace: str) -> tuple[PolicyRule, ...]:
+        """What a binding in this namespace (empty: a ClusterRoleBinding) would grant; 404 when there is no role."""
+        if role_ref.kind not in ("Role", "ClusterRole"):
+            raise errors.internal(f"unsupported role reference kind: {messages.quote(role_ref.kind)}")
+        role = self._index.roles.get(role_key(role_ref, namespace))
+        if role is None:
+            raise errors.not_found(GROUP, f"{role_ref.kind.lower()}s", role_ref.name)
+        return role.rules
+
+
+def _allowed(source: str) -> Decision:
+    return Decision(allowed=True, reason=f"RBAC: allowed by {source}")
+
+
+def _refused(problems: list[str]) -> Decision:
+    return Decision(allowed=False, reason=f"RBAC: {messages.joined(problems)}" if problems else "")

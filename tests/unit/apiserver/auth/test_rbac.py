@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.apiserver.auth import rbac
+from remuda.apiserver.auth.messages import denial, forbidden
+from remuda.apiserver.auth.rbac import RbacAuthorizer
+from remuda.apiserver.auth.rbac_index import RoleRef
+from remuda.apiserver.auth.user import Attributes, User
+from remuda.kube.errors import StatusError
+
+from .fakes import RBAC, RbacStore, group_subject, rule, service_account_subject, user_subject
+
+JANE = User("jane", groups=("dev", "system:authenticated"))
+
+
+def ask(authorizer: RbacAuthorizer, user: User, verb: str, resource: str, **more: str) -> bool:
+    resource, _, subresource = resource.partition("/")
+    return authorizer.authorize(user, Attributes(verb=verb, resource=resource, subresource=subresource, **more)).allowed
+
+
+@pytest.fixture
+def store() -> RbacStore:
+    return RbacStore()
+
+
+def test_nothing_is_allowed_without_a_binding(store: RbacStore) -> None:
+    store.cluster_role("reader", rule("get", "pods"))
+    assert not ask(RbacAuthorizer(store), JANE, "get", "pods")
+
+
+def test_masters_may_do_everything(store: RbacStore) -> None:
+    root = User("root", groups=("system:masters",))
+    authorizer = RbacAuthorizer(store)
+    assert authorizer.authorize(root, Attributes(verb="delete", resource="nodes")).allowed
+    assert authorizer.authorize(root, Attributes(verb="get", path="/metrics")).allowed
+
+
+def test_the_reason_names_binding_role_and_subject(store: RbacStore) -> None:
+    store.cluster_role("reader", rule("get", "pods"))
+    store.bind_cluster("b1", "reader", group_subject("other"), group_subject("dev"), user_subject("jane"))
+    decision = RbacAuthorizer(store).authorize(JANE, Attributes(verb="get", resource="pods"))
+    assert decision.reason == 'RBAC: allowed by ClusterRoleBinding "b1" of ClusterRole "reader" to Group "dev"'
+
+
+def test_the_reason_for_a_service_account_in_a_namespace(store: RbacStore) -> None:
+    store.role("ns", "reader", rule("get", "pods"))
+    store.bind("ns", "b1", "reader", service_account_subject("robot"))
+    robot = User("system:serviceaccount:ns:robot")
+    decision = RbacAuthorizer(store).authorize(robot, Attributes(verb="get", resource="pods", namespace="ns"))
+    assert decision.reason == 'RBAC: allowed by RoleBinding "b1/ns" of Role "reader" to ServiceAccount "robot/ns"'
+
+
+def test_a_missing_role_is_named_in_the_refusal(store: RbacStore) -> None:
+    store.bind_cluster("b1", "gone", user_subject("jane"))
+    store.bind("ns", "b2", "lost", user_subject("jane"))
+    decision = RbacAuthorizer(store).authorize(JANE, Attributes(verb="get", resource="pods", namespace="ns"))
+    assert not decision.allowed
+    assert decision.reason == f'RBAC: [clusterrole.{RBAC} "gone" not found, role.{RBAC} "lost" not found]'
+
+
+def test_role_bindings_reach_their_namespace_only(store: RbacStore) -> None:
+    store.cluster_role("reader", rule("get", "pods"))
+    store.bind("a", "b1", "reader", user_subject("jane"), kind="ClusterRole")
+    authorizer = RbacAuthorizer(store)
+    assert ask(authorizer, JANE, "get", "pods", namespace="a")
+    assert not ask(authorizer, JANE, "get", "pods", namespace="b")
+    assert not ask(authorizer, JANE, "get", "pods")
+
+
+def test_a_cluster_binding_cannot_reach_a_cluster_role_under_the_name_of_role(store: RbacStore) -> None:
+    store.cluster_role("all", rule("*", "*", "*"))
+    ref = {"apiGroup": RBAC, "kind": "Role", "name": "all"}
+    obj = {"metadata": {"name": "b"}, "roleRef": ref, "subjects": [user_subject("jane")]}
+    store.put(f"clusterrolebindings.{RBAC}", obj)
+    assert not ask(RbacAuthorizer(store), JANE, "get", "pods")
+
+
+def test_a_service_account_without_namespace_in_a_cluster_binding_is_nobody(store: RbacStore) -> None:
+    store.cluster_role("all", rule("*", "*", "*"))
+    store.bind_cluster("b", "all", service_account_subject("robot"))
+    assert not ask(RbacAuthorizer(store), User("system:serviceaccount::robot"), "get", "pods")
+
+
+@pytest.mark.parametrize(
+    ("resources", "asked", "allowed"),
+    [
+        ("pods", "pods", True),
+        ("pods", "pods/log", False),
+        ("pods/log", "pods/log", True),
+        ("pods/log", "pods", False),
+        ("*", "pods/log", True),
+        ("*/scale", "deployments/scale", True),
+        ("*/scale", "deployments/status", False),
+        ("*/scale", "scale", False),
+        ("pods/*", "pods/log", False),
+    ],
+)
+def test_resources_and_subresources(store: RbacStore, resources: str, asked: str, allowed: bool) -> None:
+    store.cluster_role("r", rule("get", resources))
+    store.bind_cluster("b", "r", user_subject("jane"))
+    assert ask(RbacAuthorizer(store), JANE, "get", asked) is allowed
+
+
+def test_verbs_and_groups(store: RbacStore) -> None:
+    store.cluster_role("r", rule("get,list", "machines", "cluster.x-k8s.io"), rule("*", "jobs", "*"))
+    store.bind_cluster("b", "r", user_subject("jane"))
+    authorizer = RbacAuthorizer(store)
+    assert ask(authorizer, JANE, "list", "machines", group="cluster.x-k8s.io")
+    assert not ask(authorizer, JANE, "delete", "machines", group="cluster.x-k8s.io")
+    assert not ask(authorizer, JANE, "list", "machines")
+    assert ask(authorizer, JANE, "anything", "jobs", group="batch")
+
+
+def test_resource_names(store: RbacStore) -> None:
+    store.role("ns", "one", rule("get,watch", "secrets", names="plan-1"))
+    store.bind("ns", "b", "one", user_subject("jane"))
+    authorizer = RbacAuthorizer(store)
+    for _ in range(2):  # first worked out, then remembered
+        assert ask(authorizer, JANE, "watch", "secrets", namespace="ns", name="plan-1")
+        assert not ask(authorizer, JANE, "watch", "secrets", namespace="ns", name="plan-2")
+        assert not ask(authorizer, JANE, "watch", "secrets", namespace="ns")
+
+
+def test_names_in_one_role_do_not_narrow_another(store: RbacStore) -> None:
+    store.cluster_role("named", rule("get", "secrets", names="a"))
+    store.cluster_role("all", rule("get", "secrets"))
+    store.bind_cluster("b1", "named", user_subject("jane"))
+    store.bind_cluster("b2", "all", group_subject("dev"))
+    assert ask(RbacAuthorizer(store), JANE, "get", "secrets", name="b")
+
+
+@pytest.mark.parametrize(
+    ("urls", "path", "allowed"),
+    [
+        ("/healthz", "/healthz", True),
+        ("/healthz", "/healthz/etcd", False),
+        ("/healthz/*", "/healthz/etcd", True),
+        ("/healthz/*", "/healthz", False),
+        ("/api*", "/apis/apps", True),
+        ("*", "/metrics", True),
+    ],
+)
+def test_paths(store: RbacStore, urls: str, path: str, allowed: bool) -> None:
+    store.cluster_role("r", rule("get", urls=urls))
+    store.bind_cluster("b", "r", group_subject("dev"))
+    authorizer = RbacAuthorizer(store)
+    assert authorizer.authorize(JANE, Attributes(verb="get", path=path)).allowed is allowed
+    assert not authorizer.authorize(JANE, Attributes(verb="post", path=path)).allowed
+
+
+def test_every_change_takes_effect_at_once(store: RbacStore) -> None:
+    authorizer = RbacAuthorizer(store)
+    assert not ask(authorizer, JANE, "get", "pods")
+    store.bind_cluster("b", "r", user_subject("jane"))
+    assert not ask(authorizer, JANE, "get", "pods")
+    store.cluster_role("r", rule("get", "pods"))
+    assert ask(authorizer, JANE, "get", "pods")
+    store.bind_cluster("b", "r", user_subject("joe"))
+    assert not ask(authorizer, JANE, "get", "pods")
+    store.bind_cluster("b", "r", user_subject("jane"))
+    assert ask(authorizer, JANE, "get", "pods")
+    store.delete(f"clusterroles.{RBAC}", "", "r")
+    assert not ask(authorizer, JANE, "get", "pods")
+    assert authorizer.generation == 5
+
+
+def test_other_tables_leave_remembered_answers_alone(store: RbacStore) -> None:
+    authorizer = RbacAuthorizer(store)
+    store.put("pods", {"metadata": {"name": "p", "namespace": "ns"}})
+    assert authorizer.generation == 0
+
+
+def test_after_close_the_store_is_left_alone(store: RbacStore) -> None:
+    authorizer = RbacAuthorizer(store)
+    authorizer.close()
+    assert store.listeners == []
+
+
+@pytest.mark.parametrize("value", [b"{}", b"not json", b'{"rules": 5}', b'{"roleRef": null}', b"[" * 100_000])
+def test_an_unreadable_object_grants_nothing_and_breaks_nothing(store: RbacStore, value: bytes) -> None:
+    authorizer = RbacAuthorizer(store)
+    store.cluster_role("r", rule("get", "pods"))
+    store.bind_cluster("b", "r", user_subject("jane"))
+    for table in ("roles", "rolebindings", "clusterroles", "clusterrolebindings"):
+        store.put_bytes(f"{table}.{RBAC}", "ns" if table.startswith("role") else "", "b", value)
+    assert not ask(authorizer, JANE, "get", "pods", namespace="ns")
+
+
+def test_null_lists_are_empty_lists(store: RbacStore) -> None:
+    store.put_bytes(f"clusterroles.{RBAC}", "", "r", b'{"rules": null}')
+    store.put_bytes(f"clusterroles.{RBAC}", "", "q", b'{"rules":[{"verbs":["get"],"apiGroups":null,"resources":null}]}')
+    ref = b'{"roleRef":{"apiGroup":"x","kind":"ClusterRole","name":"r"},"subjects":null}'
+    store.put_bytes(f"clusterrolebindings.{RBAC}", "", "b", ref)
+    assert not ask(RbacAuthorizer(store), JANE, "get", "pods")
+
+
+def test_remembered_answers_are_bounded(store: RbacStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rbac, "_MOST_REMEMBERED", 50)
+    store.cluster_role("r", rule("get", "pods", names=",".join(f"p{n}" for n in range(20))))
+    store.bind_cluster("b", "r", group_subject("dev"))
+    authorizer = RbacAuthorizer(store)
+    for n in range(200):
+        assert ask(authorizer, User(f"u{n}", groups=("dev",)), "get", "pods", name="p3")
+    assert sum(1 + len(a.by_name) for a in authorizer._answers.values()) == authorizer._remembered <= 50
+
+
+def test_rules_for_collects_cluster_and_namespace(store: RbacStore) -> None:
+    store.cluster_role("c", rule("get", "nodes"))
+    store.role("ns", "r", rule("get", "pods"))
+    store.bind_cluster("b", "c", user_subject("jane"), group_subject("dev"))
+    store.bind("ns", "b", "r", user_subject("jane"))
+    store.bind("ns", "b2", "lost", user_subject("jane"))
+    authorizer = RbacAuthorizer(store)
+    rules, problem = authorizer.rules_for(JANE, "ns")
+    assert [r.resources for r in rules] == [("nodes",), ("pods",)]
+    assert problem == f'role.{RBAC} "lost" not found'
+    assert [r.resources for r in authorizer.rules_for(JANE, "")[0]] == [("nodes",)]
+
+
+def test_role_rules_of_a_missing_role_is_not_found(store: RbacStore) -> None:
+    with pytest.raises(StatusError, match=f'^clusterroles.{RBAC} "x" not found$') as caught:
+        RbacAuthorizer(store).role_rules(RoleRef(RBAC, "ClusterRole", "x"), "")
+    assert caught.value.code == 404
+
+
+def test_denials_are_worded_as_upstream() -> None:
+    pods = Attributes(verb="list", resource="pods", namespace="x")
+    assert denial(JANE, pods) == 'User "jane" cannot list resource "pods" in API group "" in the namespace "x"'
+    log = Attributes(verb="get", group="g", resource="pods", subresource="log", name="p")
+    error = forbidden(JANE, log)
+    assert error.message == (
+        'pods.g "p" is forbidden: User "jane" cannot get resource "pods/log" in API group "g" at the cluster scope'
+    )
+    assert error.details == {"name": "p", "group": "g", "kind": "pods"}
+    path = forbidden(JANE, Attributes(verb="get", path="/x"), "RBAC: oops")
+    assert path.message == 'forbidden: User "jane" cannot get path "/x": RBAC: oops'
+    assert path.code == 403
+
+
+def test_client_chosen_text_cannot_forge_lines_or_markup() -> None:
+    mallory = User('m"\n<b>')
+    assert denial(mallory, Attributes(verb="get", path="/")).startswith('User "m\\"\\n<b>" cannot')
+    assert "<b>" not in forbidden(mallory, Attributes(verb="get", path="/")).message
+
+
+# ---- against a plain reading of the rules -----------------------------------------------------------------------
+
+_VERBS = st.sampled_from(["get", "list", "*"])
+_GROUPS = st.sampled_from(["", "apps", "*"])
+_RESOURCES = st.sampled_from(["pods", "pods/log", "*/log", "*", "jobs"])
+_NAMES = st.sampled_from(["a", "b"])
+_RULE = st.fixed_dictionaries(
+    {
+        "verbs": st.lists(_VERBS, max_size=2),
+        "apiGroups": st.lists(_GROUPS, max_size=2),
+        "resources": st.lists(_RESOURCES, max_size=2),
+        "resourceNames": st.lists(_NAMES, max_size=2),
+    }
+)
+_ROLES = st.lists(st.lists(_RULE, max_size=3), min_size=1, max_size=3)
+_QUESTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["get", "list"]),
+        st.sampled_from(["", "apps"]),
+        st.sampled_from(["pods", "pods/log", "jobs"]),
+        st.sampled_from(["", "a", "b"]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def _plainly(rules: list[dict[str, list[str]]], verb: str, group: str, resource: str, name: str) -> bool:
+    wanted = {resource, "*"} | ({"*/" + resource.split("/")[1]} if "/" in resource else set())
+    return any(
+        {verb, "*"} & set(r["verbs"])
+        and {group, "*"} & set(r["apiGroups"])
+        and wanted & set(r["resources"])
+        and (not r["resourceNames"] or name in r["resourceNames"])
+        for r in rules
+    )
+
+
+@given(_ROLES, _QUESTIONS)
+def test_answers_are_those_of_a_plain_reading(
+    roles: list[list[dict[str, list[str]]]], questions: list[tuple[str, str, str, str]]
+) -> None:
+    store = RbacStore()
+    for n, rules in enumerate(roles):
+        store.cluster_role(f"r{n}", *rules)
+        store.bind_cluster(f"b{n}", f"r{n}", user_subject("jane") if n % 2 else group_subject("dev"))
+    authorizer = RbacAuthorizer(store)
+    every = [r for rules in roles for r in rules]
+    for verb, group, resource, name in questions:
+        assert ask(authorizer, JANE, verb, resource, group=group, name=name) == _plainly(
+            every, verb, group, resource, name
+        )
