@@ -41,6 +41,10 @@ class ScalePaths:
 
 def _nothing(new: Obj) -> None: ...
 def _nothing_updated(new: Obj, old: Obj) -> None: ...
+def _not_held(obj: Obj) -> bool:
+    return False
+
+
 def _no_errors(new: Obj) -> list[FieldError]:
     return []
 
@@ -70,6 +74,10 @@ class Behaviour:
     validate_status: Callable[[Obj, Obj], list[FieldError]] = _no_update_errors
     # (object, grace asked for) -> seconds until somebody else finishes the delete; None: it goes at once
     graceful_seconds: Callable[[Obj, int | None], int | None] | None = None
+    # what a delete writes into the object before it waits (namespaces: phase; CRDs: a condition and a finalizer)
+    prepare_delete: Callable[[Obj], None] = _nothing
+    # whether it must wait for more than metadata.finalizers (namespaces: spec.finalizers)
+    is_held: Callable[[Obj], bool] = _not_held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,62 @@
+"""Is this the object the request is about, and may it live there?
+
+Kind, version and namespace in a body may be left out, but must not contradict the URL. New objects need a namespace
+that exists and is not being deleted.
+"""
+
+from __future__ import annotations
+
+from remuda.apiserver.registry.calls import Call
+from remuda.apiserver.registry.objects import decode, metadata
+from remuda.apiserver.resource import Obj
+from remuda.apiserver.storage.protocol import Store
+from remuda.kube.errors import StatusError, bad_request, forbidden_request, not_found
+
+NAMESPACES = "namespaces"
+
+
+def identify(call: Call, obj: Obj) -> None:
+    resource = call.resource
+    given_version, given_kind = (
+        obj.setdefault("apiVersion", resource.api_version),
+        obj.setdefault("kind", resource.kind),
+    )
+    if given_version != resource.api_version:
+        raise bad_request(
+            f"the API version in the data ({given_version}) does not match the expected API version "
+            f"({resource.api_version})"
+        )
+    if given_kind != resource.kind:
+        raise bad_request(
+            f"{given_kind} in version {resource.version!r} cannot be handled as a {resource.kind}: "
+            f"the object provided is unrecognized (must be of type {resource.kind})".replace("'", '"')
+        )
+    if "metadata" in obj and not isinstance(obj["metadata"], dict):
+        raise bad_request(f"{resource.kind} metadata must be an object")
+    namespace = metadata(obj).get("namespace")
+    if namespace and resource.namespaced and namespace != call.namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def check_namespace_open(store: Store, call: Call) -> None:
+    """Nothing is created in a namespace that is missing or on its way out."""
+    if not call.resource.namespaced:
+        return
+    entry = store.latest(NAMESPACES, "", call.namespace)
+    if entry is None:
+        raise not_found("", NAMESPACES, call.namespace)
+    if b'"deletionTimestamp"' in entry.value and "deletionTimestamp" in decode(entry.value)["metadata"]:
+        raise namespace_terminating(call)
+
+
+def namespace_terminating(call: Call) -> StatusError:
+    why = f"unable to create new content in namespace {call.namespace} because it is being terminated"
+    error = forbidden_request(call.resource.group, call.resource.plural, call.name, why)
+    error.details["causes"] = [
+        {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {call.namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+    ]
+    return error

@@ -1,0 +1,186 @@
+"""The registry: Kubernetes semantics over the store. Both fronts, HTTP and in-process, enter here.
+
+Every request is authorised once, by `authorize`, which gives the `Call` that all verbs take. The verbs know no kind by
+name: what is special is declared by the `Resource`, or registered as a handler for a subresource or review.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from remuda.apiserver.auth.rbac import forbidden_reason
+from remuda.apiserver.auth.user import Attributes, Authorizer, User
+from remuda.apiserver.registry.admission import AdmissionChain
+from remuda.apiserver.registry.calls import (
+    Call,
+    DeleteOptions,
+    ListOptions,
+    Page,
+    PatchKind,
+    WatchOptions,
+    WriteOptions,
+    Written,
+)
+from remuda.apiserver.registry.deletes import Deleter
+from remuda.apiserver.registry.objects import decode, encode
+from remuda.apiserver.registry.patching import apply_patch
+from remuda.apiserver.registry.reads import Reader
+from remuda.apiserver.registry.scaling import SCALE_SCHEMA, rescale, scale_of
+from remuda.apiserver.registry.served import Served
+from remuda.apiserver.registry.watching import RegistryWatch
+from remuda.apiserver.registry.writes import Guard, Writer
+from remuda.apiserver.resource import Obj, Resource
+from remuda.apiserver.storage.protocol import Store
+from remuda.kube.errors import forbidden_request, method_not_supported, not_found
+from remuda.kube.selectors import parse_field_selector
+
+# Answers the create (or update) of a subresource or review: the object given, and what to send back.
+Handler = Callable[[Call, Obj, WriteOptions], Awaitable[Written]]
+# Answers a GET of a subresource that is no object (pods/log): chunks of bytes.
+Connector = Callable[[Call, Mapping[str, str]], AsyncIterator[bytes]]
+
+
+class Registry:
+    def __init__(self, store: Store, served: Served, authorizer: Authorizer) -> None:
+        self.store = store
+        self.resources = served
+        self.admission = AdmissionChain(store, served)
+        self.reader = Reader(store, served)
+        self._authorizer = authorizer
+        self._writer = Writer(store, served, self.reader, self.admission)
+        self._deleter = Deleter(store, self.reader, self.admission)
+        self._handlers: dict[tuple[str, str], Handler] = {}
+        self._connectors: dict[tuple[str, str], Connector] = {}
+
+    # -- composition ----------------------------------------------------------------------------------------------
+
+    def handle(self, table: str, subresource: str, handler: Handler) -> None:
+        self._handlers[table, subresource] = handler
+
+    def connect_with(self, table: str, subresource: str, connector: Connector) -> None:
+        self._connectors[table, subresource] = connector
+
+    def guard(self, table: str, guard: Guard) -> None:
+        """Refuses writes that a caller's own rights do not cover (RBAC escalation)."""
+        self._writer.guards[table] = guard
+
+    # -- who may -------------------------------------------------------------------------------------------------
+
+    def authorize(
+        self,
+        user: User,
+        verb: str,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        field_selector: str = "",
+    ) -> Call:
+        asked_name = name
+        if not name and field_selector:
+            asked_name = parse_field_selector(field_selector).exact("metadata.name") or ""
+        attributes = Attributes(
+            verb=verb,
+            group=resource.group,
+            version=resource.version,
+            resource=resource.plural,
+            subresource=subresource,
+            namespace=namespace,
+            name=asked_name,
+        )
+        decision = self._authorizer.authorize(user, attributes)
+        if not decision.allowed:
+            why = forbidden_reason(user, attributes, decision)
+            shown = f"{resource.plural}/{subresource}" if subresource else resource.plural
+            error = forbidden_request(resource.group, resource.plural, asked_name, why)
+            if subresource:
+                error.message = error.message.replace(resource.plural, shown, 1)
+            raise error
+        return Call(user, verb, resource, namespace, name, subresource)
+
+    # -- reads ---------------------------------------------------------------------------------------------------
+
+    def get(self, call: Call, resource_version: str = "") -> bytes:
+        if call.subresource == "scale" and call.resource.scale is not None:
+            entry = self.store.get(call.resource.table, call.namespace, call.name)
+            if entry is None:
+                raise not_found(call.resource.group, call.resource.plural, call.name)
+            return encode(scale_of(call.resource.scale, self.reader.object(call.resource, entry)))
+        return self.reader.get(call, resource_version)
+
+    def list(self, call: Call, options: ListOptions) -> Page:
+        return self.reader.list(call, options)
+
+    def watch(self, call: Call, options: WatchOptions) -> RegistryWatch:
+        return self.reader.watch(call, options)
+
+    def connect(self, call: Call, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+        connector = self._connectors.get((call.resource.table, call.subresource))
+        if connector is None:
+            raise method_not_supported(call.resource.group, call.resource.plural, call.verb)
+        return connector(call, query)
+
+    # -- writes --------------------------------------------------------------------------------------------------
+
+    async def create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
+        handler = self._handlers.get((call.resource.table, call.subresource))
+        if handler is not None:
+            return await handler(call, obj, options)
+        if call.subresource:
+            raise method_not_supported(call.resource.group, call.resource.plural, "create")
+        return await self._writer.create(call, obj, options)
+
+    async def update(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
+        handler = self._handlers.get((call.resource.table, call.subresource)) if call.subresource else None
+        if handler is not None:
+            return await handler(call, obj, options)
+        if call.subresource == "scale":
+            return await self._rescale(call, lambda _: obj, options)
+        return await self._writer.update(call, obj, options)
+
+    async def patch(self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions) -> Written:
+        if call.subresource == "scale":
+            merge = "merge" if kind == "apply" else kind
+            return await self._rescale(call, lambda scale: apply_patch(merge, scale, patch, SCALE_SCHEMA), options)
+        return await self._writer.patch(call, kind, patch, options)
+
+    async def _rescale(self, call: Call, change: Callable[[Obj], Obj], options: WriteOptions) -> Written:
+        paths = call.resource.scale
+        assert paths is not None
+        written = await self._writer.modify(
+            call, lambda live: rescale(call, live, change(scale_of(paths, live))), options
+        )
+        scale = scale_of(paths, decode(written.value))
+        return Written(encode(scale))
+
+    async def modify(self, call: Call, change: Callable[[Obj], Obj], options: WriteOptions) -> Written:
+        """Read, change, write, in process. `change` must return a new object, not alter the one it gets."""
+        return await self._writer.modify(call, change, options)
+
+    async def delete(self, call: Call, options: DeleteOptions) -> Written:
+        return await self._deleter.delete(call, options)
+
+    async def delete_collection(self, call: Call, selection: ListOptions, options: DeleteOptions) -> Page:
+        return await self._deleter.delete_collection(call, selection, options)
+
+    # -- for upkeep ----------------------------------------------------------------------------------------------
+
+    def system_call(self, verb: str, resource: Resource, namespace: str, name: str, subresource: str = "") -> Call:
+        """A call by the server itself, which needs no authorisation."""
+        return Call(SYSTEM, verb, resource, namespace, name, subresource)
+
+    def read(self, table: str, namespace: str, name: str) -> Obj | None:
+        entry = self.store.get(table, namespace, name)
+        return decode(entry.value) if entry is not None else None
+
+
+SYSTEM = User("system:apiserver", groups=("system:masters", "system:authenticated"))
+
+
+def answer(obj: Any, *, created: bool = True) -> Written:
+    """An object that is not stored, as the answer to a review or a subresource."""
+    return Written(msgspec.json.encode(obj), created=created)

@@ -1,0 +1,325 @@
+"""Create, update and patch. Every write of every kind takes the same steps, in the real server's order:
+
+    identify → decode (prune, default) → own fields → prepare → admit → validate → encode → disk
+
+A write that would change nothing is not written: no new revision, no event. An update that removes the last
+finalizer of an object being deleted removes the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from remuda.apiserver.apply import managed
+from remuda.apiserver.registry.admission import AdmissionChain
+from remuda.apiserver.registry.calls import Call, PatchKind, WriteOptions, Written
+from remuda.apiserver.registry.identity import check_namespace_open, identify
+from remuda.apiserver.registry.deletes import is_held
+from remuda.apiserver.registry.isolation import keep_other_side, reset_paths
+from remuda.apiserver.registry.objects import (
+    encode,
+    encode_at,
+    metadata,
+    new_uid,
+    timestamp,
+    to_storage,
+)
+from remuda.apiserver.registry.patching import apply_patch
+from remuda.apiserver.registry.reads import Reader
+from remuda.apiserver.registry.served import Served
+from remuda.apiserver.registry.validation import decode_strictly, validate
+from remuda.apiserver.resource import Obj, Resource
+from remuda.apiserver.storage.protocol import Store
+from remuda.apiserver.storage.types import Entry, WriteConflict
+from remuda.kube.errors import (
+    already_exists,
+    bad_request,
+    conflict,
+    internal,
+    invalid,
+    invalid_object,
+    not_found,
+)
+from remuda.kube.names import generate_name
+
+# How often a write is decided anew when an awaited admission let another one in between.
+_ATTEMPTS = 8
+
+Change = Callable[[Obj], Obj]
+# (caller, new, old or None) -> raises what may not be written; privilege escalation is refused here
+Guard = Callable[[Call, Obj, Obj | None], None]
+
+
+class Writer:
+    def __init__(self, store: Store, served: Served, reader: Reader, admission: AdmissionChain) -> None:
+        self._store = store
+        self._served = served
+        self._reader = reader
+        self._admission = admission
+        self.guards: dict[str, Guard] = {}
+
+    # -- create ---------------------------------------------------------------------------------------------------
+
+    async def create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
+        identify(call, obj)
+        generated = not metadata(obj).get("name") and bool(metadata(obj).get("generateName"))
+        for attempt in range(_ATTEMPTS):
+            if generated:
+                metadata(obj)["name"] = generate_name(metadata(obj)["generateName"])
+            try:
+                return await self._create(call, dict(obj, metadata=dict(metadata(obj))), options)
+            except WriteConflict:
+                if generated and attempt + 1 < _ATTEMPTS:
+                    continue
+                resource = call.resource
+                raise already_exists(resource.group, resource.plural, metadata(obj).get("name", "")) from None
+        raise AssertionError("unreachable")
+
+    async def _create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
+        resource = call.resource
+        decode_strictly(call, self._served.shape(resource).structural, obj, options.field_validation)
+        meta = metadata(obj)
+        if meta.get("resourceVersion"):
+            raise internal("resourceVersion should not be set on objects to be created")
+        self._begin(resource, call, obj)
+        managed.on_update(
+            None,
+            obj,
+            schema=resource.schema,
+            manager=options.field_manager,
+            api_version=resource.api_version,
+            subresource="",
+            now=timestamp(),
+            reset=reset_paths(resource, ""),
+        )
+        return await self._finish_create(call, obj, options)
+
+    def _begin(self, resource: Resource, call: Call, obj: Obj) -> None:
+        """Metadata that only the server may set, on a new object."""
+        meta = metadata(obj)
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"):
+            meta.pop(field, None)
+        if resource.namespaced:
+            meta["namespace"] = call.namespace
+        else:
+            meta.pop("namespace", None)
+        meta["uid"] = new_uid()
+        meta["creationTimestamp"] = timestamp()
+        if resource.has_generation:
+            meta["generation"] = 1
+
+    async def _finish_create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
+        resource = call.resource
+        check_namespace_open(self._store, call)
+        if resource.has_status:
+            keep_other_side(resource, "", obj, {})
+        resource.behaviour.prepare_create(obj)
+        admitted = await self._admission.admit(call, "CREATE", obj, None, options)
+        assert admitted is not None
+        obj = admitted
+        self._guard(call, obj, None)
+        validate(call, self._served.shape(resource).structural, obj, None)
+        name = metadata(obj)["name"]
+        if self._store.latest(resource.table, call.namespace, name) is not None:
+            raise WriteConflict
+        if options.dry_run:
+            return Written(encode(obj), created=True)
+        stored = to_storage(resource, obj)
+        entry = await self._store.put(
+            resource.table, call.namespace, name, lambda revision: encode_at(stored, revision), expect=None
+        )
+        return Written(self._reader.render(resource, entry), created=True)
+
+    def _guard(self, call: Call, new: Obj, old: Obj | None) -> None:
+        guard = self.guards.get(call.resource.table)
+        if guard is not None:
+            guard(call, new, old)
+
+    # -- update and patch -----------------------------------------------------------------------------------------
+
+    async def update(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
+        identify(call, obj)
+        resource = call.resource
+        meta = metadata(obj)
+        if meta.get("name", "") == "":
+            meta["name"] = call.name
+        if meta["name"] != call.name:
+            raise bad_request(
+                f"the name of the object ({meta['name']}) does not match the name on the URL ({call.name})"
+            )
+
+        def change(live: Obj) -> Obj:
+            if not meta.get("resourceVersion") and not resource.allow_unconditional_update:
+                raise invalid_object(
+                    resource.group,
+                    resource.kind,
+                    call.name,
+                    [invalid("metadata.resourceVersion", 0, "must be specified for an update")],
+                )
+            return dict(obj, metadata=dict(meta))
+
+        missing = None
+        if resource.allow_create_on_update and not call.subresource:
+            missing = lambda: self.create(call, obj, options)  # noqa: E731
+        return await self._modify(call, change, options, own=True, missing=missing)
+
+    async def patch(self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions) -> Written:
+        if kind == "apply":
+            return await self._apply(call, patch, options)
+        schema = call.resource.schema
+        return await self._modify(call, lambda live: apply_patch(kind, live, patch, schema), options, own=True)
+
+    async def _apply(self, call: Call, config: Obj, options: WriteOptions) -> Written:
+        resource = call.resource
+        identify(call, config)
+        meta = metadata(config)
+        if meta.setdefault("name", call.name) != call.name:
+            raise bad_request(
+                f"the name of the object ({meta['name']}) does not match the name on the URL ({call.name})"
+            )
+        if resource.namespaced:
+            meta.setdefault("namespace", call.namespace)
+
+        def merged(live: Obj | None) -> Obj:
+            return managed.apply(
+                live,
+                config,
+                schema=resource.schema,
+                manager=options.field_manager,
+                force=options.force,
+                api_version=resource.api_version,
+                subresource=call.subresource,
+                now=timestamp(),
+                reset=reset_paths(resource, call.subresource),
+            )
+
+        async def missing() -> Written:
+            if call.subresource:
+                raise not_found(resource.group, resource.plural, call.name)
+            if meta.get("uid"):
+                raise conflict(
+                    resource.group,
+                    resource.plural,
+                    call.name,
+                    f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found",
+                )
+            obj = merged(None)
+            decode_strictly(call, self._served.shape(resource).structural, obj, options.field_validation)
+            self._begin(resource, call, obj)
+            try:
+                return await self._finish_create(call, obj, options)
+            except WriteConflict:
+                raise already_exists(resource.group, resource.plural, call.name) from None
+
+        return await self._modify(call, merged, options, own=False, missing=missing)
+
+    async def modify(self, call: Call, change: Change, options: WriteOptions) -> Written:
+        return await self._modify(call, change, options, own=True)
+
+    async def _modify(
+        self,
+        call: Call,
+        change: Change,
+        options: WriteOptions,
+        *,
+        own: bool,
+        missing: Callable[[], Any] | None = None,
+    ) -> Written:
+        """Read, change, write; again when an awaited admission let another write in between."""
+        resource = call.resource
+        for _ in range(_ATTEMPTS):
+            entry = self._store.latest(resource.table, call.namespace, call.name)
+            if entry is None:
+                if missing is not None:
+                    written: Written = await missing()
+                    return written
+                raise not_found(resource.group, resource.plural, call.name)
+            try:
+                return await self._modify_once(call, entry, change, options, own=own)
+            except WriteConflict:
+                continue
+        raise conflict(resource.group, resource.plural, call.name)
+
+    async def _modify_once(
+        self, call: Call, entry: Entry, change: Change, options: WriteOptions, *, own: bool
+    ) -> Written:
+        resource = call.resource
+        live = self._reader.object(resource, entry)
+        new = change(live)
+        self._check_same_object(call, new, live)
+        decode_strictly(call, self._served.shape(resource).structural, new, options.field_validation)
+        keep_other_side(resource, call.subresource, new, live)
+        if own:
+            managed.on_update(
+                live,
+                new,
+                schema=resource.schema,
+                manager=options.field_manager,
+                api_version=resource.api_version,
+                subresource=call.subresource,
+                now=timestamp(),
+                reset=reset_paths(resource, call.subresource),
+            )
+        self._carry_over(resource, new, live)
+        if not call.subresource:
+            resource.behaviour.prepare_update(new, live)
+        if resource.has_generation and changes_generation(new, live):
+            metadata(new)["generation"] = metadata(live).get("generation", 0) + 1
+        admitted = await self._admission.admit(call, "UPDATE", new, live, options)
+        assert admitted is not None
+        new = admitted
+        self._guard(call, new, live)
+        validate(call, self._served.shape(resource).structural, new, live)
+        if new == live:
+            return Written(self._reader.render(resource, entry))
+        if options.dry_run:
+            return Written(encode(new))
+        return await self._store_modified(call, entry, new)
+
+    async def _store_modified(self, call: Call, entry: Entry, new: Obj) -> Written:
+        resource = call.resource
+        meta = metadata(new)
+        stored = to_storage(resource, new)
+        key = (resource.table, entry.namespace, entry.name)
+        if meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds") and not is_held(resource, new):
+            written = await self._store.delete(*key, lambda revision: encode_at(stored, revision), expect=entry)
+        else:
+            written = await self._store.put(*key, lambda revision: encode_at(stored, revision), expect=entry)
+        return Written(self._reader.render(resource, written))
+
+    def _check_same_object(self, call: Call, new: Obj, live: Obj) -> None:
+        """Optimistic concurrency: a resourceVersion or uid in the body must be the stored one."""
+        resource, meta, stored = call.resource, metadata(new), metadata(live)
+        uid = meta.get("uid")
+        if uid and uid != stored["uid"]:
+            raise conflict(
+                resource.group,
+                resource.plural,
+                call.name,
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored['uid']}",
+            )
+        version = meta.get("resourceVersion")
+        if version and version != stored["resourceVersion"]:
+            raise conflict(resource.group, resource.plural, call.name)
+        meta["resourceVersion"] = stored["resourceVersion"]
+
+    def _carry_over(self, resource: Resource, new: Obj, live: Obj) -> None:
+        """Metadata that an update can never change, whatever the body says."""
+        meta, stored = metadata(new), metadata(live)
+        for field in ("uid", "creationTimestamp", "generation", "deletionTimestamp"):
+            if field in stored:
+                meta[field] = stored[field]
+            else:
+                meta.pop(field, None)
+        if "deletionGracePeriodSeconds" in stored:
+            meta.setdefault("deletionGracePeriodSeconds", stored["deletionGracePeriodSeconds"])
+        meta.pop("selfLink", None)
+
+
+def changes_generation(new: Obj, live: Obj) -> bool:
+    """Whether the desired state changed: anything outside metadata and status."""
+    if len(new) == len(live):
+        return any(new[key] != live.get(key, ...) for key in new if key not in ("metadata", "status"))
+    desired = {k: v for k, v in new.items() if k not in ("metadata", "status")}
+    return desired != {k: v for k, v in live.items() if k not in ("metadata", "status")}
