@@ -1,0 +1,70 @@
+"""JSON merge patch (RFC 7386), with the reading of nulls inside lists that the real server has.
+
+Objects merge, everything else replaces, null removes. Where a value is new or replaces something that is not an
+object, nulls are dropped from the objects inside it, also from those in lists (the RFC would keep the latter).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.kube import errors
+from remuda.kube.patches.copying import copy_json, same_json
+from remuda.kube.patches.go_text import json_type
+
+_TOO_DEEP = "the patch is nested too deeply"
+
+
+def apply_merge_patch(original: dict[str, Any], patch: Any, *, in_place: bool = False) -> dict[str, Any]:
+    if patch is None:
+        raise errors.bad_request("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        raise errors.bad_request(
+            f"error decoding patch: json: cannot unmarshal {json_type(patch)} into Go value of type "
+            "map[string]interface {}"
+        )
+    try:
+        target: dict[str, Any] = original if in_place else copy_json(original)
+        _merge(target, patch)
+    except RecursionError:
+        raise errors.bad_request(_TOO_DEEP) from None
+    return target
+
+
+def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+            continue
+        current = target.get(key)
+        if type(current) is dict:
+            if type(value) is dict:
+                _merge(current, value)
+            else:
+                target[key] = copy_json(value)
+        else:
+            target[key] = _without_nulls(value)
+
+
+def _without_nulls(value: Any) -> Any:
+    """A copy without the null members of objects; nulls that stand in a list themselves stay."""
+    if type(value) is dict:
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if type(value) is list:
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def create_merge_patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The least merge patch that turns `before` into `after`. It cannot say null: members of `after` that are null
+    and objects in lists that hold nulls do not survive the trip."""
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if key in before and same_json(old, value):
+            continue
+        if type(old) is dict and type(value) is dict:
+            patch[key] = create_merge_patch(old, value)
+        else:
+            patch[key] = copy_json(value)
+    return patch
