@@ -114,3 +114,19 @@ class StorageFailed(Exception):
 
 class FeedOverflow(Exception):
     """A watcher fell so far behind that its buffer was dropped; it must start over from a list."""
+
+
+class StoreUnusable(Exception):
+    """The store cannot be opened; the message is written for the person who started the server."""
+
+
+class StoreLocked(StoreUnusable):
+    """Another process works on the same directory."""
+
+
+class StoreCorrupt(StoreUnusable):
+    """The database on disk is damaged, or is not one of ours."""
+
+
+class StoreTooNew(StoreUnusable):
+    """The database was written by a newer version of the program."""

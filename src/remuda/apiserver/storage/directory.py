@@ -1,0 +1,61 @@
+"""The data directory: made private, and held by one server at a time.
+
+The lock is a `flock` on `DIR/lock`, kept for the life of the server. The kernel drops it with the process however
+that ends, so a killed server never blocks the next one. The file's content only names the holder for the message.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from remuda.apiserver.storage.types import StoreLocked, StoreUnusable
+
+DATABASE = "state.db"
+LOCK = "lock"
+
+
+def prepare(path: Path) -> None:
+    """Makes the directory (0700) if it is missing. One that exists keeps its mode: it may not be ours alone."""
+    try:
+        path.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        if not path.is_dir():
+            raise StoreUnusable(f"{path} is not a directory") from None
+    except OSError as error:
+        raise StoreUnusable(f"cannot make the data directory {path}: {error.strerror}") from error
+    else:
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Makes files that were created in or renamed into a directory survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class DirectoryLock:
+    def __init__(self, path: Path) -> None:
+        """Takes the lock of a data directory or raises StoreLocked at once."""
+        try:
+            self._descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreUnusable(f"cannot use the data directory {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            who = f"process {holder}" if holder else "another process"
+            raise StoreLocked(f"{path} is in use by {who}; two servers cannot share one data directory") from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

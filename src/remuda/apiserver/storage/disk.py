@@ -1,0 +1,326 @@
+"""The state on disk: one SQLite database in WAL mode, used by one thread at a time.
+
+`commit` makes a batch of changes durable, all or nothing; when it returns, a power cut loses none of it
+(`synchronous=FULL` syncs the WAL on every commit). The event log holds the changes above the floor given with each
+commit; what lies below is deleted in steps that stay small beside a commit, and freed pages are given back to the
+file system in small steps too, so neither file grows without bound nor any write waits long.
+
+The newest event is never deleted: its revision is where the counter goes on after a restart, even when the object it
+speaks of is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from remuda.apiserver.storage.directory import sync_directory
+from remuda.apiserver.storage.history import History
+from remuda.apiserver.storage.tables import Table
+from remuda.apiserver.storage.types import (
+    UNKNOWN,
+    Entry,
+    Event,
+    Revision,
+    StorageFailed,
+    StoreCorrupt,
+    StoreTooNew,
+    StoreUnusable,
+)
+
+_log = logging.getLogger(__name__)
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x524D4441  # "RMDA": what `file` and we tell our databases by
+
+_PAGE_BYTES = 8192
+_CHECKPOINT_PAGES = 1000  # of the WAL, before it is copied into the database
+_TRIM_ROWS = 256  # of the log, besides four per change written
+_VACUUM_PAGES = 64  # given back in one step
+_TIDY_EVERY = 64  # commits: then the next pause looks for free pages
+_SLACK_PAGES = 512  # free pages that are kept for the next writes
+
+_SCHEMA = """
+CREATE TABLE objects (
+    id INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+    revision INTEGER NOT NULL, value BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX objects_by_key ON objects (resource, namespace, name);
+CREATE TABLE events (
+    revision INTEGER PRIMARY KEY, type TEXT NOT NULL, resource TEXT NOT NULL, namespace TEXT NOT NULL,
+    name TEXT NOT NULL, value BLOB NOT NULL
+) STRICT;
+"""
+
+# The type of a row in the log that is no change: it marks that history starts here (see `backup.restore`).
+RESTORED = "RESTORED"
+
+_Row = tuple[str | int | bytes, ...]
+
+# Many rows in one statement: each statement run gives up the interpreter lock and must win it back from a busy
+# event loop, so a batch is a handful of statements instead of two per change.
+_ROWS_PER_STATEMENT = (64, 16, 4, 1)
+
+
+_UPSERT = (
+    "INSERT INTO objects (resource, namespace, name, revision, value) VALUES",
+    "(?, ?, ?, ?, ?)",
+    "ON CONFLICT (resource, namespace, name) DO UPDATE SET revision = excluded.revision, value = excluded.value",
+)
+_REMOVE = ("DELETE FROM objects WHERE (resource, namespace, name) IN (VALUES", "(?, ?, ?)", ")")
+_APPEND = ("INSERT INTO events (revision, type, resource, namespace, name, value) VALUES", "(?, ?, ?, ?, ?, ?)", "")
+
+
+@cache
+def _statement(shape: tuple[str, str, str], rows: int) -> str:
+    head, row, tail = shape
+    return " ".join((head, ", ".join([row] * rows), tail))
+
+
+_TRIM = """
+DELETE FROM events WHERE revision <=
+    (SELECT max(revision) FROM (SELECT revision FROM events WHERE revision <= ? ORDER BY revision LIMIT ?))
+"""
+
+
+class Disk:
+    """An open database. Not thread-safe: whoever holds it, holds it alone."""
+
+    def __init__(self, path: Path, *, vfs: str | None = None) -> None:
+        """Opens or creates the database; raises StoreCorrupt, StoreTooNew or StoreUnusable."""
+        self.needs_tidying = True
+        self._wal_pages = 0
+        self._commits = 0
+        self._log_is_long = True
+        _create_private(path)
+        with _explained(path):
+            self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+            try:
+                self._configure()
+                self._check_identity(path)
+                self._check_integrity(path)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def load(self, max_events: int, max_bytes: int) -> tuple[dict[str, Table], History, Revision]:
+        """Everything, as memory wants it. Rows are streamed: at no time are there two copies."""
+        with _explained(Path(self._connection.filename)):
+            tables = self._load_tables()
+            history, revision = self._load_history(tables, max_events, max_bytes)
+        return tables, history, revision
+
+    def commit(self, events: Sequence[Event], floor: Revision) -> None:
+        """Makes the changes durable together, or raises StorageFailed and has changed nothing."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._write_objects(events)
+            self._write(
+                _APPEND,
+                [
+                    (e.entry.revision, e.type, e.entry.table, e.entry.namespace, e.entry.name, e.entry.value)
+                    for e in events
+                ],
+            )
+            self._trim(floor, _TRIM_ROWS + 4 * len(events))
+            self._connection.execute("COMMIT")
+            self._count_commit()
+        except Exception as error:  # whatever it was, nothing was promised yet
+            self._abandon()
+            raise StorageFailed(f"the write could not be made durable: {error}") from error
+
+    def checkpoint_if_due(self) -> None:
+        """Copies the WAL into the database before it grows; the next commit starts it anew. A failure loses
+        nothing (the WAL still has it all) and is met again by the next attempt."""
+        if self._wal_pages >= _CHECKPOINT_PAGES:
+            try:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except Exception as error:
+                _log.warning("the write-ahead log could not be copied into the database: %s", error)
+
+    def tidy(self, floor: Revision) -> None:
+        """One small step of the upkeep that commits have left over. What fails is tried again after more commits."""
+        try:
+            self.needs_tidying = self._tidy(floor)
+        except Exception as error:
+            _log.warning("the database could not be tidied: %s", error)
+            self.needs_tidying = False
+            self._abandon()
+
+    def _tidy(self, floor: Revision) -> bool:
+        spare = self._free_pages_above_slack()
+        if not self._log_is_long and spare <= 0:
+            return False
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._trim(floor, _TRIM_ROWS)
+        if spare > 0:
+            self._connection.execute(f"PRAGMA incremental_vacuum({min(_VACUUM_PAGES, spare)})").fetchall()
+        self._connection.execute("COMMIT")
+        self.checkpoint_if_due()
+        return True
+
+    def close(self) -> None:
+        """Leaves one file: the WAL is copied into the database and removed."""
+        self._connection.close()
+
+    def _configure(self) -> None:
+        connection = self._connection
+        connection.set_busy_timeout(10_000)  # a backup's last connection closing, never another server
+        if not connection.pragma("page_count"):
+            connection.pragma("page_size", _PAGE_BYTES)
+            connection.pragma("auto_vacuum", 2)  # incremental; only takes before the first table
+        connection.pragma("journal_mode", "wal")
+        connection.pragma("synchronous", 2)
+        connection.pragma("journal_size_limit", 4 * _CHECKPOINT_PAGES * _PAGE_BYTES)
+        connection.pragma("cache_size", -4096)
+        connection.pragma("temp_store", 2)
+        connection.pragma("cell_size_check", 1)
+        connection.pragma("trusted_schema", 0)
+        connection.set_wal_hook(self._note_wal)  # and with it no automatic checkpoint inside COMMIT
+
+    def _note_wal(self, connection: apsw.Connection, database: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _check_identity(self, path: Path) -> None:
+        version = self._connection.pragma("user_version")
+        application = self._connection.pragma("application_id")
+        tables = self._connection.execute("SELECT count(*) FROM sqlite_schema").get
+        if not version and not application and not tables:
+            self._create_schema()
+            return
+        if application != APPLICATION_ID:
+            raise StoreCorrupt(f"{path} is not a Remuda database")
+        if version > SCHEMA_VERSION:
+            raise StoreTooNew(
+                f"{path} was written by a newer version of Remuda (format {version}, this one reads up to "
+                f"{SCHEMA_VERSION}); start that version, or restore a backup made before the upgrade"
+            )
+
+    def _create_schema(self) -> None:
+        with self._connection:
+            self._connection.execute(_SCHEMA)
+            self._connection.pragma("application_id", APPLICATION_ID)
+            self._connection.pragma("user_version", SCHEMA_VERSION)
+
+    def _check_integrity(self, path: Path) -> None:
+        complaint = self._connection.execute("PRAGMA quick_check(1)").get
+        if complaint != "ok":
+            raise StoreCorrupt(_corrupt(path, str(complaint)))
+
+    def _load_tables(self) -> dict[str, Table]:
+        tables: dict[str, Table] = {}
+        intern = sys.intern  # the few names of tables and namespaces are held once
+        for resource, namespace, name, revision, value in self._connection.execute(
+            "SELECT resource, namespace, name, revision, value FROM objects"
+        ):
+            table = tables.get(resource)
+            if table is None:
+                table = tables[resource] = Table()
+            table.fill(Entry(intern(resource), intern(namespace), name, revision, value))
+        for table in tables.values():
+            table.sort()
+        return tables
+
+    def _load_history(self, tables: dict[str, Table], max_events: int, max_bytes: int) -> tuple[History, Revision]:
+        first, last = self._connection.execute("SELECT min(revision), max(revision) FROM events").fetchone() or (0, 0)
+        history = History(max_events, max_bytes, floor=(first or 1) - 1)
+        newest: dict[tuple[str, str, str], Entry] = {}
+        for row in self._connection.execute(
+            "SELECT revision, type, resource, namespace, name, value FROM events ORDER BY revision"
+        ):
+            if row[1] == RESTORED:
+                history.floor = row[0]
+            else:
+                history.append(_remember(row, tables, newest))
+        return history, Revision(last or 0)
+
+    def _write_objects(self, events: Iterable[Event]) -> None:
+        """Of several changes of one key in a batch only the last reaches the table."""
+        last = {(e.entry.table, e.entry.namespace, e.entry.name): e for e in events}
+        gone = [key for key, event in last.items() if event.type == "DELETED"]
+        self._write(
+            _UPSERT,
+            [
+                (e.entry.table, e.entry.namespace, e.entry.name, e.entry.revision, e.entry.value)
+                for e in last.values()
+                if e.type != "DELETED"
+            ],
+        )
+        self._write(_REMOVE, gone)
+
+    def _write(self, shape: tuple[str, str, str], rows: Sequence[_Row]) -> None:
+        start, left = 0, len(rows)
+        for size in _ROWS_PER_STATEMENT:
+            while left >= size:
+                self._connection.execute(
+                    _statement(shape, size), tuple(chain.from_iterable(rows[start : start + size]))
+                )
+                start += size
+                left -= size
+
+    def _trim(self, floor: Revision, rows: int) -> None:
+        self._connection.execute(_TRIM, (floor, rows))
+        self._log_is_long = self._connection.changes() >= rows
+
+    def _free_pages_above_slack(self) -> int:
+        free = int(self._connection.pragma("freelist_count"))
+        return free - max(_SLACK_PAGES, int(self._connection.pragma("page_count")) // 4)
+
+    def _count_commit(self) -> None:
+        self._commits += 1
+        if self._log_is_long or self._commits % _TIDY_EVERY == 0:
+            self.needs_tidying = True
+
+    def _abandon(self) -> None:
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except Exception as error:
+                _log.warning("a failed transaction could not be rolled back: %s", error)
+
+
+def _remember(row: tuple[Any, ...], tables: dict[str, Table], newest: dict[tuple[str, str, str], Entry]) -> Event:
+    """A change read back from the log; an object it left behind is shared with its table."""
+    revision, kind, resource, namespace, name, value = row
+    key = (resource, namespace, name)
+    table = tables.get(resource)
+    entry = table.get(namespace, name) if table else None
+    if entry is None or entry.revision != revision:
+        entry = Entry(sys.intern(resource), sys.intern(namespace), name, revision, value)
+    before = None if kind == "ADDED" else newest.get(key) or UNKNOWN
+    newest[key] = entry
+    return Event(kind, entry, before)
+
+
+def _create_private(path: Path) -> None:
+    """SQLite gives the WAL and its index the mode of the database."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise StoreUnusable(f"cannot open {path}: {error.strerror}") from error
+    sync_directory(path.parent)
+
+
+def _corrupt(path: Path, why: str) -> str:
+    return f"{path} is damaged ({why}); restore a backup into a new data directory"
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """SQLite's complaints in the words of whoever starts the server."""
+    try:
+        yield
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise StoreCorrupt(_corrupt(path, str(error))) from error
+    except apsw.Error as error:
+        raise StoreUnusable(f"cannot open {path}: {error}") from error

@@ -1,0 +1,77 @@
+"""The committed changes kept in memory: what a watch may resume from and an older list is rebuilt with.
+
+The history is a run without gap: every change after `floor` is in it, none up to `floor`. It is bounded by count and
+by bytes, and always keeps the newest change. The log on disk follows `floor`, so these bounds are also those of the
+file. Weighing an event by the larger of its two states bounds both: memory holds what events replaced, the log what
+they brought.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from remuda.apiserver.storage.types import Entry, Event, Revision
+
+DEFAULT_EVENTS = 20_000
+DEFAULT_BYTES = 32 << 20
+
+# An event's own objects, so that a flood of tiny objects is bounded too.
+_OVERHEAD = 400
+
+# So many of the newest events keep their wire encodings for the watchers that are about to send them; older ones are
+# wanted only by a watcher that resumes, which can afford to encode again.
+_WARM = 256
+
+
+def _weight(event: Event) -> int:
+    brought = len(event.entry.value)
+    before = event.before
+    replaced = len(before.value) if isinstance(before, Entry) else 0
+    return _OVERHEAD + (brought if brought > replaced else replaced)
+
+
+class History:
+    __slots__ = ("_bytes", "_events", "_max_bytes", "_max_events", "floor")
+
+    def __init__(self, max_events: int = DEFAULT_EVENTS, max_bytes: int = DEFAULT_BYTES, floor: int = 0) -> None:
+        self._events: deque[Event] = deque()
+        self._bytes = 0
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self.floor = Revision(floor)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    def append(self, event: Event) -> None:
+        events = self._events
+        events.append(event)
+        self._bytes += _weight(event)
+        if len(events) > _WARM:
+            events[-_WARM - 1].lines.clear()
+        while len(events) > 1 and (len(events) > self._max_events or self._bytes > self._max_bytes):
+            oldest = events.popleft()
+            self._bytes -= _weight(oldest)
+            self.floor = oldest.revision
+
+    def newest_first(self, after: Revision) -> Iterator[Event]:
+        """The changes with a revision above `after`, the newest first."""
+        for event in reversed(self._events):
+            if event.entry.revision <= after:
+                return
+            yield event
+
+    def select(self, table: str, namespace: str, after: Revision) -> list[Event]:
+        """The changes of one table, or of one namespace of it, above `after`, in order."""
+        found = [
+            event
+            for event in self.newest_first(after)
+            if event.entry.table == table and (not namespace or event.entry.namespace == namespace)
+        ]
+        found.reverse()
+        return found

@@ -1,0 +1,91 @@
+"""The committed state and its recent past, all in memory: what every read and watch is served from.
+
+Nothing here knows of disks or of writes on their way: `apply` takes a batch that is already durable. Everything runs
+on the event loop, so a reader never sees half a batch.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from remuda.apiserver.storage.feeds import BufferedFeed, Feeds
+from remuda.apiserver.storage.history import History
+from remuda.apiserver.storage.tables import Key, Table, entry_position, position
+from remuda.apiserver.storage.types import Compacted, Entry, Event, Revision
+
+
+class Memory:
+    def __init__(self, tables: dict[str, Table], history: History, revision: Revision) -> None:
+        self._tables = tables
+        self.history = history
+        self.feeds = Feeds(revision)
+        self.revision = revision
+
+    def get(self, table: str, namespace: str, name: str) -> Entry | None:
+        held = self._tables.get(table)
+        return None if held is None else held.get(namespace, name)
+
+    def count(self, table: str) -> int:
+        held = self._tables.get(table)
+        return 0 if held is None else held.count
+
+    def tables(self) -> list[str]:
+        return list(self._tables)
+
+    def scan(self, table: str, namespace: str, after: Key | None, limit: int) -> list[Entry]:
+        held = self._tables.get(table)
+        return [] if held is None else held.scan(namespace, after, limit)
+
+    def scan_at(self, table: str, namespace: str, after: Key | None, limit: int, at: Revision) -> list[Entry]:
+        """The state at an older revision: today's, with every later change undone."""
+        if at < self.history.floor:
+            raise Compacted(at, self.history.floor)
+        undone = self._undone(table, namespace, at)
+        if not undone:
+            return self.scan(table, namespace, after, limit)
+        held = self._tables.get(table)
+        kept = (entry for entry in held.walk(namespace, after) if entry.key not in undone) if held else ()
+        behind = position(after) if after else ("", "")
+        restored = [entry for entry in undone.values() if entry and entry_position(entry) > behind]
+        restored.sort(key=entry_position)
+        return list(islice(heapq.merge(kept, restored, key=entry_position), limit or None))
+
+    def watch(self, table: str, namespace: str, since: Revision) -> BufferedFeed:
+        if since < self.history.floor:
+            raise Compacted(since, self.history.floor)
+        return self.feeds.open((table, namespace), since, self.history.select(table, namespace, since))
+
+    def apply(self, events: Iterable[Event]) -> None:
+        """Makes a durable batch, in the order of revisions, visible to readers and watchers."""
+        applied = events if isinstance(events, Sequence) else list(events)
+        for event in applied:
+            self._apply_one(event)
+        self.revision = applied[-1].entry.revision
+        self.feeds.publish(applied)
+
+    def _apply_one(self, event: Event) -> None:
+        entry = event.entry
+        held = self._tables.get(entry.table)
+        if held is None:
+            held = self._tables[entry.table] = Table()
+        if event.type != "DELETED":
+            held.set(entry)
+        else:
+            held.remove(entry.namespace, entry.name)
+            if not held.count:
+                del self._tables[entry.table]
+        self.history.append(event)
+
+    def _undone(self, table: str, namespace: str, at: Revision) -> dict[Key, Entry | None]:
+        """What each key changed after `at` held at `at`: the state before its oldest change since."""
+        undone: dict[Key, Entry | None] = {}
+        for event in self.history.newest_first(at):
+            entry, before = event.entry, event.before
+            if entry.table != table or (namespace and entry.namespace != namespace):
+                continue
+            if before is not None and not isinstance(before, Entry):
+                raise Compacted(at, entry.revision)  # lost with a restart, and no older event tells it
+            undone[entry.key] = before
+        return undone

@@ -1,0 +1,232 @@
+"""The store: memory in front, a writer thread and SQLite behind. See `protocol.Store` for what it promises.
+
+A write gets its revision and its place in the queue at once, on the loop; from then until it is on disk only `latest`
+shows it. When the disk reports back, the loop makes the whole batch visible in one step: memory, feeds, listeners,
+and last whoever waits for the write. Revisions only grow: those of a failed batch are skipped, and after a restart
+the counter goes on behind the newest that is on disk, which is the newest anyone has ever seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from remuda.apiserver.storage import directory
+from remuda.apiserver.storage.disk import Disk
+from remuda.apiserver.storage.feeds import BufferedFeed
+from remuda.apiserver.storage.history import DEFAULT_BYTES, DEFAULT_EVENTS
+from remuda.apiserver.storage.memory import Memory
+from remuda.apiserver.storage.types import (
+    Entry,
+    Event,
+    EventType,
+    Listener,
+    Revision,
+    StorageFailed,
+    WriteConflict,
+)
+from remuda.apiserver.storage.writer import Write, Writer
+
+_log = logging.getLogger(__name__)
+
+_SCAN_CHUNK = 500
+
+_Key = tuple[str, str, str]
+
+
+class SqliteStore:
+    """The one implementation of `Store`. Made by `open`; everything but that is called on the loop it was made on."""
+
+    def __init__(self, lock: directory.DirectoryLock, disk: Disk, memory: Memory) -> None:
+        self._lock = lock
+        self._memory = memory
+        self._assigned: int = memory.revision
+        self._overlay: dict[_Key, Write] = {}  # the newest write of each key that is on its way
+        self._in_flight: dict[Write, None] = {}
+        self._unsent: list[Write] = []
+        self._listeners: list[Listener] = []
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._writer = Writer(disk, on_committed=self._committed, on_failed=self._failed)
+        self._writer.start(memory.history.floor)
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | Path,
+        *,
+        history_events: int = DEFAULT_EVENTS,
+        history_bytes: int = DEFAULT_BYTES,
+        vfs: str | None = None,
+    ) -> SqliteStore:
+        """Opens or makes the store in a directory. Raises StoreLocked, StoreCorrupt, StoreTooNew, StoreUnusable."""
+        home = Path(path)
+        directory.prepare(home)
+        lock = directory.DirectoryLock(home)
+
+        def load() -> tuple[Disk, Memory]:
+            disk = Disk(home / directory.DATABASE, vfs=vfs)
+            try:
+                return disk, Memory(*disk.load(history_events, history_bytes))
+            except BaseException:
+                disk.close()
+                raise
+
+        try:
+            disk, memory = await asyncio.to_thread(load)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(lock, disk, memory)
+
+    async def close(self) -> None:
+        """Brings the writes on their way to disk, ends the feeds, leaves one database file."""
+        if self._closed:
+            return
+        self._closed = True
+        self._send()
+        await self._writer.stop()
+        self._memory.feeds.close()
+        self._lock.release()
+
+    @property
+    def revision(self) -> Revision:
+        return self._memory.revision
+
+    @property
+    def oldest(self) -> Revision:
+        return self._memory.history.floor
+
+    def get(self, table: str, namespace: str, name: str) -> Entry | None:
+        return self._memory.get(table, namespace, name)
+
+    def latest(self, table: str, namespace: str, name: str) -> Entry | None:
+        write = self._overlay.get((table, namespace, name))
+        if write is None:
+            return self._memory.get(table, namespace, name)
+        return None if write.event.type == "DELETED" else write.event.entry
+
+    def scan(
+        self,
+        table: str,
+        namespace: str = "",
+        *,
+        after: tuple[str, str] | None = None,
+        limit: int = 0,
+        at: Revision | None = None,
+    ) -> Sequence[Entry]:
+        if at is None or at >= self._memory.revision:
+            return self._memory.scan(table, namespace, after, limit)
+        return self._memory.scan_at(table, namespace, after, limit, at)
+
+    def count(self, table: str) -> int:
+        return self._memory.count(table)
+
+    def tables(self) -> list[str]:
+        return self._memory.tables()
+
+    async def scan_all(self) -> AsyncIterator[Entry]:
+        for table in self._memory.tables():
+            after = None
+            while chunk := self._memory.scan(table, "", after, _SCAN_CHUNK):
+                for entry in chunk:
+                    yield entry
+                after = chunk[-1].key
+                await asyncio.sleep(0)
+
+    def watch(self, table: str, namespace: str = "", *, since: Revision) -> BufferedFeed:
+        return self._memory.watch(table, namespace, since)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    async def put(
+        self,
+        table: str,
+        namespace: str,
+        name: str,
+        encode: Callable[[Revision], bytes],
+        *,
+        expect: Entry | None,
+    ) -> Entry:
+        kind: EventType = "ADDED" if expect is None else "MODIFIED"
+        return await self._write(kind, table, namespace, name, encode, expect)
+
+    async def delete(
+        self, table: str, namespace: str, name: str, encode: Callable[[Revision], bytes], *, expect: Entry
+    ) -> Entry:
+        return await self._write("DELETED", table, namespace, name, encode, expect)
+
+    def _write(
+        self,
+        kind: EventType,
+        table: str,
+        namespace: str,
+        name: str,
+        encode: Callable[[Revision], bytes],
+        expect: Entry | None,
+    ) -> asyncio.Future[Entry]:
+        """Gives the write its revision and its place; the future ends when it is on disk. A caller who stops
+        waiting leaves the write on its way."""
+        if self._closed:
+            raise StorageFailed("the store is closed")
+        current = self.latest(table, namespace, name)
+        if current is not expect and (current is None or expect is None or current.revision != expect.revision):
+            raise WriteConflict(f"{table} {namespace}/{name} is not as expected")
+        revision = Revision(self._assigned + 1)
+        entry = Entry(table, namespace, name, revision, encode(revision))
+        self._assigned = revision
+        write = Write(Event(kind, entry, current), self._loop.create_future())
+        self._overlay[table, namespace, name] = write
+        self._in_flight[write] = None
+        if not self._unsent:
+            # The writes of one turn of the loop travel together: one hand-over, one transaction.
+            self._loop.call_soon(self._send)
+        self._unsent.append(write)
+        return write.waiter
+
+    def _send(self) -> None:
+        if self._unsent:
+            unsent, self._unsent = self._unsent, []
+            self._writer.submit(unsent)
+
+    def _committed(self, writes: Sequence[Write]) -> None:
+        events = [write.event for write in writes]
+        self._memory.apply(events)
+        self._writer.floor = self._memory.history.floor
+        for write in writes:
+            self._forget(write)
+        for listener in tuple(self._listeners):
+            try:
+                listener(events)
+            except Exception:
+                _log.exception("a listener of the store failed; it may have missed revision %d", self.revision)
+        for write in writes:
+            if not write.waiter.done():
+                write.waiter.set_result(write.event.entry)
+
+    def _forget(self, write: Write) -> None:
+        del self._in_flight[write]
+        entry = write.event.entry
+        key = (entry.table, entry.namespace, entry.name)
+        if self._overlay.get(key) is write:
+            del self._overlay[key]
+
+    def _failed(self, failure: StorageFailed) -> None:
+        """Every write on its way is void, also those behind the failed batch: they may build on it."""
+        _log.error("%s", failure)
+        lost, self._in_flight = self._in_flight, {}
+        self._overlay.clear()
+        self._unsent.clear()
+        self._writer.resume()
+        for write in lost:
+            if not write.waiter.done():
+                write.waiter.set_exception(StorageFailed(*failure.args))

@@ -1,0 +1,118 @@
+"""The committed objects in memory, per table and namespace, in the order lists show them.
+
+The order is that of upstream's keys, `namespace/name` compared as text: of the namespaces `a` and `a-b` the latter
+comes first, because `-` sorts before `/`. A list of a page or of one namespace costs what it returns, not what the
+table holds. Inserting into one namespace is a binary search and a move of pointers: some ten microseconds at
+100,000 objects.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+
+from remuda.apiserver.storage.types import Entry
+
+Key = tuple[str, str]
+
+
+def position(key: Key) -> tuple[str, str]:
+    """What keys are ordered by."""
+    return (key[0] + "/", key[1])
+
+
+def entry_position(entry: Entry) -> tuple[str, str]:
+    return (entry.namespace + "/", entry.name)
+
+
+class _Space:
+    """One namespace of one table."""
+
+    __slots__ = ("entries", "names")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.names: list[str] = []  # sorted
+
+
+class Table:
+    """The entries of one stored resource."""
+
+    __slots__ = ("_ranks", "_spaces", "count")
+
+    def __init__(self) -> None:
+        self._spaces: dict[str, _Space] = {}
+        self._ranks: list[str] = []  # "<namespace>/", sorted
+        self.count = 0
+
+    def get(self, namespace: str, name: str) -> Entry | None:
+        space = self._spaces.get(namespace)
+        return None if space is None else space.entries.get(name)
+
+    def set(self, entry: Entry) -> None:
+        space = self._spaces.get(entry.namespace) or self._add_space(entry.namespace)
+        name = entry.name
+        if name not in space.entries:
+            self.count += 1
+            names = space.names
+            if names and name < names[-1]:
+                insort(names, name)
+            else:
+                names.append(name)
+        space.entries[name] = entry
+
+    def remove(self, namespace: str, name: str) -> None:
+        space = self._spaces.get(namespace)
+        if space is None or space.entries.pop(name, None) is None:
+            return
+        self.count -= 1
+        if space.entries:
+            del space.names[bisect_left(space.names, name)]
+        else:
+            del self._spaces[namespace]
+            self._ranks.remove(namespace + "/")
+
+    def fill(self, entry: Entry) -> None:
+        """Takes an entry during load, in any order; `sort` must follow before anything is read."""
+        space = self._spaces.get(entry.namespace) or self._add_space(entry.namespace)
+        space.entries[entry.name] = entry
+
+    def sort(self) -> None:
+        self.count = 0
+        for space in self._spaces.values():
+            space.names = sorted(space.entries)
+            self.count += len(space.names)
+
+    def scan(self, namespace: str, after: Key | None, limit: int) -> list[Entry]:
+        found: list[Entry] = []
+        for space, start in self._spaces_behind(namespace, after):
+            names = space.names[start : start + limit - len(found)] if limit else space.names[start:]
+            found.extend(map(space.entries.__getitem__, names))
+            if limit and len(found) >= limit:
+                break
+        return found
+
+    def walk(self, namespace: str, after: Key | None) -> Iterator[Entry]:
+        """Like `scan`, entry by entry; the table must not change meanwhile."""
+        for space, start in self._spaces_behind(namespace, after):
+            for name in space.names[start:]:
+                yield space.entries[name]
+
+    def _add_space(self, namespace: str) -> _Space:
+        space = self._spaces[namespace] = _Space()
+        insort(self._ranks, namespace + "/")
+        return space
+
+    def _spaces_behind(self, namespace: str, after: Key | None) -> Iterator[tuple[_Space, int]]:
+        """The namespaces to read, each with the index of its first name behind `after`."""
+        for rank in self._ranks_behind(namespace, after):
+            space = self._spaces[rank[:-1]]
+            cut = after is not None and after[0] == rank[:-1]
+            yield space, bisect_right(space.names, after[1]) if cut and after else 0
+
+    def _ranks_behind(self, namespace: str, after: Key | None) -> list[str]:
+        first = after[0] + "/" if after else ""
+        if namespace:
+            wanted = namespace + "/"
+            return [wanted] if namespace in self._spaces and wanted >= first else []
+        return self._ranks[bisect_left(self._ranks, first) :]

@@ -1,0 +1,140 @@
+"""The thread that makes writes durable, many with one sync.
+
+The event loop hands over lists of writes through a queue; the thread takes everything queued as one transaction and
+reports back with one callback per transaction, in order. While a sync is under way the next writes gather, so the
+busier the server, the more writes share one sync.
+
+When a transaction fails, the writes behind it were made on top of changes that now never happened. The thread drops
+all it receives until the loop, which has meanwhile failed every write on its way, says `resume`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from enum import Enum
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from remuda.apiserver.storage.disk import Disk
+from remuda.apiserver.storage.types import Entry, Event, Revision, StorageFailed
+
+# So many changes at most share a transaction: more would save nothing and delay the first of them.
+_MAX_BATCH = 1024
+
+# Upkeep that commits did not do on the way waits for a pause of this many seconds.
+_IDLE = 0.05
+
+_T = TypeVar("_T")
+
+
+class Write:
+    """One change on its way to disk, and whoever waits for it."""
+
+    __slots__ = ("event", "waiter")
+
+    def __init__(self, event: Event, waiter: asyncio.Future[Entry]) -> None:
+        self.event = event
+        self.waiter = waiter
+
+
+class _Signal(Enum):
+    RESUME = 1
+    STOP = 2
+
+
+class Writer:
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        on_committed: Callable[[Sequence[Write]], None],
+        on_failed: Callable[[StorageFailed], None],
+    ) -> None:
+        """Both callbacks are called on the running event loop."""
+        self.floor = Revision(0)  # of the history in memory; the log on disk follows it
+        self._disk = disk
+        self._on_committed = on_committed
+        self._on_failed = on_failed
+        self._loop = asyncio.get_running_loop()
+        self._stopped = self._loop.create_future()
+        self._queue: SimpleQueue[list[Write] | _Signal] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="remuda-store-writer", daemon=True)
+
+    def start(self, floor: Revision) -> None:
+        self.floor = floor
+        self._thread.start()
+
+    def submit(self, writes: list[Write]) -> None:
+        self._queue.put(writes)
+
+    def resume(self) -> None:
+        """The loop has forgotten every write submitted so far; what follows stands on its own."""
+        self._queue.put(_Signal.RESUME)
+
+    async def stop(self) -> None:
+        """Commits what was submitted, then closes the disk."""
+        self._queue.put(_Signal.STOP)
+        await self._stopped
+
+    def _run(self) -> None:
+        try:
+            while self._step():
+                pass
+        finally:
+            self._disk.close()
+            self._call(self._stopped.set_result, None)
+
+    def _step(self) -> bool:
+        """One transaction, or one piece of upkeep. False: asked to stop."""
+        first = self._next()
+        if first is None:
+            self._disk.tidy(self.floor)
+            return True
+        if isinstance(first, _Signal):
+            return first is not _Signal.STOP
+        writes, signal = self._gather(first)
+        if self._commit(writes):
+            self._disk.checkpoint_if_due()
+        elif signal is None:
+            signal = self._skip_to_signal()
+        return signal is not _Signal.STOP
+
+    def _next(self) -> list[Write] | _Signal | None:
+        """Waits for something to do; None after a pause in which upkeep can be done."""
+        try:
+            return self._queue.get(timeout=_IDLE if self._disk.needs_tidying else None)
+        except Empty:
+            return None
+
+    def _gather(self, writes: list[Write]) -> tuple[list[Write], _Signal | None]:
+        while len(writes) < _MAX_BATCH:
+            try:
+                more = self._queue.get_nowait()
+            except Empty:
+                break
+            if isinstance(more, _Signal):
+                return writes, more
+            writes.extend(more)
+        return writes, None
+
+    def _commit(self, writes: list[Write]) -> bool:
+        try:
+            self._disk.commit([write.event for write in writes], self.floor)
+        except StorageFailed as failure:
+            self._call(self._on_failed, failure)
+            return False
+        self._call(self._on_committed, writes)
+        return True
+
+    def _skip_to_signal(self) -> _Signal:
+        while not isinstance(message := self._queue.get(), _Signal):
+            pass
+        return message
+
+    def _call(self, function: Callable[[_T], object], argument: _T) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, argument)
+        except RuntimeError:
+            pass  # the loop is closed: nobody is left to tell
