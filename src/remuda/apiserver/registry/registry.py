@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.apiserver.auth.rbac import forbidden_reason
+from remuda.apiserver.auth.messages import forbidden
 from remuda.apiserver.auth.user import Attributes, Authorizer, User
 from remuda.apiserver.registry.admission import AdmissionChain
 from remuda.apiserver.registry.calls import (
@@ -34,7 +34,7 @@ from remuda.apiserver.registry.watching import RegistryWatch
 from remuda.apiserver.registry.writes import Guard, Writer
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
-from remuda.kube.errors import forbidden_request, method_not_supported, not_found
+from remuda.kube.errors import method_not_supported, not_found
 from remuda.kube.selectors import parse_field_selector
 
 # Answers the create (or update) of a subresource or review: the object given, and what to send back.
@@ -94,12 +94,7 @@ class Registry:
         )
         decision = self._authorizer.authorize(user, attributes)
         if not decision.allowed:
-            why = forbidden_reason(user, attributes, decision)
-            shown = f"{resource.plural}/{subresource}" if subresource else resource.plural
-            error = forbidden_request(resource.group, resource.plural, asked_name, why)
-            if subresource:
-                error.message = error.message.replace(resource.plural, shown, 1)
-            raise error
+            raise forbidden(user, attributes, decision.reason)
         return Call(user, verb, resource, namespace, name, subresource)
 
     # -- reads ---------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from typing import Any
 from remuda.apiserver.apply import managed
 from remuda.apiserver.registry.admission import AdmissionChain
 from remuda.apiserver.registry.calls import Call, PatchKind, WriteOptions, Written
-from remuda.apiserver.registry.identity import check_namespace_open, identify
 from remuda.apiserver.registry.deletes import is_held
+from remuda.apiserver.registry.identity import check_namespace_open, identify
 from remuda.apiserver.registry.isolation import keep_other_side, reset_paths
 from remuda.apiserver.registry.objects import (
     encode,

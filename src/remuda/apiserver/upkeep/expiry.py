@@ -1,0 +1,69 @@
+"""Events live for an hour: they are a log for people, not state."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from remuda.apiserver.registry.calls import DeleteOptions
+from remuda.apiserver.registry.registry import Registry
+from remuda.apiserver.storage.types import Entry, Event
+from remuda.kube.errors import StatusError
+
+TABLE = "events"
+_SWEEP_SECONDS = 60.0
+
+
+class _Dated(msgspec.Struct):
+    created: str = msgspec.field(default="", name="creationTimestamp")
+
+
+class _DatedObject(msgspec.Struct):
+    metadata: _Dated
+
+
+_decode_dated = msgspec.json.Decoder(_DatedObject).decode
+
+
+class ExpiryDuty:
+    """Deletes events older than `ttl`, a minute late at most."""
+
+    def __init__(self, registry: Registry, ttl: timedelta = timedelta(hours=1)) -> None:
+        self._registry = registry
+        self._ttl = ttl
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._sweep_forever(), name="expiry")
+
+    def observe(self, events: Sequence[Event]) -> None:
+        """Age, not change, is what matters here."""
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            await self.sweep(datetime.now(UTC))
+
+    async def sweep(self, now: datetime) -> None:
+        oldest = (now - self._ttl).strftime("%Y-%m-%dT%H:%M:%SZ")
+        expired = [e for e in self._registry.store.scan(TABLE) if _decode_dated(e.value).metadata.created < oldest]
+        for start in range(0, len(expired), 64):
+            await asyncio.gather(*(self._delete(entry) for entry in expired[start : start + 64]))
+
+    async def _delete(self, entry: Entry) -> None:
+        resource = self._registry.resources.of_table(TABLE)
+        if resource is None:
+            return
+        call = self._registry.system_call("delete", resource, entry.namespace, entry.name)
+        with contextlib.suppress(StatusError):
+            await self._registry.delete(call, DeleteOptions())

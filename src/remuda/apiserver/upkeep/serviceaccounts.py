@@ -1,0 +1,118 @@
+"""ServiceAccounts: every namespace has `default`, and token Secrets hold a token as long as their account lives."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+
+from remuda.apiserver.auth.jws import Signer
+from remuda.apiserver.auth.tokens import Ref, legacy_token
+from remuda.apiserver.registry.calls import DeleteOptions
+from remuda.apiserver.registry.identity import NAMESPACES
+from remuda.apiserver.registry.objects import decode
+from remuda.apiserver.registry.registry import Registry
+from remuda.apiserver.resource import Obj
+from remuda.apiserver.storage.types import Event
+from remuda.apiserver.upkeep.duty import KeyedDuty, create, modify
+from remuda.kube.errors import StatusError
+
+ACCOUNTS, SECRETS = "serviceaccounts", "secrets"
+TOKEN_TYPE = "kubernetes.io/service-account-token"  # noqa: S105
+ACCOUNT_NAME = "kubernetes.io/service-account.name"
+ACCOUNT_UID = "kubernetes.io/service-account.uid"
+
+
+class ServiceAccountsDuty(KeyedDuty):
+    def __init__(self, registry: Registry, signer: Signer, ca: bytes) -> None:
+        super().__init__("serviceaccounts", registry, self._reconcile)
+        self._signer = signer
+        self._ca = ca
+
+    async def start(self) -> None:
+        for entry in self.registry.store.scan(NAMESPACES):
+            await self._ensure_default(entry.name)
+        for entry in self.registry.store.scan(SECRETS):
+            if TOKEN_TYPE.encode() in entry.value:
+                self.worker.add((SECRETS, entry.namespace, entry.name))
+
+    def observe(self, events: Sequence[Event]) -> None:
+        for event in events:
+            entry = event.entry
+            if entry.table == NAMESPACES and event.type == "ADDED":
+                self.worker.add((ACCOUNTS, entry.name, "default"))
+            elif entry.table == ACCOUNTS:
+                if event.type == "DELETED":
+                    self.worker.add((ACCOUNTS, entry.namespace, "default"))
+                if event.type != "MODIFIED":
+                    self._recheck_secrets(entry.namespace)
+            elif entry.table == SECRETS and event.type != "DELETED" and TOKEN_TYPE.encode() in entry.value:
+                self.worker.add((SECRETS, entry.namespace, entry.name))
+
+    def _recheck_secrets(self, namespace: str) -> None:
+        for entry in self.registry.store.scan(SECRETS, namespace):
+            if TOKEN_TYPE.encode() in entry.value:
+                self.worker.add((SECRETS, namespace, entry.name))
+
+    async def _reconcile(self, key: tuple[str, str, str]) -> None:
+        table, namespace, name = key
+        if table == ACCOUNTS:
+            await self._ensure_default(namespace)
+        else:
+            await self._fill_secret(namespace, name)
+
+    async def _ensure_default(self, namespace: str) -> None:
+        holder = self.registry.read(NAMESPACES, "", namespace)
+        if holder is None or "deletionTimestamp" in holder["metadata"]:
+            return
+        if self.registry.store.latest(ACCOUNTS, namespace, "default") is None:
+            try:
+                await create(self.registry, ACCOUNTS, namespace, {"metadata": {"name": "default"}})
+            except StatusError as error:
+                if error.reason != "AlreadyExists" and error.code != 404:
+                    raise
+
+    async def _fill_secret(self, namespace: str, name: str) -> None:
+        entry = self.registry.store.get(SECRETS, namespace, name)
+        if entry is None:
+            return
+        secret = decode(entry.value)
+        if secret.get("type") != TOKEN_TYPE or "deletionTimestamp" in secret["metadata"]:
+            return
+        annotations = secret["metadata"].get("annotations") or {}
+        account = self.registry.read(ACCOUNTS, namespace, annotations.get(ACCOUNT_NAME, ""))
+        expected_uid = annotations.get(ACCOUNT_UID)
+        if account is None or (expected_uid and expected_uid != account["metadata"]["uid"]):
+            await self._delete_secret(secret)
+        elif not _is_filled(secret):
+            await modify(self.registry, SECRETS, namespace, name, lambda live: self._filled(live, account))
+
+    def _filled(self, secret: Obj, account: Obj) -> Obj:
+        meta = dict(secret["metadata"])
+        uid = account["metadata"]["uid"]
+        meta["annotations"] = {**(meta.get("annotations") or {}), ACCOUNT_UID: uid}
+        data = dict(secret.get("data") or {})
+        owner = Ref(account["metadata"]["name"], uid)
+        data["ca.crt"] = b64encode(self._ca).decode()
+        data["namespace"] = b64encode(meta["namespace"].encode()).decode()
+        if not data.get("token"):
+            token = legacy_token(self._signer, meta["namespace"], owner, meta["name"])
+            data["token"] = b64encode(token.encode()).decode()
+        return {**secret, "metadata": meta, "data": data}
+
+    async def _delete_secret(self, secret: Obj) -> None:
+        """A token whose account is gone, or was made anew under the same name, is worth nothing."""
+        resource = self.registry.resources.of_table(SECRETS)
+        assert resource is not None
+        meta = secret["metadata"]
+        call = self.registry.system_call("delete", resource, meta["namespace"], meta["name"])
+        try:
+            await self.registry.delete(call, DeleteOptions(precondition_uid=meta["uid"]))
+        except StatusError as error:
+            if error.code != 404:
+                raise
+
+
+def _is_filled(secret: Obj) -> bool:
+    data = secret.get("data") or {}
+    annotated = (secret["metadata"].get("annotations") or {}).get(ACCOUNT_UID)
+    return bool(annotated and data.get("token") and data.get("ca.crt") and data.get("namespace"))

@@ -1,0 +1,93 @@
+"""A keyed, de-duplicating work queue with back-off: the machinery every duty shares.
+
+A key added while it waits is done once; added while it is being done, once more afterwards. A failure is retried
+after a delay that doubles up to half a minute, so a broken key costs nothing and is never given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from remuda.apiserver.storage.types import StorageFailed, WriteConflict
+from remuda.kube.errors import StatusError
+
+Key = TypeVar("Key", bound=Hashable)
+_FIRST_DELAY, _LONGEST_DELAY = 0.05, 30.0
+log = logging.getLogger(__name__)
+
+
+class Worker(Generic[Key]):
+    """Runs `process` for every key added, at most `parallel` at a time."""
+
+    def __init__(self, name: str, process: Callable[[Key], Awaitable[None]], *, parallel: int = 16) -> None:
+        self._name = name
+        self._process = process
+        self._parallel = parallel
+        self._waiting: dict[Key, None] = {}
+        self._running: dict[Key, asyncio.Task[None]] = {}
+        self._delays: dict[Key, float] = {}
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._closed = False
+
+    def add(self, key: Key) -> None:
+        if self._closed:
+            return
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        self._waiting[key] = None
+        self._fill()
+
+    def add_later(self, key: Key, seconds: float) -> None:
+        if self._closed or key in self._waiting or key in self._timers:
+            return
+        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self.add, key)
+
+    def _fill(self) -> None:
+        if len(self._running) >= self._parallel:
+            return
+        for key in list(self._waiting):
+            if key in self._running:
+                continue  # its turn comes again when the run under way ends
+            del self._waiting[key]
+            self._running[key] = asyncio.get_running_loop().create_task(self._run(key), name=f"{self._name}:{key}")
+            if len(self._running) >= self._parallel:
+                return
+
+    async def _run(self, key: Key) -> None:
+        try:
+            await self._process(key)
+            self._delays.pop(key, None)
+        except (StatusError, StorageFailed, WriteConflict) as error:
+            self._retry(key, error)
+        except Exception as error:
+            log.exception("%s failed for %s", self._name, key)
+            self._retry(key, error)
+        finally:
+            del self._running[key]
+            if not self._closed:
+                self._fill()
+
+    def _retry(self, key: Key, error: Exception) -> None:
+        delay = self._delays.get(key, _FIRST_DELAY)
+        self._delays[key] = min(delay * 2, _LONGEST_DELAY)
+        log.debug("%s: %s again in %.2f s: %s", self._name, key, delay, error)
+        self.add_later(key, delay)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and not self._running and not self._timers
+
+    async def close(self) -> None:
+        self._closed = True
+        self._waiting.clear()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
