@@ -1,0 +1,50 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. Both need Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test check bench interop-peers interop e2e faults clean
+
+help: ## What can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Remuda needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version). Try: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+setup: $(READY) ## A virtual environment in .venv with Remuda and its development tools
+
+demo: $(READY) ## The server up, and a tour of it
+	$(BIN)/python examples/tour.py
+
+test: $(READY) ## Unit tests: only Python is needed
+	$(BIN)/python -m pytest tests/unit -q -n auto
+
+check: $(READY) ## Formatting, lint, types, import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+interop-peers: ## Build the real upstream peers at their pinned versions (needs Go)
+	interop/build
+
+interop: $(READY) interop-peers ## The real peers against ours
+	$(BIN)/python -m pytest tests/interop -q
+
+e2e: $(READY) ## The whole program as its users run it
+	$(BIN)/python -m pytest tests/e2e -q
+
+faults: $(READY) ## Kills, power cuts and hostile input
+	$(BIN)/python -m pytest tests/faults -q
+
+bench: $(READY) ## Figures beside a real peer
+	$(BIN)/python -m bench
+
+clean: ## Remove what was built here
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

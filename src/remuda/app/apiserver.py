@@ -1,0 +1,48 @@
+"""Runs the engine alone, as one process that ends well."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+
+from remuda.apiserver.server import ApiServer, Settings, StartRefused
+
+
+def run(settings: Settings, *, verbose: bool = False) -> int:
+    """Serves until a signal; the exit code says whether it ended well."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    import uvloop
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(settings))
+    except StartRefused as refused:
+        print(f"remuda apiserver: {refused}", file=sys.stderr)
+        return 1
+
+
+async def _serve(settings: Settings) -> int:
+    started = time.monotonic()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = await ApiServer.start(settings)
+    try:
+        print(
+            f"remuda apiserver ready at {server.url} after {time.monotonic() - started:.2f} s, "
+            f"pid {os.getpid()}, kubeconfig {server.kubeconfig}",
+            flush=True,
+        )
+        await stop.wait()
+    finally:
+        await server.stop()
+    return 0

@@ -1,0 +1,49 @@
+"""The `remuda` command. Sub-commands are imported when they run, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+import remuda
+
+# name -> (module, one line for `remuda --help`)
+_COMMANDS = {
+    "apiserver": ("remuda.cli.apiserver", "Run the embedded Kubernetes API server alone."),
+    "backup": ("remuda.cli.backup", "Save a running or stopped server's whole state to one file."),
+    "restore": ("remuda.cli.restore", "Make a data directory from a backup."),
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = _COMMANDS.get(cmd_name)
+        if found is None:
+            return None
+        command: click.Command = importlib.import_module(found[0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(remuda.__version__, prog_name="remuda")
+def main() -> None:
+    """Kubernetes clusters provisioned, managed in place and reachable from anywhere.
+
+    Start with the management plane on this machine:
+
+    \b
+      remuda apiserver --data-dir ./remuda-data --listen 127.0.0.1:6443
+      kubectl --kubeconfig ./remuda-data/admin.kubeconfig api-resources
+    """
+
+
+if __name__ == "__main__":
+    main()
