@@ -11,6 +11,8 @@ import time
 
 from remuda.apiserver.server import ApiServer, Settings, StartRefused
 
+__all__ = ["Settings", "run"]
+
 
 def run(settings: Settings, *, verbose: bool = False) -> int:
     """Serves until a signal; the exit code says whether it ended well."""

@@ -58,8 +58,7 @@ def command(
     The first start makes a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts go on where the
     last one ended. One line is printed when the server is ready. SIGTERM or Ctrl-C ends it cleanly.
     """
-    from remuda.app.apiserver import run
-    from remuda.apiserver.server import Settings
+    from remuda.app.apiserver import Settings, run
 
     host, port = listen
     settings = Settings(
