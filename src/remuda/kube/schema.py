@@ -33,13 +33,17 @@ class Schema(msgspec.Struct, kw_only=True, eq=False, dict=True):
 
     type: Literal["", "object", "array", "string", "integer", "number", "boolean"] = ""
     format: str = ""
+    title: str = ""
     description: str = ""
+    example: Any = UNSET  # shown by OpenAPI, as external_docs
+    external_docs: dict[str, str] | None = None
     default: Any = UNSET
     nullable: bool = False
 
     # object
     properties: dict[str, Schema] = {}
     additional: Schema | None = None  # map values; None with no properties means "no fields known"
+    additional_forbidden: bool = False  # additionalProperties: false (`additional` is then an empty schema)
     required: tuple[str, ...] = ()
     preserve_unknown: bool = False
     embedded_resource: bool = False
@@ -80,6 +84,8 @@ class Schema(msgspec.Struct, kw_only=True, eq=False, dict=True):
     rules: tuple[Rule, ...] = ()
 
     ref: str = ""  # name of the built-in type this node came from, for OpenAPI references
+    overlay: Schema | None = None  # what a CRD demands of a built-in shape (metadata) besides that shape
+    stated: frozenset[str] = frozenset()  # x-kubernetes-* keywords written out although they say the default
 
 
 def _string(**more: Any) -> Schema:

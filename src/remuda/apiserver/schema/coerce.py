@@ -1,0 +1,94 @@
+"""Nulls and defaults: an object as its author meant it.
+
+A custom resource loses the nulls that its schema does not allow, or gets the default in their place. In built-in
+shapes (and the metadata of any object) null means absent, as it does to Go, and an empty string counts as absent
+where there is a default. Defaults go into objects that exist; they never create their parents. An integral float in
+an integer's place becomes the integer, since that is how Go would print it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.apiserver.schema import facts
+from remuda.apiserver.schema.wire import without_line_breaks
+from remuda.kube.schema import UNSET, Schema
+
+_ZEROS: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+
+
+def clone(value: Any) -> Any:
+    """A copy that shares no container with the original."""
+    if isinstance(value, dict):
+        return {key: clone(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clone(item) for item in value]
+    return value
+
+
+def coerce(schema: Schema, value: Any, native: bool = False) -> Any:
+    """Changes containers in place; returns the value, or what replaces a scalar."""
+    native = native or bool(schema.ref)
+    if isinstance(value, dict):
+        _coerce_fields(schema, value, native)
+        if schema.overlay is not None:
+            coerce(schema.overlay, value)
+    elif isinstance(value, list):
+        _coerce_items(schema, value, native)
+    elif isinstance(value, float):
+        if schema.type == "integer" and not native and facts.is_integral(value):
+            return int(value)
+    elif native and schema.format == "byte" and isinstance(value, str):
+        return without_line_breaks(value)
+    return value
+
+
+def _coerce_fields(schema: Schema, value: dict[str, Any], native: bool) -> None:
+    properties, additional = schema.properties, schema.additional
+    for name in [name for name, item in value.items() if item is None]:
+        known = properties.get(name)
+        if known is not None:
+            if native or not known.nullable:
+                del value[name]
+        elif additional is not None and native:
+            value[name] = _zero(additional)
+        elif additional is not None and not additional.nullable:
+            _default_or_drop(value, name, additional)
+    for name, known in properties.items():
+        if known.default is not UNSET and _is_absent(value, name, known.default, native):
+            value[name] = clone(known.default)
+    for name, item in value.items():
+        inner = properties.get(name) or additional
+        if inner is not None and item is not None:
+            value[name] = coerce(inner, item, native)
+
+
+def _default_or_drop(value: dict[str, Any], name: str, schema: Schema) -> None:
+    if schema.default is UNSET:
+        del value[name]
+    else:
+        value[name] = clone(schema.default)
+
+
+def _is_absent(value: dict[str, Any], name: str, default: Any, native: bool) -> bool:
+    return name not in value or (native and isinstance(default, str) and value[name] == "")
+
+
+def _coerce_items(schema: Schema, value: list[Any], native: bool) -> None:
+    items = schema.items
+    if items is None:
+        return
+    for index, item in enumerate(value):
+        if item is not None:
+            value[index] = coerce(items, item, native)
+        elif native:
+            value[index] = _zero(items)
+        elif not items.nullable and items.default is not UNSET:
+            value[index] = clone(items.default)
+
+
+def _zero(schema: Schema) -> Any:
+    """What Go stores for a null inside a list or a map."""
+    if schema.type == "object" and not schema.preserve_unknown:
+        return {}
+    return _ZEROS.get(schema.type)

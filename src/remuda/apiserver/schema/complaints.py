@@ -1,0 +1,104 @@
+"""The sentences of schema validation, word for word as the real server says them.
+
+A place is named twice: the field path of the cause, and again inside the sentence relative to the schema's root.
+Composite faults (oneOf and its like, numbers out of range) carry no field: the server prints `<nil>` for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from remuda.apiserver.schema.golang import json_text, number, quoted
+from remuda.kube import errors
+from remuda.kube.errors import FieldError
+
+NO_FIELD = "<nil>"
+
+
+class Complaints:
+    """Makes field errors below one root: "" for a whole object, `status` for a status alone."""
+
+    __slots__ = ("root",)
+
+    def __init__(self, root: str = "") -> None:
+        self.root = root
+
+    def _field(self, place: str) -> str:
+        name = place.removeprefix(".")
+        if not name:
+            return self.root or NO_FIELD
+        return f"{self.root}.{name}" if self.root else name
+
+    def _invalid(self, place: str, bad: Any, sentence: str) -> FieldError:
+        return FieldError(errors.INVALID, self._field(place), bad, f"{place} in body {sentence}")
+
+    def composite(self, sentence: str) -> FieldError:
+        return FieldError(errors.INVALID, self.root or NO_FIELD, "", sentence)
+
+    def wrong_type(self, place: str, wanted: str, given: str) -> FieldError:
+        detail = f"{place} in body must be of type {wanted}: {quoted(given)}"
+        return FieldError(errors.TYPE_INVALID, self._field(place), given, detail)
+
+    def required(self, place: str) -> FieldError:
+        return errors.required(self._field(place))
+
+    def not_in_enum(self, place: str, bad: Any, allowed: Sequence[Any]) -> FieldError:
+        words = (v if isinstance(v, str) else json_text(v) for v in allowed)
+        detail = "supported values: " + ", ".join(quoted(word) for word in words)
+        return FieldError(errors.NOT_SUPPORTED, self._field(place), bad, detail)
+
+    def too_long(self, place: str, limit: int) -> FieldError:
+        return errors.too_long(self._field(place), limit)
+
+    def too_short(self, place: str, bad: str, limit: int) -> FieldError:
+        return self._invalid(place, bad, f"should be at least {limit} chars long")
+
+    def no_match(self, place: str, bad: str, pattern: str) -> FieldError:
+        return self._invalid(place, bad, f"should match '{pattern}'")
+
+    def bad_format(self, place: str, bad: str, format_: str) -> FieldError:
+        return self.wrong_type(place, format_, bad)
+
+    def too_many(self, place: str, count: int, limit: int) -> FieldError:
+        return errors.too_many(self._field(place), count, limit)
+
+    def too_few_items(self, place: str, count: int, limit: int) -> FieldError:
+        return self._invalid(place, count, f"should have at least {limit} items")
+
+    def too_few_properties(self, place: str, count: int, limit: int) -> FieldError:
+        return self._invalid(place, count, f"should have at least {limit} properties")
+
+    def duplicates(self, place: str) -> FieldError:
+        return self._invalid(place, "", "shouldn't contain duplicates")
+
+    def forbidden_property(self, place: str, key: str) -> FieldError:
+        detail = f"{place}.{key} in body is a forbidden property"
+        return FieldError(errors.INVALID, self._field(place), key, detail)
+
+    def above(self, place: str, bad: float, limit: float, exclusive: bool) -> FieldError:
+        return self._invalid(place, bad, f"should be less than {'' if exclusive else 'or equal to '}{number(limit)}")
+
+    def below(self, place: str, bad: float, limit: float, exclusive: bool) -> FieldError:
+        return self._invalid(place, bad, f"should be greater than {'' if exclusive else 'or equal to '}{number(limit)}")
+
+    def not_multiple(self, place: str, bad: float, factor: float) -> FieldError:
+        return self._invalid(place, bad, f"should be a multiple of {number(factor)}")
+
+    def out_of_range(self, place: str, what: str, kind: str, format_: str) -> FieldError:
+        form = f"with format {format_}" if format_ else "(default format)"
+        return self.composite(f"{what} value must be of type {kind} {form} in {place}")
+
+    def none_of_any(self, place: str) -> FieldError:
+        return self.composite(f"{quoted(place)} must validate at least one schema (anyOf)")
+
+    def not_one(self, place: str, valid: int) -> FieldError:
+        found = f"Found {valid} valid alternatives" if valid else "Found none valid"
+        return self.composite(f"{quoted(place)} must validate one and only one schema (oneOf). {found}")
+
+    def not_all(self, place: str, valid: int) -> FieldError:
+        none = "" if valid else ". None validated"
+        return self.composite(f"{quoted(place)} must validate all the schemas (allOf){none}")
+
+    def forbidden_match(self, place: str) -> FieldError:
+        return self.composite(f"{quoted(place)} must not validate the schema (not)")

@@ -1,0 +1,53 @@
+"""What one schema node says about types, in the form both walkers need it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from remuda.apiserver.schema.formats import string_format
+from remuda.kube.schema import Schema
+
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+_EXACT_IN_A_FLOAT = (1 << 53) - 1
+FLOAT32_MAX = 3.4028234663852886e38
+
+_NUMBER_FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
+
+
+def types_of(schema: Schema) -> tuple[str, ...]:
+    """The JSON types allowed; empty means any."""
+    if schema.int_or_string:
+        return ("integer", "string")
+    return (schema.type,) if schema.type else ()
+
+
+def enforced_format(schema: Schema) -> str:
+    """The format if it is known for the type; the others are only documentation."""
+    if not schema.format:
+        return ""
+    kind = "" if schema.int_or_string else schema.type
+    if kind in ("", "string"):
+        return schema.format if string_format(schema.format) else ""
+    return schema.format if schema.format in _NUMBER_FORMATS.get(kind, ()) else ""
+
+
+def is_integral(value: float) -> bool:
+    """Whether a float stands for an integer that it holds exactly, so that 1.0 may be given for 1."""
+    return math.isfinite(value) and value.is_integer() and abs(value) <= _EXACT_IN_A_FLOAT
+
+
+def is_unique(values: list[Any]) -> bool:
+    """No two equal, telling 1, 1.0 and true apart."""
+    seen = {identity(value) for value in values}
+    return len(seen) == len(values)
+
+
+def identity(value: Any) -> Any:
+    """Something hashable that is equal exactly for values that Go takes as deeply equal."""
+    if isinstance(value, dict):
+        return ("{", frozenset((k, identity(v)) for k, v in value.items()))
+    if isinstance(value, list):
+        return ("[", tuple(identity(v) for v in value))
+    return (type(value), value)

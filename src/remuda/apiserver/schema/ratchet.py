@@ -1,0 +1,79 @@
+"""Which old value a new one replaces, so that what was already wrong may stay as it is.
+
+Upstream calls this correlation. Fields correlate by name, items of a list-map by their keys, items of any other list
+not at all. A value is unchanged when it is deeply equal, with the items of a list-map in any order. A map with a
+field the schema does not know counts as changed, because such fields cannot be correlated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.apiserver.schema.facts import identity
+from remuda.kube.schema import Schema
+
+
+class Correlation:
+    """A new value, the old value in its place, and the structural node both belong to."""
+
+    __slots__ = ("_by_key", "_unchanged", "new", "old", "shape")
+
+    def __init__(self, new: Any, old: Any, shape: Schema) -> None:
+        self.new = new
+        self.old = old
+        self.shape = shape
+        self._unchanged: bool | None = None
+        self._by_key: dict[Any, Any] | None = None
+
+    def field(self, name: str) -> Correlation | None:
+        if not isinstance(self.new, dict) or not isinstance(self.old, dict):
+            return None
+        if name not in self.new or name not in self.old:
+            return None
+        shape = self.shape.properties.get(name)
+        if shape is None:
+            shape = None if self.shape.additional_forbidden else self.shape.additional
+        return None if shape is None else Correlation(self.new[name], self.old[name], shape)
+
+    def item(self, index: int) -> Correlation | None:
+        shape = self.shape
+        if shape.list_type != "map" or shape.items is None or not isinstance(self.old, list):
+            return None
+        old = self._old_by_key().get(_list_key(self.new[index], shape.list_map_keys))
+        return None if old is None else Correlation(self.new[index], old, shape.items)
+
+    def _old_by_key(self) -> dict[Any, Any]:
+        if self._by_key is None:
+            self._by_key = {}
+            for item in self.old:
+                if isinstance(item, dict):
+                    self._by_key.setdefault(_list_key(item, self.shape.list_map_keys), item)
+        return self._by_key
+
+    def unchanged(self) -> bool:
+        if self._unchanged is None:
+            self._unchanged = self._compare()
+        return self._unchanged
+
+    def _compare(self) -> bool:
+        new, old = self.new, self.old
+        if type(new) is not type(old):
+            return False
+        if isinstance(new, dict):
+            fields = (self.field(name) for name in new)
+            return len(new) == len(old) and all(f is not None and f.unchanged() for f in fields)
+        if isinstance(new, list):
+            return len(new) == len(old) and self._same_items()
+        return bool(new == old)
+
+    def _same_items(self) -> bool:
+        if self.shape.list_type != "map" or self.shape.items is None or not self.new:
+            return bool(identity(self.new) == identity(self.old))
+        items = (self.item(index) for index in range(len(self.new)))
+        return all(item is not None and item.unchanged() for item in items)
+
+
+def _list_key(item: Any, keys: tuple[str, ...]) -> Any:
+    if not isinstance(item, dict):
+        return None
+    return tuple(identity(item.get(key)) for key in keys)

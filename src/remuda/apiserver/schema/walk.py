@@ -1,0 +1,161 @@
+"""A schema at work: defaulting, pruning and validating objects.
+
+`admit` does all of it. Nearly always the quick walker is enough; otherwise the thorough ones run in upstream's order:
+types of built-in shapes, nulls and defaults, pruning, schema validation, list uniqueness, embedded resources, rules.
+Objects are changed in place, and only by defaulting and pruning. Nothing here raises for what an object contains;
+objects nested deeper than `depth.MAX_DEPTH` are refused as malformed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from remuda.apiserver.schema.coerce import coerce
+from remuda.apiserver.schema.decode import decode_error
+from remuda.apiserver.schema.depth import TOO_DEEP, too_deep
+from remuda.apiserver.schema.embedded import embedded_errors
+from remuda.apiserver.schema.lists import list_errors
+from remuda.apiserver.schema.prune import prune
+from remuda.apiserver.schema.quick import Check, compile_check
+from remuda.apiserver.schema.ratchet import Correlation
+from remuda.apiserver.schema.validate import Validation
+from remuda.kube import errors
+from remuda.kube.errors import FieldError
+from remuda.kube.schema import Schema
+
+Obj = dict[str, Any]
+
+
+class RulesValidator(Protocol):
+    """x-kubernetes-validations of one schema, compiled."""
+
+    def validate(self, obj: Obj, old: Obj | None, path: str) -> list[FieldError]: ...
+
+
+class Prepared(NamedTuple):
+    """After decoding: what was thrown away, and what could not be read at all (a 400)."""
+
+    unknown: list[str]  # paths for `unknown field "…"`
+    malformed: str
+
+
+class Outcome(NamedTuple):
+    unknown: list[str]
+    malformed: str  # when not empty, nothing else was looked at
+    errors: list[FieldError]
+
+
+_NO_PATHS: list[str] = []
+_CLEAN = Prepared(_NO_PATHS, "")
+
+# With one of these in the object, a rule's expression could meet a value of the wrong shape or size.
+_BLOCKS_RULES = {errors.NOT_SUPPORTED, errors.REQUIRED, errors.TOO_LONG, errors.TOO_MANY, errors.TYPE_INVALID}
+_RULES_SKIPPED = FieldError(
+    errors.INVALID,
+    "<nil>",
+    None,
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+
+
+class Structural:
+    """One schema, compiled when it is first used.
+
+    `native`: a built-in kind. Its wrong types are malformed input, null means absent, and its values are judged by
+    the kind's own code: `validate` finds nothing.
+    """
+
+    def __init__(
+        self, schema: Schema, *, native: bool = False, kind: str = "", rules: RulesValidator | None = None
+    ) -> None:
+        self.schema = schema
+        self.native = native
+        self.rules = rules
+        self._kind = kind
+        self._check: Check | None = None
+
+    def is_fine(self, obj: Any) -> bool:
+        """Defaults the object; True when nothing is unknown, malformed or invalid (rules aside)."""
+        check = self._check
+        if check is None:
+            check = self._check = compile_check(self.schema, self.native)
+        try:
+            return check(obj)
+        except RecursionError:
+            return False  # only a cyclic schema follows an object that deep; `prepare` says so
+        except TypeError:
+            return False  # an unhashable list-map key
+
+    def admit(self, obj: Obj, old: Obj | None = None) -> Outcome:
+        """Decode and validate in one go, for whoever has nothing to do in between."""
+        if self.is_fine(obj):
+            return Outcome(_NO_PATHS, "", self._rule_errors(obj, old) if self.rules is not None else [])
+        unknown, malformed = self._prepare_thoroughly(obj)
+        if malformed:
+            return Outcome(unknown, malformed, [])
+        return Outcome(unknown, "", self.validate(obj, old))
+
+    def prepare(self, obj: Obj) -> Prepared:
+        """The decoding half: malformed shapes, nulls, defaults, unknown fields."""
+        return _CLEAN if self.is_fine(obj) else self._prepare_thoroughly(obj)
+
+    def _prepare_thoroughly(self, obj: Obj) -> Prepared:
+        malformed = TOO_DEEP if too_deep(obj) else self.decode_error(obj)
+        if malformed:
+            return Prepared([], malformed)
+        self.default(obj)
+        return Prepared(self.prune(obj), "")
+
+    def decode_error(self, obj: Any) -> str:
+        """What Go's decoder would say of the first value of a wrong type in a built-in shape."""
+        return decode_error(self.schema, obj, self.native, self._kind)
+
+    def default(self, obj: Obj) -> None:
+        coerce(self.schema, obj, self.native)
+
+    def prune(self, obj: Obj) -> list[str]:
+        removed = prune(self.schema, obj)
+        if not self.native:
+            removed.sort(key=lambda path: (not path.startswith("metadata."), path))
+        return removed
+
+    def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+        """All complaints; of an update, without those about what the update leaves as it was."""
+        if self.native:
+            return []
+        if self.is_fine(obj):
+            return self._rule_errors(obj, old) if self.rules is not None else []
+        was = Correlation(obj, old, self.schema) if old is not None else None
+        found = Validation().run(self.schema, obj, was)
+        found += embedded_errors(self.schema, obj)
+        found += self._list_errors(obj, old)
+        return self._with_rules(found, obj, old)
+
+    def validate_status(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+        """Of a write to the status subresource: the rest of the object is not looked at, except by the rules."""
+        if self.native:
+            return []
+        status = self.schema.properties.get("status")
+        found: list[FieldError] = []
+        if status is not None and "status" in obj:
+            whole = Correlation(obj, old, self.schema) if old is not None else None
+            found = Validation("status").run(status, obj["status"], whole.field("status") if whole else None)
+        found += self._list_errors(obj, old)
+        return self._with_rules(found, obj, old)
+
+    def _list_errors(self, obj: Obj, old: Obj | None) -> list[FieldError]:
+        found = list_errors(self.schema, obj)
+        if found and old is not None and list_errors(self.schema, old):
+            return []
+        return found
+
+    def _with_rules(self, found: list[FieldError], obj: Obj, old: Obj | None) -> list[FieldError]:
+        if self.rules is None:
+            return found
+        if any(error.kind in _BLOCKS_RULES for error in found):
+            return [*found, _RULES_SKIPPED]
+        return found + self._rule_errors(obj, old)
+
+    def _rule_errors(self, obj: Obj, old: Obj | None) -> list[FieldError]:
+        return self.rules.validate(obj, old, "") if self.rules is not None else []
