@@ -101,7 +101,7 @@ class Definitions:
         schema, _ = parse_crd_schema(_schema_of(version), path="")
         rules, _ = compile_rules(schema, "")
         resource = resource_of(crd, version, schema)
-        self._served.add(resource, Shape(resource, Structural(schema, rules), revision))
+        self._served.add(resource, Shape(resource, Structural(schema, rules=rules), revision))
         return resource
 
     def _forget(self, name: str) -> None:

@@ -62,7 +62,8 @@ class Served:
     def shape(self, resource: Resource) -> Shape:
         shape = self._shapes.get(resource)
         if shape is None:
-            shape = self._shapes[resource] = Shape(resource, Structural(resource.schema), Revision(0))
+            structural = Structural(resource.schema, native=not resource.custom, kind=resource.kind)
+            shape = self._shapes[resource] = Shape(resource, structural, Revision(0))
         return shape
 
     def add(self, resource: Resource, shape: Shape | None = None) -> None:

@@ -6,7 +6,7 @@ from remuda.apiserver.registry.calls import Call, FieldValidation
 from remuda.apiserver.registry.objects import metadata
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
-from remuda.kube.errors import FieldError, StatusError, bad_request, invalid, invalid_object
+from remuda.kube.errors import FieldError, StatusError, bad_request, invalid_object
 from remuda.kube.names import (
     subdomain_name,
     validate_object_meta,
@@ -17,18 +17,17 @@ from remuda.kube.names import (
 def decode_strictly(call: Call, structural: Structural, obj: Obj, validation: FieldValidation) -> None:
     """What a decoder does: wrong types are refused, unknown fields dropped (and complained of), defaults filled in."""
     resource = call.resource
-    if not resource.custom:
-        mismatch = structural.decode_errors(obj)
-        if mismatch:
-            raise bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {mismatch}'
-            )
-    unknown = [f'unknown field "{path}"' for path in structural.prune(obj)]
-    if unknown and validation == "Strict":
-        raise strict_error(resource, unknown)
-    if unknown and validation == "Warn":
-        call.warnings.extend(unknown)
-    structural.default(obj)
+    prepared = structural.prepare(obj)
+    if prepared.malformed:
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            f"{prepared.malformed}"
+        )
+    if prepared.unknown and validation != "Ignore":
+        complaints = [f'unknown field "{path}"' for path in prepared.unknown]
+        if validation == "Strict":
+            raise strict_error(resource, complaints)
+        call.warnings.extend(complaints)
     resource.behaviour.default(obj)
 
 
@@ -45,7 +44,8 @@ def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> N
     meta = metadata(new)
     errors = _metadata_errors(resource, meta, metadata(old) if old is not None else None)
     if old is None or new != old:
-        errors.extend(structural.validate(new, old) if resource.custom else [])
+        check = structural.validate_status if call.subresource == "status" else structural.validate
+        errors.extend(check(new, old))
         errors.extend(_kind_errors(call, new, old))
     if errors:
         raise invalid_object(resource.group, resource.kind, meta.get("name", ""), errors)
@@ -67,7 +67,3 @@ def _kind_errors(call: Call, new: Obj, old: Obj | None) -> list[FieldError]:
     if old is not None:
         errors = errors + behaviour.validate_update(new, old)
     return errors
-
-
-def immutable(path: str, value: object) -> FieldError:
-    return invalid(path, value, "field is immutable")
