@@ -1,0 +1,144 @@
+"""Making and judging X.509 certificates: the pure part, no files.
+
+Keys are EC P-256. Certificates carry the extensions strict verifiers (Go, OpenSSL with X509_STRICT) ask for. Validity
+begins five minutes in the past, for clients whose clock is behind.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Iterable
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_CLOCK_SKEW = datetime.timedelta(minutes=5)
+
+
+def new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+
+
+def certificate_pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def make_ca(key: ec.EllipticCurvePrivateKey, common_name: str, days: int, now: datetime.datetime) -> x509.Certificate:
+    name = _subject(common_name, ())
+    builder = _builder(name, name, key.public_key(), days, now)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+    return builder.sign(key, hashes.SHA256())
+
+
+class Authority:
+    """A CA that can sign: its certificate and key."""
+
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self.certificate = certificate
+        self._key = key
+
+    def issue_server(
+        self, key: ec.EllipticCurvePrivateKey, names: Iterable[str], days: int, now: datetime.datetime
+    ) -> x509.Certificate:
+        builder = self._leaf(_subject("kube-apiserver", ()), key, days, now, ExtendedKeyUsageOID.SERVER_AUTH)
+        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        return builder.add_extension(alternatives, critical=False).sign(self._key, hashes.SHA256())
+
+    def issue_client(
+        self,
+        key: ec.EllipticCurvePrivateKey,
+        common_name: str,
+        organizations: Iterable[str],
+        days: int,
+        now: datetime.datetime,
+    ) -> x509.Certificate:
+        subject = _subject(common_name, organizations)
+        builder = self._leaf(subject, key, days, now, ExtendedKeyUsageOID.CLIENT_AUTH)
+        return builder.sign(self._key, hashes.SHA256())
+
+    def _leaf(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        days: int,
+        now: datetime.datetime,
+        usage: x509.ObjectIdentifier,
+    ) -> x509.CertificateBuilder:
+        builder = _builder(subject, self.certificate.subject, key.public_key(), days, now)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return builder.add_extension(issuer_key, critical=False)
+
+
+def is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def belongs_to(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bool:
+    return certificate.public_key() == key.public_key()
+
+
+def alternative_names(certificate: x509.Certificate) -> frozenset[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    return frozenset(str(name.value) for name in names)
+
+
+def _subject(common_name: str, organizations: Iterable[str]) -> x509.Name:
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: int, now: datetime.datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

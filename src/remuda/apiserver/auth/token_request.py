@@ -1,0 +1,168 @@
+"""TokenRequest: the create of serviceaccounts/token, from the request's body to the signed token.
+
+Pure over the settings, the signer, lookups of stored objects and the time. It decides nothing about who may ask;
+that is the authoriser's, before.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from remuda.apiserver.auth import tokens
+from remuda.apiserver.auth.jws import Signer
+from remuda.apiserver.auth.messages import quote
+from remuda.apiserver.auth.tokens import KubernetesClaim, Lookup, Ref, Settings
+from remuda.kube import clock, errors
+
+GROUP = "authentication.k8s.io"
+KIND = "TokenRequest"
+SHORTEST = 600
+LONGEST = 1 << 32
+DEFAULT_SECONDS = 3600
+# What the kubelet asks for on behalf of pods. Such a token gets a year, and a warning mark after what was asked.
+_PROJECTED_SECONDS = 3607
+_EXTENDED_SECONDS = 365 * 24 * 3600
+
+
+class Issued(NamedTuple):
+    obj: dict[str, Any]  # the TokenRequest with its status
+    warnings: list[str]
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    service_account_name: str = ""
+    node_name: str = ""
+
+
+class _Meta(msgspec.Struct):
+    uid: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Meta
+
+
+_decode_pod = msgspec.json.Decoder(_Object).decode
+_decode_meta = msgspec.json.Decoder(_Identified).decode
+
+
+def request_token(
+    obj: dict[str, Any],
+    namespace: str,
+    name: str,
+    *,
+    settings: Settings,
+    signer: Signer,
+    lookup: Lookup,
+    now: float,
+) -> Issued:
+    """`obj` is a TokenRequest that fits its schema. Raises StatusError."""
+    uid = _account_uid(obj, namespace, name, lookup)
+    spec = dict(obj.get("spec") or {})
+    audiences = tuple(spec.get("audiences") or settings.api_audiences)
+    seconds = spec.get("expirationSeconds")
+    seconds = DEFAULT_SECONDS if seconds is None else seconds
+    _validate_seconds(seconds)
+    claim = _bound(spec.get("boundObjectRef"), namespace, Ref(name, uid), lookup)
+    warnings: list[str] = []
+    limit = settings.max_expiration_seconds
+    if 0 < limit < seconds:
+        warnings.append(f"requested expiration of {seconds} seconds shortened to {limit} seconds")
+        seconds = limit
+    lifetime, claim = _extended(claim, seconds, audiences, settings, now)
+    token = tokens.sign(signer, tokens.bound_claims(settings.issuer, claim, audiences, lifetime, now))
+    spec.update(audiences=list(audiences), expirationSeconds=seconds, boundObjectRef=spec.get("boundObjectRef"))
+    metadata = {**(obj.get("metadata") or {}), "name": name, "namespace": namespace, "uid": uid}
+    metadata["creationTimestamp"] = clock.rfc3339(now)
+    status = {"token": token, "expirationTimestamp": clock.rfc3339(now + seconds)}
+    issued = {"kind": KIND, "apiVersion": f"{GROUP}/v1", "metadata": metadata, "spec": spec, "status": status}
+    return Issued(issued, warnings)
+
+
+def _account_uid(obj: dict[str, Any], namespace: str, name: str, lookup: Lookup) -> str:
+    """The uid of the service account, once the request's metadata is seen to agree with it."""
+    metadata = obj.get("metadata") or {}
+    for key, mine in (("name", name), ("namespace", namespace)):
+        given = metadata.get(key)
+        if given and given != mine:
+            complaint = errors.invalid(f"metadata.{key}", given, f"must match the service account {key} if specified")
+            raise errors.invalid_object(GROUP, KIND, name, [complaint])
+    entry = lookup("serviceaccounts", namespace, name)
+    if entry is None:
+        raise errors.not_found("", "serviceaccounts", name)
+    uid = _decode_meta(entry.value).metadata.uid
+    asked = metadata.get("uid")
+    if asked and asked != uid:
+        why = f"the UID in the token request ({asked}) does not match the UID of the service account ({uid})"
+        raise errors.conflict(GROUP, KIND, name, why)
+    return uid
+
+
+def _validate_seconds(seconds: int) -> None:
+    if SHORTEST <= seconds <= LONGEST:
+        return
+    wrong = "less than 10 minutes" if seconds < SHORTEST else "larger than 2^32 seconds"
+    complaint = errors.invalid("spec.expirationSeconds", seconds, f"may not specify a duration {wrong}")
+    raise errors.invalid_object(GROUP, KIND, "", [complaint])
+
+
+def _bound(ref: dict[str, Any] | None, namespace: str, account: Ref, lookup: Lookup) -> KubernetesClaim:
+    """What the token is bound to, looked up: it must exist, and have the uid that was named."""
+    if not ref:
+        return KubernetesClaim(namespace, serviceaccount=account)
+    group, _, version = (ref.get("apiVersion") or "").rpartition("/")
+    kind, name = ref.get("kind") or "", ref.get("name") or ""
+    if group or kind not in ("Pod", "Secret", "Node"):
+        described = f"{group}/{version}, Kind={kind}"
+        raise errors.bad_request(f"cannot bind token to object of type {described}")
+    table = f"{kind.lower()}s"
+    entry = lookup(table, "" if kind == "Node" else namespace, name)
+    if entry is None:
+        raise errors.not_found("", table, name)
+    uid = _decode_meta(entry.value).metadata.uid
+    node = _node_of_pod(entry.value, account, lookup) if kind == "Pod" else None
+    if ref.get("uid") and ref["uid"] != uid:
+        raise errors.conflict(
+            "",
+            kind,
+            name,
+            f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. "
+            "The object might have been deleted and then recreated",
+        )
+    found = Ref(name, uid)
+    if kind == "Pod":
+        return KubernetesClaim(namespace, node=node, pod=found, serviceaccount=account)
+    if kind == "Secret":
+        return KubernetesClaim(namespace, secret=found, serviceaccount=account)
+    return KubernetesClaim(namespace, node=found, serviceaccount=account)
+
+
+def _node_of_pod(pod_value: bytes, account: Ref, lookup: Lookup) -> Ref | None:
+    """Where the pod runs, by name alone when that Node is not (or no longer) known."""
+    spec = _decode_pod(pod_value).spec
+    if spec.service_account_name != account.name:
+        raise errors.bad_request(
+            f"cannot bind token for serviceaccount {quote(account.name)} to pod running with different "
+            "serviceaccount name."
+        )
+    if not spec.node_name:
+        return None
+    entry = lookup("nodes", "", spec.node_name)
+    return Ref(spec.node_name, _decode_meta(entry.value).metadata.uid if entry is not None else "")
+
+
+def _extended(
+    claim: KubernetesClaim, seconds: int, audiences: tuple[str, ...], settings: Settings, now: float
+) -> tuple[int, KubernetesClaim]:
+    """The real lifetime, and the claim with the moment from which use of the token counts as stale."""
+    projected = settings.extend_expiration and claim.pod is not None and seconds == _PROJECTED_SECONDS
+    if not projected or not set(audiences) <= set(settings.api_audiences):
+        return seconds, claim
+    return _EXTENDED_SECONDS, msgspec.structs.replace(claim, warnafter=int(now) + seconds)
