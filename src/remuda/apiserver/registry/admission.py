@@ -13,7 +13,7 @@ from remuda.apiserver.resource import Obj
 from remuda.apiserver.storage.protocol import Store
 from remuda.kube.admission import AdmissionFunction, Operation, Review
 from remuda.kube.errors import forbidden_request, invalid_object
-from remuda.kube.patches import merge_patch
+from remuda.kube.patches import apply_merge_patch
 
 _EVERY_OPERATION: tuple[Operation, ...] = ("CREATE", "UPDATE", "DELETE")
 
@@ -67,7 +67,7 @@ class AdmissionChain:
                 name = metadata(new or old or {}).get("name", call.name)
                 raise invalid_object(resource.group, resource.kind, name, list(verdict.errors))
             if verdict.patch is not None and new is not None:
-                new = merge_patch(new, verdict.patch)
+                new = apply_merge_patch(new, verdict.patch)
         return new
 
     def lookup(self, api_version: str, plural: str, namespace: str, name: str) -> Obj | None:

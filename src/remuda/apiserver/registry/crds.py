@@ -202,8 +202,9 @@ def names_in_use(crd: Obj, others: Sequence[Obj]) -> tuple[dict[str, Any], str, 
         accepted = (other.get("status") or {}).get("acceptedNames") or {}
         if other["metadata"]["name"] == crd["metadata"]["name"] or other["spec"]["group"] != crd["spec"]["group"]:
             continue
-        taken_resources.update([accepted.get("plural"), accepted.get("singular"), *accepted.get("shortNames", ())])
-        taken_kinds.update([accepted.get("kind"), accepted.get("listKind")])
+        taken_resources.update((accepted.get("plural", ""), accepted.get("singular", "")))
+        taken_resources.update(accepted.get("shortNames", ()))
+        taken_kinds.update((accepted.get("kind", ""), accepted.get("listKind", "")))
     accepted = dict(wanted)
     reason = message = ""
     for field, taken in (

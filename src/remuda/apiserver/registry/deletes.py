@@ -177,9 +177,7 @@ def _finalizers(resource: Resource, present: list[str], options: DeleteOptions) 
     """Adds or removes the garbage collector's finalizers as the propagation policy says."""
     if not resource.collects_garbage:
         return present
-    policy = options.propagation_policy
-    if not policy:
-        policy = _policy_of(present) or resource.default_propagation
+    policy = options.propagation_policy or _policy_of(present) or resource.default_propagation
     wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(policy)
     kept = [f for f in present if f not in (ORPHAN, FOREGROUND)]
     return [*kept, wanted] if wanted and wanted not in present else (present if wanted else kept)

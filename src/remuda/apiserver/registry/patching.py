@@ -1,4 +1,4 @@
-"""Patches of the four kinds that are computed from the stored object, with the answers of the real server.
+"""Patches of the three kinds that are computed from the stored object alone.
 
 Apply is not here: it is computed from field ownership (`apiserver.apply`).
 """
@@ -9,28 +9,16 @@ from typing import Any
 
 from remuda.apiserver.registry.calls import PatchKind
 from remuda.apiserver.resource import Obj
-from remuda.kube.errors import StatusError, bad_request
-from remuda.kube.patches import json_patch, merge_patch, strategic_merge_patch
+from remuda.kube.patches import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from remuda.kube.schema import Schema
 
 
 def apply_patch(kind: PatchKind, live: Obj, patch: Any, schema: Schema) -> Obj:
+    """The patched object; `live` stays as it is."""
     if kind == "json":
-        if not isinstance(patch, list):
-            raise bad_request("a JSON patch must be a list of operations")
-        return _object(json_patch(live, patch))
-    if not isinstance(patch, dict):
-        raise bad_request("the patch must be an object")
+        return apply_json_patch(live, patch)
     if kind == "merge":
-        return _object(merge_patch(live, patch))
+        return apply_merge_patch(live, patch)
     if kind == "strategic":
-        return _object(strategic_merge_patch(live, patch, schema))
-    raise StatusError(415, "UnsupportedMediaType", f"unknown kind of patch: {kind}")
-
-
-def _object(patched: Any) -> Obj:
-    if not isinstance(patched, dict):
-        raise bad_request("the patch must leave an object")
-    # The patched object is changed in place by the steps that follow; the stored one must not be.
-    metadata = patched.get("metadata")
-    return {**patched, "metadata": dict(metadata) if isinstance(metadata, dict) else {}}
+        return apply_strategic_patch(live, patch, schema)
+    raise AssertionError(f"{kind} is not computed from the stored object alone")
