@@ -1,0 +1,64 @@
+"""Our server, as a user starts it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.lab.server import Server, end, free_port, tail
+
+
+class Ours(Server):
+    name = "ours"
+
+    def __init__(self, *flags: str, ready_seconds: float = 20) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-ours-"))
+        self.log = self.folder / "apiserver.log"
+        data = self.folder / "data"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "remuda.cli.main",
+                    "apiserver",
+                    "--data-dir",
+                    str(data),
+                    "--listen",
+                    f"127.0.0.1:{free_port()}",
+                    *flags,
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        try:
+            self._wait_for_the_line(ready_seconds)
+            super().__init__(data / "admin.kubeconfig")
+            self.wait_until_ready(self.process, ready_seconds, self.log)
+        except BaseException:
+            self._remove()
+            raise
+
+    def _wait_for_the_line(self, seconds: float) -> None:
+        assert self.process.stdout is not None
+        started = time.monotonic()
+        line = self.process.stdout.readline()
+        if " ready at " not in line:
+            self.process.wait(seconds)
+            raise RuntimeError(f"our server did not start: {line}\n{tail(self.log)}")
+        self.ready_after = time.monotonic() - started
+
+    def _remove(self) -> None:
+        end(self.process)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop(self) -> None:
+        super().stop()
+        self._remove()

@@ -1,0 +1,49 @@
+"""Where the real upstream programs are. `interop/build` makes them, at the versions pinned in interop/*/go.mod.
+
+A test that needs one which is not there skips and says so; in CI (CI=true) that is a failure, because a comparison
+that did not happen must not look like one that passed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).resolve().parents[2]
+_MODULES = {
+    "kubectl": ("kubernetes", "k8s.io/kubernetes"),
+    "kube-apiserver": ("kubernetes", "k8s.io/kubernetes"),
+    "kube-controller-manager": ("kubernetes", "k8s.io/kubernetes"),
+    "etcd": ("etcd", "go.etcd.io/etcd/server/v3"),
+}
+
+
+@cache
+def pinned_version(program: str) -> str:
+    folder, module = _MODULES[program]
+    text = (_ROOT / "interop" / folder / "go.mod").read_text()
+    found = re.search(rf"^(?:require\s+|\s+){re.escape(module)}\s+(v\S+)", text, re.MULTILINE)
+    if found is None:
+        raise LookupError(f"interop/{folder}/go.mod pins no {module}")
+    return found[1]
+
+
+def peer_path(program: str) -> Path:
+    cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("REMUDA_PEERS") or Path(cache_home) / "remuda" / "peers")
+    return folder / f"{program}-{pinned_version(program)}"
+
+
+def require_peer(*programs: str) -> list[Path]:
+    """The paths of all of them, or the end of this test."""
+    missing = [program for program in programs if not os.access(peer_path(program), os.X_OK)]
+    if missing:
+        text = f"no {' and '.join(missing)} at the pinned version; build with: interop/build {' '.join(missing)}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(text)
+        pytest.skip(text)
+    return [peer_path(program) for program in programs]

@@ -1,0 +1,136 @@
+"""The real thing: etcd, kube-apiserver and the five controllers whose work our upkeep does.
+
+Everything listens on loopback and lives in one temporary folder. etcd does not sync to disk: nothing here must
+survive. The API server runs with its default admission plugins and with RBAC; the only flags that differ from a
+production server are those a single throw-away process needs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+
+from remuda.kube import kubeconfig
+from tests.lab import certificates
+from tests.lab.peers import require_peer
+from tests.lab.server import Server, end, free_port
+
+_CONTROLLERS = (
+    "garbage-collector-controller",
+    "namespace-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "clusterrole-aggregation-controller",
+)
+
+
+class Upstream(Server):
+    name = "upstream"
+
+    def __init__(self, *flags: str, ready_seconds: float = 60) -> None:
+        etcd, apiserver, manager = require_peer("etcd", "kube-apiserver", "kube-controller-manager")
+        self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-upstream-"))
+        self._processes: list[subprocess.Popen[bytes]] = []
+        try:
+            self._start(etcd, apiserver, manager, flags, ready_seconds)
+        except BaseException:
+            self._remove()
+            raise
+
+    def _start(self, etcd: Path, apiserver: Path, manager: Path, flags: tuple[str, ...], seconds: float) -> None:
+        port, etcd_url = free_port(), f"http://127.0.0.1:{free_port()}"
+        files = self._write_files(port)
+        self._run(etcd, *_etcd_flags(self.folder, etcd_url))
+        process = self._run(apiserver, *_apiserver_flags(files, port, etcd_url), *flags)
+        super().__init__(self.folder / "admin.kubeconfig")
+        self.wait_until_ready(process, seconds, self.folder / "kube-apiserver.log")
+        self._run(manager, *_manager_flags(files, self.kubeconfig))
+
+    def _write_files(self, port: int) -> dict[str, Path]:
+        authority = certificates.Authority("lab")
+        server, server_key = authority.server("127.0.0.1")
+        client, client_key = authority.client("admin", "system:masters")
+        accounts = certificates.new_key()
+        public = accounts.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        kubeconfig.write(
+            self.folder / "admin.kubeconfig",
+            kubeconfig.build(
+                f"https://127.0.0.1:{port}",
+                ca_pem=authority.pem,
+                client_certificate_pem=client,
+                client_key_pem=client_key,
+            ),
+        )
+        return certificates.write(
+            self.folder,
+            ca=authority.pem,
+            server=server,
+            server_key=server_key,
+            accounts=certificates.key_pem(accounts),
+            accounts_public=public,
+        )
+
+    def _run(self, program: Path, *flags: str) -> subprocess.Popen[bytes]:
+        name = program.name.rpartition("-v")[0]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen([program, *flags], stdout=log, stderr=log, cwd=self.folder)
+        self._processes.append(process)
+        return process
+
+    def _remove(self) -> None:
+        for process in reversed(self._processes):
+            end(process)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop(self) -> None:
+        super().stop()
+        self._remove()
+
+
+def _etcd_flags(folder: Path, url: str) -> tuple[str, ...]:
+    peer = f"http://127.0.0.1:{free_port()}"
+    return (
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+        "--log-level=error",
+    )
+
+
+def _apiserver_flags(files: dict[str, Path], port: int, etcd_url: str) -> tuple[str, ...]:
+    return (
+        f"--etcd-servers={etcd_url}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--advertise-address=127.0.0.1",
+        "--endpoint-reconciler-type=none",
+        f"--tls-cert-file={files['server']}",
+        f"--tls-private-key-file={files['server_key']}",
+        f"--client-ca-file={files['ca']}",
+        f"--service-account-key-file={files['accounts_public']}",
+        f"--service-account-signing-key-file={files['accounts']}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.0.0.0/24",
+    )
+
+
+def _manager_flags(files: dict[str, Path], kubeconfig_path: Path) -> tuple[str, ...]:
+    return (
+        f"--kubeconfig={kubeconfig_path}",
+        f"--controllers={','.join(_CONTROLLERS)}",
+        f"--service-account-private-key-file={files['accounts']}",
+        f"--root-ca-file={files['ca']}",
+        "--leader-elect=false",
+        "--secure-port=0",
+    )
