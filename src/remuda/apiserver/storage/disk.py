@@ -169,8 +169,12 @@ class Disk:
         return True
 
     def close(self) -> None:
-        """Leaves one file: the WAL is copied into the database and removed."""
-        self._connection.close()
+        """Leaves one file: the WAL is copied into the database and removed. Where that fails it stays, and the next
+        start reads it."""
+        try:
+            self._connection.close()
+        except Exception as error:
+            _log.warning("the database was not closed cleanly: %s", error)
 
     def _configure(self) -> None:
         connection = self._connection

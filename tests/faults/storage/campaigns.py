@@ -1,0 +1,105 @@
+"""The campaigns: a store that loses power, or its process, over and over, under load."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import time
+from pathlib import Path
+
+from remuda.apiserver.storage.types import StoreUnusable
+from tests.faults.storage.checker import Checker, Record, Started
+from tests.faults.storage.forker import Forker, Life
+from tests.faults.storage.load import live, new_checker
+from tests.faults.storage.powercut import Machine
+
+# Operations on the disk before the cut: from none to some checkpoints later.
+_LONGEST_LIFE = 500
+
+# Within so many operations a new store is made and has committed its first writes.
+_BIRTH = 60
+
+# Seconds before the kill: from the middle of opening to some hundred commits later.
+_LONGEST_PROCESS = 0.04
+
+
+def power_cuts(home: Path, rounds: int, seed: int) -> Checker:
+    """Each life of the machine ends at a random disk operation; the next begins with what the disk kept."""
+    rng = random.Random(seed)
+    checker = new_checker()
+    _lives(home, [rng.randint(1, _LONGEST_LIFE) for _ in range(rounds)], rng, checker)
+    return checker
+
+
+def power_cuts_at_birth(home: Path, seed: int) -> list[Checker]:
+    """A new store loses power at each of its first operations; then lives on for a while."""
+    rng = random.Random(seed)
+    checkers = []
+    for operation in range(1, _BIRTH + 1):
+        checkers.append(checker := new_checker())
+        (place := home / f"birth-{operation}").mkdir()
+        _lives(place, [operation, _BIRTH, _BIRTH], rng, checker)
+    return checkers
+
+
+def kills(home: Path, rounds: int, seed: int) -> Checker:
+    """Each life of the process ends with SIGKILL at a random moment; the next opens the same directory."""
+    rng = random.Random(seed)
+    checker = new_checker()
+    with Forker() as forker:
+        for _ in range(rounds):
+            life = forker.fork(home, rng.getrandbits(32), checker.positions())
+            if rng.random() < 0.8:
+                _take_until_started(life, checker)
+            deadline = time.monotonic() + rng.random() * _LONGEST_PROCESS
+            while time.monotonic() < deadline:
+                _take_all(life.read(deadline - time.monotonic()), checker)
+            _take_all(life.kill(), checker)
+    return checker
+
+
+def _lives(home: Path, cuts: list[int], rng: random.Random, checker: Checker) -> None:
+    current = home / "life-0"
+    current.mkdir()
+    for number, cut in enumerate(cuts, 1):
+        following = home / f"life-{number}"
+        try:
+            asyncio.run(_life(current, following, cut, rng, checker))
+        except StoreUnusable as error:
+            checker.problems.append(f"life {number} could not open the store: {error}")
+            return
+        shutil.rmtree(current)
+        current = following
+
+
+async def _life(current: Path, following: Path, cut: int, rng: random.Random, checker: Checker) -> None:
+    machine = Machine(f"cut-{current.parent.name}-{current.name}", rng)
+    machine.cut_at(cut)
+
+    def report(record: Record) -> None:
+        if not machine.is_off:
+            checker.take(record)
+
+    try:
+        await live(current, rng, checker.positions(), report, vfs=machine.name)
+    except Exception:
+        if not machine.is_off:
+            raise
+        checker.counts["cut while opening"] += 1
+    finally:
+        machine.unregister()
+    machine.leave(following)
+
+
+def _take_until_started(life: Life, checker: Checker) -> None:
+    started = False
+    while not started:
+        records = life.read(10.0)
+        started = any(isinstance(record, Started) for record in records)
+        _take_all(records, checker)
+
+
+def _take_all(records: list[Record], checker: Checker) -> None:
+    for record in records:
+        checker.take(record)

@@ -1,0 +1,50 @@
+"""Durability, shown: no acknowledged write lost, no revision reused, no watcher with a gap, duplicate or reorder."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from remuda.apiserver.storage import disk
+from tests.faults.storage.campaigns import kills, power_cuts, power_cuts_at_birth
+from tests.faults.storage.checker import Checker
+
+
+@pytest.fixture
+def seed() -> int:
+    """Printed with a failure; give it back as REMUDA_SEED to see the same lives again."""
+    chosen = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().getrandbits(32))
+    print(f"REMUDA_SEED={chosen}")
+    return chosen
+
+
+@pytest.fixture
+def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "_CHECKPOINT_PAGES", 30)
+
+
+def judge(checker: Checker, rounds: int) -> None:
+    print(dict(checker.counts))
+    assert checker.finish() == []
+    assert checker.counts["Started"] > rounds * 0.6
+    assert checker.counts["Acknowledged"] > rounds
+    assert checker.counts["events"] > rounds
+
+
+@pytest.mark.usefixtures("frequent_checkpoints")
+def test_power_cuts(tmp_path: Path, rounds: int, seed: int) -> None:
+    judge(power_cuts(tmp_path, rounds, seed), rounds)
+
+
+@pytest.mark.usefixtures("frequent_checkpoints")
+def test_power_cuts_while_the_store_is_being_made(tmp_path: Path, seed: int) -> None:
+    checkers = power_cuts_at_birth(tmp_path, seed)
+    assert [checker.finish() for checker in checkers if checker.finish()] == []
+    assert sum(checker.counts["cut while opening"] for checker in checkers) > 5
+
+
+def test_kills(tmp_path: Path, rounds: int, seed: int) -> None:
+    judge(kills(tmp_path, rounds, seed), rounds)

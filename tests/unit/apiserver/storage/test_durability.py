@@ -1,0 +1,54 @@
+"""A few rounds of the fault campaigns, and proof that their checker catches a store that does not sync."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from remuda.apiserver.storage import disk
+from remuda.apiserver.storage.disk import Disk
+from tests.faults.storage.campaigns import kills, power_cuts
+
+
+@pytest.fixture
+def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "_CHECKPOINT_PAGES", 30)
+
+
+@pytest.mark.usefixtures("frequent_checkpoints")
+def test_power_cuts(tmp_path: Path) -> None:
+    checker = power_cuts(tmp_path, rounds=12, seed=7)
+    assert checker.finish() == []
+    assert checker.counts["Acknowledged"] > 50
+
+
+def test_kills(tmp_path: Path) -> None:
+    checker = kills(tmp_path, rounds=10, seed=7)
+    assert checker.finish() == []
+    assert checker.counts["Acknowledged"] > 10
+
+
+@pytest.mark.usefixtures("frequent_checkpoints")
+def test_a_store_that_does_not_sync_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure = Disk._configure
+
+    def careless(self: Disk) -> None:
+        configure(self)
+        self._connection.pragma("synchronous", 0)
+
+    monkeypatch.setattr(Disk, "_configure", careless)
+    assert power_cuts(tmp_path, rounds=12, seed=7).finish()
+
+
+@pytest.mark.usefixtures("frequent_checkpoints")
+def test_a_store_that_syncs_only_checkpoints_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure = Disk._configure
+
+    def careless(self: Disk) -> None:
+        configure(self)
+        self._connection.pragma("synchronous", 1)  # keeps the file sound, but loses the last commits
+
+    monkeypatch.setattr(Disk, "_configure", careless)
+    problems = power_cuts(tmp_path, rounds=12, seed=7).finish()
+    assert any("was known to clients" in problem for problem in problems)
