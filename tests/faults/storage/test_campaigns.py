@@ -23,7 +23,7 @@ def seed() -> int:
 
 @pytest.fixture
 def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "_CHECKPOINT_PAGES", 30)
+    monkeypatch.setattr(disk, "_CHECKPOINT_PAGES", 100)
 
 
 def judge(checker: Checker, rounds: int) -> None:
