@@ -1,0 +1,83 @@
+"""Whether an applied configuration fits its schema closely enough to be applied.
+
+This is not validation (that comes later, on the merged object): it refuses what could not be owned, namely unknown
+fields, values of the wrong kind, list items without their key, and repeated items. Wording follows the real server,
+which prints Go values here and answers with an unspecific 500.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.apiserver.apply.element import shown
+from remuda.apiserver.apply.goformat import boxed, boxed_literal, type_name
+from remuda.apiserver.apply.shape import ItemError, Shape
+
+_MOST_ERRORS = 100  # a hostile configuration has no right to an answer larger than itself
+
+
+def complaints(config: Any, shape: Shape) -> str:
+    """All that is wrong as one text, empty if nothing is."""
+    errors: list[str] = []
+    _check(config, shape, "", errors)
+    if len(errors) <= 1:
+        return "".join(errors)
+    return "\n  ".join(["errors:", *errors[:_MOST_ERRORS]])
+
+
+def _say(errors: list[str], path: str, message: str) -> None:
+    errors.append(f"{path}: {message}" if path else message)
+
+
+def _check(value: Any, shape: Shape, path: str, errors: list[str]) -> None:
+    if value is None or len(errors) > _MOST_ERRORS:
+        return
+    if isinstance(value, dict) and shape.is_map:
+        _check_map(value, shape, path, errors)
+    elif isinstance(value, list) and shape.is_list:
+        _check_list(value, shape, path, errors)
+    elif shape.scalar and not (shape.is_map and isinstance(value, dict | list)):
+        _check_scalar(value, shape.scalar, path, errors)
+    else:
+        _say(errors, path, f"expected {'map' if shape.is_map else 'list'}, got {boxed(value)}")
+
+
+def _check_scalar(value: Any, scalar: str, path: str, errors: list[str]) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if scalar == "numeric" and not is_number:
+        _say(errors, path, f"expected numeric (int or float), got {type_name(value)}")
+    elif scalar == "string" and not isinstance(value, str):
+        _say(errors, path, f"expected string, got {boxed_literal(value)}")
+    elif scalar == "boolean" and not isinstance(value, bool):
+        _say(errors, path, f"expected boolean, got {boxed(value)}")
+    elif scalar == "untyped" and isinstance(value, dict | list):
+        _say(errors, path, f"expected any scalar, got {boxed(value)}")
+
+
+def _check_map(value: dict[str, Any], shape: Shape, path: str, errors: list[str]) -> None:
+    for key in sorted(value):
+        declared = shape.fields.get(key)
+        sub = declared[1] if declared else shape.rest
+        if sub is None:
+            _say(errors, f"{path}.{key}", "field not declared in schema")
+            return
+        _check(value[key], sub, f"{path}.{key}", errors)
+
+
+def _check_list(value: list[Any], shape: Shape, path: str, errors: list[str]) -> None:
+    item_shape = shape.item
+    assert item_shape is not None
+    seen: set[str] = set()
+    for position, item in enumerate(value):
+        place = f"[{position}]"
+        if shape.element_of is not None:
+            try:
+                element = shape.element_of(item)
+            except ItemError as error:
+                _say(errors, path, f"element {position}: {error}")
+                return
+            place = shown(element)
+            if element in seen:
+                _say(errors, path, f"duplicate entries for key {place}")
+            seen.add(element)
+        _check(item, item_shape, path + place, errors)

@@ -1,0 +1,177 @@
+"""Path elements: the keys of a FieldsV1 document, kept as the very strings that stand in it.
+
+`f:name` is a field, `k:{"name":"x"}` an item of a list-map by its keys, `v:"x"` an item of a set by its value, `i:0`
+an item by its index. Two elements are the same exactly when their strings are, so a string must be canonical: names of
+keys sorted, no blanks, scalars as Go prints them (`<`, `>` and `&` escaped, integral floats without a fraction).
+Elements from outside pass through `canonical` first; everything built here already is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from remuda.apiserver.apply.goformat import quote
+
+_NEEDS_ESCAPE = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029]')
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_CACHED_ELEMENT = 256  # longer ones are parsed each time rather than kept alive by a cache
+_EXPONENT_BELOW, _EXPONENT_FROM = 1e-6, 1e21
+
+
+class BadElement(ValueError):
+    """A key of a FieldsV1 document that is no path element."""
+
+
+class UnknownElement(ValueError):
+    """A key of a kind that this version does not know; such keys are dropped, not refused."""
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
+    return _ESCAPES.get(char) or f"\\u{ord(char):04x}"
+
+
+def scalar_json(value: Any) -> str:
+    """One value as it stands inside an element."""
+    if type(value) is str:
+        return f'"{_NEEDS_ESCAPE.sub(_escape, value)}"'
+    if type(value) is int:
+        return str(value)
+    if value is True or value is False:
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    if type(value) is float:
+        return _float_json(value)
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _float_json(value: float) -> str:
+    size = abs(value)
+    if size and (size < _EXPONENT_BELOW or size >= _EXPONENT_FROM):
+        mantissa, _, exponent = repr(value).partition("e")
+        return f"{mantissa.removesuffix('.0')}e{int(exponent):+03d}" if exponent else mantissa
+    if value.is_integer():
+        return str(int(value))
+    text = repr(value)
+    return text if "e" not in text else f"{value:.20f}".rstrip("0")
+
+
+def key_element(fields: dict[str, Any]) -> str:
+    parts = ",".join(f"{scalar_json(name)}:{scalar_json(fields[name])}" for name in sorted(fields))
+    return f"k:{{{parts}}}"
+
+
+def value_element(value: Any) -> str:
+    return "v:" + scalar_json(value)
+
+
+def _parse(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadElement(str(error)) from None
+
+
+def content(element: str) -> Any:
+    """What follows the colon: a name, a mapping of keys, a value or an index."""
+    kind, text = element[:2], element[2:]
+    if kind == "f:":
+        return text
+    if kind == "v:":
+        return _parse(text)
+    if kind == "k:":
+        keys = _parse(text)
+        if not isinstance(keys, dict):
+            raise BadElement(f"expected an object: {element}")
+        return keys
+    if kind == "i:":
+        try:
+            return int(text)
+        except ValueError:
+            raise BadElement(f"invalid index: {element}") from None
+    if len(element) < 2:
+        raise BadElement("key must be 2 characters long:")
+    if element[1] != ":":
+        raise BadElement(f"missing colon: {element}")
+    raise UnknownElement(element)
+
+
+def canonical(element: str) -> str:
+    """The canonical form of an element that somebody else wrote."""
+    if element.startswith("f:"):
+        return element
+    return _canonical_cached(element) if len(element) <= _CACHED_ELEMENT else _canonical(element)
+
+
+def _canonical(element: str) -> str:
+    parsed = content(element)
+    if element[0] == "k":
+        return key_element(parsed)
+    return value_element(parsed) if element[0] == "v" else f"i:{parsed}"
+
+
+_canonical_cached = lru_cache(maxsize=4096)(_canonical)
+
+
+def _value_order(value: Any) -> tuple[int, Any]:
+    """Numbers, then strings, booleans, lists, maps, null: the order of values of mixed kinds."""
+    if isinstance(value, bool):
+        return (2, value)
+    if isinstance(value, int | float):
+        return (0, value if not isinstance(value, float) or not math.isnan(value) else 0)
+    if isinstance(value, str):
+        return (1, value)
+    if isinstance(value, list):
+        return (3, tuple(_value_order(item) for item in value))
+    if isinstance(value, dict):
+        return (4, _key_order(value))
+    return (5, 0)
+
+
+def _key_order(keys: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple((name, _value_order(keys[name])) for name in sorted(keys))
+
+
+def _order(element: str) -> tuple[int, Any]:
+    if element == ".":
+        return (-1, 0)
+    parsed = content(element)
+    if element[0] == "f":
+        return (0, parsed)
+    if element[0] == "k":
+        return (1, _key_order(parsed))
+    return (2, _value_order(parsed)) if element[0] == "v" else (3, parsed)
+
+
+_order_cached = lru_cache(maxsize=8192)(_order)
+
+
+def order(element: str) -> tuple[int, Any]:
+    """Sorts elements as they stand in a document: itself, fields, keys, values, indices."""
+    return _order_cached(element) if len(element) <= _CACHED_ELEMENT else _order(element)
+
+
+def _shown_value(value: Any) -> str:
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, list):
+        return "[" + ",".join(_shown_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "".join(f"{key}={_shown_value(item)}" for key, item in value.items())
+    return scalar_json(value)
+
+
+def shown(element: str) -> str:
+    """An element as messages show it: `.spec`, `[name="x"]`, `[="x"]`, `[0]`."""
+    parsed = content(element)
+    if element[0] == "f":
+        return f".{parsed}"
+    if element[0] == "k":
+        return "[" + ",".join(f"{name}={_shown_value(parsed[name])}" for name in sorted(parsed)) + "]"
+    return f"[={_shown_value(parsed)}]" if element[0] == "v" else f"[{parsed}]"

@@ -1,0 +1,152 @@
+"""The entries of metadata.managedFields: who owns which fields, by which operation, since when.
+
+An entry's identity is manager, operation, subresource and, for updates, the API version: an applier has one entry
+however it spells the version. Entries that nobody touched keep the dict they were read from, so a write that changes
+one entry leaves the others as they are. Times are RFC 3339 in UTC with whole seconds, and sort as strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from remuda.apiserver.apply.element import BadElement
+from remuda.apiserver.apply.fieldset import Fields, parse
+
+APPLY, UPDATE = "Apply", "Update"
+MOST_UPDATERS = 10
+OLD_UPDATES = "ancient-changes"
+
+Key = tuple[str, str, str, str]  # manager, operation, apiVersion (empty for appliers), subresource
+
+
+class BadEntries(ValueError):
+    """managedFields that cannot be read; the text is what a client is told."""
+
+
+class Entry:
+    __slots__ = ("api_version", "fields", "manager", "operation", "raw", "subresource", "time")
+
+    def __init__(
+        self, manager: str, operation: str, api_version: str, subresource: str, time: str, fields: Fields
+    ) -> None:
+        self.manager = manager
+        self.operation = operation
+        self.api_version = api_version
+        self.subresource = subresource
+        self.time = time  # empty: unknown
+        self.fields = fields
+        self.raw: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> Key:
+        version = "" if self.operation == APPLY else self.api_version
+        return (self.manager, self.operation, version, self.subresource)
+
+    def with_fields(self, fields: Fields) -> Entry:
+        return Entry(self.manager, self.operation, self.api_version, self.subresource, self.time, fields)
+
+    def document(self) -> dict[str, Any]:
+        if self.raw is not None:
+            return self.raw
+        whole = {
+            "manager": self.manager,
+            "operation": self.operation,
+            "apiVersion": self.api_version,
+            "time": self.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": self.fields,
+            "subresource": self.subresource,
+        }
+        return {name: value for name, value in whole.items() if value != ""}
+
+
+Entries = dict[Key, Entry]
+
+
+def stored(documents: Any) -> Entries:
+    """Entries that this server wrote, and so are known to be in order."""
+    out: Entries = {}
+    for document in documents or ():
+        entry = Entry(
+            document.get("manager", ""),
+            document["operation"],
+            document["apiVersion"],
+            document.get("subresource", ""),
+            document.get("time") or "",
+            document.get("fieldsV1") or {},
+        )
+        entry.raw = document
+        out[entry.key] = entry
+    return out
+
+
+def received(documents: list[Any]) -> Entries:
+    """Entries that a client sent. Raises BadEntries."""
+    out: Entries = {}
+    for position, document in enumerate(documents):
+        entry = _received_entry(position, document)
+        out[entry.key] = entry
+    return out
+
+
+def _received_entry(position: int, document: Any) -> Entry:
+    if not isinstance(document, dict):
+        raise BadEntries(f"managed fields entry {position} is not an object")
+    operation, version = document.get("operation"), _text(document, "apiVersion")
+    if operation not in (APPLY, UPDATE):
+        raise BadEntries("operation must be `Apply` or `Update`")
+    if not version:
+        raise BadEntries("apiVersion must not be empty")
+    kind = _text(document, "fieldsType")
+    if not kind:
+        raise BadEntries(f"missing fieldsType in managed fields entry {position}")
+    if kind != "FieldsV1":
+        raise BadEntries(f'invalid fieldsType "{kind}" in managed fields entry {position}')
+    fields = _received_fields(document.get("fieldsV1"))
+    time = _received_time(document.get("time"))
+    return Entry(_text(document, "manager"), operation, version, _text(document, "subresource"), time, fields)
+
+
+def _text(document: dict[str, Any], name: str) -> str:
+    value = document.get(name)
+    if value is not None and not isinstance(value, str):
+        raise BadEntries(f"{name} must be a string")
+    return value or ""
+
+
+def _received_fields(document: Any) -> Fields:
+    try:
+        return parse(document) if document is not None else {}
+    except BadElement as error:
+        raise BadEntries(f"error decoding set: {error}") from None
+
+
+def _received_time(value: Any) -> str:
+    if value is None:
+        return ""
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise BadEntries(f"invalid time {value!r}") from None
+    if moment.tzinfo is None:
+        raise BadEntries(f"invalid time {value!r}")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _place(entry: Entry) -> tuple[str, str, str, str, str]:
+    return (entry.operation, entry.time, entry.manager, entry.api_version, entry.subresource)
+
+
+def documents(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """The entries as they stand in an object: appliers first, each group by age."""
+    return [entry.document() for entry in sorted(entries, key=_place)]
+
+
+def identifier(key: Key) -> str:
+    """The identity as one text, by which conflicts and equally old entries are sorted."""
+    names = ("manager", "operation", "apiVersion", "subresource")
+    return msgspec.json.encode({name: part for name, part in zip(names, key, strict=True) if part}).decode()

@@ -1,0 +1,118 @@
+"""What the registry calls: field ownership on every write, and server-side apply.
+
+`on_update` follows a create, update or patch and writes metadata.managedFields of the new object; `apply` makes the new
+object out of the live one and a configuration; `keep_times` comes after defaulting and preparation and takes back times
+where nothing else changed. What must stay true: a write that changes nothing leaves managedFields as they were, so that
+the registry can see it as such by comparing objects; the objects passed in are not changed except for the managedFields
+of `new`; no input can make `on_update` fail (what cannot be tracked is not tracked). Versions of a kind share their
+schema, so an entry of another version is read with this one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from remuda.apiserver.apply.applying import apply
+from remuda.apiserver.apply.capping import cap_updaters
+from remuda.apiserver.apply.entries import UPDATE, BadEntries, Entries, Entry, received, stored
+from remuda.apiserver.apply.fieldset import LEAF, Fields, union
+from remuda.apiserver.apply.ownership import (
+    NOTHING,
+    SPEC_ONLY,
+    STATUS_ONLY,
+    Obj,
+    changes,
+    dispossess,
+    of_known_versions,
+    write_entries,
+)
+from remuda.apiserver.apply.shape import ItemError, Shape, shape_of
+from remuda.kube.schema import Schema
+
+__all__ = ["NOTHING", "SPEC_ONLY", "STATUS_ONLY", "apply", "keep_times", "on_update"]
+
+
+def on_update(
+    live: Obj | None,
+    new: Obj,
+    *,
+    schema: Schema,
+    manager: str,
+    api_version: str,
+    subresource: str = "",
+    now: str,
+    reset: Fields = NOTHING,
+    versions: Container[str] = (),
+) -> None:
+    """Sets the managedFields of `new`, which was created (live None), updated or patched by `manager`.
+
+    `reset` are fields that the write cannot touch (`STATUS_ONLY`, `SPEC_ONLY`); `versions` the API versions of the
+    kind, entries of others are forgotten (empty: any version of the group)."""
+    metadata = new.setdefault("metadata", {})
+    before = (live.get("metadata", {}).get("managedFields") or None) if live is not None else None
+    try:
+        entries, untouched = _entries_before(before, metadata.get("managedFields"), bool(subresource))
+        if not entries and live is not None:
+            metadata.pop("managedFields", None)  # tracking starts at creation or with the first apply
+            return
+        known = of_known_versions(entries, api_version, versions)
+        # The real server maps ownership through the Scale object and loses the time on the way.
+        time = "" if subresource == "scale" else now
+        own = Entry(manager or "unknown", UPDATE, api_version, subresource, time, LEAF)
+        changed = _update(known, live, new, shape_of(schema), own, reset)
+    except (ItemError, RecursionError):
+        metadata.pop("managedFields", None)
+        return
+    if before and untouched and not changed and known is entries:
+        metadata["managedFields"] = before
+    else:
+        write_entries(metadata, known)
+
+
+def _entries_before(before: Any, given: Any, live_only: bool) -> tuple[Entries, bool]:
+    """The entries that a write starts from, and whether they are those of the live object.
+
+    A client may set them, or reset them with an empty list or entry; leaving them out or spoiling them does nothing."""
+    if live_only or not isinstance(given, list) or given is before or given == before:
+        return stored(before), True
+    if not given or given == [{}]:
+        return {}, False
+    try:
+        return received(given), False
+    except (BadEntries, RecursionError):
+        return stored(before), True
+
+
+def _update(entries: Entries, live: Obj | None, new: Obj, shape: Shape, own: Entry, reset: Fields) -> bool:
+    """Moves ownership of what changed to `own`, an entry without fields yet. Tells whether any entry changed."""
+    changed, removed = changes(live, new, shape, own.api_version, reset)
+    if not changed and not removed:
+        return False
+    touched = dispossess(entries, changed, removed)
+    if changed:
+        previous = entries.get(own.key)
+        own.fields = union(previous.fields, changed) if previous else changed
+        entries[own.key] = own
+        cap_updaters(entries)
+    return bool(changed) or touched
+
+
+def keep_times(live: Obj, new: Obj) -> None:
+    """Takes back the times of managedFields where the new object differs from the live one in nothing else."""
+    before, after = live["metadata"].get("managedFields"), new["metadata"].get("managedFields")
+    if not before or not after or before == after or len(before) != len(after):
+        return
+    if [_timeless(entry) for entry in before] != [_timeless(entry) for entry in after]:
+        return
+    if _without_entries(live) == _without_entries(new):
+        new["metadata"]["managedFields"] = before
+
+
+def _timeless(entry: Obj) -> Obj:
+    return {name: value for name, value in entry.items() if name != "time"}
+
+
+def _without_entries(obj: Obj) -> Obj:
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
+    return {**obj, "metadata": metadata}

@@ -1,0 +1,107 @@
+"""How ownership moves: what a write changed, and who loses fields to it.
+
+Shared by updates and applies. Identity and what the server keeps by itself (`_UNOWNED_METADATA`) belongs to nobody and
+is left out before anything is compared. Entries are changed only by replacing them in the mapping that holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from remuda.apiserver.apply.blanks import blank, completed
+from remuda.apiserver.apply.entries import Entries, documents
+from remuda.apiserver.apply.fieldset import (
+    LEAF,
+    Fields,
+    difference,
+    fields_at,
+    recursive_difference,
+    taken_away,
+    union,
+)
+from remuda.apiserver.apply.shape import Shape
+from remuda.apiserver.apply.walk import compare_maps
+
+Obj = dict[str, Any]
+
+NOTHING: Fields = LEAF
+STATUS_ONLY = fields_at("metadata", "spec")  # what a write to the status subresource leaves alone
+SPEC_ONLY = fields_at("status")  # what other writes leave alone where there is a status subresource
+
+# Never owned by anyone: identity, and what the server keeps.
+_UNOWNED_METADATA = frozenset(
+    {
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    }
+)
+_UNOWNED_TOP = frozenset({"apiVersion", "kind", "metadata"})
+UNOWNED = union(
+    fields_at("apiVersion", "kind", "metadata"), fields_at(*(f"metadata.{name}" for name in _UNOWNED_METADATA))
+)
+
+
+def changes(live: Obj | None, new: Obj, shape: Shape, api_version: str, reset: Fields) -> tuple[Fields, Fields]:
+    """What changed or is new, and what is gone, leaving out what nobody can own."""
+    parts = blank(api_version, new.get("kind", ""))
+    old = parts if live is None else completed(live, parts) if parts else live
+    if parts:
+        new = completed(new, parts)
+    changed, removed = compare_maps(old, new, shape, _UNOWNED_TOP)
+    old_metadata, new_metadata = old.get("metadata") or {}, new.get("metadata") or {}
+    meta_shape = shape.fields["metadata"][1]
+    meta_changed, meta_removed = compare_maps(old_metadata, new_metadata, meta_shape, _UNOWNED_METADATA)
+    if meta_changed:
+        changed = union({"f:metadata": meta_changed}, changed or LEAF)
+    if meta_removed:
+        removed = {**(removed or LEAF), "f:metadata": meta_removed}
+    if reset:
+        return recursive_difference(changed or LEAF, reset), recursive_difference(removed or LEAF, reset)
+    return changed or LEAF, removed or LEAF
+
+
+def dispossess(entries: Entries, changed: Fields, removed: Fields) -> bool:
+    """Takes changed and removed fields from everybody, and forgets who is left with nothing."""
+    touched = False
+    for key, entry in list(entries.items()):
+        left = taken_away(entry.fields, changed) if changed else entry.fields
+        if removed:
+            left = difference(left, removed)
+        if not left:
+            del entries[key]
+        elif left is not entry.fields:
+            entries[key] = entry.with_fields(left)
+        else:
+            continue
+        touched = True
+    return touched
+
+
+def of_known_versions(entries: Entries, api_version: str, versions: Container[str]) -> Entries:
+    """Only entries of versions that exist; the same mapping where all do."""
+    group = api_version.rpartition("/")[0]
+    lost = [
+        key
+        for key, entry in entries.items()
+        if not entry.fields or (entry.api_version != api_version and not _is_known(entry.api_version, group, versions))
+    ]
+    return {key: entry for key, entry in entries.items() if key not in lost} if lost else entries
+
+
+def _is_known(version: str, group: str, versions: Container[str]) -> bool:
+    return version in versions if versions else version.rpartition("/")[0] == group
+
+
+def write_entries(metadata: Obj, entries: Entries) -> None:
+    if entries:
+        metadata["managedFields"] = documents(entries.values())
+    else:
+        metadata.pop("managedFields", None)

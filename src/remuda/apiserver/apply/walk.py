@@ -1,0 +1,210 @@
+"""From values to the sets of their fields: what a configuration claims, and what changed between two objects.
+
+Three questions with slightly different answers. `claimed`: the fields that an applied configuration speaks of;
+containers are claimed only where they are items (of maps or lists) or empty. `everything`: all of a value that appeared
+or went away, containers included. `compare`: what differs between two values, walking only parts that are not equal;
+changed and new fields are one set, since every reader joins them. What must stay true: results are ordered as
+`fieldset` wants them, and nothing in the values is changed. A list that cannot be indexed raises `ItemError`; a value
+of a kind that its shape does not know counts as one piece. Limit: equality is Python's, so `1` and `true` are equal to
+it where the schema leaves the type open.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.apiserver.apply.fieldset import LEAF, SELF, Fields, ordered
+from remuda.apiserver.apply.shape import DEDUCED, ItemError, Shape
+
+
+class Index:
+    """The items of a list-map or set by their path elements. A repeated one is in `repeats` with all its items."""
+
+    __slots__ = ("items", "repeats")
+
+    def __init__(self, values: list[Any], shape: Shape) -> None:
+        element_of = shape.element_of
+        assert element_of is not None
+        items: dict[str, Any] = {}
+        repeats: dict[str, list[Any]] = {}
+        for position, item in enumerate(values):
+            try:
+                element = element_of(item)
+            except ItemError as error:
+                raise ItemError(f"element {position}: {error}") from None
+            if element in items:
+                repeats.setdefault(element, [items[element]]).append(item)
+            else:
+                items[element] = item
+        self.items = items
+        self.repeats = repeats
+
+
+def claimed(value: Any, shape: Shape) -> Fields | None:
+    """The fields a configuration speaks of; None: none (an empty list-map, say)."""
+    if isinstance(value, dict) and shape.is_map:
+        return LEAF if shape.atomic_map else _claimed_map(value, shape) or None
+    if isinstance(value, list) and shape.is_list:
+        return LEAF if shape.element_of is None else _claimed_list(value, shape) or None
+    if value is None and ((shape.is_map and not shape.atomic_map) or shape.element_of):
+        return None
+    return LEAF
+
+
+def _as_member(fields: Fields | None) -> Fields:
+    if not fields or SELF in fields:
+        return fields or LEAF
+    return {SELF: LEAF, **fields}
+
+
+def _claimed_map(value: dict[str, Any], shape: Shape) -> Fields:
+    out: Fields = {}
+    for key in sorted(value):
+        item = value[key]
+        declared = shape.fields.get(key)
+        name, sub = declared or ("f:" + key, shape.rest or DEDUCED)
+        fields = claimed(item, sub)
+        if declared is None or item is None or item == {}:
+            fields = _as_member(fields)
+        if fields is not None:
+            out[name] = fields
+    return out
+
+
+def _claimed_list(value: list[Any], shape: Shape) -> Fields:
+    index = Index(value, shape)
+    item_shape = shape.item or DEDUCED
+    out: Fields = {}
+    for element, item in index.items.items():
+        out[element] = LEAF if element in index.repeats else _as_member(claimed(item, item_shape))
+    return ordered(out)
+
+
+def everything(value: Any, shape: Shape) -> Fields:
+    """All fields of a value that appeared or went away as a whole, itself among them."""
+    kind = type(value)
+    if kind is dict:
+        if not value or shape.atomic_map or not shape.is_map:
+            return LEAF
+        return _whole_map(value, shape)
+    if kind is list:
+        if not value or shape.element_of is None:
+            return LEAF
+        return _whole_list(value, shape)
+    return LEAF
+
+
+def _whole_map(value: dict[str, Any], shape: Shape) -> Fields:
+    fields = shape.fields
+    rest = shape.rest or DEDUCED
+    out: Fields = {SELF: LEAF}
+    for key in sorted(value):
+        item = value[key]
+        declared = fields.get(key)
+        kind = type(item)
+        if declared is None:
+            out["f:" + key] = everything(item, rest) if kind is dict or kind is list else LEAF
+        else:
+            out[declared[0]] = everything(item, declared[1]) if kind is dict or kind is list else LEAF
+    return out
+
+
+def _whole_list(value: list[Any], shape: Shape) -> Fields:
+    index = Index(value, shape)
+    item_shape = shape.item or DEDUCED
+    out: Fields = {SELF: LEAF}
+    for element, item in index.items.items():
+        out[element] = LEAF if element in index.repeats else everything(item, item_shape)
+    return ordered(out)
+
+
+Difference = tuple[Fields | None, Fields | None]  # changed or new, removed; None: nothing
+
+_ONE_PIECE: Difference = (LEAF, None)
+
+
+def compare(old: Any, new: Any, shape: Shape) -> Difference:
+    """How the second of two unequal values differs from the first."""
+    was, now = type(old), type(new)
+    if was is dict or now is dict:
+        if (was is dict or old is None) and (now is dict or new is None):
+            if shape.atomic_map or not shape.is_map or not (old or new):
+                return _ONE_PIECE
+            return compare_maps(old or {}, new or {}, shape)
+    elif was is list or now is list:
+        if (was is list or old is None) and (now is list or new is None):
+            if shape.element_of is None or not (old or new):
+                return _ONE_PIECE
+            return _compare_lists(old or [], new or [], shape)
+    else:
+        return _ONE_PIECE
+    gone = {key: sub for key, sub in everything(old, shape).items() if key != SELF}
+    return everything(new, shape), gone or None
+
+
+def compare_maps(
+    old: dict[str, Any], new: dict[str, Any], shape: Shape, ignoring: frozenset[str] = frozenset()
+) -> Difference:
+    """`compare` of two maps made of parts, some of which may be left out."""
+    fields = shape.fields
+    rest = shape.rest or DEDUCED
+    changed: Fields = {}
+    removed: Fields = {}
+    for key, item in new.items():
+        if key in old:
+            before = old[key]
+            if before is item or before == item or key in ignoring:
+                continue
+            name, sub = fields.get(key) or ("f:" + key, rest)
+            fresh, gone = compare(before, item, sub)
+            if fresh is not None:
+                changed[name] = fresh
+            if gone is not None:
+                removed[name] = gone
+        elif key not in ignoring:
+            name, sub = fields.get(key) or ("f:" + key, rest)
+            changed[name] = everything(item, sub)
+    for key, before in old.items():
+        if key not in new and key not in ignoring:
+            name, sub = fields.get(key) or ("f:" + key, rest)
+            removed[name] = everything(before, sub)
+    return ordered(changed) or None, removed or None
+
+
+def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Difference:
+    before, after = Index(old, shape), Index(new, shape)
+    item_shape = shape.item or DEDUCED
+    changed: Fields = {}
+    removed: Fields = {}
+    for element, item in after.items.items():
+        if element in before.repeats or element in after.repeats:
+            _compare_repeated(element, before, after, item_shape, changed, removed)
+        elif element not in before.items:
+            changed[element] = everything(item, item_shape)
+        elif before.items[element] != item:
+            fresh, gone = compare(before.items[element], item, item_shape)
+            if fresh is not None:
+                changed[element] = fresh
+            if gone is not None:
+                removed[element] = gone
+    for element, item in before.items.items():
+        if element not in after.items:
+            removed[element] = LEAF if element in before.repeats else everything(item, item_shape)
+    return ordered(changed) or None, removed or None
+
+
+def _compare_repeated(
+    element: str, before: Index, after: Index, shape: Shape, changed: Fields, removed: Fields
+) -> None:
+    """Items with one key are owned together, as one piece."""
+    was, now = before.repeats.get(element), after.repeats.get(element)
+    if was and now:
+        if was != now:
+            changed[element] = LEAF
+    elif was:
+        changed[element] = everything(after.items[element], shape)
+        removed[element] = LEAF
+    else:
+        if element in before.items:
+            removed[element] = everything(before.items[element], shape)
+        changed[element] = LEAF
