@@ -6,7 +6,9 @@ With a status subresource, ordinary writes keep the stored status, and writes to
 
 from __future__ import annotations
 
-from remuda.apiserver.resource import Obj, Path, Resource
+from remuda.apiserver.apply.fieldset import Fields
+from remuda.apiserver.apply.managed import NOTHING, SPEC_ONLY, STATUS_ONLY
+from remuda.apiserver.resource import Obj, Resource
 
 
 def keep_other_side(resource: Resource, subresource: str, new: Obj, live: Obj) -> None:
@@ -33,9 +35,8 @@ def _keep(new: Obj, live: Obj, field: str) -> None:
         new.pop(field, None)
 
 
-def reset_paths(resource: Resource, subresource: str) -> tuple[Path, ...]:
+def untouchable(resource: Resource, subresource: str) -> Fields:
     """The fields a write cannot change and therefore never owns."""
     if subresource == "status":
-        fields: list[Path] = [(name,) for name in resource.schema.properties if name not in ("status", "metadata")]
-        return (*fields, ("metadata",)) if resource.custom else tuple(fields)
-    return (("status",),) if resource.has_status else ()
+        return STATUS_ONLY
+    return SPEC_ONLY if resource.has_status else NOTHING

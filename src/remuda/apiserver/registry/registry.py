@@ -50,7 +50,7 @@ class Registry:
         self.admission = AdmissionChain(store, served)
         self.reader = Reader(store, served)
         self._authorizer = authorizer
-        self._writer = Writer(store, served, self.reader, self.admission)
+        self._writer = Writer(store, served, self.reader, self.admission, self._to_create)
         self._deleter = Deleter(store, self.reader, self.admission)
         self._handlers: dict[tuple[str, str], Handler] = {}
         self._connectors: dict[tuple[str, str], Connector] = {}
@@ -96,6 +96,11 @@ class Registry:
         if not decision.allowed:
             raise forbidden(user, attributes, decision.reason)
         return Call(user, verb, resource, namespace, name, subresource)
+
+    def _to_create(self, call: Call) -> Call:
+        created = self.authorize(call.user, "create", call.resource, call.namespace, call.name)
+        created.warnings = call.warnings
+        return created
 
     # -- reads ---------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from remuda.apiserver.registry.admission import AdmissionChain
 from remuda.apiserver.registry.calls import Call, PatchKind, WriteOptions, Written
 from remuda.apiserver.registry.deletes import is_held
 from remuda.apiserver.registry.identity import check_namespace_open, identify
-from remuda.apiserver.registry.isolation import keep_other_side, reset_paths
+from remuda.apiserver.registry.isolation import keep_other_side, untouchable
 from remuda.apiserver.registry.objects import (
     encode,
     encode_at,
@@ -49,11 +49,16 @@ _ATTEMPTS = 8
 Change = Callable[[Obj], Obj]
 # (caller, new, old or None) -> raises what may not be written; privilege escalation is refused here
 Guard = Callable[[Call, Obj, Obj | None], None]
+# the call of the same caller to create what an apply or update found missing; raises when they may not
+ToCreate = Callable[[Call], Call]
 
 
 class Writer:
-    def __init__(self, store: Store, served: Served, reader: Reader, admission: AdmissionChain) -> None:
+    def __init__(
+        self, store: Store, served: Served, reader: Reader, admission: AdmissionChain, to_create: ToCreate
+    ) -> None:
         self._store = store
+        self._to_create = to_create
         self._served = served
         self._reader = reader
         self._admission = admission
@@ -91,7 +96,7 @@ class Writer:
             api_version=resource.api_version,
             subresource="",
             now=timestamp(),
-            reset=reset_paths(resource, ""),
+            reset=untouchable(resource, ""),
         )
         return await self._finish_create(call, obj, options)
 
@@ -159,10 +164,11 @@ class Writer:
                 )
             return dict(obj, metadata=dict(meta))
 
-        missing = None
-        if resource.allow_create_on_update and not call.subresource:
-            missing = lambda: self.create(call, obj, options)  # noqa: E731
-        return await self._modify(call, change, options, own=True, missing=missing)
+        async def missing() -> Written:
+            return await self.create(self._to_create(call), obj, options)
+
+        creatable = resource.allow_create_on_update and not call.subresource
+        return await self._modify(call, change, options, own=True, missing=missing if creatable else None)
 
     async def patch(self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions) -> Written:
         if kind == "apply":
@@ -189,9 +195,10 @@ class Writer:
                 manager=options.field_manager,
                 force=options.force,
                 api_version=resource.api_version,
+                kind=resource.kind,
                 subresource=call.subresource,
                 now=timestamp(),
-                reset=reset_paths(resource, call.subresource),
+                reset=untouchable(resource, call.subresource),
             )
 
         async def missing() -> Written:
@@ -204,11 +211,12 @@ class Writer:
                     call.name,
                     f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found",
                 )
+            creating = self._to_create(call)
             obj = merged(None)
             decode_strictly(call, self._served.shape(resource).structural, obj, options.field_validation)
             self._begin(resource, call, obj)
             try:
-                return await self._finish_create(call, obj, options)
+                return await self._finish_create(creating, obj, options)
             except WriteConflict:
                 raise already_exists(resource.group, resource.plural, call.name) from None
 
@@ -259,7 +267,7 @@ class Writer:
                 api_version=resource.api_version,
                 subresource=call.subresource,
                 now=timestamp(),
-                reset=reset_paths(resource, call.subresource),
+                reset=untouchable(resource, call.subresource),
             )
         self._carry_over(resource, new, live)
         if not call.subresource:
@@ -271,6 +279,7 @@ class Writer:
         new = admitted
         self._guard(call, new, live)
         validate(call, self._served.shape(resource).structural, new, live)
+        managed.keep_times(live, new)
         if new == live:
             return Written(self._reader.render(resource, entry))
         if options.dry_run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from remuda.apiserver.auth.aggregation import aggregated_rules
 from remuda.apiserver.registry.objects import decode
@@ -30,12 +30,10 @@ class AggregationDuty(KeyedDuty):
         """All at once: roles may aggregate aggregated roles, and there are few."""
         roles = [decode(entry.value) for entry in self.registry.store.scan(TABLE)]
         for role in roles:
-            if not role.get("aggregationRule"):
-                continue
             rules = aggregated_rules(role, roles)
-            if rules != (role.get("rules") or []):
+            if rules is not None and rules != (role.get("rules") or []):
                 await modify(self.registry, TABLE, "", role["metadata"]["name"], _with_rules(rules))
 
 
-def _with_rules(rules: list[Obj]):  # type: ignore[no-untyped-def]
+def _with_rules(rules: list[Obj]) -> Callable[[Obj], Obj]:
     return lambda live: {**live, "metadata": dict(live["metadata"]), "rules": rules}

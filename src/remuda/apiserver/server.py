@@ -1,0 +1,165 @@
+"""The engine, put together: storage, registry, authorisation, upkeep and the wire, on one data directory.
+
+`ApiServer.start` returns when the server answers requests; `stop` ends watches cleanly, finishes what is under way and
+brings every write to disk. Whoever embeds the server uses `registry`, `client` and `front` of the running one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from remuda.apiserver.auth import pki as pki_module
+from remuda.apiserver.auth.authenticate import Authenticator
+from remuda.apiserver.auth.jws import KeySet, Signer
+from remuda.apiserver.auth.rbac import RbacAuthorizer
+from remuda.apiserver.auth.token_authenticators import (
+    ServiceAccountTokens,
+    StaticTokens,
+    TokenAuthenticator,
+    TokenFileError,
+    read_token_file,
+)
+from remuda.apiserver.auth.tokens import Settings as TokenSettings
+from remuda.apiserver.auth.user import MASTERS, User
+from remuda.apiserver.bootstrap import Bootstrap
+from remuda.apiserver.client import LocalClient
+from remuda.apiserver.handlers import register_handlers
+from remuda.apiserver.http.front import HttpFront
+from remuda.apiserver.kinds import builtin_resources
+from remuda.apiserver.registry.crds import Definitions, with_schema_validation
+from remuda.apiserver.registry.crds import TABLE as DEFINITIONS
+from remuda.apiserver.registry.registry import Registry
+from remuda.apiserver.registry.served import Served
+from remuda.apiserver.storage.sqlite import SqliteStore
+from remuda.apiserver.storage.types import StoreError
+from remuda.apiserver.upkeep.upkeep import Upkeep
+from remuda.kube import kubeconfig
+
+STOP_GRACE_SECONDS = 5.0
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 6443
+    names: tuple[str, ...] = ()  # further names and addresses in the serving certificate
+    token_file: Path | None = None
+    upkeep: bool = True  # off: kube-controller-manager runs against this server
+    event_ttl_seconds: float = 3600.0
+
+
+class StartRefused(Exception):
+    """The server cannot start; the text tells the person why."""
+
+
+class ApiServer:
+    def __init__(
+        self, settings: Settings, store: SqliteStore, pki: pki_module.Pki, tokens: Sequence[TokenAuthenticator]
+    ) -> None:
+        self._settings = settings
+        self.store = store
+        self.pki = pki
+        signer = Signer(pki.token_key)
+        keys = KeySet([pki.token_key.public_key()])
+        token_settings = TokenSettings()
+        self.authorizer = RbacAuthorizer(store)
+        self.authenticator = Authenticator(
+            [*tokens, ServiceAccountTokens(keys, token_settings, store.get, time.time)],
+            api_audiences=token_settings.api_audiences,
+        )
+        served = Served(with_schema_validation(r) if r.table == DEFINITIONS else r for r in builtin_resources())
+        self.registry = Registry(store, served, self.authorizer)
+        self._definitions = Definitions(store, served)
+        register_handlers(self.registry, self.authenticator, self.authorizer, signer, token_settings)
+        self._upkeep = Upkeep(
+            self.registry,
+            signer=signer,
+            ca=pki.ca_certificate_pem,
+            event_ttl=timedelta(seconds=settings.event_ttl_seconds),
+            controllers=settings.upkeep,
+        )
+        self.front = HttpFront(
+            self.registry,
+            authenticate=self.authenticator.authenticate,
+            authorizer=self.authorizer,
+        )
+        self._port = settings.port
+
+    @classmethod
+    async def start(cls, settings: Settings) -> ApiServer:
+        """Raises StartRefused with what is wrong, before anything is served."""
+        try:
+            tokens = _static_tokens(settings)
+            store = await SqliteStore.open(settings.data_dir)
+        except (StoreError, TokenFileError) as error:
+            raise StartRefused(str(error)) from None
+        try:
+            pki = await asyncio.to_thread(
+                pki_module.prepare, settings.data_dir, listen_address=settings.host, extra_names=settings.names
+            )
+            server = cls(settings, store, pki, tokens)
+            await server._start()
+        except (pki_module.PkiError, OSError) as error:
+            await store.close()
+            raise StartRefused(f"{error}") from None
+        except BaseException:
+            await store.close()
+            raise
+        return server
+
+    async def _start(self) -> None:
+        await Bootstrap(self.registry).run()
+        await self._upkeep.start()
+        try:
+            self._port = await self.front.start(self._settings.host, self._settings.port, self.pki.server_context())
+            self._write_kubeconfig()
+        except BaseException:
+            await self._close()
+            raise
+
+    def _write_kubeconfig(self) -> None:
+        admin = self.pki.admin
+        config = kubeconfig.build(
+            self.url,
+            ca_pem=self.pki.ca_certificate_pem,
+            client_certificate_pem=admin.certificate_pem,
+            client_key_pem=admin.key_pem,
+        )
+        kubeconfig.write(self.kubeconfig, config)
+
+    @property
+    def url(self) -> str:
+        """Where this machine reaches the server."""
+        host = self._settings.host
+        if host in ("0.0.0.0", "::", ""):  # noqa: S104 - listening everywhere, reached on loopback
+            host = "127.0.0.1"
+        return f"https://[{host}]:{self._port}" if ":" in host else f"https://{host}:{self._port}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._settings.data_dir / "admin.kubeconfig"
+
+    def client(self, user: User | None = None, *, field_manager: str = "remuda") -> LocalClient:
+        """An in-process client; without a user it may do everything."""
+        return LocalClient(self.registry, user or User("remuda", groups=(MASTERS,)), field_manager=field_manager)
+
+    async def stop(self) -> None:
+        await self.front.stop(STOP_GRACE_SECONDS)
+        await self._close()
+
+    async def _close(self) -> None:
+        await self._upkeep.close()
+        self._definitions.close()
+        await self.store.close()
+
+
+def _static_tokens(settings: Settings) -> list[TokenAuthenticator]:
+    if settings.token_file is None:
+        return []
+    return [StaticTokens(read_token_file(settings.token_file), TokenSettings().api_audiences)]

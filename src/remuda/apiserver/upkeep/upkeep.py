@@ -1,0 +1,57 @@
+"""All duties together, fed from one store listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from remuda.apiserver.auth.jws import Signer
+from remuda.apiserver.registry.registry import Registry
+from remuda.apiserver.storage.types import Event
+from remuda.apiserver.upkeep.aggregation import AggregationDuty
+from remuda.apiserver.upkeep.definitions import DefinitionsDuty
+from remuda.apiserver.upkeep.duty import Duty
+from remuda.apiserver.upkeep.expiry import ExpiryDuty
+from remuda.apiserver.upkeep.garbage import GarbageDuty
+from remuda.apiserver.upkeep.namespaces import NamespacesDuty
+from remuda.apiserver.upkeep.serviceaccounts import ServiceAccountsDuty
+
+
+class Upkeep:
+    """`controllers` are what kube-controller-manager can do instead; definitions and expiry are the server's own."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        signer: Signer,
+        ca: bytes,
+        event_ttl: timedelta = timedelta(hours=1),
+        controllers: bool = True,
+    ) -> None:
+        self._store = registry.store
+        self._duties: list[Duty] = [DefinitionsDuty(registry), ExpiryDuty(registry, event_ttl)]
+        if controllers:
+            self._duties += [
+                GarbageDuty(registry),
+                NamespacesDuty(registry),
+                ServiceAccountsDuty(registry, signer, ca),
+                AggregationDuty(registry),
+            ]
+        self._unsubscribe: Callable[[], None] | None = None
+
+    async def start(self) -> None:
+        """Listens first, then looks: what changes while a duty looks around is seen twice, never missed."""
+        self._unsubscribe = self._store.subscribe(self._observe)
+        for duty in self._duties:
+            await duty.start()
+
+    def _observe(self, events: Sequence[Event]) -> None:
+        for duty in self._duties:
+            duty.observe(events)
+
+    async def close(self) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        for duty in self._duties:
+            await duty.close()

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from remuda.apiserver.client import LocalClient
+from remuda.apiserver.registry.registry import Registry
+from remuda.kube.admission import Review, Verdict
+from remuda.kube.client import Target
+from remuda.kube.errors import StatusError, invalid
+from tests.unit.apiserver.registry.conftest import NAMESPACES, WIDGETS, Everyone, loads, widget
+
+
+async def refused(awaitable: Any) -> StatusError:
+    with pytest.raises(StatusError) as caught:
+        await awaitable
+    return caught.value
+
+
+class TestCreate:
+    async def test_fills_in_what_only_the_server_may_set(self, client: LocalClient) -> None:
+        body = widget(colour="red")
+        body["metadata"] |= {"uid": "mine", "generation": 7, "creationTimestamp": "2001-01-01T00:00:00Z"}
+        body["status"] = {"phase": "Done"}
+        made = loads(await client.create(WIDGETS, "ns", body))
+        meta = made["metadata"]
+        assert meta["uid"] != "mine"
+        assert meta["generation"] == 1
+        assert meta["namespace"] == "ns"
+        assert meta["creationTimestamp"] > "2020"
+        assert int(meta["resourceVersion"]) > 0
+        assert made["spec"] == {"colour": "red", "size": 1}
+        assert "status" not in made
+
+    async def test_what_is_written_is_what_is_read(self, client: LocalClient) -> None:
+        made = await client.create(WIDGETS, "ns", widget())
+        assert await client.get(WIDGETS, "ns", "w") == made
+
+    async def test_the_given_object_is_not_changed(self, client: LocalClient) -> None:
+        body = widget()
+        await client.create(WIDGETS, "ns", body)
+        assert body == widget()
+
+    async def test_a_second_one_of_the_same_name_is_refused(self, client: LocalClient) -> None:
+        await client.create(WIDGETS, "ns", widget())
+        error = await refused(client.create(WIDGETS, "ns", widget()))
+        assert (error.code, error.reason) == (409, "AlreadyExists")
+        assert error.message == 'widgets.test.io "w" already exists'
+
+    async def test_of_many_at_once_one_wins(self, client: LocalClient) -> None:
+        results = await asyncio.gather(
+            *(client.create(WIDGETS, "ns", widget()) for _ in range(20)), return_exceptions=True
+        )
+        assert sum(isinstance(r, bytes) for r in results) == 1
+        assert all(r.reason == "AlreadyExists" for r in results if isinstance(r, StatusError))
+
+    async def test_generates_names(self, client: LocalClient) -> None:
+        body = {"metadata": {"generateName": "w-"}, "spec": {}}
+        names = {loads(await client.create(WIDGETS, "ns", body))["metadata"]["name"] for _ in range(5)}
+        assert len(names) == 5
+        assert all(name.startswith("w-") and len(name) == 7 for name in names)
+
+    async def test_needs_a_name(self, client: LocalClient) -> None:
+        error = await refused(client.create(WIDGETS, "ns", {"metadata": {}, "spec": {}}))
+        assert error.code == 422
+        assert "name or generateName is required" in error.message
+
+    async def test_needs_its_namespace(self, client: LocalClient) -> None:
+        error = await refused(client.create(WIDGETS, "nowhere", widget()))
+        assert (error.code, error.message) == (404, 'namespaces "nowhere" not found')
+
+    async def test_namespace_must_not_contradict_the_request(self, client: LocalClient) -> None:
+        body = widget()
+        body["metadata"]["namespace"] = "other"
+        assert (await refused(client.create(WIDGETS, "ns", body))).code == 400
+
+    @pytest.mark.parametrize(("field", "value"), [("kind", "Gadget"), ("apiVersion", "test.io/v9")])
+    async def test_kind_and_version_must_fit(self, client: LocalClient, field: str, value: str) -> None:
+        assert (await refused(client.create(WIDGETS, "ns", {**widget(), field: value}))).code == 400
+
+    async def test_wrong_values_are_all_listed(self, client: LocalClient) -> None:
+        error = await refused(client.create(WIDGETS, "ns", widget(size=-1, colour=5)))
+        assert (error.code, error.reason) == (422, "Invalid")
+        assert {c["field"] for c in error.details["causes"]} == {"spec.size", "spec.colour"}
+
+    async def test_dry_run_writes_nothing(self, client: LocalClient, registry: Registry) -> None:
+        before = registry.store.revision
+        made = loads(await client.create(WIDGETS, "ns", widget(), dry_run=True))
+        assert made["metadata"]["uid"]
+        assert registry.store.revision == before
+        assert (await refused(client.get(WIDGETS, "ns", "w"))).code == 404
+
+    async def test_a_resource_version_is_refused(self, client: LocalClient) -> None:
+        body = widget()
+        body["metadata"]["resourceVersion"] = "5"
+        await refused(client.create(WIDGETS, "ns", body))
+
+
+class TestUpdate:
+    async def test_bumps_generation_only_for_desired_state(self, client: LocalClient) -> None:
+        made = loads(await client.create(WIDGETS, "ns", widget()))
+        made["metadata"]["labels"] = {"a": "b"}
+        labelled = loads(await client.update(WIDGETS, "ns", "w", made))
+        assert labelled["metadata"]["generation"] == 1
+        labelled["spec"]["colour"] = "blue"
+        painted = loads(await client.update(WIDGETS, "ns", "w", labelled))
+        assert painted["metadata"]["generation"] == 2
+        painted["status"] = {"phase": "Ready"}
+        reported = loads(await client.update(WIDGETS, "ns", "w", painted, subresource="status"))
+        assert reported["metadata"]["generation"] == 2
+
+    async def test_spec_and_status_are_apart(self, client: LocalClient) -> None:
+        made = loads(await client.create(WIDGETS, "ns", widget(colour="red")))
+        both = {**made, "spec": {"colour": "blue", "size": 1}, "status": {"phase": "Ready"}}
+        updated = loads(await client.update(WIDGETS, "ns", "w", both))
+        assert (updated["spec"]["colour"], updated.get("status")) == ("blue", None)
+        both["metadata"] = updated["metadata"]
+        both["spec"] = {"colour": "green"}
+        reported = loads(await client.update(WIDGETS, "ns", "w", both, subresource="status"))
+        assert (reported["spec"]["colour"], reported["status"]) == ("blue", {"phase": "Ready"})
+
+    async def test_stale_versions_conflict(self, client: LocalClient) -> None:
+        made = loads(await client.create(WIDGETS, "ns", widget()))
+        await client.patch(WIDGETS, "ns", "w", {"spec": {"colour": "red"}})
+        error = await refused(client.update(WIDGETS, "ns", "w", {**made, "spec": {"colour": "blue"}}))
+        assert (error.code, error.reason) == (409, "Conflict")
+        assert "the object has been modified" in error.message
+
+    async def test_a_version_is_needed_where_the_kind_says_so(self, client: LocalClient) -> None:
+        await client.create(WIDGETS, "ns", widget())
+        error = await refused(client.update(WIDGETS, "ns", "w", widget()))
+        assert error.code == 422
+        assert "must be specified for an update" in error.message
+
+    async def test_another_uid_conflicts(self, client: LocalClient) -> None:
+        made = loads(await client.create(WIDGETS, "ns", widget()))
+        made["metadata"]["uid"] = "other"
+        error = await refused(client.update(WIDGETS, "ns", "w", made))
+        assert "Precondition failed: UID in precondition" in error.message
+
+    async def test_the_name_cannot_change(self, client: LocalClient) -> None:
+        made = loads(await client.create(WIDGETS, "ns", widget()))
+        made["metadata"]["name"] = "v"
+        assert (await refused(client.update(WIDGETS, "ns", "w", made))).code == 400
+
+    async def test_nothing_changed_is_nothing_written(self, client: LocalClient, registry: Registry) -> None:
+        made = loads(await client.create(WIDGETS, "ns", widget()))
+        before = registry.store.revision
+        again = loads(await client.update(WIDGETS, "ns", "w", made, field_manager="someone-else"))
+        assert again == made
+        assert registry.store.revision == before
+
+    async def test_missing_objects_are_not_found(self, client: LocalClient) -> None:
+        assert (await refused(client.patch(WIDGETS, "ns", "w", {}))).code == 404
+
+
+class TestPatch:
+    async def test_merge_json_and_apply(self, client: LocalClient) -> None:
+        await client.create(WIDGETS, "ns", widget(colour="red"))
+        merged = loads(await client.patch(WIDGETS, "ns", "w", {"spec": {"colour": None, "size": 4}}))
+        assert merged["spec"] == {"size": 4}
+        operations = [
+            {"op": "test", "path": "/spec/size", "value": 4},
+            {"op": "add", "path": "/spec/colour", "value": "x"},
+        ]
+        patched = loads(await client.patch(WIDGETS, "ns", "w", operations, kind="json"))
+        assert patched["spec"] == {"size": 4, "colour": "x"}
+
+    async def test_concurrent_patches_all_land(self, client: LocalClient) -> None:
+        await client.create(WIDGETS, "ns", widget())
+        patches = ({"metadata": {"labels": {f"k{n}": "v"}}} for n in range(50))
+        await asyncio.gather(*(client.patch(WIDGETS, "ns", "w", patch) for patch in patches))
+        found = loads(await client.get(WIDGETS, "ns", "w"))
+        assert len(found["metadata"]["labels"]) == 50
+
+    async def test_a_version_in_the_patch_is_a_lock(self, client: LocalClient) -> None:
+        made = loads(await client.create(WIDGETS, "ns", widget()))
+        lock = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}, "spec": {"size": 2}}
+        await client.patch(WIDGETS, "ns", "w", lock)
+        assert (await refused(client.patch(WIDGETS, "ns", "w", {**lock, "spec": {"size": 3}}))).code == 409
+
+
+class TestApply:
+    async def test_creates_and_owns(self, client: LocalClient) -> None:
+        made = loads(await client.patch(WIDGETS, "ns", "w", widget(colour="red"), kind="apply", field_manager="a"))
+        (entry,) = made["metadata"]["managedFields"]
+        assert (entry["manager"], entry["operation"]) == ("a", "Apply")
+        assert entry["fieldsV1"] == {"f:spec": {"f:colour": {}}}
+
+    async def test_the_same_again_writes_nothing(self, client: LocalClient, registry: Registry) -> None:
+        await client.patch(WIDGETS, "ns", "w", widget(colour="red"), kind="apply", field_manager="a")
+        before = registry.store.revision
+        await client.patch(WIDGETS, "ns", "w", widget(colour="red"), kind="apply", field_manager="a")
+        assert registry.store.revision == before
+
+    async def test_others_fields_conflict_unless_forced(self, client: LocalClient) -> None:
+        await client.patch(WIDGETS, "ns", "w", widget(colour="red"), kind="apply", field_manager="a")
+        theirs = widget(colour="blue")
+        error = await refused(client.patch(WIDGETS, "ns", "w", theirs, kind="apply", field_manager="b"))
+        assert (error.code, error.reason) == (409, "Conflict")
+        assert 'conflict with "a": .spec.colour' in error.message
+        forced = loads(await client.patch(WIDGETS, "ns", "w", theirs, kind="apply", field_manager="b", force=True))
+        assert forced["spec"]["colour"] == "blue"
+
+    async def test_what_is_no_longer_applied_goes(self, client: LocalClient) -> None:
+        both = widget(parts=[{"name": "a", "count": 1}, {"name": "b", "count": 1}])
+        await client.patch(WIDGETS, "ns", "w", both, kind="apply", field_manager="a")
+        one = widget(parts=[{"name": "b", "count": 1}])
+        left = loads(await client.patch(WIDGETS, "ns", "w", one, kind="apply", field_manager="a"))
+        assert left["spec"]["parts"] == [{"name": "b", "count": 1}]
+
+    async def test_creating_needs_the_right_to_create(self, client: LocalClient, authorizer: Everyone) -> None:
+        authorizer.forbidden.add("create")
+        error = await refused(client.patch(WIDGETS, "ns", "w", widget(), kind="apply", field_manager="a"))
+        assert error.code == 403
+
+    async def test_a_uid_needs_its_object(self, client: LocalClient) -> None:
+        body = widget()
+        body["metadata"]["uid"] = "gone"
+        error = await refused(client.patch(WIDGETS, "ns", "w", body, kind="apply", field_manager="a"))
+        assert (error.code, error.reason) == (409, "Conflict")
+
+
+class TestScale:
+    async def test_reads_and_writes_replicas(self, client: LocalClient) -> None:
+        await client.create(WIDGETS, "ns", widget(replicas=2))
+        scale = loads(await client.get(WIDGETS, "ns", "w", subresource="scale"))
+        assert (scale["kind"], scale["spec"]["replicas"], scale["status"]["replicas"]) == ("Scale", 2, 0)
+        scale["spec"]["replicas"] = 5
+        written = loads(await client.update(WIDGETS, "ns", "w", scale, subresource="scale"))
+        assert written["spec"]["replicas"] == 5
+        found = loads(await client.get(WIDGETS, "ns", "w"))
+        assert (found["spec"]["replicas"], found["metadata"]["generation"]) == (5, 2)
+
+    async def test_patches(self, client: LocalClient) -> None:
+        await client.create(WIDGETS, "ns", widget(replicas=2))
+        await client.patch(WIDGETS, "ns", "w", {"spec": {"replicas": 3}}, subresource="scale")
+        assert loads(await client.get(WIDGETS, "ns", "w"))["spec"]["replicas"] == 3
+
+    async def test_negative_is_invalid(self, client: LocalClient) -> None:
+        await client.create(WIDGETS, "ns", widget(replicas=2))
+        error = await refused(client.patch(WIDGETS, "ns", "w", {"spec": {"replicas": -3}}, subresource="scale"))
+        assert error.code == 422
+
+
+class TestVersions:
+    async def test_one_object_in_two_versions(self, client: LocalClient) -> None:
+        old = Target("test.io/v1alpha1", "widgets")
+        await client.create(old, "ns", {**widget(colour="red"), "apiVersion": "test.io/v1alpha1"})
+        assert loads(await client.get(WIDGETS, "ns", "w"))["apiVersion"] == "test.io/v1"
+        assert loads(await client.get(old, "ns", "w"))["apiVersion"] == "test.io/v1alpha1"
+        (listed,) = (await client.list(old, "ns")).items
+        assert loads(listed)["apiVersion"] == "test.io/v1alpha1"
+
+
+class TestAdmission:
+    async def test_patches_warns_and_refuses(self, client: LocalClient, registry: Registry) -> None:
+        def paint(review: Review) -> Verdict:
+            assert review.new is not None
+            if review.new["spec"].get("colour") == "plaid":
+                return Verdict(errors=(invalid("spec.colour", "plaid", "no horse is plaid"),))
+            if review.new["spec"].get("colour") == "secret":
+                return Verdict(denied="nobody may")
+            return Verdict(patch={"spec": {"colour": "bay"}}, warnings=("painted",))
+
+        registry.admission.register("test.io", "widgets", paint, ("CREATE",))
+        assert loads(await client.create(WIDGETS, "ns", widget()))["spec"]["colour"] == "bay"
+        assert (await refused(client.create(WIDGETS, "ns", widget("x", colour="plaid")))).code == 422
+        assert (await refused(client.create(WIDGETS, "ns", widget("x", colour="secret")))).code == 403
+
+    async def test_looks_other_objects_up(self, client: LocalClient, registry: Registry) -> None:
+        seen = []
+
+        def look(review: Review) -> Verdict:
+            seen.append(review.lookup("v1", "namespaces", "", "ns"))
+            return Verdict()
+
+        registry.admission.register("test.io", "widgets", look)
+        await client.create(WIDGETS, "ns", widget())
+        assert seen[0]["metadata"]["name"] == "ns"
+
+
+class TestTerminatingNamespace:
+    async def test_takes_nothing_new(self, client: LocalClient) -> None:
+        body = {"metadata": {"name": "ending", "finalizers": ["test.io/hold"]}}
+        await client.create(NAMESPACES, "", body)
+        await client.delete(NAMESPACES, "", "ending")
+        error = await refused(client.create(WIDGETS, "ending", widget()))
+        assert error.code == 403
+        assert error.details["causes"][0]["reason"] == "NamespaceTerminating"
