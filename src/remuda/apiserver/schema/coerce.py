@@ -52,7 +52,7 @@ def _coerce_fields(schema: Schema, value: dict[str, Any], native: bool) -> None:
                 del value[name]
         elif additional is not None and native:
             value[name] = _zero(additional)
-        elif additional is not None and not additional.nullable:
+        elif additional is not None and facts.describes(additional) and not additional.nullable:
             _default_or_drop(value, name, additional)
     for name, known in properties.items():
         if known.default is not UNSET and _is_absent(value, name, known.default, native):

@@ -10,7 +10,7 @@ from remuda.kube.schema import Schema
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-_EXACT_IN_A_FLOAT = (1 << 53) - 1
+EXACT_IN_A_FLOAT = (1 << 53) - 1
 FLOAT32_MAX = 3.4028234663852886e38
 
 _NUMBER_FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
@@ -33,9 +33,16 @@ def enforced_format(schema: Schema) -> str:
     return schema.format if schema.format in _NUMBER_FORMATS.get(kind, ()) else ""
 
 
+def describes(additional: Schema | None) -> bool:
+    """Whether there is a schema for the values of a map; `additionalProperties: true` and `false` are none."""
+    return additional is not None and bool(
+        additional.type or additional.int_or_string or additional.preserve_unknown or additional.ref
+    )
+
+
 def is_integral(value: float) -> bool:
     """Whether a float stands for an integer that it holds exactly, so that 1.0 may be given for 1."""
-    return math.isfinite(value) and value.is_integer() and abs(value) <= _EXACT_IN_A_FLOAT
+    return math.isfinite(value) and value.is_integer() and abs(value) <= EXACT_IN_A_FLOAT
 
 
 def is_unique(values: list[Any]) -> bool:

@@ -263,7 +263,7 @@ def _object(schema: Schema, native: bool, waiting: list[_Filler]) -> Check:
 
 def _map(schema: Schema, native: bool, waiting: list[_Filler]) -> Check:
     limits = [] if native else _object_limits(schema)
-    nullable = not native and (schema.additional or Schema()).nullable
+    keeps_nulls = native or not facts.describes(schema.additional) or (schema.additional or Schema()).nullable
     slot: list[Callable[[Iterable[Any]], bool]] = []
 
     def fill() -> None:
@@ -275,7 +275,7 @@ def _map(schema: Schema, native: bool, waiting: list[_Filler]) -> Check:
         if type(value) is not dict:
             return False
         if value and not slot[0](value.values()):
-            if native or nullable or None not in value.values():
+            if keeps_nulls or None not in value.values():
                 return False
             _drop_nulls(value, value.keys())
             return check(value)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.apiserver.schema.facts import identity
+from remuda.apiserver.schema.facts import describes, identity
 from remuda.kube.schema import Schema
+
+_IMPLIED = ("apiVersion", "kind", "metadata")  # of an embedded resource; a CRD need not mention them
 
 
 class Correlation:
@@ -31,23 +33,27 @@ class Correlation:
         if name not in self.new or name not in self.old:
             return None
         shape = self.shape.properties.get(name)
-        if shape is None:
-            shape = None if self.shape.additional_forbidden else self.shape.additional
-        return None if shape is None else Correlation(self.new[name], self.old[name], shape)
+        if shape is None and describes(self.shape.additional):
+            shape = self.shape.additional
+        if shape is None or (self.shape.embedded_resource and name in _IMPLIED):
+            return None
+        return Correlation(self.new[name], self.old[name], shape)
 
     def item(self, index: int) -> Correlation | None:
         shape = self.shape
         if shape.list_type != "map" or shape.items is None or not isinstance(self.old, list):
             return None
-        old = self._old_by_key().get(_list_key(self.new[index], shape.list_map_keys))
+        key = _list_key(self.new[index], shape.list_map_keys)
+        old = self._old_by_key().get(key) if key is not None else None
         return None if old is None else Correlation(self.new[index], old, shape.items)
 
     def _old_by_key(self) -> dict[Any, Any]:
         if self._by_key is None:
             self._by_key = {}
             for item in self.old:
-                if isinstance(item, dict):
-                    self._by_key.setdefault(_list_key(item, self.shape.list_map_keys), item)
+                key = _list_key(item, self.shape.list_map_keys)
+                if key is not None:
+                    self._by_key.setdefault(key, item)
         return self._by_key
 
     def unchanged(self) -> bool:
@@ -73,7 +79,11 @@ class Correlation:
         return all(item is not None and item.unchanged() for item in items)
 
 
-def _list_key(item: Any, keys: tuple[str, ...]) -> Any:
+def _list_key(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...] | None:
+    """None when the item has no such key, or one that is no scalar."""
     if not isinstance(item, dict):
         return None
-    return tuple(identity(item.get(key)) for key in keys)
+    values = [item.get(key) for key in keys]
+    if any(value is None or isinstance(value, dict | list) for value in values):
+        return None
+    return tuple(identity(value) for value in values)

@@ -7,6 +7,7 @@ complaints are shown. With an old object, complaints about unchanged subtrees ar
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from remuda.apiserver.schema import facts
@@ -51,8 +52,10 @@ class Validation:
         count = self._type(schema, value, place, found)
         if value is not None:
             count += 3  # the junctors' own, their place in the chain, and the end of the chain
-            count += self._junctors(schema, value, place, was, found)
-            count += self._kind(schema, value, place, was, found)
+            count += self._junctors(schema, value, place, found)
+            mine: list[FieldError] = []
+            count += self._kind(schema, value, place, was, mine)
+            add(found, mine)
         elif schema.enum:
             found.append(self.say.not_in_enum(place, value, schema.enum))
         if schema.overlay is not None:
@@ -65,7 +68,7 @@ class Validation:
             count += self._string(schema, value, place, found)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             count += 2
-            self._number(schema, value, place, found)
+            self._number(schema, as_go_reads(value), place, found)
         elif isinstance(value, list):
             count += 2 + self._items(schema, value, place, was, found)
         if schema.enum and not _in_enum(value, schema.enum):
@@ -157,29 +160,26 @@ class Validation:
         found.extend(self.say.required(f"{place}.{name}") for name in schema.required if name not in value)
         return count
 
-    def _junctors(
-        self, schema: Schema, value: Any, place: str, was: Correlation | None, found: list[FieldError]
-    ) -> int:
+    def _junctors(self, schema: Schema, value: Any, place: str, found: list[FieldError]) -> int:
+        """Inside a junctor nothing is compared with the old value; its node as a whole is."""
         if not (schema.any_of or schema.one_of or schema.all_of or schema.not_ is not None):
             return 0
         branches = alternatives(schema)
-        count = self._any_of(branches.any_of, value, place, was, found) if branches.any_of else 0
-        count += self._one_of(branches.one_of, value, place, was, found) if branches.one_of else 0
-        count += self._all_of(branches.all_of, value, place, was, found) if branches.all_of else 0
-        if branches.not_ is not None and not self._attempt(branches.not_, value, place, was)[0]:
+        count = self._any_of(branches.any_of, value, place, found) if branches.any_of else 0
+        count += self._one_of(branches.one_of, value, place, found) if branches.one_of else 0
+        count += self._all_of(branches.all_of, value, place, found) if branches.all_of else 0
+        if branches.not_ is not None and not self._attempt(branches.not_, value, place)[0]:
             add(found, [self.say.forbidden_match(place)])
         return count
 
-    def _attempt(self, schema: Schema, value: Any, place: str, was: Correlation | None) -> tuple[list[FieldError], int]:
+    def _attempt(self, schema: Schema, value: Any, place: str) -> tuple[list[FieldError], int]:
         mine: list[FieldError] = []
-        return mine, self._checks(schema, value, place, was, mine)
+        return mine, self._checks(schema, value, place, None, mine)
 
-    def _any_of(
-        self, branches: tuple[Schema, ...], value: Any, place: str, was: Correlation | None, found: list[FieldError]
-    ) -> int:
+    def _any_of(self, branches: tuple[Schema, ...], value: Any, place: str, found: list[FieldError]) -> int:
         best: tuple[list[FieldError], int] | None = None
         for branch in branches:
-            attempt = self._attempt(branch, value, place, was)
+            attempt = self._attempt(branch, value, place)
             if not attempt[0]:
                 return attempt[1]
             if best is None or attempt[1] > best[1]:
@@ -187,10 +187,8 @@ class Validation:
         add(found, [self.say.none_of_any(place), *(best[0] if best else ())])
         return best[1] if best else 0
 
-    def _one_of(
-        self, branches: tuple[Schema, ...], value: Any, place: str, was: Correlation | None, found: list[FieldError]
-    ) -> int:
-        attempts = [self._attempt(branch, value, place, was) for branch in branches]
+    def _one_of(self, branches: tuple[Schema, ...], value: Any, place: str, found: list[FieldError]) -> int:
+        attempts = [self._attempt(branch, value, place) for branch in branches]
         valid = [count for complaints, count in attempts if not complaints]
         if len(valid) == 1:
             return valid[0]
@@ -201,10 +199,8 @@ class Validation:
         add(found, complaints)
         return count
 
-    def _all_of(
-        self, branches: tuple[Schema, ...], value: Any, place: str, was: Correlation | None, found: list[FieldError]
-    ) -> int:
-        attempts = [self._attempt(branch, value, place, was) for branch in branches]
+    def _all_of(self, branches: tuple[Schema, ...], value: Any, place: str, found: list[FieldError]) -> int:
+        attempts = [self._attempt(branch, value, place) for branch in branches]
         for complaints, _ in attempts:
             add(found, complaints)
         valid = sum(1 for complaints, _ in attempts if not complaints)
@@ -223,11 +219,17 @@ def add(found: list[FieldError], more: list[FieldError]) -> None:
             found.append(error)
 
 
+def as_go_reads(value: Any) -> Any:
+    """An integer beyond 64 bits is a float to Go."""
+    if type(value) is not int or facts.INT64_MIN <= value <= facts.INT64_MAX:
+        return value
+    return float(value) if abs(value) < 1 << 1023 else math.copysign(math.inf, value)
+
+
 def _type_mismatch(types: tuple[str, ...], format_: str, value: Any) -> tuple[str, str]:
     """What was wanted and what was given, or two empty strings."""
+    value = as_go_reads(value)
     given = json_type(value)
-    if given == "integer" and not facts.INT64_MIN <= value <= facts.INT64_MAX:
-        given, value = "number", float(value) if abs(value) < 1 << 1023 else float("inf")
     fits = (
         given in types
         or (given == "number" and "integer" in types and facts.is_integral(value))
@@ -261,7 +263,7 @@ def _is_multiple(value: int | float, factor: int | float) -> bool:
     if isinstance(value, int) and isinstance(factor, int):
         return value % factor == 0
     ratio = value / factor if factor >= 1 else (1 / factor) * value
-    return abs(ratio - round(ratio)) < 1e-9 * max(1.0, abs(ratio))
+    return abs(ratio) <= facts.EXACT_IN_A_FLOAT and abs(ratio - round(ratio)) <= 1e-9 * max(1.0, abs(ratio))
 
 
 def _matches(pattern: str, value: str) -> bool:
