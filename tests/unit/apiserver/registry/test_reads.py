@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from remuda.apiserver.client import LocalClient
+from remuda.apiserver.registry import watching
+from remuda.apiserver.registry.registry import Registry
+from remuda.apiserver.registry.served import Served
+from remuda.apiserver.storage.sqlite import SqliteStore
+from remuda.kube.client import Change
+from remuda.kube.errors import StatusError
+from tests.unit.apiserver.registry.conftest import JANE, NAMESPACE, NAMESPACES, WIDGET, WIDGETS, Everyone, loads, widget
+
+
+async def names(client: LocalClient, namespace: str = "ns", **options: Any) -> list[str]:
+    return [loads(item)["metadata"]["name"] for item in (await client.list(WIDGETS, namespace, **options)).items]
+
+
+async def take(changes: AsyncIterator[Change], count: int) -> list[tuple[str, str]]:
+    taken = []
+    async with asyncio.timeout(5):
+        async for change in changes:
+            body = loads(change.value)
+            taken.append((change.type, body["metadata"].get("name", "")))
+            if len(taken) == count:
+                break
+    return taken
+
+
+@pytest.fixture
+async def herd(client: LocalClient) -> LocalClient:
+    for name, colour in (("a", "red"), ("b", "blue"), ("c", "red"), ("d", "blue")):
+        body = widget(name, colour=colour)
+        body["metadata"]["labels"] = {"colour": colour}
+        await client.create(WIDGETS, "ns", body)
+    return client
+
+
+class TestList:
+    async def test_is_ordered_and_selectable(self, herd: LocalClient) -> None:
+        assert await names(herd) == ["a", "b", "c", "d"]
+        assert await names(herd, label_selector="colour=red") == ["a", "c"]
+        assert await names(herd, label_selector="colour notin (red)") == ["b", "d"]
+        assert await names(herd, field_selector="metadata.name=b") == ["b"]
+        assert await names(herd, field_selector="spec.colour!=red") == ["b", "d"]
+        assert await names(herd, namespace="") == ["a", "b", "c", "d"]
+        assert await names(herd, namespace="other") == []
+
+    async def test_unknown_fields_are_refused(self, herd: LocalClient) -> None:
+        with pytest.raises(StatusError, match=r"field label not supported: spec\.size"):
+            await names(herd, field_selector="spec.size=1")
+
+    async def test_pages_show_the_state_of_the_first(self, herd: LocalClient) -> None:
+        first = await herd.list(WIDGETS, "ns", limit=2)
+        await herd.delete(WIDGETS, "ns", "c")
+        await herd.create(WIDGETS, "ns", widget("e"))
+        rest = await herd.list(WIDGETS, "ns", limit=2, continue_token=first.continue_token)
+        assert [loads(i)["metadata"]["name"] for i in rest.items] == ["c", "d"]
+        assert rest.resource_version == first.resource_version
+        assert rest.continue_token == ""
+
+    async def test_pages_of_a_selection(self, herd: LocalClient) -> None:
+        first = await herd.list(WIDGETS, "ns", limit=1, label_selector="colour=blue")
+        rest = await herd.list(
+            WIDGETS, "ns", limit=1, label_selector="colour=blue", continue_token=first.continue_token
+        )
+        assert [loads(i)["metadata"]["name"] for i in (*first.items, *rest.items)] == ["b", "d"]
+
+    async def test_a_mangled_token_is_refused(self, herd: LocalClient) -> None:
+        for token in ("nonsense", "e30", "!!!", "eyJydiI6LTF9"):
+            with pytest.raises(StatusError) as caught:
+                await herd.list(WIDGETS, "ns", continue_token=token)
+            assert caught.value.code == 400
+
+    async def test_a_future_revision_times_out(self, herd: LocalClient) -> None:
+        with pytest.raises(StatusError) as caught:
+            await herd.list(WIDGETS, "ns", resource_version="999999")
+        assert (caught.value.code, caught.value.reason) == (504, "Timeout")
+
+    async def test_an_exact_revision(self, herd: LocalClient, registry: Registry) -> None:
+        revision = str(registry.store.revision)
+        await herd.delete(WIDGETS, "ns", "a")
+        page = await herd.list(WIDGETS, "ns", resource_version=revision, limit=10)
+        assert [loads(i)["metadata"]["name"] for i in page.items] == ["a", "b", "c", "d"]
+        assert page.resource_version == revision
+
+
+class TestWatch:
+    async def test_starts_with_what_is_there(self, herd: LocalClient) -> None:
+        changes = herd.watch(WIDGETS, "ns")
+        assert await take(changes, 4) == [("ADDED", n) for n in "abcd"]
+
+    async def test_follows_from_a_revision(self, herd: LocalClient, registry: Registry) -> None:
+        changes = herd.watch(WIDGETS, "ns", resource_version=str(registry.store.revision))
+        await herd.patch(WIDGETS, "ns", "a", {"spec": {"size": 2}})
+        await herd.delete(WIDGETS, "ns", "b")
+        await herd.create(WIDGETS, "ns", widget("e"))
+        assert await take(changes, 3) == [("MODIFIED", "a"), ("DELETED", "b"), ("ADDED", "e")]
+
+    async def test_marks_the_end_of_the_initial_events(self, herd: LocalClient) -> None:
+        changes = herd.watch(WIDGETS, "ns", send_initial_events=True)
+        lines = [change async for change in _first(changes, 5)]
+        assert [line.type for line in lines] == ["ADDED"] * 4 + ["BOOKMARK"]
+        bookmark = loads(lines[-1].value)
+        assert bookmark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        assert bookmark["kind"] == "Widget"
+
+    @pytest.mark.parametrize("selector", [{"label_selector": "colour=red"}, {"field_selector": "spec.colour=red"}])
+    async def test_objects_enter_and_leave_a_selection(
+        self, herd: LocalClient, registry: Registry, selector: dict[str, str]
+    ) -> None:
+        changes = herd.watch(WIDGETS, "ns", resource_version=str(registry.store.revision), **selector)
+        paint = lambda colour: {"metadata": {"labels": {"colour": colour}}, "spec": {"colour": colour}}  # noqa: E731
+        await herd.patch(WIDGETS, "ns", "b", paint("red"))
+        await herd.patch(WIDGETS, "ns", "b", {"spec": {"size": 9}})
+        await herd.patch(WIDGETS, "ns", "b", paint("green"))
+        await herd.patch(WIDGETS, "ns", "d", {"spec": {"size": 9}})
+        await herd.delete(WIDGETS, "ns", "a")
+        assert await take(changes, 4) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b"), ("DELETED", "a")]
+
+    async def test_leaving_shows_the_last_matching_state_at_the_new_revision(
+        self, herd: LocalClient, registry: Registry
+    ) -> None:
+        revision = str(registry.store.revision)
+        changes = herd.watch(WIDGETS, "ns", resource_version=revision, label_selector="colour=red")
+        await herd.patch(WIDGETS, "ns", "a", {"metadata": {"labels": {"colour": "blue"}}})
+        (left,) = [change async for change in _first(changes, 1)]
+        body = loads(left.value)
+        assert body["metadata"]["labels"] == {"colour": "red"}
+        assert int(body["metadata"]["resourceVersion"]) == registry.store.revision
+
+    async def test_silence_is_broken_by_bookmarks(
+        self, herd: LocalClient, registry: Registry, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.02)
+        changes = herd.watch(WIDGETS, "other", resource_version=str(registry.store.revision))
+        await herd.patch(WIDGETS, "ns", "a", {"spec": {"size": 2}})
+        (bookmark,) = [change async for change in _first(changes, 1)]
+        assert bookmark.type == "BOOKMARK"
+        assert int(loads(bookmark.value)["metadata"]["resourceVersion"]) == registry.store.revision
+
+    async def test_a_compacted_revision_is_gone(self, tmp_path: Path) -> None:
+        store = await SqliteStore.open(tmp_path / "small", history_events=4)
+        client = LocalClient(Registry(store, Served([NAMESPACE, WIDGET]), Everyone()), JANE, field_manager="test")
+        await client.create(NAMESPACES, "", {"metadata": {"name": "ns"}})
+        first = await client.list(WIDGETS, "ns")
+        for n in range(20):
+            await client.create(WIDGETS, "ns", widget(f"w{n}"))
+        changes = client.watch(WIDGETS, "ns", resource_version=first.resource_version)
+        (error,) = [change async for change in changes]
+        assert error.type == "ERROR"
+        assert (loads(error.value)["code"], loads(error.value)["reason"]) == (410, "Expired")
+        await store.close()
+
+    async def test_a_page_too_old_offers_the_rest_as_it_is_now(self, tmp_path: Path) -> None:
+        store = await SqliteStore.open(tmp_path / "small", history_events=4)
+        client = LocalClient(Registry(store, Served([NAMESPACE, WIDGET]), Everyone()), JANE, field_manager="test")
+        await client.create(NAMESPACES, "", {"metadata": {"name": "ns"}})
+        for n in range(6):
+            await client.create(WIDGETS, "ns", widget(f"w{n}"))
+        first = await client.list(WIDGETS, "ns", limit=2)
+        for n in range(10):
+            await client.patch(WIDGETS, "ns", "w5", {"spec": {"size": n + 2}})
+        with pytest.raises(StatusError) as caught:
+            await client.list(WIDGETS, "ns", limit=2, continue_token=first.continue_token)
+        assert (caught.value.code, caught.value.reason) == (410, "Expired")
+        rest = await client.list(WIDGETS, "ns", continue_token=caught.value.metadata["continue"])
+        assert [loads(i)["metadata"]["name"] for i in rest.items] == ["w2", "w3", "w4", "w5"]
+        await store.close()
+
+    async def test_ends_with_the_store(self, herd: LocalClient, registry: Registry) -> None:
+        changes = herd.watch(WIDGETS, "ns", resource_version=str(registry.store.revision))
+        waiting = asyncio.create_task(_all(changes))
+        await asyncio.sleep(0.01)
+        await registry.store.close()  # type: ignore[attr-defined]
+        assert await asyncio.wait_for(waiting, 5) == []
+
+
+async def _first(changes: AsyncIterator[Change], count: int) -> AsyncIterator[Change]:
+    async with asyncio.timeout(5):
+        async for change in changes:
+            yield change
+            count -= 1
+            if not count:
+                return
+
+
+async def _all(changes: AsyncIterator[Change]) -> list[Change]:
+    return [change async for change in changes]
+
+
+async def test_objects_are_immutable_bytes(client: LocalClient) -> None:
+    made = await client.create(WIDGETS, "ns", widget())
+    assert isinstance(made, bytes)
+    assert made.startswith(b'{"apiVersion":"test.io/v1","kind":"Widget","metadata":{')
+    assert msgspec.json.decode(made)["metadata"]["name"] == "w"
