@@ -1,0 +1,93 @@
+"""What two servers may not share (uids, times, revisions, tokens, addresses) becomes stable placeholders.
+
+Equal values get equal placeholders, numbered by first appearance, so that "the revision changed" and "this is the
+uid of that owner" are still compared.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_JWT = re.compile(r"eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+")
+_LIST_REVISION = "<revision of the list>"
+
+
+class Normaliser:
+    def __init__(self, tag: str, url: str) -> None:
+        self._tag = tag
+        self._address = url.partition("://")[2]
+        self._seen: dict[str, dict[str, str]] = {"uid": {}, "revision": {}}
+
+    def _placeholder(self, kind: str, value: str) -> str:
+        known = self._seen[kind]
+        return known.setdefault(value, f"<{kind} {len(known) + 1}>")
+
+    def text(self, text: str) -> str:
+        text = text.replace(self._tag, "TAG").replace(self._address, "SERVER")
+        text = _JWT.sub("<token>", text)
+        text = _UUID.sub(lambda found: self._placeholder("uid", found[0]), text)
+        return _TIME.sub(lambda found: "<micro time>" if found[1] else "<time>", text)
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {self.text(key): self._member(key, item, value) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        return self.text(value) if isinstance(value, str) else value
+
+    def _member(self, key: str, value: Any, parent: dict[str, Any]) -> Any:
+        if key == "metadata" and isinstance(value, dict):
+            return self._metadata(value, is_list="items" in parent or "rows" in parent or "groups" in parent)
+        return self.value(value)
+
+    def _metadata(self, metadata: dict[str, Any], *, is_list: bool) -> dict[str, Any]:
+        plain: dict[str, Any] = {self.text(key): self.value(item) for key, item in metadata.items()}
+        revision = metadata.get("resourceVersion")
+        if revision:
+            plain["resourceVersion"] = _LIST_REVISION if is_list else self._placeholder("revision", revision)
+        if metadata.get("continue"):
+            plain["continue"] = "<continue>"
+        prefix = metadata.get("generateName")
+        name = metadata.get("name")
+        if prefix and name and name != prefix and name.startswith(prefix[:58]):
+            plain["name"] = self.text(name[:-5]) + "<5>"
+        return plain
+
+    def event(self, event: dict[str, Any]) -> dict[str, Any]:
+        plain: dict[str, Any] = {"type": event.get("type"), "object": self.value(event.get("object"))}
+        if plain["type"] == "BOOKMARK":
+            plain["object"].get("metadata", {})["resourceVersion"] = _LIST_REVISION
+        return plain
+
+
+def wording(value: Any) -> list[str]:
+    """The sentences of a transcript, in order: messages of statuses, causes, conditions; warnings."""
+    found: list[str] = []
+    _split(value, found)
+    return found
+
+
+def essence(value: Any) -> Any:
+    """A transcript without its sentences."""
+    return _split(value, [])
+
+
+def _split(value: Any, sentences: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_split(item, sentences) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {}
+    for key, item in value.items():
+        if key == "message" and isinstance(item, str):
+            sentences.append(item)
+            kept[key] = "<sentence>"
+        elif key == "warnings" and isinstance(item, list):
+            sentences += item
+            kept[key] = [f"<{len(item)} sentences>"]
+        else:
+            kept[key] = _split(item, sentences)
+    return kept
