@@ -16,6 +16,7 @@ import msgspec
 
 from remuda.apiserver.auth import pki as pki_module
 from remuda.apiserver.auth.authenticate import Authenticator
+from remuda.apiserver.auth.impersonate import Impersonation
 from remuda.apiserver.auth.jws import KeySet, Signer
 from remuda.apiserver.auth.rbac import RbacAuthorizer
 from remuda.apiserver.auth.token_authenticators import (
@@ -26,18 +27,20 @@ from remuda.apiserver.auth.token_authenticators import (
     read_token_file,
 )
 from remuda.apiserver.auth.tokens import Settings as TokenSettings
+from remuda.apiserver.auth.tokens import openid_configuration
 from remuda.apiserver.auth.user import MASTERS, User
-from remuda.apiserver.bootstrap import Bootstrap
+from remuda.apiserver.bootstrap import bootstrap
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.handlers import register_handlers
 from remuda.apiserver.http.front import HttpFront
 from remuda.apiserver.kinds import builtin_resources
-from remuda.apiserver.registry.crds import Definitions, with_schema_validation
 from remuda.apiserver.registry.crds import TABLE as DEFINITIONS
+from remuda.apiserver.registry.crds import Definitions, with_schema_validation
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.registry.served import Served
+from remuda.apiserver.schema.openapi import openapi_v3
 from remuda.apiserver.storage.sqlite import SqliteStore
-from remuda.apiserver.storage.types import StoreError
+from remuda.apiserver.storage.types import StoreUnusable
 from remuda.apiserver.upkeep.upkeep import Upkeep
 from remuda.kube import kubeconfig
 
@@ -84,12 +87,21 @@ class ApiServer:
             event_ttl=timedelta(seconds=settings.event_ttl_seconds),
             controllers=settings.upkeep,
         )
+        impersonation = Impersonation(self.authorizer)
         self.front = HttpFront(
             self.registry,
             authenticate=self.authenticator.authenticate,
             authorizer=self.authorizer,
+            impersonate=impersonation.apply,
+            build_openapi=openapi_v3,
+            documents={
+                "/openid/v1/jwks": keys.jwks,
+                "/.well-known/openid-configuration": lambda: openid_configuration(
+                    token_settings, keys, f"{self.url}/openid/v1/jwks"
+                ),
+            },
+            stored_objects=lambda: {table: store.count(table) for table in store.tables()},
         )
-        self._port = settings.port
 
     @classmethod
     async def start(cls, settings: Settings) -> ApiServer:
@@ -97,7 +109,7 @@ class ApiServer:
         try:
             tokens = _static_tokens(settings)
             store = await SqliteStore.open(settings.data_dir)
-        except (StoreError, TokenFileError) as error:
+        except (StoreUnusable, TokenFileError) as error:
             raise StartRefused(str(error)) from None
         try:
             pki = await asyncio.to_thread(
@@ -114,10 +126,10 @@ class ApiServer:
         return server
 
     async def _start(self) -> None:
-        await Bootstrap(self.registry).run()
+        await bootstrap(self.registry)
         await self._upkeep.start()
         try:
-            self._port = await self.front.start(self._settings.host, self._settings.port, self.pki.server_context())
+            await self.front.start(self._settings.host, self._settings.port, self.pki.server_context())
             self._write_kubeconfig()
         except BaseException:
             await self._close()
@@ -139,7 +151,7 @@ class ApiServer:
         host = self._settings.host
         if host in ("0.0.0.0", "::", ""):  # noqa: S104 - listening everywhere, reached on loopback
             host = "127.0.0.1"
-        return f"https://[{host}]:{self._port}" if ":" in host else f"https://{host}:{self._port}"
+        return f"https://[{host}]:{self.front.port}" if ":" in host else f"https://{host}:{self.front.port}"
 
     @property
     def kubeconfig(self) -> Path:

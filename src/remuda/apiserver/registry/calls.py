@@ -119,7 +119,8 @@ class ServedResources(Protocol):
 class Registry(Protocol):
     """The verbs. `registry.Registry` is the implementation; this is what the fronts may rely on."""
 
-    resources: ServedResources
+    @property
+    def resources(self) -> ServedResources: ...
 
     def authorize(
         self,

@@ -1,0 +1,91 @@
+"""Requests that are questions or acts rather than objects: reviews, tokens, evictions, guarded RBAC writes.
+
+Registered with the registry under (table, subresource); the verbs themselves know none of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from remuda.apiserver.auth import escalation, reviews
+from remuda.apiserver.auth.authenticate import Authenticator
+from remuda.apiserver.auth.jws import Signer
+from remuda.apiserver.auth.rbac import RbacAuthorizer
+from remuda.apiserver.auth.token_request import request_token
+from remuda.apiserver.auth.tokens import Settings as TokenSettings
+from remuda.apiserver.registry.calls import Call, WriteOptions, Written
+from remuda.apiserver.registry.evictions import Evictions
+from remuda.apiserver.registry.identity import identify
+from remuda.apiserver.registry.registry import Handler, Registry, answer
+from remuda.apiserver.registry.validation import decode_strictly
+from remuda.apiserver.resource import Obj
+
+_RBAC = "rbac.authorization.k8s.io"
+Review = Callable[[Call, Obj], Obj]
+
+
+def register_handlers(
+    registry: Registry,
+    authenticator: Authenticator,
+    authorizer: RbacAuthorizer,
+    signer: Signer,
+    token_settings: TokenSettings,
+) -> None:
+    for table, review in _reviews(authenticator, authorizer).items():
+        registry.handle(table, "", _reviewing(registry, review))
+    registry.handle("serviceaccounts", "token", _issuing(registry, signer, token_settings))
+    registry.handle("pods", "eviction", Evictions(registry).evict)
+    for resource in escalation.RESOURCES:
+        registry.guard(f"{resource}.{_RBAC}", _guarding(resource, authorizer))
+
+
+def _reviews(authenticator: Authenticator, authorizer: RbacAuthorizer) -> dict[str, Review]:
+    authorization, authentication = reviews.AUTHORIZATION, reviews.AUTHENTICATION
+    return {
+        f"tokenreviews.{authentication}": lambda call, obj: reviews.token_review(obj, authenticator),
+        f"selfsubjectreviews.{authentication}": lambda call, obj: reviews.self_subject_review(call.user, time.time()),
+        f"subjectaccessreviews.{authorization}": lambda call, obj: reviews.subject_access_review(obj, authorizer),
+        f"selfsubjectaccessreviews.{authorization}": lambda call, obj: reviews.self_subject_access_review(
+            obj, call.user, authorizer
+        ),
+        f"localsubjectaccessreviews.{authorization}": lambda call, obj: reviews.local_subject_access_review(
+            obj, call.namespace, authorizer
+        ),
+        f"selfsubjectrulesreviews.{authorization}": lambda call, obj: reviews.self_subject_rules_review(
+            obj, call.user, authorizer
+        ),
+    }
+
+
+def _reviewing(registry: Registry, review: Review) -> Handler:
+    async def handle(call: Call, obj: Obj, options: WriteOptions) -> Written:
+        identify(call, obj)
+        decode_strictly(call, registry.resources.shape(call.resource).structural, obj, options.field_validation)
+        return answer(review(call, obj))
+
+    return handle
+
+
+def _issuing(registry: Registry, signer: Signer, settings: TokenSettings) -> Handler:
+    async def handle(call: Call, obj: Obj, options: WriteOptions) -> Written:
+        issued = request_token(
+            obj,
+            call.namespace,
+            call.name,
+            settings=settings,
+            signer=signer,
+            lookup=registry.store.get,
+            now=time.time(),
+        )
+        call.warnings.extend(issued.warnings)
+        return answer(issued.obj)
+
+    return handle
+
+
+def _guarding(resource: str, authorizer: RbacAuthorizer) -> Callable[[Call, Obj, Obj | None], None]:
+    def guard(call: Call, new: Obj, old: Obj | None) -> None:
+        escalation.check_write(resource, call.user, call.namespace, new, old, authorizer, call.name)
+
+    return guard

@@ -1,0 +1,21 @@
+"""Backup and restore of a data directory, with a sentence for the person who asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from remuda.apiserver.storage import backup as storage
+from remuda.apiserver.storage.backup import ArchiveError
+
+__all__ = ["ArchiveError", "backup", "restore"]
+
+
+def backup(data_dir: Path, file: Path, *, force: bool = False) -> str:
+    manifest = storage.backup(data_dir, file, force=force)
+    size = file.stat().st_size
+    return f"saved {data_dir} at revision {manifest.revision} to {file} ({size:,} bytes, {len(manifest.members)} files)"
+
+
+def restore(file: Path, data_dir: Path) -> str:
+    manifest = storage.restore(file, data_dir)
+    return f"restored {data_dir} from {file}, taken {manifest.created} at revision {manifest.revision}"

@@ -1,0 +1,27 @@
+"""`remuda backup`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(name="backup", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("data_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def command(data_dir: Path, file: Path, force: bool) -> None:
+    """Save the whole state of DATA_DIR to FILE.
+
+    The server may be running: the copy is consistent, and everything acknowledged before the command started is in it.
+    FILE also holds the certificate authority, keys and kubeconfigs, so that clients survive a restore on another
+    machine. Keep it as safe as the directory itself.
+    """
+    from remuda.app.archive import ArchiveError, backup
+
+    try:
+        summary = backup(data_dir, file, force=force)
+    except ArchiveError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(summary)

@@ -1,0 +1,24 @@
+"""`remuda restore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(name="restore", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("data_dir", type=click.Path(file_okay=False, path_type=Path))
+def command(file: Path, data_dir: Path) -> None:
+    """Make DATA_DIR from a backup FILE.
+
+    DATA_DIR must be empty or missing. FILE is verified first; DATA_DIR appears whole or not at all.
+    """
+    from remuda.app.archive import ArchiveError, restore
+
+    try:
+        summary = restore(file, data_dir)
+    except ArchiveError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(summary)
