@@ -1,0 +1,558 @@
+"""One HTTP/1.1 connection: bytes in, requests to the handler in order, answers out.
+
+What must stay true:
+- Requests of one connection are answered one after the other; what a client sends ahead is held back in the kernel, not
+  here (reading pauses while a request waits its turn).
+- A handler starts when the head is complete, before the body is read, so that a client without permission cannot make
+  the server hold its body. A body is held only while a handler waits for it, up to the limit it named.
+- No timers of its own: the listener sweeps all connections about once a second and calls `expire`, so ten thousand idle
+  watches cost one short loop.
+- When the client goes away the handler is cancelled. Whatever bytes arrive, the worst they get is a 400 and a closed
+  connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from typing import Any, Protocol, cast
+
+import httptools
+
+from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.message import (
+    MAX_BODY,
+    STATUS_LINES,
+    TEXT_HEADERS,
+    Handler,
+    Request,
+    Response,
+    Result,
+    Stream,
+    Upgrade,
+)
+from remuda.apiserver.http.stream import ChunkSink
+from remuda.kube.errors import entity_too_large
+
+log = logging.getLogger(__name__)
+
+NEVER = float("inf")
+
+# What the deadline of a connection means when it passes.
+IDLE, HEAD, BODY, HANDLING, STREAMING, LINGERING = range(6)
+
+_JOIN_BELOW = 64 * 1024  # head and body go out as one piece up to here; above, copying costs more than a second write
+
+
+class Owner(Protocol):
+    """What a connection asks of the listener it belongs to."""
+
+    handler: Handler
+    limits: Limits
+    draining: bool
+    loop: asyncio.AbstractEventLoop
+
+    def opened(self, connection: Connection) -> bool: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+    def date_header(self) -> bytes: ...
+
+    def failed(self, request: Request, error: BaseException) -> Response: ...
+
+    def timed_out(self, request: Request) -> Response: ...
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_active",
+        "_address",
+        "_body_limit",
+        "_body_waiter",
+        "_certificate",
+        "_chunk_size",
+        "_closing",
+        "_head_bytes",
+        "_headers",
+        "_in_head",
+        "_owner",
+        "_parser",
+        "_phase",
+        "_queue",
+        "_reading",
+        "_reading_paused",
+        "_repeated",
+        "_sink",
+        "_takeover",
+        "_task",
+        "_transport",
+        "_url",
+        "_writing_paused",
+        "deadline",
+        "write_deadline",
+    )
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._transport = cast(asyncio.Transport, None)
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._repeated: list[tuple[bytes, bytes]] = []
+        self._in_head = False
+        self._head_bytes = 0
+        self._chunk_size = 0
+        self._queue: deque[Request] = deque()
+        self._active: Request | None = None  # being answered
+        self._reading: Request | None = None  # whose body is arriving
+        self._body_limit = 0
+        self._body_waiter: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._sink: ChunkSink | None = None
+        self._takeover: asyncio.Protocol | None = None
+        self._closing = False
+        self._reading_paused = False
+        self._writing_paused = False
+        self._certificate: bytes | bool | None = False  # False: not asked for yet
+        self._address = ""
+        self._phase = IDLE
+        self.deadline = NEVER
+        self.write_deadline = NEVER
+
+    # -- the transport's side ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if not self._owner.opened(self):
+            self._closing = True
+            self._transport.abort()
+            return
+        self._wait_idle()
+
+    def data_received(self, data: bytes) -> None:
+        if self._takeover is not None:
+            self._takeover.data_received(data)
+            return
+        if self._closing:
+            return  # lingering: the rest of a refused body
+        self._chunk_size = len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._hold_back(data[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            self._refuse_malformed(error.__context__)
+            return
+        except httptools.HttpParserError:
+            self._refuse(400)
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > self._owner.limits.head_bytes:
+                self._refuse(431)
+                return
+        self._pump()
+
+    def eof_received(self) -> bool:
+        if self._takeover is not None:
+            return bool(self._takeover.eof_received())
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._owner.closed(self)
+        self._closing = True
+        self.deadline = self.write_deadline = NEVER
+        self._queue.clear()
+        if self._takeover is not None:
+            self._takeover.connection_lost(error)
+        if self._sink is not None:
+            self._sink.resume()
+        if self._task is not None:
+            self._task.cancel()
+        self._parser = None  # it refers to us: without this the pair waits for the cycle collector
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self.write_deadline = self._owner.loop.time() + self._owner.limits.write_timeout
+        if self._takeover is not None:
+            self.write_deadline = NEVER
+            self._takeover.pause_writing()
+        elif self._sink is not None:
+            self._sink.pause()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self.write_deadline = NEVER
+        if self._takeover is not None:
+            self._takeover.resume_writing()
+        elif self._sink is not None:
+            self._sink.resume()
+        else:
+            self._pump()
+
+    # -- the parser's side ---------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._head_bytes = 0
+        self._url = b""
+        self._headers = {}
+        self._repeated = []
+        if self._active is None and self._phase == IDLE:
+            self._phase = HEAD
+            self.deadline = self._owner.loop.time() + self._owner.limits.head_timeout
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name in self._headers:
+            self._repeated.append((name, value))
+            if len(self._repeated) > self._owner.limits.header_count:
+                raise Malformed(431)
+        else:
+            self._headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        headers = self._headers
+        limits = self._owner.limits
+        if len(headers) > limits.header_count:
+            raise Malformed(431)
+        if self._head_bytes + self._chunk_size > limits.head_bytes and self._measured_head() > limits.head_bytes:
+            raise Malformed(431)
+        if len(self._queue) >= limits.pipelined:
+            raise Malformed(400)
+        parser = self._parser
+        request = Request(self, parser.get_method().decode(), self._url.decode("latin-1"), headers)
+        if self._repeated:
+            request.repeated = self._repeated
+        request.keep_alive = parser.should_keep_alive()
+        request.http_1_0 = parser.get_http_version() == "1.0"
+        if b"host" not in headers and not request.http_1_0:
+            raise Malformed(400)
+        if b"transfer-encoding" not in headers:
+            request.content_length = int(headers.get(b"content-length", 0))
+        self._reading = request
+        self._queue.append(request)
+
+    def on_body(self, data: bytes) -> None:
+        request = self._reading
+        if request is None:
+            return
+        request.received += len(data)
+        wanted = request is self._active or request in self._queue
+        if wanted and request.received <= MAX_BODY:
+            request.chunks.append(data)
+        if wanted and request.received > self._body_limit:
+            self._wake_body()
+
+    def on_message_complete(self) -> None:
+        request = self._reading
+        self._reading = None
+        if request is None:
+            return
+        request.body_complete = True
+        if request is self._active:
+            self._wake_body()
+        elif self._active is None and not self._queue:
+            self._wait_idle()  # the last of a body nobody wanted
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Starts whatever may start now, then decides whether to read on."""
+        queue = self._queue
+        while queue and self._active is None and not self._closing and not self._writing_paused:
+            self._start(queue.popleft())
+        held_back = bool(queue)
+        if held_back is not self._reading_paused and not self._closing:
+            self._reading_paused = held_back
+            if held_back:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _start(self, request: Request) -> None:
+        self._active = request
+        self._phase = HANDLING
+        self.deadline = NEVER
+        try:
+            result = self._owner.handler(request)
+        except Exception as error:
+            result = self._owner.failed(request, error)
+        if type(result) is Response:
+            self._respond(request, result)
+        elif isinstance(result, Stream | Upgrade):
+            self._deliver(request, result)
+        else:
+            self.deadline = self._owner.loop.time() + self._owner.limits.request_timeout
+            awaited = cast(Awaitable[Result], result)
+            self._task = self._owner.loop.create_task(self._finish(request, awaited))
+
+    async def _finish(self, request: Request, pending: Awaitable[Result]) -> None:
+        try:
+            result = await pending
+        except Exception as error:
+            result = self._owner.failed(request, error)
+        self._task = None
+        if self._active is request and not self._closing:
+            self._deliver(request, result)
+            self._pump()
+
+    def _deliver(self, request: Request, result: Result) -> None:
+        if isinstance(result, Response):
+            self._respond(request, result)
+        elif isinstance(result, Stream):
+            self._start_stream(request, result)
+        else:
+            self._hand_over(request, result)
+
+    def _respond(self, request: Request, response: Response) -> None:
+        closes = self._must_close(request)
+        body = response.body
+        head = b"%b%bDate: %b\r\nContent-Length: %d\r\n%b\r\n" % (
+            STATUS_LINES[response.status],
+            response.headers,
+            self._owner.date_header(),
+            len(body),
+            b"Connection: close\r\n" if closes else b"",
+        )
+        if request.method == "HEAD" or response.status == 304:
+            self._transport.write(head)
+        elif len(body) < _JOIN_BELOW:
+            self._transport.write(head + body)
+        else:
+            self._transport.writelines((head, body))
+        self._answered(request, closes)
+
+    def _must_close(self, request: Request) -> bool:
+        """Also when so much of the body is still to come that reading it costs more than a new connection."""
+        if not request.keep_alive or self._owner.draining:
+            return True
+        if request.body_complete:
+            return False
+        if request.content_length is None:
+            return True
+        return request.content_length - request.received > self._owner.limits.discarded_body
+
+    def _answered(self, request: Request, closes: bool) -> None:
+        self._active = None
+        self._sink = None
+        if closes:
+            self._close_after_writing(linger=not request.body_complete)
+        elif not request.body_complete and request.leftover is None:
+            request.chunks.clear()
+            self._phase = BODY
+            self.deadline = self._owner.loop.time() + self._owner.limits.body_timeout
+        else:
+            self._wait_idle()
+            if request.leftover is not None:
+                self._start_over(request.leftover)
+
+    def _wait_idle(self) -> None:
+        self._phase = IDLE
+        self.deadline = self._owner.loop.time() + self._owner.limits.idle_timeout
+
+    # -- bodies --------------------------------------------------------------------------------------------------
+
+    async def read_body(self, request: Request, limit: int) -> bytes:
+        limit = min(limit, MAX_BODY)
+        if request.content_length is not None and request.content_length > limit:
+            raise entity_too_large(limit)
+        if not request.body_complete:
+            await self._body_arrives(request, limit)
+        if request.received > limit:
+            request.chunks.clear()
+            raise entity_too_large(limit)
+        body = request.chunks[0] if len(request.chunks) == 1 else b"".join(request.chunks)
+        request.chunks = [body]
+        return body
+
+    async def _body_arrives(self, request: Request, limit: int) -> None:
+        if request.headers.get(b"expect", b"").lower() == b"100-continue" and not request.received:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if request.received > limit:
+            return
+        self._body_limit = limit
+        self._body_waiter = self._owner.loop.create_future()
+        self._phase = BODY
+        self.deadline = self._owner.loop.time() + self._owner.limits.body_timeout
+        try:
+            await self._body_waiter
+        finally:
+            self._body_waiter = None
+            if not self._closing:
+                self._phase = HANDLING
+                self.deadline = self._owner.loop.time() + self._owner.limits.request_timeout
+
+    def _wake_body(self) -> None:
+        if self._body_waiter is not None and not self._body_waiter.done():
+            self._body_waiter.set_result(None)
+
+    # -- streams and upgrades ------------------------------------------------------------------------------------
+
+    def _start_stream(self, request: Request, stream: Stream) -> None:
+        closes = self._must_close(request) or request.http_1_0
+        coding = b"" if request.http_1_0 else b"Transfer-Encoding: chunked\r\n"
+        self._transport.write(
+            b"%b%bDate: %b\r\n%b%b\r\n"
+            % (
+                STATUS_LINES[stream.status],
+                stream.headers,
+                self._owner.date_header(),
+                coding,
+                b"Connection: close\r\n" if closes else b"",
+            )
+        )
+        if request.method == "HEAD":
+            self._answered(request, True)
+            return
+        self._sink = ChunkSink(self._transport, chunked=not request.http_1_0)
+        if self._writing_paused:
+            self._sink.pause()
+        self._phase = STREAMING
+        self.deadline = self._owner.loop.time() + stream.ends_after if stream.ends_after else NEVER
+        self._task = self._owner.loop.create_task(self._run_stream(request, stream, self._sink, closes))
+
+    async def _run_stream(self, request: Request, stream: Stream, sink: ChunkSink, closes: bool) -> None:
+        whole = True
+        try:
+            await stream.produce(sink)
+        except asyncio.CancelledError:
+            pass  # the client left, or `end_stream` says that this answer is over
+        except Exception:
+            whole = False
+            log.exception("stream of %s %s failed", request.method, request.path)
+        self._task = None
+        if self._transport.is_closing() or self._active is not request:
+            return
+        if not whole:
+            self._transport.abort()  # an answer cut short must not look complete
+            return
+        sink.finish()
+        self._answered(request, closes or self._owner.draining)
+        self._pump()
+
+    def end_stream(self) -> None:
+        """The stream stops producing and ends with its last chunk."""
+        self.deadline = NEVER
+        if self._task is not None:
+            self._task.cancel()
+
+    def _hold_back(self, rest: bytes) -> None:
+        """A request to upgrade ends the parser's work: what follows belongs to whoever takes over, or to nobody."""
+        request = self._queue[-1]
+        request.leftover = rest
+        request.body_complete = True
+
+    def _start_over(self, rest: bytes) -> None:
+        """An upgrade that was declined: the connection goes on as HTTP."""
+        self._parser = httptools.HttpRequestParser(self)
+        if rest:
+            self._owner.loop.call_soon(self.data_received, rest)
+
+    def _hand_over(self, request: Request, upgrade: Upgrade) -> None:
+        if request.leftover is None:
+            self._respond(request, Response(400, b"400 Bad Request: no upgrade was asked for", TEXT_HEADERS))
+            return
+        self.deadline = NEVER
+        self._transport.write(b"%bConnection: Upgrade\r\n%b\r\n" % (STATUS_LINES[101], upgrade.headers))
+        self._takeover = cast(asyncio.Protocol, upgrade.accept(self._transport, request.leftover))
+        request.leftover = None
+        self._phase = STREAMING
+
+    # -- endings -------------------------------------------------------------------------------------------------
+
+    def expire(self, now: float) -> None:
+        """Called by the sweep when a deadline has passed."""
+        if self.write_deadline <= now or self._phase == LINGERING:
+            self._transport.abort()
+        elif self._phase == STREAMING:
+            self.end_stream()
+        elif self._phase == HANDLING:
+            self._give_up()
+        elif self._phase == BODY and self._active is not None:
+            self._refuse(408)
+        else:
+            self._close_after_writing()
+
+    def _give_up(self) -> None:
+        request, task = self._active, self._task
+        if request is None:
+            return
+        self._task = None
+        request.keep_alive = False
+        self._respond(request, self._owner.timed_out(request))
+        if task is not None:
+            task.cancel()
+
+    def drain(self) -> None:
+        """The server stops: idle connections close now, streams end, a request in work is answered and then closed."""
+        if self._takeover is not None:
+            self._transport.close()
+        elif self._sink is not None:
+            self.end_stream()
+        elif self._active is None:
+            self._close_after_writing()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _refuse_malformed(self, cause: BaseException | None) -> None:
+        if isinstance(cause, Malformed):
+            self._refuse(cause.status)
+        else:
+            log.error("reading a request failed", exc_info=cause)
+            self._refuse(400)
+
+    def _refuse(self, status: int) -> None:
+        """Answers what could not be understood, unless an earlier request is still being answered, and closes."""
+        self._queue.clear()
+        if self._active is None or self._phase == BODY:
+            line = STATUS_LINES[status]
+            reason = line[9:-2]
+            head = b"%b%bContent-Length: %d\r\nConnection: close\r\n\r\n"
+            self._transport.write(head % (line, TEXT_HEADERS, len(reason)) + reason)
+        self._close_after_writing(linger=True)
+        if self._task is not None:
+            self._task.cancel()
+
+    def _close_after_writing(self, linger: bool = False) -> None:
+        """Closing with unread input makes the kernel reset the connection, and the answer may be lost with it: so
+        where more is on its way it is read and dropped for a moment."""
+        self._closing = True
+        if linger and not self._reading_paused:
+            self._phase = LINGERING
+            self.deadline = self._owner.loop.time() + self._owner.limits.linger
+        else:
+            self._transport.close()
+
+    # -- who it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def certificate(self) -> bytes | None:
+        if isinstance(self._certificate, bool):
+            tls = self._transport.get_extra_info("ssl_object")
+            self._certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        return self._certificate
+
+    @property
+    def address(self) -> str:
+        if not self._address:
+            peer = self._transport.get_extra_info("peername")
+            self._address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "")
+        return self._address
+
+    def _measured_head(self) -> int:
+        lines = [*self._headers.items(), *self._repeated]
+        return len(self._url) + sum(len(name) + len(value) + 4 for name, value in lines)
+
+
+class Malformed(Exception):
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status

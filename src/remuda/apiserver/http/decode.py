@@ -1,0 +1,292 @@
+"""Bodies to objects: JSON or YAML in, a mapping out, refused in the words of the real server where it is none.
+
+Fields given twice matter only for field validation. To look for them costs more than decoding, so a cheap test comes
+first: a body that is exactly as long as its own compact encoding has no room for a second value. Clients send compact
+JSON; only what people write by hand is looked at closely.
+
+Nesting is bounded here, so that nothing behind has to fear the stack.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from remuda.apiserver.http.message import Request
+from remuda.apiserver.http.negotiate import JSON, PROTOBUF, YAML, body_media_type
+from remuda.apiserver.http.yamlbody import YamlError, decode_yaml
+from remuda.apiserver.registry.calls import FieldValidation, PatchKind
+from remuda.apiserver.resource import Obj, Resource
+from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP, too_deep
+from remuda.kube.errors import StatusError, bad_request, invalid, invalid_object
+
+ProtobufDecoder = Callable[[bytes, Resource], Obj]
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_SUMMARY = 30
+_GO_WORDS = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+class Unreadable(ValueError):
+    """A body that is not the JSON it claims to be; the text says where, in Go's words as far as they are known."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The kind a body must have."""
+
+    group: str
+    version: str
+    kind: str
+    custom: bool = False
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+def target_of(resource: Resource, subresource: str) -> Target:
+    if subresource == "scale":
+        return Target("autoscaling", "v1", "Scale")
+    declared = resource.subresources.get(subresource)
+    if declared is not None and declared.kind:
+        version = declared.version or resource.version
+        return Target(declared.group if declared.version else resource.group, version, declared.kind)
+    return Target(resource.group, resource.version, resource.kind, resource.custom)
+
+
+def decode_json(body: bytes) -> Any:
+    """Raises Unreadable."""
+    try:
+        value = _decode(body)
+    except msgspec.DecodeError as error:
+        raise Unreadable(_go_words(body, str(error))) from None
+    except (RecursionError, ValueError):
+        raise Unreadable(TOO_DEEP) from None
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and too_deep(value):
+        raise Unreadable(TOO_DEEP)
+    return value
+
+
+def _go_words(body: bytes, complaint: str) -> str:
+    if "truncated" in complaint:
+        return "unexpected end of JSON input"
+    found = _BYTE.search(complaint)
+    at = int(found.group(1)) if found else 0
+    character = chr(body[at]) if at < len(body) else ""
+    if "character" in complaint and character:
+        return f"invalid character '{character}' looking for beginning of value"
+    return f"{complaint[0].lower()}{complaint[1:]}"
+
+
+class ObjectReader:
+    """Reads the bodies of creates and updates. `protobuf` decodes bodies of built-in kinds in that encoding."""
+
+    def __init__(self, protobuf: ProtobufDecoder | None = None) -> None:
+        self._protobuf = protobuf
+        self._accepted = (JSON, YAML) if protobuf is None else (JSON, YAML, PROTOBUF)
+
+    def media_type(self, request: Request, resource: Resource) -> str:
+        """Raises 415, before the body is read."""
+        return body_media_type(request, (JSON, YAML) if resource.custom else self._accepted)
+
+    def read(
+        self, body: bytes, media: str, resource: Resource, subresource: str, validation: FieldValidation
+    ) -> tuple[Obj, list[str]]:
+        """The object, with its apiVersion and kind, and warnings about fields given twice."""
+        if media == PROTOBUF and self._protobuf is not None:
+            return self._protobuf(body, resource), []
+        target = target_of(resource, subresource)
+        value, repeated = self._parse(body, media, target, validation)
+        if not isinstance(value, dict):
+            raise _unrecognized(target, f"couldn't get version/kind; json parse error: {_no_object(value)}", body)
+        _settle_kind(value, target, body)
+        if repeated and validation == "Strict":
+            problem = "strict decoding error: " + ", ".join(repeated)
+            raise _unfit(str(value["kind"]), str(value["apiVersion"]), target, problem)
+        return value, repeated
+
+    def _parse(self, body: bytes, media: str, target: Target, validation: FieldValidation) -> tuple[Any, list[str]]:
+        try:
+            if media == YAML:
+                return _parse_yaml(body)
+            value = decode_json(body)
+        except YamlError as error:
+            raise _unrecognized(target, f"error converting YAML to JSON: {error}", body) from None
+        except Unreadable as error:
+            raise _unrecognized(target, f"couldn't get version/kind; json parse error: {error}", body) from None
+        return value, [] if validation == "Ignore" else repeated_fields(body, value)
+
+
+def read_patch(body: bytes, kind: PatchKind, validation: FieldValidation) -> tuple[Any, list[str]]:
+    """The decoded patch: a list for a JSON patch, a mapping otherwise; and warnings about fields given twice."""
+    if kind == "apply":
+        return _read_apply(body, validation)
+    try:
+        value = decode_json(body)
+    except Unreadable as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+    expected = list if kind == "json" else dict
+    if not isinstance(value, expected):
+        word = _GO_WORDS.get(type(value), "object")
+        into = "jsonpatch.Patch" if kind == "json" else "map[string]interface {}"
+        raise bad_request(f"error decoding patch: json: cannot unmarshal {word} into Go value of type {into}")
+    repeated = [] if validation == "Ignore" else repeated_fields(body, value)
+    if kind == "json":
+        repeated = [f"json patch {complaint}" for complaint in repeated]
+    if repeated and validation == "Strict":
+        problem = "strict decoding error: " + ", ".join(repeated)
+        raise invalid_object("", "", "", [invalid("patch", body.decode("utf-8", "replace"), problem)])
+    return value, repeated
+
+
+def _read_apply(body: bytes, validation: FieldValidation) -> tuple[Obj, list[str]]:
+    try:
+        value, repeated = _parse_yaml(body)
+    except (YamlError, Unreadable) as error:
+        raise bad_request(f"error decoding YAML: {error}") from None
+    if not isinstance(value, dict):
+        word = _GO_WORDS.get(type(value), "null")
+        problem = f"json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {problem}")
+    if repeated and validation == "Strict":
+        raise bad_request(f"error strict decoding YAML: {'; '.join(repeated)}")
+    return value, [] if validation == "Ignore" else repeated
+
+
+def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
+    """Most of what is sent as YAML is JSON (which YAML contains), and JSON is a hundred times quicker to read."""
+    if body[:1] == b"{":
+        try:
+            value = decode_json(body)
+            return value, repeated_fields(body, value)
+        except Unreadable:
+            pass
+    value, repeated = decode_yaml(body)
+    if too_deep(value):
+        raise YamlError(TOO_DEEP)
+    return value, repeated
+
+
+def _settle_kind(value: Obj, target: Target, body: bytes) -> None:
+    """What a body leaves out the path says, for built-in kinds; what it does say must fit."""
+    api_version, kind = value.get("apiVersion"), value.get("kind")
+    for word, given in (("apiVersion", api_version), ("kind", kind)):
+        if given is not None and not isinstance(given, str):
+            go = _GO_WORDS.get(type(given), "object")
+            problem = f"json: cannot unmarshal {go} into Go struct field .{word} of type string"
+            raise _unrecognized(target, f"couldn't get version/kind; json parse error: {problem}", body)
+    if target.custom:
+        _settle_custom(value, api_version or "", kind or "", target, body)
+        return
+    value["apiVersion"] = api_version = api_version or target.api_version
+    value["kind"] = kind = kind or target.kind
+    if kind != target.kind:
+        there, here = (
+            f"{api_version.rpartition('/')[2]}.{kind}",
+            f"{target.group.partition('.')[0] or 'core'}.{target.kind}",
+        )
+        raise _unfit(kind, api_version, target, f"converting ({there}) to ({here}): unknown conversion")
+    if api_version != target.api_version:
+        raise _wrong_version(api_version, target)
+
+
+def _settle_custom(value: Obj, api_version: str, kind: str, target: Target, body: bytes) -> None:
+    if not kind:
+        shown = body.decode("utf-8", "replace")
+        raise _unrecognized(target, f"Object 'Kind' is missing in '{shown}'", body)
+    if api_version != target.api_version:
+        raise _wrong_version(api_version, target)
+    if kind != target.kind:
+        metadata = value.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else ""
+        problem = invalid("kind", kind, f"must be {target.kind}")
+        raise invalid_object(target.group, target.kind, name if isinstance(name, str) else "", [problem])
+
+
+def _wrong_version(api_version: str, target: Target) -> StatusError:
+    return bad_request(
+        f"the API version in the data ({api_version}) does not match the expected API version ({target.api_version})"
+    )
+
+
+def _unfit(kind: str, api_version: str, target: Target, problem: str) -> StatusError:
+    version = api_version.rpartition("/")[2]
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {target.kind}: {problem}')
+
+
+def _unrecognized(target: Target, problem: str, body: bytes) -> StatusError:
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {target.kind}): {problem} ({_summary(body)})"
+    )
+
+
+def _no_object(value: Any) -> str:
+    if value is None:
+        return "unexpected null"
+    return f"json: cannot unmarshal {_GO_WORDS.get(type(value), 'value')} into Go value of type {_TYPE_META}"
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    shown = body[:_SUMMARY]
+    text = shown.decode("utf-8", "replace") if body[:1] == b"{" else shown.hex()
+    return text + " ..." if len(body) > _SUMMARY else text
+
+
+# -- fields given twice ------------------------------------------------------------------------------------------
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object of the body with every pair it was written with."""
+
+
+def repeated_fields(body: bytes, value: Any) -> list[str]:
+    """`duplicate field "spec.x"` for each field the body gives more than once."""
+    if len(_encode(value)) == len(body.rstrip()):
+        return []
+    try:
+        if not _has_repeated(body):
+            return []
+        paths: list[str] = []
+        _find_repeated(json.loads(body, object_pairs_hook=_Pairs), "", paths)
+    except (ValueError, RecursionError):
+        return []  # the reader that matters has accepted it
+    return [f'duplicate field "{path}"' for path in dict.fromkeys(paths)]
+
+
+class _Repeated(Exception):
+    pass
+
+
+def _has_repeated(body: bytes) -> bool:
+    def check(pairs: list[tuple[str, Any]]) -> None:
+        if len({name for name, _ in pairs}) != len(pairs):
+            raise _Repeated
+
+    try:
+        json.loads(body, object_pairs_hook=check)
+    except _Repeated:
+        return True
+    return False
+
+
+def _find_repeated(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for name, inner in value:
+            here = f"{path}.{name}" if path else name
+            if name in seen:
+                found.append(here)
+            seen.add(name)
+            _find_repeated(inner, here, found)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _find_repeated(inner, f"{path}[{index}]", found)

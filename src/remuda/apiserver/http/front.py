@@ -1,0 +1,213 @@
+"""The HTTP front: every request's way from the connection to the part that answers it.
+
+extra route → authenticate → impersonate → resource, discovery, OpenAPI or a system path, each authorised on the way.
+Requests in work are bounded, reads and writes apart; those above are told to come back. A failure that nobody foresaw
+is a 500 which names the request's Audit-Id, under which the log has the traceback; the client never sees one.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+from remuda.apiserver.auth import messages
+from remuda.apiserver.auth.user import MASTERS, Attributes, Authorizer, User
+from remuda.apiserver.http.answers import audit_header, error_response
+from remuda.apiserver.http.decode import ObjectReader, ProtobufDecoder
+from remuda.apiserver.http.discovery import Discovery
+from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.listener import Listener
+from remuda.apiserver.http.message import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
+from remuda.apiserver.http.metrics import RequestMetrics
+from remuda.apiserver.http.openapi import OpenApi
+from remuda.apiserver.http.resources import ResourceRequests
+from remuda.apiserver.http.routes import RequestInfo, request_info
+from remuda.apiserver.http.seams import (
+    Authenticate,
+    BuildOpenApi,
+    ConnectingRegistry,
+    HeaderView,
+    Impersonate,
+    asks_to_impersonate,
+)
+from remuda.apiserver.http.system import Check, SystemPaths
+from remuda.kube.errors import StatusError, internal
+
+log = logging.getLogger(__name__)
+
+_READS = frozenset({"get", "list", "watch"})
+_BUSY = "Too many requests, please try again later.\n"
+_BUSY_HEADERS = TEXT_HEADERS + header_block([("Retry-After", "1")])
+_TIMED_OUT = "request did not complete within the allotted timeout"
+
+
+class HttpFront:
+    """The API on one port.
+
+    `extra_routes` maps path prefixes to handlers that see requests before anything else does, and authenticate
+    themselves where they need to. `documents` are JSON answers by path (OpenID configuration, token keys).
+    `protobuf` decodes protobuf bodies of built-in kinds; without it they are refused.
+    """
+
+    def __init__(
+        self,
+        registry: ConnectingRegistry,
+        *,
+        authenticate: Authenticate,
+        authorizer: Authorizer,
+        impersonate: Impersonate,
+        build_openapi: BuildOpenApi,
+        extra_routes: Mapping[str, Handler] | None = None,
+        checks: Mapping[str, Check] | None = None,
+        documents: Mapping[str, Callable[[], Any]] | None = None,
+        stored_objects: Callable[[], Mapping[str, int]] | None = None,
+        protobuf: ProtobufDecoder | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.metrics = RequestMetrics(stored_objects)
+        self._registry = registry
+        self._authenticate = authenticate
+        self._authorizer = authorizer
+        self._impersonate = impersonate
+        self._extra = sorted((extra_routes or {}).items(), key=lambda route: -len(route[0]))
+        self._resources = ResourceRequests(registry, authorizer, ObjectReader(protobuf), self.metrics.watch_started)
+        self._discovery = Discovery(registry.resources)
+        self._openapi = OpenApi(registry.resources, build_openapi)
+        self._system = SystemPaths(
+            self.metrics, {**(checks or {}), "shutdown": self._shutdown_check}, documents or {}, self._listed_paths
+        )
+        self._listener = _FrontListener(self.handle, self.limits)
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self, host: str, port: int, ssl_context: ssl.SSLContext | None) -> None:
+        if ssl_context is not None:
+            ssl_context.set_alpn_protocols(["http/1.1"])
+        await self._listener.start(host, port, ssl_context)
+
+    async def stop(self, grace: float = 10) -> None:
+        """Accepts nothing more, ends watches, and gives requests in work `grace` seconds."""
+        await self._listener.stop(grace)
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    # -- one request ---------------------------------------------------------------------------------------------
+
+    def handle(self, request: Request) -> Result | Awaitable[Result]:
+        started = perf_counter()
+        info = request_info(request)
+        user: User | None = None
+        try:
+            if not info.is_resource and (extra := self._extra_route(request.path)) is not None:
+                return extra(request)
+            user = self._user_of(request)
+            answer = self._resources.serve(request, info, user) if info.is_resource else self._other(request, user)
+        except StatusError as error:
+            answer = error_response(request, error)
+        if type(answer) is Response:
+            self._record(info, answer.status, started)
+            return answer
+        if isinstance(answer, Awaitable):
+            return self._counted(request, info, user, answer, started)
+        self._record(info, 200, started)
+        return answer
+
+    def _extra_route(self, path: str) -> Handler | None:
+        for prefix, handler in self._extra:
+            if path.startswith(prefix):
+                return handler
+        return None
+
+    def _user_of(self, request: Request) -> User:
+        headers = HeaderView(request)
+        user = self._authenticate(request.peer.certificate, headers)
+        return self._impersonate(user, headers) if asks_to_impersonate(request) else user
+
+    def _other(self, request: Request, user: User) -> Any:
+        """Everything that is not about a resource."""
+        path = request.path
+        attributes = Attributes(verb=request.method.lower(), path=path)
+        decision = self._authorizer.authorize(user, attributes)
+        if not decision.allowed:
+            raise messages.forbidden(user, attributes, decision.reason)
+        if request.method not in ("GET", "HEAD"):
+            return text(405, "405 Method Not Allowed\n")
+        if path.startswith("/api"):
+            return self._discovery.serve(request)
+        if path.startswith("/openapi/v3"):
+            return self._openapi.serve(request)
+        handler = self._system.find(path)
+        return handler(request) if handler is not None else text(404, "404 page not found\n")
+
+    # -- bounds and counts ---------------------------------------------------------------------------------------
+
+    async def _counted(
+        self, request: Request, info: RequestInfo, user: User | None, answer: Awaitable[Result], started: float
+    ) -> Result:
+        metrics, is_read = self.metrics, info.verb in _READS
+        running = metrics.reads_in_flight if is_read else metrics.writes_in_flight
+        limit = self.limits.reads_in_flight if is_read else self.limits.writes_in_flight
+        if running >= limit and not (user is not None and MASTERS in user.groups):
+            return self._turn_away(info, answer, started)
+        if is_read:
+            metrics.reads_in_flight += 1
+        else:
+            metrics.writes_in_flight += 1
+        try:
+            result = await answer
+        except StatusError as error:
+            result = error_response(request, error)
+        finally:
+            if is_read:
+                metrics.reads_in_flight -= 1
+            else:
+                metrics.writes_in_flight -= 1
+        self._record(info, result.status if isinstance(result, Response) else 200, started)
+        return result
+
+    def _turn_away(self, info: RequestInfo, answer: Awaitable[Result], started: float) -> Response:
+        close = getattr(answer, "close", None)
+        if close is not None:
+            close()  # a coroutine that was never awaited
+        self._record(info, 429, started)
+        return Response(429, _BUSY.encode(), _BUSY_HEADERS)
+
+    def _record(self, info: RequestInfo, code: int, started: float) -> None:
+        known = info.is_resource and self._registry.resources.find(info.group, info.version, info.resource) is not None
+        self.metrics.record(info, known, code, perf_counter() - started)
+
+    # -- for the index and health --------------------------------------------------------------------------------
+
+    def _listed_paths(self) -> list[str]:
+        paths = {"/api", "/apis", "/openapi/v3"}
+        for resource in self._registry.resources.all():
+            if resource.group:
+                paths |= {f"/apis/{resource.group}", f"/apis/{resource.api_version}"}
+            else:
+                paths.add(f"/api/{resource.version}")
+        return sorted(paths)
+
+    def _shutdown_check(self) -> str:
+        return "process is shutting down" if self._listener.draining else ""
+
+
+class _FrontListener(Listener):
+    """Failures and timeouts in the words of the API."""
+
+    def failed(self, request: Request, error: BaseException) -> Response:
+        if isinstance(error, StatusError):
+            return error_response(request, error)
+        audit = audit_header(request)
+        number = audit[10:-2].decode("latin-1")
+        log.error("%s %s failed (Audit-Id %s)", request.method, request.path, number, exc_info=error)
+        request.headers[b"audit-id"] = number.encode("latin-1")
+        return error_response(request, internal(f"the server's log has the reason under Audit-Id {number}"))
+
+    def timed_out(self, request: Request) -> Response:
+        return error_response(request, StatusError(504, "Timeout", f"Timeout: {_TIMED_OUT}"))

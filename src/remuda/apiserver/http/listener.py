@@ -1,0 +1,110 @@
+"""The listening socket and all its connections: accepting, sweeping deadlines, stopping without cutting anyone off."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from email.utils import formatdate
+
+from remuda.apiserver.http.connection import Connection
+from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.message import Handler, Request, Response, text
+
+log = logging.getLogger(__name__)
+
+_SWEEP_SECONDS = 1.0
+
+
+class Listener:
+    """Serves `handler`. `failed` answers for a handler that raised, `timed_out` for one that took too long."""
+
+    def __init__(self, handler: Handler, limits: Limits | None = None) -> None:
+        self.handler = handler
+        self.limits = limits or Limits()
+        self.draining = False
+        self.port = 0
+        self.loop: asyncio.AbstractEventLoop
+        self.connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._date = b""
+        self._date_until = 0.0
+        self._emptied: asyncio.Event | None = None
+
+    async def start(
+        self, host: str, port: int, tls: ssl.SSLContext | None, sweep_every: float = _SWEEP_SECONDS
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._server = await self.loop.create_server(
+            lambda: Connection(self),
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=self.limits.handshake_timeout if tls else None,
+            backlog=1024,
+        )
+        for listening in self._server.sockets:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted sockets inherit it
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        self._schedule_sweep(sweep_every)
+
+    async def stop(self, grace: float) -> None:
+        """Accepts nothing more, ends streams and waits up to `grace` seconds for what is in work."""
+        self.draining = True
+        if self._server is not None:
+            self._server.close()
+        self._emptied = asyncio.Event()
+        for connection in list(self.connections):
+            connection.drain()
+        if self.connections:
+            try:
+                await asyncio.wait_for(self._emptied.wait(), grace)
+            except TimeoutError:
+                log.warning("%d connections did not end within %s s and are dropped", len(self.connections), grace)
+        for connection in list(self.connections):
+            connection.abort()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        await asyncio.sleep(0)  # lets aborted transports report their end
+
+    # -- what a connection asks ----------------------------------------------------------------------------------
+
+    def opened(self, connection: Connection) -> bool:
+        if self.draining or len(self.connections) >= self.limits.connections:
+            return False
+        self.connections.add(connection)
+        return True
+
+    def closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if self._emptied is not None and not self.connections:
+            self._emptied.set()
+
+    def date_header(self) -> bytes:
+        now = time.time()
+        if now >= self._date_until:
+            self._date = formatdate(int(now), usegmt=True).encode()
+            self._date_until = int(now) + 1
+        return self._date
+
+    def failed(self, request: Request, error: BaseException) -> Response:
+        log.error("%s %s failed", request.method, request.path, exc_info=error)
+        return text(500, "Internal Server Error")
+
+    def timed_out(self, request: Request) -> Response:
+        return text(504, "Gateway Timeout")
+
+    # -- deadlines -----------------------------------------------------------------------------------------------
+
+    def _schedule_sweep(self, every: float) -> None:
+        self._sweeper = self.loop.call_later(every, self._sweep, every)
+
+    def _sweep(self, every: float) -> None:
+        now = self.loop.time()
+        late = [c for c in self.connections if c.deadline <= now or c.write_deadline <= now]
+        for connection in late:
+            connection.expire(now)
+        self._schedule_sweep(every)

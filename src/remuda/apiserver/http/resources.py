@@ -1,0 +1,248 @@
+"""Requests about resources: find it, ask whether the caller may, read what was sent, call the verb, answer.
+
+The order matters: nothing of a body is read, and no option complained about, before the caller is known to be allowed
+the verb. Reads answer at once; writes are coroutines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from remuda.apiserver.auth import messages
+from remuda.apiserver.auth.user import Attributes, Authorizer, User
+from remuda.apiserver.http import options
+from remuda.apiserver.http.answers import Views, error_response, finish
+from remuda.apiserver.http.decode import ObjectReader, read_patch
+from remuda.apiserver.http.message import Request, Response, Result, text
+from remuda.apiserver.http.negotiate import YAML, Form, negotiate, negotiate_stream, patch_kind
+from remuda.apiserver.http.routes import RequestInfo
+from remuda.apiserver.http.seams import ConnectingRegistry
+from remuda.apiserver.http.streams import log_stream
+from remuda.apiserver.http.watch import watch_stream
+from remuda.apiserver.registry.calls import Call, FieldValidation, ListOptions, WatchOptions
+from remuda.apiserver.resource import Obj, Resource
+from remuda.kube.errors import StatusError, bad_request, method_not_supported, no_such_path
+
+_STATUS_VERBS = ("get", "patch", "update")
+_STREAMED = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+_SLOW_YAML = 16 * 1024  # YAML is read at about 1 MB/s: more than this goes to a thread
+_METHOD_NOT_ALLOWED = "the server does not allow this method on the requested resource"
+
+Answer = Result | Awaitable[Result]
+
+
+class ResourceRequests:
+    def __init__(
+        self,
+        registry: ConnectingRegistry,
+        authorizer: Authorizer,
+        reader: ObjectReader,
+        watch_started: Callable[[RequestInfo], Callable[[], None]],
+    ) -> None:
+        self._registry = registry
+        self._authorizer = authorizer
+        self._reader = reader
+        self._views = Views()
+        self._watch_started = watch_started
+
+    def serve(self, request: Request, info: RequestInfo, user: User) -> Answer:
+        resource = self._registry.resources.find(info.group, info.version, info.resource)
+        if resource is None:
+            return self._unknown(request, info, user)
+        namespace = info.namespace if resource.namespaced else ""
+        call = self._registry.authorize(
+            user,
+            info.verb,
+            resource,
+            namespace,
+            info.name,
+            info.subresource,
+            field_selector=request.first("fieldSelector") if request.raw_query and not info.name else "",
+        )
+        self._require_route(info, resource)
+        if resource.deprecation_warning:
+            call.warnings.append(resource.deprecation_warning)
+        return self._dispatch(request, info, call)
+
+    def _dispatch(self, request: Request, info: RequestInfo, call: Call) -> Answer:
+        verb = info.verb
+        if verb == "get":
+            return self._stream(request, call) if info.subresource in _STREAMED else self._get(request, call)
+        if verb == "list":
+            return self._list(request, call)
+        if verb == "watch":
+            return self._watch(request, info, call)
+        return self._write(request, call)
+
+    # -- what there is -------------------------------------------------------------------------------------------
+
+    def _unknown(self, request: Request, info: RequestInfo, user: User) -> Response:
+        """Those who may not ask are told so before they learn what exists."""
+        attributes = Attributes(
+            verb=info.verb,
+            group=info.group,
+            version=info.version,
+            resource=info.resource,
+            subresource=info.subresource,
+            namespace=info.namespace,
+            name=info.name,
+        )
+        decision = self._authorizer.authorize(user, attributes)
+        if not decision.allowed:
+            raise messages.forbidden(user, attributes, decision.reason)
+        if any(not r.custom and r.group == info.group for r in self._registry.resources.all()):
+            raise no_such_path()
+        return text(404, "404 page not found\n")
+
+    def _require_route(self, info: RequestInfo, resource: Resource) -> None:
+        if not resource.namespaced and info.namespace and resource.qualified != "namespaces":
+            raise no_such_path()
+        if resource.namespaced and not info.namespace and not info.old_watch:
+            if info.name:
+                raise no_such_path()
+            if info.verb not in ("list", "watch"):
+                raise _not_allowed(info, resource)
+        verbs = _verbs_of(resource, info.subresource)
+        if verbs is None:
+            raise no_such_path()
+        if info.verb not in verbs or (info.name and info.verb in ("create", "list") and not info.subresource):
+            raise _not_allowed(info, resource)
+
+    # -- reads ---------------------------------------------------------------------------------------------------
+
+    def _get(self, request: Request, call: Call) -> Answer:
+        form = negotiate(request)
+        value = self._registry.get(call, request.first("resourceVersion") if request.raw_query else "")
+        body = self._views.object(request, call.resource, value, form)
+        return finish(request, 200, body, form, call.warnings)
+
+    def _list(self, request: Request, call: Call) -> Answer:
+        form = negotiate(request)
+        page = self._registry.list(call, options.list_options(request))
+        return finish(request, 200, self._views.page(request, call.resource, page, form), form, call.warnings)
+
+    def _watch(self, request: Request, info: RequestInfo, call: Call) -> Answer:
+        form = negotiate_stream(request)
+        wanted = options.watch_options(request)
+        if call.name:
+            _select_name(wanted, call.name)
+            call.name = ""
+        tabler = self._views.tablers.of(call.resource)
+        watch = self._registry.watch(call, wanted)
+        ended = self._watch_started(info)
+        return watch_stream(request, call, watch, form, tabler, wanted.timeout_seconds, ended)
+
+    def _stream(self, request: Request, call: Call) -> Answer:
+        query = {key: values[0] for key, values in request.query.items()}
+        return log_stream(request, self._registry.connect(call, query))
+
+    # -- writes --------------------------------------------------------------------------------------------------
+
+    async def _write(self, request: Request, call: Call) -> Result:
+        try:
+            answer = await self._WRITES[call.verb](self, request, call)
+        except StatusError as error:
+            if not call.warnings:
+                raise
+            return error_response(request, error, call.warnings)
+        return answer
+
+    async def _create(self, request: Request, call: Call) -> Result:
+        form = negotiate(request)
+        media = self._reader.media_type(request, call.resource)
+        body = await request.body()
+        chosen = options.write_options(request, "CreateOptions")
+        obj, warnings = await self._read(body, media, call, chosen.field_validation)
+        call.warnings += warnings
+        written = await self._registry.create(call, obj, chosen)
+        return await self._answer(request, call, 201, written.value, form)
+
+    async def _update(self, request: Request, call: Call) -> Result:
+        form = negotiate(request)
+        body = await request.body()
+        chosen = options.write_options(request, "UpdateOptions")
+        media = self._reader.media_type(request, call.resource)
+        obj, warnings = await self._read(body, media, call, chosen.field_validation)
+        call.warnings += warnings
+        written = await self._registry.update(call, obj, chosen)
+        return await self._answer(request, call, 201 if written.created else 200, written.value, form)
+
+    async def _patch(self, request: Request, call: Call) -> Result:
+        kind = patch_kind(request, strategic=not call.resource.custom)
+        form = negotiate(request)
+        body = await request.body()
+        chosen = options.patch_options(request, kind)
+        if kind == "apply" and _is_slow(body):
+            patch, warnings = await asyncio.to_thread(read_patch, body, kind, chosen.field_validation)
+        else:
+            patch, warnings = read_patch(body, kind, chosen.field_validation)
+        call.warnings += warnings
+        written = await self._registry.patch(call, kind, patch, chosen)
+        return await self._answer(request, call, 201 if written.created else 200, written.value, form)
+
+    async def _delete(self, request: Request, call: Call) -> Result:
+        form = negotiate(request)
+        chosen = options.delete_options(request, await request.body())
+        written = await self._registry.delete(call, chosen)
+        return await self._answer(request, call, 200, written.value, form)
+
+    async def _delete_collection(self, request: Request, call: Call) -> Result:
+        form = negotiate(request)
+        selection: ListOptions = options.list_options(request)
+        chosen = options.delete_options(request, await request.body())
+        page = await self._registry.delete_collection(call, selection, chosen)
+        body = self._views.page(request, call.resource, page, form)
+        return await _settled(finish(request, 200, body, form, call.warnings))
+
+    _WRITES = {  # noqa: RUF012
+        "create": _create,
+        "update": _update,
+        "patch": _patch,
+        "delete": _delete,
+        "deletecollection": _delete_collection,
+    }
+
+    async def _read(self, body: bytes, media: str, call: Call, validation: FieldValidation) -> tuple[Obj, list[str]]:
+        arguments = (body, media, call.resource, call.subresource, validation)
+        if media == YAML and _is_slow(body):
+            return await asyncio.to_thread(self._reader.read, *arguments)
+        return self._reader.read(*arguments)
+
+    async def _answer(self, request: Request, call: Call, status: int, value: bytes, form: Form) -> Result:
+        body = self._views.object(request, call.resource, value, form)
+        return await _settled(finish(request, status, body, form, call.warnings))
+
+
+def _is_slow(body: bytes) -> bool:
+    return len(body) > _SLOW_YAML and body[:1] != b"{"
+
+
+async def _settled(answer: Response | Awaitable[Response]) -> Response:
+    return answer if isinstance(answer, Response) else await answer
+
+
+def _verbs_of(resource: Resource, subresource: str) -> tuple[str, ...] | None:
+    """What may be done with it; None when there is no such subresource."""
+    if not subresource:
+        return resource.verbs
+    if subresource == "status" and resource.has_status:
+        return _STATUS_VERBS
+    if subresource == "scale" and resource.scale is not None:
+        return _STATUS_VERBS
+    declared = resource.subresources.get(subresource)
+    return declared.verbs if declared is not None else None
+
+
+def _not_allowed(info: RequestInfo, resource: Resource) -> StatusError:
+    if resource.custom:
+        return method_not_supported(resource.group, resource.plural, info.verb)
+    return StatusError(405, "MethodNotAllowed", _METHOD_NOT_ALLOWED)
+
+
+def _select_name(wanted: WatchOptions, name: str) -> None:
+    """A watch of one object is a watch of all with a field selector."""
+    selector = f"metadata.name={name}"
+    if wanted.field_selector not in ("", selector):
+        raise bad_request("fieldSelector metadata.name doesn't match requested name")
+    wanted.field_selector = selector

@@ -1,0 +1,81 @@
+"""What a request is about, read from its method, path and query alone: verb, group, version, resource, name.
+
+    /api/{version}/...                      the core group
+    /apis/{group}/{version}/...             every other
+    .../{resource}[/{name}[/{subresource}...]]
+    .../namespaces/{namespace}/{resource}[/{name}[/{subresource}...]]
+    .../watch/...                           the old way to ask for a watch
+
+Anything shorter, or elsewhere, is a non-resource path with the lower-case method as its verb.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from remuda.apiserver.http.message import Request
+
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+# Of a namespace itself: /namespaces/x/status is not the resource "status" in namespace x.
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+
+
+class RequestInfo(msgspec.Struct):
+    verb: str
+    path: str
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: str = ""  # what follows the subresource, for those that pass a path on
+    old_watch: bool = False
+
+
+def request_info(request: Request) -> RequestInfo:
+    path = request.path
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) >= 3:
+        return _resource_info(request, "", parts, 1)
+    if parts[0] == "apis" and len(parts) >= 4:
+        return _resource_info(request, parts[1], parts, 2)
+    return RequestInfo(request.method.lower(), path)
+
+
+def _resource_info(request: Request, group: str, parts: list[str], at: int) -> RequestInfo:
+    info = RequestInfo(_VERBS.get(request.method, ""), request.path, True, group, parts[at])
+    parts = parts[at + 1 :]
+    if parts[0] == "watch" and len(parts) > 1:
+        info.verb = "watch"
+        info.old_watch = True
+        parts = parts[1:]
+    if parts[0] == "namespaces" and len(parts) > 1:
+        info.namespace = parts[1]
+        if len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:
+            parts = parts[2:]
+    info.resource = parts[0]
+    if len(parts) > 1:
+        info.name = parts[1]
+    if len(parts) > 2:
+        info.subresource = parts[2]
+        if len(parts) > 3:
+            info.rest = "/".join(parts[3:])
+    if not info.name:
+        _verb_of_collection(request, info)
+    return info
+
+
+def _verb_of_collection(request: Request, info: RequestInfo) -> None:
+    if info.verb == "get":
+        watched = request.query.get("watch")
+        info.verb = "watch" if watched and is_true(watched[0]) else "list"
+    elif info.verb == "delete":
+        info.verb = "deletecollection"
+
+
+def is_true(value: str) -> bool:
+    """A boolean of the query: only `0` and `false` are false, so that a bare `?watch` is true."""
+    return value != "0" and value.lower() != "false"

@@ -1,0 +1,53 @@
+"""The writing end of an endless answer: chunks out, and a wait for slow readers.
+
+What a stream has written and the client has not taken is bounded by the transport's high-water mark plus one write: a
+producer that calls `drain` after each write cannot get further ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from remuda.apiserver.http.message import frame_chunk
+
+
+class ChunkSink:
+    __slots__ = ("_chunked", "_resumed", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, *, chunked: bool) -> None:
+        self._transport = transport
+        self._chunked = chunked
+        self._resumed: asyncio.Future[None] | None = None
+
+    def write(self, data: bytes) -> None:
+        if data:
+            self._transport.write(frame_chunk(data) if self._chunked else data)
+
+    def write_chunk(self, chunk: bytes) -> None:
+        self._transport.write(chunk if self._chunked else _unframed(chunk))
+
+    def write_chunks(self, chunks: Sequence[bytes]) -> None:
+        self._transport.write(b"".join(chunks if self._chunked else map(_unframed, chunks)))
+
+    async def drain(self) -> None:
+        if self._resumed is not None:
+            await self._resumed
+
+    def finish(self) -> None:
+        if self._chunked:
+            self._transport.write(b"0\r\n\r\n")
+
+    def pause(self) -> None:
+        if self._resumed is None:
+            self._resumed = asyncio.get_running_loop().create_future()
+
+    def resume(self) -> None:
+        if self._resumed is not None and not self._resumed.done():
+            self._resumed.set_result(None)
+        self._resumed = None
+
+
+def _unframed(chunk: bytes) -> bytes:
+    """What a chunk holds, for clients of HTTP/1.0, which know no chunks."""
+    return chunk[chunk.index(b"\r\n") + 2 : -2]

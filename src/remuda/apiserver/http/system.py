@@ -1,0 +1,127 @@
+"""Paths that are about the server itself: version, health, metrics, the index, keys for verifying its tokens."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from remuda.apiserver.http.answers import audit_header, json_headers
+from remuda.apiserver.http.message import TEXT_HEADERS, Request, Response, header_block, text
+from remuda.apiserver.http.metrics import RequestMetrics
+
+log = logging.getLogger(__name__)
+
+KUBERNETES_MINOR = 36
+GIT_VERSION = "v1.36.3+remuda"
+
+# A health check: what is wrong, or an empty string.
+Check = Callable[[], str]
+PathHandler = Callable[[Request], Response]
+
+_ENDPOINTS = ("healthz", "livez", "readyz")
+_METRICS_HEADERS = header_block([("Content-Type", "text/plain; version=0.0.4; charset=utf-8")])
+
+
+def version_document() -> dict[str, str]:
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "major": "1",
+        "minor": str(KUBERNETES_MINOR),
+        "emulationMajor": "1",
+        "emulationMinor": str(KUBERNETES_MINOR),
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": str(KUBERNETES_MINOR - 1),
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": f"{platform.python_implementation().lower()}-{platform.python_version()}",
+        "platform": f"{platform.system().lower()}/{machine}",
+    }
+
+
+class SystemPaths:
+    """Exact paths with a handler each. `documents` are fixed JSON answers by path (OpenID configuration, keys)."""
+
+    def __init__(
+        self,
+        metrics: RequestMetrics,
+        checks: Mapping[str, Check],
+        documents: Mapping[str, Callable[[], Any]],
+        listed: Callable[[], list[str]],
+    ) -> None:
+        self._checks = {"ping": _always_well, **checks}
+        self._listed = listed
+        self._version = msgspec.json.format(msgspec.json.encode(version_document()), indent=2)
+        self._handlers: dict[str, PathHandler] = {
+            "/": self._index,
+            "/version": lambda request: Response(200, self._version, json_headers(request)),
+            "/metrics": lambda request: Response(200, metrics.render(), _METRICS_HEADERS),
+        }
+        for path, make in documents.items():
+            self._handlers[path] = _document_handler(make)
+        for endpoint in _ENDPOINTS:
+            self._handlers[f"/{endpoint}"] = self._health_handler(endpoint)
+            for name in self._checks:
+                self._handlers[f"/{endpoint}/{name}"] = self._check_handler(name)
+
+    def find(self, path: str) -> PathHandler | None:
+        return self._handlers.get(path) or self._handlers.get(path.rstrip("/"))
+
+    def _index(self, request: Request) -> Response:
+        paths = sorted({*self._handlers, *self._listed()} - {"/"})
+        body = msgspec.json.format(msgspec.json.encode({"paths": paths}), indent=2)
+        return Response(200, body, json_headers(request))
+
+    # -- health --------------------------------------------------------------------------------------------------
+
+    def _health_handler(self, endpoint: str) -> PathHandler:
+        def serve(request: Request) -> Response:
+            excluded = set(request.query.get("exclude", []))
+            lines, failed = self._run_checks(excluded)
+            unknown = sorted(excluded - set(self._checks))
+            if unknown:
+                quoted = ",".join(f'"{name}"' for name in unknown)
+                lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+            told = "".join(f"{line}\n" for line in lines)
+            if failed:
+                log.warning("%s check failed: %s", endpoint, "; ".join(failed))
+                return text(500, f"{told}{endpoint} check failed\n")
+            answer = f"{told}{endpoint} check passed\n" if "verbose" in request.query else "ok"
+            return Response(200, answer.encode(), audit_header(request) + TEXT_HEADERS)
+
+        return serve
+
+    def _run_checks(self, excluded: set[str]) -> tuple[list[str], list[str]]:
+        lines, failed = [], []
+        for name, check in self._checks.items():
+            if name in excluded:
+                lines.append(f"[+]{name} excluded: ok")
+            elif problem := check():
+                lines.append(f"[-]{name} failed: reason withheld")  # anyone may read this; the log says why
+                failed.append(f"{name}: {problem}")
+            else:
+                lines.append(f"[+]{name} ok")
+        return lines, failed
+
+    def _check_handler(self, name: str) -> PathHandler:
+        def serve(request: Request) -> Response:
+            problem = self._checks[name]()
+            if problem:
+                return text(500, f"internal server error: {problem}\n")
+            return Response(200, b"ok", audit_header(request) + TEXT_HEADERS)
+
+        return serve
+
+
+def _document_handler(make: Callable[[], Any]) -> PathHandler:
+    return lambda request: Response(200, msgspec.json.encode(make()), json_headers(request))
+
+
+def _always_well() -> str:
+    return ""

@@ -1,0 +1,129 @@
+"""Watches on the wire: each batch of events is one write, and what many watchers receive is encoded once.
+
+A line is `{"type":…,"object":…}` and a newline. The framed chunk of a single event is kept with the event itself
+(`WatchLine.shared`), so that for the second watcher onwards sending it is one dictionary lookup and one write.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from remuda.apiserver.http.answers import audit_header, is_status, warning_headers
+from remuda.apiserver.http.message import Request, Sink, Stream, frame_chunk, header_block
+from remuda.apiserver.http.negotiate import Form
+from remuda.apiserver.http.partial import partial_object
+from remuda.apiserver.http.table import Tabler, included_object
+from remuda.apiserver.registry.calls import Call, Watch, WatchLine
+
+_SHORTEST_SECONDS = 1800.0  # a watch without a timeout of its own ends after 30 to 60 minutes, so that all move on
+_HEADERS = header_block([("Cache-Control", "no-cache, private"), ("Content-Type", "application/json")])
+
+_HEADS = {
+    type_: b'{"type":"%b","object":' % type_.encode() for type_ in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
+}
+
+Encode = Callable[[WatchLine], bytes]
+
+
+def watch_stream(
+    request: Request,
+    call: Call,
+    watch: Watch,
+    form: Form,
+    tabler: Tabler,
+    timeout_seconds: float,
+    ended: Callable[[], None],
+) -> Stream:
+    lines = _lines_of(request, form, tabler)
+    headers = audit_header(request) + _HEADERS
+    if call.warnings:
+        headers += warning_headers(call.warnings)
+    seconds = timeout_seconds or _SHORTEST_SECONDS * (1 + random.random())  # noqa: S311
+
+    async def produce(sink: Sink) -> None:
+        try:
+            await _pour(watch, lines, sink)
+        finally:
+            watch.close()
+            ended()
+
+    return Stream(produce, headers, ends_after=seconds)
+
+
+class Lines:
+    """How the events of one watch are written. `key` names the form, for sharing."""
+
+    __slots__ = ("encode", "key")
+
+    def __init__(self, key: object, encode: Encode) -> None:
+        self.key = key
+        self.encode = encode
+
+    def chunk(self, line: WatchLine) -> bytes:
+        """One event as a whole chunk."""
+        shared = line.shared
+        if shared is None:
+            return frame_chunk(self.encode(line))
+        key = (self.key, line.type)
+        chunk = shared.get(key)
+        if chunk is None:
+            chunk = shared[key] = frame_chunk(self.encode(line))
+        return chunk
+
+
+async def _pour(watch: Watch, lines: Lines, sink: Sink) -> None:
+    while batch := await watch.next_batch():
+        if len(batch) == 1:
+            sink.write_chunk(lines.chunk(batch[0]))
+        else:
+            sink.write_chunks([lines.chunk(line) for line in batch])
+        await sink.drain()
+
+
+def _plain(line: WatchLine) -> bytes:
+    return b"%b%b}\n" % (_HEADS[line.type], line.value)
+
+
+_PLAIN = Lines("object", _plain)
+
+
+def _lines_of(request: Request, form: Form, tabler: Tabler) -> Lines:
+    if form.view == "Table":
+        return _TableLines(tabler, included_object(request), form.view_version)
+    if form.view:
+        version = form.view_version
+        return Lines(("partial", version), lambda line: _enclosed(line, partial_object(line.value, version)))
+    return _PLAIN
+
+
+def _enclosed(line: WatchLine, view: bytes) -> bytes:
+    if line.type == "ERROR" and is_status(line.value):
+        return _plain(line)
+    return b"%b%b}\n" % (_HEADS[line.type], view)
+
+
+class _TableLines(Lines):
+    """The first table of a watch has the column definitions, later ones do not repeat them."""
+
+    __slots__ = ("_include", "_started", "_tabler", "_version")
+
+    def __init__(self, tabler: Tabler, include: str, version: str) -> None:
+        super().__init__(("table", id(tabler), include, version), self._later)
+        self._tabler = tabler
+        self._include = include
+        self._version = version
+        self._started = False
+
+    def chunk(self, line: WatchLine) -> bytes:
+        if self._started or line.type == "ERROR":
+            return super().chunk(line)
+        self._started = True
+        table = self._tabler.of_object(line.value, self._include, self._version)
+        return frame_chunk(_enclosed(line, table))
+
+    def _later(self, line: WatchLine) -> bytes:
+        if line.type == "ERROR":
+            return _plain(line)
+        table = self._tabler.of_object(line.value, self._include, self._version, headers=False)
+        return _enclosed(line, table)

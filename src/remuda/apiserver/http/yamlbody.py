@@ -1,0 +1,108 @@
+"""YAML bodies as the real server reads them: YAML whose every value is also JSON.
+
+Timestamps and base-60 numbers stay strings, `1e3` is a number, keys become strings. Aliases are followed, but a
+document that grows out of all proportion through them is refused before anything expands it. Keys given twice are
+reported for field validation.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import yaml
+
+_MAX_NODES = 1_000_000  # more than a body of 3 MiB can hold without aliases
+_NOT_JSON = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_INT = re.compile(r"^(?:[-+]?0b[0-1_]+|[-+]?0o?[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$")
+_FLOAT = re.compile(
+    r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
+)
+
+
+class YamlError(ValueError):
+    pass
+
+
+class _Loader(yaml.CSafeLoader):
+    duplicates: list[str]
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        if isinstance(node, yaml.MappingNode):
+            self.flatten_mapping(node)
+            self._note_duplicates(node)
+        return super().construct_mapping(node, deep=deep)
+
+    def _note_duplicates(self, node: yaml.MappingNode) -> None:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                self.duplicates.append(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
+            seen.add(key.value)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NOT_JSON]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
+
+
+def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
+    """The value of the first document, and a complaint for each key given twice. Raises YamlError."""
+    try:
+        loader = _Loader(body)
+        loader.duplicates = []
+        try:
+            value = loader.get_single_data()
+        finally:
+            loader.dispose()
+        return _json_value(value, [0]), loader.duplicates
+    except yaml.YAMLError as error:
+        raise YamlError(_one_line(error)) from None
+    except RecursionError:
+        raise YamlError("exceeded max depth") from None
+    except (ValueError, TypeError, OverflowError) as error:
+        raise YamlError(f"yaml: {error}") from None
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"yaml: line {mark.line + 1}: {problem}" if mark is not None else f"yaml: {problem}"
+
+
+def _json_value(value: Any, visited: list[int]) -> Any:
+    visited[0] += 1
+    if visited[0] > _MAX_NODES:
+        raise ValueError("document contains excessive aliasing")
+    if isinstance(value, dict):
+        return {_key(k): _json_value(v, visited) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_value(v, visited) for v in value]
+    if isinstance(value, set):
+        return {_key(k): None for k in value}
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"unsupported value: {value}")
+    return value
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, int | float):
+        return str(key)
+    raise ValueError(f"unsupported map key of type: {type(key).__name__}")
+
+
+def encode_yaml(value: Any) -> bytes:
+    text: str = yaml.dump(value, Dumper=yaml.CSafeDumper, allow_unicode=True, width=1_000_000)
+    return text.encode()
