@@ -116,6 +116,7 @@ class StatusError(Exception):
         self.reason = reason
         self.message = message
         self.details = details or {}
+        self._has_details = details is not None  # the real server tells `"details": {}` from none at all
         self.headers = headers or {}
         self.metadata = metadata or {}
 
@@ -129,7 +130,7 @@ class StatusError(Exception):
         }
         if self.reason:
             body["reason"] = self.reason
-        if self.details:
+        if self.details or self._has_details:
             body["details"] = self.details
         body["code"] = self.code
         return body

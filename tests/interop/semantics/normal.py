@@ -12,6 +12,7 @@ from typing import Any
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _JWT = re.compile(r"eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+")
+_REVISION_IN_TEXT = re.compile(r'(resourceVersion\\*":\\*")\d+')
 _LIST_REVISION = "<revision of the list>"
 
 
@@ -27,7 +28,7 @@ class Normaliser:
 
     def text(self, text: str) -> str:
         text = text.replace(self._tag, "TAG").replace(self._address, "SERVER")
-        text = _JWT.sub("<token>", text)
+        text = _REVISION_IN_TEXT.sub(r"\1<revision>", _JWT.sub("<token>", text))
         text = _UUID.sub(lambda found: self._placeholder("uid", found[0]), text)
         return _TIME.sub(lambda found: "<micro time>" if found[1] else "<time>", text)
 

@@ -54,12 +54,14 @@ class Lab:
         self.server = server
         self.tag = tag  # five letters and digits; every answer has them replaced
         self.shared: dict[str, str] = {}
-        self._count = 0
 
     def observe(self, one: Case) -> list[Any]:
-        self._count += 1
+        """The transcript. Where the case could not go on, its last entry says why."""
         trial = Trial(self, one)
-        one.run(trial)
+        try:
+            one.run(trial)
+        except Exception as error:
+            trial.note({"stopped": f"{type(error).__name__}: {error}"})
         return trial.transcript
 
 
@@ -169,10 +171,10 @@ class Trial:
 
     # Custom resources
 
-    def crd(self, plural: str, **more: Any) -> str:
+    def crd(self, plural: str, schema: Json | None = None, **more: Any) -> str:
         """The path of a custom resource that all cases on this server share under its plural; made once."""
         if plural not in self.lab.shared:
-            self.lab.shared[plural] = self.define(plural, **more)
+            self.lab.shared[plural] = self.define(plural, schema, **more)
         return self.lab.shared[plural]
 
     def define(

@@ -44,7 +44,7 @@ def apply_json_patch(original: dict[str, Any], patch: Any, *, in_place: bool = F
 
 
 def _unprocessable() -> StatusError:
-    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request")
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
 def _checked(patch: Any) -> list[dict[str, Any]]:

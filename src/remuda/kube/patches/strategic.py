@@ -178,7 +178,7 @@ def _are_maps(*lists: list[Any]) -> bool:
     """Whether the elements are objects; all must be of one kind, and none a list."""
     kinds = {type(item) for items in lists for item in items}
     if list in kinds:
-        raise StatusError(422, "Invalid", "the server rejected our request due to an error in our request")
+        raise StatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
     if len(kinds) > 1 or type(None) in kinds:
         raise _failure(f"list element types are not identical: {go_value(list(lists))}")
     if not kinds:
