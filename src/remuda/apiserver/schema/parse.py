@@ -50,6 +50,9 @@ _AT_ROOT = (
     "XValidations"
 )
 
+_API_VERSION = "The group and version of this object, which say how to read it."
+_KIND = "What this object is; cannot be changed."
+
 
 def parse_crd_schema(props: dict[str, Any], *, path: str, has_status: bool = False) -> tuple[Schema, list[FieldError]]:
     """The schema of whole objects, metadata included. With errors the schema is still usable, but do not serve it."""
@@ -101,8 +104,8 @@ def _with_object_fields(properties: dict[str, Schema]) -> dict[str, Schema]:
     if given is not None and (given.properties or given.required or given.default is not UNSET):
         metadata = msgspec.structs.replace(OBJECT_META, overlay=given)
     return {
-        "apiVersion": properties.get("apiVersion") or Schema(type="string"),
-        "kind": properties.get("kind") or Schema(type="string"),
+        "apiVersion": properties.get("apiVersion") or Schema(type="string", description=_API_VERSION),
+        "kind": properties.get("kind") or Schema(type="string", description=_KIND),
         "metadata": metadata,
         **{name: field for name, field in properties.items() if name not in ("apiVersion", "kind", "metadata")},
     }

@@ -223,7 +223,7 @@ def as_go_reads(value: Any) -> Any:
     """An integer beyond 64 bits is a float to Go."""
     if type(value) is not int or facts.INT64_MIN <= value <= facts.INT64_MAX:
         return value
-    return float(value) if abs(value) < 1 << 1023 else math.copysign(math.inf, value)
+    return float(value) if abs(value) < 1 << 1023 else math.inf if value > 0 else -math.inf
 
 
 def _type_mismatch(types: tuple[str, ...], format_: str, value: Any) -> tuple[str, str]:
