@@ -114,12 +114,13 @@ class KeySet:
 
 def _jwk(kid: str, verification: _Verification) -> dict[str, Any]:
     key = verification.key
-    common = {"use": "sig", "kid": kid, "alg": verification.name}
     if isinstance(key, rsa.RSAPublicKey):
         numbers = key.public_numbers()
-        return {**common, "kty": "RSA", "n": _number(numbers.n), "e": _number(numbers.e)}
+        shape = {"kty": "RSA", "kid": kid, "alg": verification.name}
+        return {"use": "sig", **shape, "n": _number(numbers.n), "e": _number(numbers.e)}
     point = key.public_numbers()
-    return {**common, "kty": "EC", "crv": "P-256", "x": _number(point.x, 32), "y": _number(point.y, 32)}
+    shape = {"kty": "EC", "kid": kid, "crv": "P-256", "alg": verification.name}
+    return {"use": "sig", **shape, "x": _number(point.x, 32), "y": _number(point.y, 32)}
 
 
 def _number(value: int, size: int = 0) -> str:

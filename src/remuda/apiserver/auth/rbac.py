@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from remuda.apiserver.auth import messages
-from remuda.apiserver.auth.rbac_index import GROUP, TABLES, RbacIndex, RoleRef, role_key
+from remuda.apiserver.auth.rbac_index import TABLES, Binding, RbacIndex, RoleRef, role_key
 from remuda.apiserver.auth.rules import PolicyRule
 from remuda.apiserver.auth.user import MASTERS, Attributes, Decision, User
 from remuda.apiserver.storage.types import Entry, Event, Listener
-from remuda.kube import errors
 
 # Remembered answers, counted with the names in them; when it is reached the oldest go first.
 _MOST_REMEMBERED = 20_000
@@ -112,26 +111,27 @@ class RbacAuthorizer:
                 return _Answer(_allowed(binding.describe(user)), {})
         return _Answer(_refused(problems), {})
 
-    def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], str]:
-        """Every rule that applies to the user there (the cluster's too), and what could not be resolved."""
+    def resolve(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[Binding]]:
+        """Every rule that applies to the user there (the cluster's too), and the bindings whose role is missing."""
         rules: list[PolicyRule] = []
-        problems: list[str] = []
+        dangling: list[Binding] = []
         for binding in self._index.bindings_of(user, namespace):
             role = self._index.roles.get(binding.role_key)
             if role is None:
-                problems.append(binding.missing_role())
+                dangling.append(binding)
             else:
                 rules += role.rules
-        return rules, messages.joined(problems) if problems else ""
+        return rules, dangling
 
-    def role_rules(self, role_ref: RoleRef, namespace: str) -> tuple[PolicyRule, ...]:
-        """What a binding in this namespace (empty: a ClusterRoleBinding) would grant; 404 when there is no role."""
-        if role_ref.kind not in ("Role", "ClusterRole"):
-            raise errors.internal(f"unsupported role reference kind: {messages.quote(role_ref.kind)}")
+    def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], str]:
+        """The same with the text of what could not be resolved, empty when all could."""
+        rules, dangling = self.resolve(user, namespace)
+        return rules, messages.joined([binding.missing_role() for binding in dangling]) if dangling else ""
+
+    def role_rules(self, role_ref: RoleRef, namespace: str) -> tuple[PolicyRule, ...] | None:
+        """What a binding in this namespace (empty: a ClusterRoleBinding) would grant; None when there is no role."""
         role = self._index.roles.get(role_key(role_ref, namespace))
-        if role is None:
-            raise errors.not_found(GROUP, f"{role_ref.kind.lower()}s", role_ref.name)
-        return role.rules
+        return role.rules if role is not None else None
 
 
 def _allowed(source: str) -> Decision:
