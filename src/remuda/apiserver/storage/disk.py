@@ -87,7 +87,7 @@ def _statement(shape: tuple[str, str, str], rows: int) -> str:
 
 
 _TRIM = """
-DELETE FROM events WHERE revision <=
+DELETE FROM events WHERE revision < (SELECT max(revision) FROM events) AND revision <=
     (SELECT max(revision) FROM (SELECT revision FROM events WHERE revision <= ? ORDER BY revision LIMIT ?))
 """
 
@@ -137,6 +137,17 @@ class Disk:
         except Exception as error:  # whatever it was, nothing was promised yet
             self._abandon()
             raise StorageFailed(f"the write could not be made durable: {error}") from error
+
+    def revision(self) -> Revision:
+        """The newest on disk."""
+        return Revision(self._connection.execute("SELECT max(revision) FROM events").get or 0)
+
+    def forget_history(self, *, skip: int) -> None:
+        """Makes the store go on `skip` revisions later, without a past."""
+        start = self.revision() + skip
+        with self._connection:
+            self._connection.execute("DELETE FROM events")
+            self._connection.execute("INSERT INTO events VALUES (?, ?, '', '', '', x'')", (start, RESTORED))
 
     def checkpoint_if_due(self) -> None:
         """Copies the WAL into the database before it grows; the next commit starts it anew. A failure loses
@@ -236,8 +247,8 @@ class Disk:
         return tables
 
     def _load_history(self, tables: dict[str, Table], max_events: int, max_bytes: int) -> tuple[History, Revision]:
-        first, last = self._connection.execute("SELECT min(revision), max(revision) FROM events").fetchone() or (0, 0)
-        history = History(max_events, max_bytes, floor=(first or 1) - 1)
+        first = self._connection.execute("SELECT min(revision) FROM events").get or 1
+        history = History(max_events, max_bytes, floor=first - 1)
         newest: dict[tuple[str, str, str], Entry] = {}
         for row in self._connection.execute(
             "SELECT revision, type, resource, namespace, name, value FROM events ORDER BY revision"
@@ -246,7 +257,7 @@ class Disk:
                 history.floor = row[0]
             else:
                 history.append(_remember(row, tables, newest))
-        return history, Revision(last or 0)
+        return history, self.revision()
 
     def _write_objects(self, events: Iterable[Event]) -> None:
         """Of several changes of one key in a batch only the last reaches the table."""

@@ -79,6 +79,9 @@ class BufferedFeed:
 
     def push(self, events: list[Event], size: int) -> bool:
         """Takes a batch; False when the feed is full and has been given up."""
+        if not self._buffer and not self._backlog:
+            # Up to here nothing was held back; said so, the feed's revision never goes back.
+            self._handed = max(self._handed, Revision(events[0].entry.revision - 1))
         if events[0].entry.revision <= self._since:
             events = [event for event in events if event.entry.revision > self._since]
         self._bytes += size
