@@ -9,7 +9,6 @@ from remuda.apiserver.auth.messages import denial, forbidden
 from remuda.apiserver.auth.rbac import RbacAuthorizer
 from remuda.apiserver.auth.rbac_index import RoleRef
 from remuda.apiserver.auth.user import Attributes, User
-from remuda.kube.errors import StatusError
 
 from .fakes import RBAC, RbacStore, group_subject, rule, service_account_subject, user_subject
 
@@ -220,10 +219,12 @@ def test_rules_for_collects_cluster_and_namespace(store: RbacStore) -> None:
     assert [r.resources for r in authorizer.rules_for(JANE, "")[0]] == [("nodes",)]
 
 
-def test_role_rules_of_a_missing_role_is_not_found(store: RbacStore) -> None:
-    with pytest.raises(StatusError, match=f'^clusterroles.{RBAC} "x" not found$') as caught:
-        RbacAuthorizer(store).role_rules(RoleRef(RBAC, "ClusterRole", "x"), "")
-    assert caught.value.code == 404
+def test_rules_of_a_role_that_a_binding_would_grant(store: RbacStore) -> None:
+    store.role("ns", "r", rule("get", "pods"))
+    authorizer = RbacAuthorizer(store)
+    assert [r.resources for r in authorizer.role_rules(RoleRef(RBAC, "Role", "r"), "ns") or ()] == [("pods",)]
+    assert authorizer.role_rules(RoleRef(RBAC, "Role", "r"), "other") is None
+    assert authorizer.role_rules(RoleRef(RBAC, "ClusterRole", "r"), "ns") is None
 
 
 def test_denials_are_worded_as_upstream() -> None:
