@@ -106,10 +106,12 @@ class Resource:
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     has_status: bool = False  # a status subresource: other writes leave status alone, and the reverse
+    keeps_status_on_create: bool = False  # nodes register with their status in one write
     scale: ScalePaths | None = None
     has_generation: bool = True  # +1 on every change outside metadata and status
     columns: tuple[Column, ...] = ()  # besides NAME and AGE when `columns` is empty
     selectable: Mapping[str, Path] = field(default_factory=dict)  # field selectors besides metadata.name/namespace
+    selectable_zero: Mapping[str, str] = field(default_factory=dict)  # what an absent one compares as, if not ""
     behaviour: Behaviour = field(default_factory=Behaviour)
     custom: bool = False  # from a CRD: type errors are 422 and unknown fields are pruned by its schema
     storage_version: str = ""  # the version on disk, where it is not `version`

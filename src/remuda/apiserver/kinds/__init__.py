@@ -1,0 +1,53 @@
+"""The built-in kinds, each one declaration: `declare` in the module of its group, its shape in `types/*.idl`.
+
+To add a kind: write its messages into the group's IDL file, call `declare` in the group's module, and list it in that
+module's RESOURCES. Nothing else knows kinds by name.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from remuda.apiserver.resource import Resource
+
+
+@cache
+def builtin_resources() -> tuple[Resource, ...]:
+    """Every built-in resource, in the order discovery shows groups and resources."""
+    # Imported here so that a command that needs no server pays for no kinds.
+    from remuda.apiserver.kinds import (
+        apiextensions,
+        apps,
+        batch,
+        coordination,
+        core,
+        discovery,
+        events,
+        networking,
+        policy,
+        rbac,
+        registration,
+        reviews,
+        scheduling,
+        storage,
+    )
+
+    return (
+        *core.RESOURCES,
+        registration.API_SERVICES,
+        *apps.RESOURCES,
+        *events.RESOURCES,
+        *reviews.AUTHENTICATION,
+        *reviews.AUTHORIZATION,
+        *batch.RESOURCES,
+        *networking.RESOURCES,
+        *policy.RESOURCES,
+        *rbac.RESOURCES,
+        *storage.RESOURCES,
+        registration.MUTATING_WEBHOOKS,
+        registration.VALIDATING_WEBHOOKS,
+        *apiextensions.RESOURCES,
+        *scheduling.RESOURCES,
+        *coordination.RESOURCES,
+        *discovery.RESOURCES,
+    )

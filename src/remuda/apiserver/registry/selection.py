@@ -61,12 +61,13 @@ class Selection:
 
 def _extractor(resource: Resource) -> Extract:
     paths = dict(resource.selectable)
+    zero = resource.selectable_zero
 
     def extract(value: bytes) -> dict[str, str]:
         if not paths:
             return {}
         obj = decode(value)
-        return {field: field_text(at_path(obj, path)) for field, path in paths.items()}
+        return {field: field_text(at_path(obj, path)) or zero.get(field, "") for field, path in paths.items()}
 
     return extract
 

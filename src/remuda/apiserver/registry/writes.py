@@ -117,7 +117,7 @@ class Writer:
     async def _finish_create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
         resource = call.resource
         check_namespace_open(self._store, call)
-        if resource.has_status:
+        if resource.has_status and not resource.keeps_status_on_create:
             keep_other_side(resource, "", obj, {})
         resource.behaviour.prepare_create(obj)
         admitted = await self._admission.admit(call, "CREATE", obj, None, options)

@@ -1,0 +1,351 @@
+"""The batch group: Jobs, whose selector and labels the server makes, and CronJobs."""
+
+from __future__ import annotations
+
+import re
+import time
+import zoneinfo
+from typing import Any
+
+from remuda.apiserver.kinds.columns import (
+    AGE,
+    NAME,
+    at,
+    boolean,
+    condition_is_true,
+    containers,
+    count,
+    human_duration,
+    integer,
+    selector_column,
+    since,
+    string,
+    value,
+)
+from remuda.apiserver.kinds.declare import Rules, declare, non_negative, one_of, unchanged
+from remuda.apiserver.kinds.podspec import default_pod_spec, validate_template
+from remuda.apiserver.kinds.workloads import mismatch_errors, template_labels
+from remuda.apiserver.resource import Obj
+from remuda.kube import clock, errors, names
+from remuda.kube.errors import FieldError
+from remuda.kube.selectors import validate_label_selector
+
+UID_LABEL = "batch.kubernetes.io/controller-uid"
+NAME_LABEL = "batch.kubernetes.io/job-name"
+OLD_UID_LABEL = "controller-uid"
+OLD_NAME_LABEL = "job-name"
+_INT32_MAX = 2**31 - 1
+_LONGEST_MANAGED_BY = 63
+_FIXED = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+_COUNTS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+# What of a suspended job's template may still change, so that a queue can place it.
+_PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
+
+
+def _default_job_spec(spec: Obj) -> None:
+    default_pod_spec(spec["template"]["spec"])
+
+
+def _default_job(job: Obj) -> None:
+    spec = job["spec"]
+    _default_job_spec(spec)
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", _INT32_MAX if "backoffLimitPerIndex" in spec else 6)
+    spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
+    if (labels := template_labels(spec)) and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
+
+
+def _create_job(job: Obj) -> None:
+    job["status"] = {}
+    spec = job["spec"]
+    if spec.get("manualSelector"):
+        return
+    name, uid = job["metadata"].get("name", ""), job["metadata"].get("uid", "")
+    generated = {OLD_NAME_LABEL: name, NAME_LABEL: name, OLD_UID_LABEL: uid, UID_LABEL: uid}
+    template = spec["template"]
+    meta = {**template["metadata"], "labels": {**generated, **template_labels(spec)}}
+    selector = spec.get("selector") or {}
+    matched = {UID_LABEL: uid, **(selector.get("matchLabels") or {})}
+    job["spec"] = {
+        **spec,
+        "template": {**template, "metadata": meta},
+        "selector": {**selector, "matchLabels": matched},
+    }
+
+
+def _validate_job(job: Obj) -> list[FieldError]:
+    spec = job["spec"]
+    found = _generated_label_errors(job)
+    found += validate_job_spec(spec, "spec")
+    if spec.get("selector") is None:
+        found.append(errors.required("spec.selector"))
+    else:
+        found += validate_label_selector(spec["selector"], "spec.selector") + mismatch_errors(spec, "spec")
+    if spec.get("completionMode") == "Indexed" and spec.get("completions"):
+        name = job["metadata"].get("name", "")
+        longest = f"{name}-{spec['completions'] - 1}"
+        if names.dns1123_label(longest):
+            why = f"will not able to create pod with invalid DNS label: {longest}"
+            found.append(errors.invalid("metadata.name", name, why))
+    return found
+
+
+def _generated_label_errors(job: Obj) -> list[FieldError]:
+    """With a selector made by the server, its labels must be there and say what the job says."""
+    if job["spec"].get("manualSelector"):
+        return []
+    labels = template_labels(job["spec"])
+    meta = job["metadata"]
+    wanted = [(label, meta.get("uid")) for label in (OLD_UID_LABEL, UID_LABEL)]
+    wanted += [(label, meta.get("name")) for label in (OLD_NAME_LABEL, NAME_LABEL)]
+    found = []
+    for label, expected in wanted:
+        given = labels.get(label)
+        if given is None and "/" in label:
+            found.append(errors.required(f"spec.template.metadata.labels[{label}]", f"must be '{expected}'"))
+        elif given is not None and given != expected:
+            why = f"must be '{expected}'"
+            found.append(errors.invalid("spec.template.metadata.labels", labels, why))
+    return found
+
+
+def validate_job_spec(spec: Obj, path: str) -> list[FieldError]:
+    found: list[FieldError] = []
+    for field in _COUNTS:
+        found += non_negative(spec.get(field), f"{path}.{field}")
+    found += _managed_by_errors(spec.get("managedBy"), f"{path}.managedBy")
+    found += one_of(spec.get("completionMode"), f"{path}.completionMode", ("NonIndexed", "Indexed"))
+    found += _indexed_errors(spec, path)
+    policies = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
+    found += one_of(spec.get("podReplacementPolicy"), f"{path}.podReplacementPolicy", policies)
+    found += validate_template(spec["template"], f"{path}.template")
+    return found + _restart_policy_errors(spec, f"{path}.template.spec.restartPolicy")
+
+
+def _managed_by_errors(manager: str | None, path: str) -> list[FieldError]:
+    if manager is None:
+        return []
+    domain, slash, rest = manager.partition("/")
+    found = []
+    if not manager:
+        found.append(errors.required(path))
+    elif not slash or not domain or not rest:
+        found.append(errors.invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")'))
+    else:
+        found += [errors.invalid(path, domain, why) for why in names.dns1123_subdomain(domain)]
+    return [*found, errors.too_long(path, _LONGEST_MANAGED_BY)] if len(manager) > _LONGEST_MANAGED_BY else found
+
+
+def _indexed_errors(spec: Obj, path: str) -> list[FieldError]:
+    if spec.get("completionMode") == "Indexed":
+        missing = errors.required(f"{path}.completions", "when completion mode is Indexed")
+        return [] if spec.get("completions") is not None else [missing]
+    why = "requires indexed completion mode"
+    fields = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
+    return [errors.invalid(f"{path}.{field}", spec[field], why) for field in fields if field in spec]
+
+
+def _restart_policy_errors(spec: Obj, path: str) -> list[FieldError]:
+    policy = spec["template"]["spec"].get("restartPolicy")
+    if policy == "Always":
+        return [errors.required(path, 'valid values: "OnFailure", "Never"')]
+    if policy not in ("OnFailure", "Never"):
+        return [errors.not_supported(path, policy, ("OnFailure", "Never"))]
+    if "podFailurePolicy" in spec and policy != "Never":
+        return [errors.invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')]
+    return []
+
+
+def _validate_job_update(new: Obj, old: Obj) -> list[FieldError]:
+    spec, before = new["spec"], old["spec"]
+    found: list[FieldError] = []
+    if spec.get("completionMode") != "Indexed":
+        found += unchanged(new, old, "spec", "completions")
+    elif spec.get("completions") not in (before.get("completions"), spec.get("parallelism")):
+        why = "can only be modified in tandem with spec.parallelism"
+        found.append(errors.invalid("spec.completions", spec.get("completions"), why))
+    for field in _FIXED:
+        found += unchanged(new, old, "spec", field)
+    if _fixed_template(spec, before) != _fixed_template(before, before):
+        found.append(errors.invalid("spec.template", spec["template"], "field is immutable"))
+    return found
+
+
+def _fixed_template(spec: Obj, before: Obj) -> Any:
+    template = spec["template"]
+    if not before.get("suspend"):
+        return template
+    pod = {key: value for key, value in template["spec"].items() if key not in _PLACEMENT}
+    pod["containers"] = [{k: v for k, v in c.items() if k != "resources"} for c in pod.get("containers") or ()]
+    return pod
+
+
+def _job_status(job: Obj) -> str:
+    for condition, shown in (("Complete", "Complete"), ("Failed", "Failed")):
+        if condition_is_true(job, condition):
+            return shown
+    if at(job, "metadata", "deletionTimestamp"):
+        return "Terminating"
+    for condition in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
+        if condition_is_true(job, condition):
+            return condition
+    return "Running"
+
+
+def _completions(job: Obj) -> str:
+    succeeded = at(job, "status", "succeeded", default=0)
+    wanted, parallel = at(job, "spec", "completions", default=None), at(job, "spec", "parallelism", default=0)
+    if wanted is not None:
+        return f"{succeeded}/{wanted}"
+    return f"{succeeded}/1 of {parallel}" if parallel > 1 else f"{succeeded}/1"
+
+
+def _duration(job: Obj) -> str:
+    started, ended = at(job, "status", "startTime"), at(job, "status", "completionTime")
+    if not started:
+        return ""
+    return human_duration((clock.parse(ended) if ended else time.time()) - clock.parse(started))
+
+
+JOBS = declare(
+    "batch",
+    "v1",
+    "Job",
+    "jobs",
+    Rules(
+        default=_default_job,
+        create=_create_job,
+        validate=_validate_job,
+        validate_update=_validate_job_update,
+    ),
+    categories=("all",),
+    has_status=True,
+    default_propagation="Orphan",
+    selectable={"status.successful": ("status", "succeeded")},
+    selectable_zero={"status.successful": "0"},
+    columns=(
+        NAME,
+        string("Status", _job_status),
+        string("Completions", _completions),
+        string("Duration", _duration),
+        AGE,
+        *containers("spec", "template", "spec"),
+        selector_column(),
+    ),
+)
+
+
+_FIELD = r"(?:\*|\?|[0-9A-Za-z]+(?:-[0-9A-Za-z]+)?)(?:/[0-9]+)?"
+_is_cron_field = re.compile(rf"{_FIELD}(?:,{_FIELD})*").fullmatch
+_NICKNAMES = frozenset(("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"))
+_is_every = re.compile(r"@every (?:[0-9]+(?:\.[0-9]+)?(?:h|m|s|ms|us|ns))+").fullmatch
+_RANGES = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 6))
+
+
+def schedule_complaint(schedule: str) -> str:
+    """What is wrong with a cron schedule, or nothing."""
+    text = schedule.strip()
+    if text.startswith("@"):
+        known = text in _NICKNAMES or _is_every(text)
+        return "" if known else f"unrecognized descriptor: {text}"
+    fields = text.split()
+    if len(fields) != 5:
+        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+    for field, (_, low, high) in zip(fields, _RANGES, strict=True):
+        if not _is_cron_field(field):
+            return f"failed to parse int from {field}"
+        for number in re.findall(r"[0-9]+", re.sub(r"/[0-9]+", "", field)):
+            if len(number) > 4 or int(number) > high:
+                return f"end of range ({number}) above maximum ({high}): {field}"
+            if int(number) < low:
+                return f"beginning of range ({number}) below minimum ({low}): {field}"
+    return ""
+
+
+def _default_cron_job(cron_job: Obj) -> None:
+    _default_job_spec(cron_job["spec"]["jobTemplate"]["spec"])
+
+
+def _validate_cron_job(cron_job: Obj) -> list[FieldError]:
+    spec = cron_job["spec"]
+    schedule = spec.get("schedule")
+    found = _schedule_errors(schedule) if schedule else [errors.required("spec.schedule")]
+    for field in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        found += non_negative(spec.get(field), f"spec.{field}")
+    if (zone := spec.get("timeZone")) is not None:
+        found += _time_zone_errors(zone)
+    found += one_of(spec.get("concurrencyPolicy"), "spec.concurrencyPolicy", ("Allow", "Forbid", "Replace"))
+    job = spec["jobTemplate"]["spec"]
+    path = "spec.jobTemplate.spec"
+    found += validate_job_spec(job, path)
+    if "selector" in job:
+        found.append(errors.invalid(f"{path}.selector", job["selector"], "`selector` will be auto-generated"))
+    if job.get("manualSelector"):
+        found.append(errors.not_supported(f"{path}.manualSelector", True, ("nil", "false")))
+    if len(cron_job["metadata"].get("name", "")) > 52:
+        why = "must be no more than 52 characters"
+        found.append(errors.invalid("metadata.name", cron_job["metadata"]["name"], why))
+    return found
+
+
+def _schedule_errors(schedule: str) -> list[FieldError]:
+    if "TZ" in schedule:
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+    else:
+        why = schedule_complaint(schedule)
+    return [errors.invalid("spec.schedule", schedule, why)] if why else []
+
+
+def _time_zone_errors(zone: str) -> list[FieldError]:
+    path = "spec.timeZone"
+    if not zone:
+        return [errors.invalid(path, zone, "timeZone must be nil or non-empty string")]
+    if zone.lower() == "local":
+        why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return [errors.invalid(path, zone, why)]
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        return [errors.invalid(path, zone, f"unknown time zone {zone}")]
+    return []
+
+
+def _last_schedule(cron_job: Obj) -> str:
+    last = at(cron_job, "status", "lastScheduleTime")
+    return since(last) if last else "<none>"
+
+
+CRON_JOBS = declare(
+    "batch",
+    "v1",
+    "CronJob",
+    "cronjobs",
+    Rules(default=_default_cron_job, validate=_validate_cron_job),
+    short_names=("cj",),
+    categories=("all",),
+    has_status=True,
+    columns=(
+        NAME,
+        string("Schedule", value("spec", "schedule")),
+        string("Timezone", value("spec", "timeZone", default="<none>")),
+        boolean("Suspend", lambda obj: "True" if at(obj, "spec", "suspend") else "False"),
+        integer("Active", count("status", "active")),
+        string("Last Schedule", _last_schedule),
+        AGE,
+        *containers("spec", "jobTemplate", "spec", "template", "spec"),
+        selector_column(("spec", "jobTemplate", "spec", "selector")),
+    ),
+)
+
+RESOURCES = (CRON_JOBS, JOBS)

@@ -1,0 +1,102 @@
+"""How a built-in kind is declared: one call of `declare` with its names, its columns and what it does beyond its shape.
+
+`Rules` are a kind's own functions; `declare` joins them with what every built-in kind does (the stored form of
+`normal.py`) into the `Behaviour` the registry runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.apiserver.kinds import idl
+from remuda.apiserver.kinds.normal import normalizer
+from remuda.apiserver.resource import Behaviour, Obj, Resource
+from remuda.kube import errors
+from remuda.kube.errors import FieldError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a kind does beyond its shape. `default` must not change what it has already been applied to."""
+
+    default: Callable[[Obj], None] | None = None
+    create: Callable[[Obj], None] | None = None
+    update: Callable[[Obj, Obj], None] | None = None
+    validate: Callable[[Obj], list[FieldError]] | None = None
+    validate_update: Callable[[Obj, Obj], list[FieldError]] | None = None
+    validate_status: Callable[[Obj, Obj], list[FieldError]] | None = None
+    validate_name: Callable[[str, bool], list[str]] | None = None
+    graceful_seconds: Callable[[Obj, int | None], int | None] | None = None
+    delete: Callable[[Obj], None] | None = None
+    is_held: Callable[[Obj], bool] | None = None
+
+
+# The field of `Behaviour` that each rule fills as it is.
+_DIRECT = {
+    "create": "prepare_create",
+    "update": "prepare_update",
+    "delete": "prepare_delete",
+    "validate": "validate",
+    "validate_update": "validate_update",
+    "validate_status": "validate_status",
+    "validate_name": "validate_name",
+    "graceful_seconds": "graceful_seconds",
+    "is_held": "is_held",
+}
+NO_RULES = Rules()
+
+
+def declare(group: str, version: str, kind: str, plural: str, rules: Rules = NO_RULES, **more: Any) -> Resource:
+    type_ = idl.message(group, version, kind)
+    given = {field: rule for name, field in _DIRECT.items() if (rule := getattr(rules, name)) is not None}
+    return Resource(
+        group=group,
+        version=version,
+        kind=kind,
+        plural=plural,
+        singular=kind.lower(),
+        list_kind=f"{kind}List",
+        schema=idl.schema_of(type_),
+        behaviour=Behaviour(default=_default(normalizer(type_), rules.default), **given),
+        **more,
+    )
+
+
+def _default(normalize: Callable[[Obj], None], own: Callable[[Obj], None] | None) -> Callable[[Obj], None]:
+    if own is None:
+        return normalize
+
+    def default(obj: Obj) -> None:
+        normalize(obj)
+        own(obj)
+
+    return default
+
+
+def unchanged(new: Obj, old: Obj, *path: str) -> list[FieldError]:
+    """The complaint about a field that must stay as it was created."""
+    now, before = _at(new, path), _at(old, path)
+    return [] if now == before else [errors.invalid(".".join(path), now, IMMUTABLE)]
+
+
+IMMUTABLE = "field is immutable"
+
+
+def _at(obj: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
+
+
+def non_negative(value: Any, path: str) -> list[FieldError]:
+    """A count that may be absent."""
+    if isinstance(value, int) and value < 0:
+        return [errors.invalid(path, value, "must be greater than or equal to 0")]
+    return []
+
+
+def one_of(value: Any, path: str, supported: tuple[str, ...]) -> list[FieldError]:
+    """A value that may be absent."""
+    return [] if value is None or value in supported else [errors.not_supported(path, value, supported)]
