@@ -8,7 +8,7 @@ import click
 
 
 def _split_address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, int]:
-    host, _, port = value.rpartition(":")
+    host, _colon, port = value.rpartition(":")
     if not port.isdigit() or not 0 <= int(port) <= 65535:
         raise click.BadParameter(f"{value!r} is not HOST:PORT, for example 127.0.0.1:6443 or [::1]:6443")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - an empty host means every address, as written
