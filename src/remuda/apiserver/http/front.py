@@ -106,7 +106,7 @@ class HttpFront:
         try:
             if not info.is_resource and (extra := self._extra_route(request.path)) is not None:
                 return extra(request)
-            user = self._user_of(request)
+            user = self._user_of(request, info)
             answer = self._resources.serve(request, info, user) if info.is_resource else self._other(request, user)
         except StatusError as error:
             answer = error_response(request, error)
@@ -124,10 +124,12 @@ class HttpFront:
                 return handler
         return None
 
-    def _user_of(self, request: Request) -> User:
+    def _user_of(self, request: Request, info: RequestInfo) -> User:
         headers = HeaderView(request)
         user = self._authenticate(request.peer.certificate, headers)
-        return self._impersonate(user, headers) if asks_to_impersonate(request) else user
+        if not asks_to_impersonate(request):
+            return user
+        return self._impersonate(user, headers, _question(request, info))
 
     def _other(self, request: Request, user: User) -> Any:
         """Everything that is not about a resource."""
@@ -195,6 +197,21 @@ class HttpFront:
 
     def _shutdown_check(self) -> str:
         return "process is shutting down" if self._listener.draining else ""
+
+
+def _question(request: Request, info: RequestInfo) -> Attributes:
+    """What the request is about, as the authoriser sees it."""
+    if not info.is_resource:
+        return Attributes(verb=request.method.lower(), path=request.path)
+    return Attributes(
+        verb=info.verb,
+        group=info.group,
+        version=info.version,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=info.name,
+    )
 
 
 class _FrontListener(Listener):

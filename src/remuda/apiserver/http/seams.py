@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from remuda.apiserver.auth.user import Headers, User
+from remuda.apiserver.auth.user import Attributes, Headers, User
 from remuda.apiserver.http.message import Request
 from remuda.apiserver.registry.calls import Call, Registry
 from remuda.apiserver.resource import Resource
@@ -23,7 +23,7 @@ class Authenticate(Protocol):
 
 
 class Impersonate(Protocol):
-    def __call__(self, user: User, headers: Headers, /) -> User:
+    def __call__(self, user: User, headers: Headers, request: Attributes, /) -> User:
         """Whom `user` acts as, for a request with Impersonate-* headers. Raises 403."""
 
 
