@@ -1,0 +1,100 @@
+"""What evaluation costs, in CEL's units, and the limits it must stay within.
+
+One unit is about one operation; work that grows with the data counts by its size. The numbers are part of the API:
+they decide which CRDs a server accepts and which objects it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import Any
+
+from remuda.apiserver.cel.values import size_of
+
+PER_CALL_LIMIT = 1_000_000  # one rule, once
+OBJECT_BUDGET = 10_000_000  # all rules on one object
+RULE_ESTIMATE_LIMIT = 10_000_000  # one rule's worst case, when a CRD is written
+CRD_ESTIMATE_LIMIT = 100_000_000  # the worst cases of all rules of one version
+MAX_UNITS = (1 << 64) - 1
+
+STRING_FACTOR = 0.1
+REGEX_FACTOR = 0.25
+LIST_BASE = 10
+MAP_BASE = 30
+
+Args = tuple[Any, ...]
+
+
+# Most values are short, and this is asked for in every comparison of strings.
+_TENTHS = tuple(ceil(size * STRING_FACTOR) for size in range(1024))
+
+
+def tenth(size: int) -> int:
+    return _TENTHS[size] if size < 1024 else ceil(size * STRING_FACTOR)
+
+
+def of_first(args: Args, result: Any) -> int:
+    """Reading the first argument once."""
+    return tenth(size_of(args[0]))
+
+
+def of_first_twice(args: Args, result: Any) -> int:
+    """Reading the first argument and writing about as much."""
+    return ceil(size_of(args[0]) * 2 * STRING_FACTOR)
+
+
+def of_second_items(args: Args, result: Any) -> int:
+    return size_of(args[1])
+
+
+def of_shorter(args: Args, result: Any) -> int:
+    return tenth(min(size_of(args[0]), size_of(args[1])))
+
+
+def of_both(args: Args, result: Any) -> int:
+    return tenth(size_of(args[0]) + size_of(args[1]))
+
+
+def of_search(args: Args, result: Any) -> int:
+    return tenth(size_of(args[0])) * tenth(size_of(args[1]))
+
+
+def of_regex(args: Args, result: Any) -> int:
+    return ceil((1 + size_of(args[0])) * STRING_FACTOR) * ceil(size_of(args[1]) * REGEX_FACTOR)
+
+
+def of_traversal(args: Args, result: Any) -> int:
+    return traversal(args[0])
+
+
+def traversal(value: Any) -> int:
+    """Reading all of a value, lists and maps included."""
+    if isinstance(value, str):
+        return int(len(value.encode()) * STRING_FACTOR)
+    if isinstance(value, bytes):
+        return int(len(value) * STRING_FACTOR)
+    if isinstance(value, list):
+        return sum(map(traversal, value))
+    if isinstance(value, dict):
+        return sum(traversal(key) + traversal(inner) for key, inner in value.items())
+    return 1
+
+
+def of_product(factor: int) -> Callable[[Args, Any], int]:
+    return lambda args, result: 1 + size_of(args[0]) * size_of(args[1]) * factor
+
+
+def of_result_list(args: Args, result: Any) -> int:
+    return size_of(result) + 1 + LIST_BASE
+
+
+def of_all_pairs(at: int) -> Callable[[Args, Any], int]:
+    """Comparing each item of the list argument with each other."""
+
+    def cost(args: Args, result: Any) -> int:
+        items = args[at]
+        factor = 2 + STRING_FACTOR if items and type(items[0]) in (str, bytes) else 2
+        return int(len(items) * len(items) * factor) + 1 + LIST_BASE
+
+    return cost

@@ -1,0 +1,53 @@
+"""Regular expressions, in RE2's syntax and linear time. Compiled patterns are kept, few at a time."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+from remuda.apiserver.cel import cost
+from remuda.apiserver.cel.functions import Library
+from remuda.apiserver.cel.values import CelError
+
+LIBRARY = Library()
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+
+
+@lru_cache(maxsize=512)
+def compiled(pattern: str) -> Any:
+    """Raises CelError for a pattern RE2 does not take."""
+    try:
+        return re2.compile(pattern, _OPTIONS)
+    except re2.error as wrong:
+        raise CelError(f"error parsing regexp: {wrong}") from None
+
+
+def matches(text: str, pattern: str) -> bool:
+    return compiled(pattern).search(text) is not None
+
+
+def _find(text: str, pattern: str) -> str:
+    found = compiled(pattern).search(text)
+    return found.group() if found else ""
+
+
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    found: list[str] = []
+    if limit == 0:
+        return found
+    for match in compiled(pattern).finditer(text):
+        found.append(match.group())
+        if len(found) == limit:
+            break
+    return found
+
+
+LIBRARY.function("matches(string, string): bool", matches)
+LIBRARY.method("string.matches(string): bool", matches, id="matches_string", cost=cost.of_regex)
+LIBRARY.method("string.find(string): string", _find, cost=cost.of_regex)
+LIBRARY.method("string.findAll(string): list(string)", _find_all, cost=cost.of_regex)
+LIBRARY.method("string.findAll(string, int): list(string)", _find_all, cost=cost.of_regex)

@@ -1,0 +1,283 @@
+"""Compiled rules meeting an object: which run, on what, and how their failures are told.
+
+Only values that have rules on or below them are visited. Rules with `oldSelf` run where an old value corresponds;
+what a write leaves unchanged is not held against it. One object has one budget for all its rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from remuda.apiserver.cel.cost import OBJECT_BUDGET
+from remuda.apiserver.cel.declared import Declared
+from remuda.apiserver.cel.listtypes import key_of
+from remuda.apiserver.cel.program import Program
+from remuda.apiserver.cel.values import NO_OVERLOAD, NONE, CelError, CostExceeded, Optional
+from remuda.kube.errors import DUPLICATE, FORBIDDEN, INVALID, OMITTED, REQUIRED, FieldError
+from remuda.kube.schema import Rule, Schema
+
+_MAX_MESSAGE = 5 * 1024
+_NO_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+_TOO_EXPENSIVE = "operation cancelled: actual cost limit exceeded"
+
+# How a place in an object is noted on the way down: (parent, step); () is the object itself.
+Trail = tuple[Any, ...]
+
+
+def written(trail: Trail, path: str) -> str:
+    steps: list[str] = []
+    while trail:
+        trail, step = trail
+        steps.append(step)
+    for step in reversed(steps):
+        path = f"{path}{step}" if step.startswith("[") or not path else f"{path}.{step}"
+    return path
+
+
+class CompiledRule(NamedTuple):
+    rule: Rule
+    program: Program
+    message: Program | None
+    transition: bool  # looks at oldSelf
+    field_path: str
+
+    @property
+    def name(self) -> str:
+        """What a rule is called in complaints about running it."""
+        return self.rule.message.strip() or self.rule.rule.strip()
+
+
+class RuleNode:
+    """The rules on one schema node, and the nodes below it that have any."""
+
+    __slots__ = ("additional", "convert", "has_transition", "items", "list_keys", "properties", "rules", "type")
+
+    def __init__(
+        self,
+        schema: Schema,
+        declared: Declared | None,
+        rules: tuple[CompiledRule, ...],
+        properties: dict[str, RuleNode],
+        additional: RuleNode | None,
+        items: RuleNode | None,
+    ) -> None:
+        self.type = schema.type
+        self.convert = declared.convert if declared else None
+        self.rules = rules
+        self.properties = properties
+        self.additional = additional
+        self.items = items
+        self.list_keys = schema.list_map_keys if schema.list_type == "map" else ()
+        below = [*properties.values(), *(node for node in (additional, items) if node)]
+        self.has_transition: bool = any(rule.transition for rule in rules) or any(node.has_transition for node in below)
+
+
+class RuleSet:
+    """All rules of one schema. Holds no state of an object and may be shared."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, root: RuleNode) -> None:
+        self._root = root
+
+    def validate(
+        self, obj: Any, old: Any = None, path: str = "", warnings: list[str] | None = None
+    ) -> list[FieldError]:
+        """What the rules say against an object; `old` is what it replaces, None when it is created.
+
+        Failures of rules on values that did not change do not count. With `warnings` they are looked for all the same
+        and noted there, as upstream does; without, such rules are not even run.
+        """
+        run = _Run(path, warnings)
+        try:
+            run.visit(self._root, obj, old, (), at_root=True)
+        except _OutOfBudget:
+            pass
+        return run.errors
+
+
+class _OutOfBudget(Exception):
+    """No further rule runs."""
+
+
+class _Run:
+    """One validation of one object."""
+
+    __slots__ = ("budget", "errors", "path", "warnings")
+
+    def __init__(self, path: str, warnings: list[str] | None) -> None:
+        self.path = path
+        self.warnings = warnings
+        self.errors: list[FieldError] = []
+        self.budget = OBJECT_BUDGET
+
+    def visit(
+        self, node: RuleNode, value: Any, old: Any, trail: Trail, *, unchanged: bool = False, at_root: bool = False
+    ) -> None:
+        """`unchanged` says so of the nearest value above that has an old one, for values that have none."""
+        if value is None:
+            return
+        if old is not None:
+            unchanged = value == old
+        if unchanged and self.warnings is None and not node.has_transition:
+            return
+        if node.rules:
+            self.apply(node, value, old, trail, unchanged)
+        if type(value) is dict:
+            self.visit_fields(node, value, old if type(old) is dict else None, trail, unchanged, at_root)
+        elif node.items is not None and type(value) is list:
+            self.visit_items(node, node.items, value, old if type(old) is list else None, trail, unchanged)
+
+    def visit_fields(
+        self,
+        node: RuleNode,
+        value: dict[str, Any],
+        old: dict[str, Any] | None,
+        trail: Trail,
+        unchanged: bool,
+        at_root: bool,
+    ) -> None:
+        if node.additional is not None:
+            for key, inner in value.items():
+                before = old.get(key) if old is not None else None
+                self.visit(node.additional, inner, before, (trail, f"[{key}]"), unchanged=unchanged)
+        for name, below in node.properties.items():
+            found = value.get(name)
+            if found is not None:
+                before = old.get(name) if old is not None else None
+                # Both are always those of the stored version, so they say nothing about what was changed.
+                same = unchanged and not (at_root and name in ("apiVersion", "kind"))
+                self.visit(below, found, before, (trail, name), unchanged=same)
+
+    def visit_items(
+        self, node: RuleNode, below: RuleNode, value: list[Any], old: list[Any] | None, trail: Trail, unchanged: bool
+    ) -> None:
+        keys = node.list_keys
+        known = {key_of(item, keys): item for item in old} if old and keys else {}
+        for at, item in enumerate(value):
+            before = known.get(key_of(item, keys)) if known else None
+            self.visit(below, item, before, (trail, f"[{at}]"), unchanged=unchanged)
+
+    def apply(self, node: RuleNode, value: Any, old: Any, trail: Trail, unchanged: bool) -> None:
+        if self.budget <= 0:
+            self.give_up(node, trail, _NO_BUDGET)
+        convert = node.convert
+        try:
+            seen = value if convert is None else convert(value)
+            before = old if convert is None or old is None else convert(old)
+        except CelError as failure:
+            self.fail(node, trail, f"{failure} evaluating rule: {node.rules[0].name}")
+            return
+        for rule in node.rules:
+            if rule.transition:
+                if rule.rule.optional_old_self:
+                    self.run(node, rule, value, seen, NONE if before is None else Optional(before), trail, False)
+                elif before is not None:
+                    self.run(node, rule, value, seen, before, trail, False)
+            elif not unchanged or self.warnings is not None:
+                self.run(node, rule, value, seen, None, trail, unchanged)
+
+    def run(
+        self, node: RuleNode, rule: CompiledRule, value: Any, seen: Any, before: Any, trail: Trail, forgiven: bool
+    ) -> None:
+        program = rule.program
+        try:
+            holds = program.run(seen, before)
+        except CelError as failure:
+            self.spend(program.cost, node, trail)
+            self.fail(node, trail, _evaluation_failed(str(failure), rule.name))
+            return
+        except CostExceeded:
+            self.spend(program.cost, node, trail)
+            self.give_up(
+                node,
+                trail,
+                f"'{_TOO_EXPENSIVE}': no further validation rules will be run due to call cost exceeds limit for rule: "
+                f"{rule.name}",
+            )
+            return
+        self.spend(program.cost, node, trail)
+        if holds is not True:
+            self.refuse(node, rule, value, seen, before, trail, forgiven)
+
+    def spend(self, cost: int, node: RuleNode, trail: Trail) -> None:
+        if cost > self.budget:
+            self.give_up(node, trail, _NO_BUDGET)
+        self.budget -= cost
+
+    def fail(self, node: RuleNode, trail: Trail, detail: str) -> None:
+        self.errors.append(FieldError(INVALID, written(trail, self.path), node.type, detail))
+
+    def give_up(self, node: RuleNode, trail: Trail, detail: str) -> None:
+        self.fail(node, trail, detail)
+        raise _OutOfBudget
+
+    def refuse(
+        self, node: RuleNode, rule: CompiledRule, value: Any, seen: Any, before: Any, trail: Trail, forgiven: bool
+    ) -> None:
+        path = written(trail, self.path)
+        if rule.field_path:
+            path = f"{path}.{rule.field_path}" if path else rule.field_path
+        detail = self.detail(node, rule, seen, before, path)
+        error = _refusal(rule.rule.reason, path, OMITTED if node.type in ("object", "array") else value, detail)
+        if not forgiven:
+            self.errors.append(error)
+        elif self.warnings is not None:
+            self.warnings.append(str(error))
+
+    def detail(self, node: RuleNode, rule: CompiledRule, seen: Any, before: Any, path: str) -> str:
+        made = self.made_message(node, rule.message, rule, seen, before, path) if rule.message is not None else ""
+        if made:
+            return made
+        return rule.rule.message.strip() or f"failed rule: {rule.rule.rule.strip()}"
+
+    def made_message(
+        self, node: RuleNode, program: Program, rule: CompiledRule, seen: Any, before: Any, path: str
+    ) -> str:
+        """What the message expression says; "" if it says nothing usable."""
+        try:
+            text = program.run(seen, before)
+        except CelError:
+            text = None
+        except CostExceeded:
+            self.give_up_message(
+                node,
+                path,
+                "no further validation rules will be run due to call cost exceeds limit for messageExpression: "
+                f"{_quoted(rule.rule.message_expression)}",
+            )
+        if program.cost > self.budget:
+            self.give_up_message(
+                node,
+                path,
+                "messageExpression evaluation failed due to running out of cost budget, "
+                "no further validation rules will be run",
+            )
+        self.budget -= program.cost
+        trimmed = text.strip() if isinstance(text, str) else ""
+        return "" if len(trimmed.encode()) > _MAX_MESSAGE or "\n" in trimmed else trimmed
+
+    def give_up_message(self, node: RuleNode, path: str, detail: str) -> None:
+        self.errors.append(FieldError(INVALID, path, node.type, detail))
+        raise _OutOfBudget
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _evaluation_failed(failure: str, name: str) -> str:
+    if failure.startswith(NO_OVERLOAD):
+        return (
+            f"'{failure}': call arguments did not match a supported operator, function or macro signature for rule: "
+            f"{name}"
+        )
+    return f"{failure} evaluating rule: {name}"
+
+
+def _refusal(reason: str, path: str, value: Any, detail: str) -> FieldError:
+    if reason in (FORBIDDEN, REQUIRED):
+        return FieldError(reason, path, "", detail)
+    if reason == DUPLICATE:
+        return FieldError(DUPLICATE, path, value, "")
+    return FieldError(INVALID, path, value, detail)

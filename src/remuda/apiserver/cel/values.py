@@ -1,0 +1,278 @@
+"""Values that CEL has and JSON has not, and what holds between values: equality, order, type names, size.
+
+JSON values are used as they come (dict, list, str, int, float, bool, None), so a rule touches an object without
+copying it. What must stay true: `bool` is never an integer here although Python says so, `Uint` is never an `int`
+to a type test, and a value that is neither of these nor a class below cannot reach an expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+INT_MIN = -(1 << 63)
+INT_MAX = (1 << 63) - 1
+UINT_MAX = (1 << 64) - 1
+
+
+class CelError(Exception):
+    """An expression failed while it ran; && and || may still absorb it."""
+
+
+class CostExceeded(Exception):
+    """An expression used up what it may cost; nothing absorbs that."""
+
+
+NO_OVERLOAD = "no such overload"
+
+
+class Uint(int):
+    """An unsigned 64-bit integer: equal to the same int, but of another type."""
+
+    __slots__ = ()
+
+
+class Duration:
+    """A span of time in nanoseconds, within int64 as in Go."""
+
+    __slots__ = ("ns",)
+
+    def __init__(self, ns: int) -> None:
+        self.ns = ns
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Duration and other.ns == self.ns
+
+    def __hash__(self) -> int:
+        return hash(("duration", self.ns))
+
+    def __repr__(self) -> str:
+        return f"Duration({self.ns})"
+
+
+class Timestamp:
+    """A point in time in nanoseconds since 1970, years 1 to 9999, and the offset from UTC it was written with."""
+
+    __slots__ = ("ns", "offset")
+
+    def __init__(self, ns: int, offset: int = 0) -> None:
+        self.ns = ns
+        self.offset = offset  # seconds; only seen when it is written again
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Timestamp and other.ns == self.ns
+
+    def __hash__(self) -> int:
+        return hash(("timestamp", self.ns))
+
+    def __repr__(self) -> str:
+        return f"Timestamp({self.ns})"
+
+
+class Optional:
+    """A value or nothing; `NONE` is the only one that holds nothing."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Optional or self is NONE or other is NONE:
+            return self is other
+        return equal(self.value, other.value)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "NONE" if self is NONE else f"Optional({self.value!r})"
+
+
+NONE = Optional(None)
+
+
+class Opaque:
+    """Base of values only library functions look into (URL, IP, quantity, ...). `type_name` is what `type()` says."""
+
+    __slots__ = ()
+    type_name = ""
+
+    @property
+    def size(self) -> int:
+        """What the value counts as where cost depends on size."""
+        return 1
+
+
+class TypeValue:
+    """What `type(x)` returns and what `int`, `string`, ... mean as values."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is TypeValue and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(("type", self.name))
+
+    def __repr__(self) -> str:
+        return f"TypeValue({self.name})"
+
+
+_TYPE_NAMES: dict[type, str] = {
+    bool: "bool",
+    int: "int",
+    Uint: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    list: "list",
+    dict: "map",
+    type(None): "null_type",
+    Duration: "google.protobuf.Duration",
+    Timestamp: "google.protobuf.Timestamp",
+    Optional: "optional_type",
+    TypeValue: "type",
+}
+
+
+def type_name(value: Any) -> str:
+    return _TYPE_NAMES.get(type(value)) or str(value.type_name)
+
+
+NUMBERS = frozenset((int, Uint, float))
+
+
+def equal(a: Any, b: Any) -> bool:
+    """CEL's ==: numbers compare across types, nothing else does."""
+    kind, other = type(a), type(b)
+    if kind is list:
+        return other is list and len(a) == len(b) and all(map(equal, a, b))
+    if kind is dict:
+        return other is dict and _equal_maps(a, b)
+    if kind is other:
+        return bool(a == b)
+    return kind in NUMBERS and other in NUMBERS and bool(a == b)
+
+
+_ABSENT = object()
+
+
+def _equal_maps(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
+    if len(a) != len(b):
+        return False
+    for key, value in a.items():
+        found = find(b, key, _ABSENT)
+        if found is _ABSENT or not equal(value, found):
+            return False
+    return True
+
+
+def find(mapping: dict[Any, Any], key: Any, default: Any) -> Any:
+    """Looks a key up as CEL does: 1, 1u and 1.0 are one key, true and 1 are two."""
+    kind = type(key)
+    if kind is str:
+        return mapping.get(key, default)
+    if kind is bool:
+        return mapping.get(BoolKey(key), default)
+    if kind in NUMBERS:
+        return mapping.get(key, default)
+    raise CelError(NO_OVERLOAD)
+
+
+class BoolKey:
+    """A bool as a map key: Python's own would be taken for 0 and 1."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is BoolKey and other.value is self.value
+
+    def __hash__(self) -> int:
+        return hash(("bool", self.value))
+
+
+def to_key(value: Any) -> Any:
+    """The form in which a value is a key of a map made by an expression."""
+    kind = type(value)
+    if kind is bool:
+        return BoolKey(value)
+    if kind is str or kind in (int, Uint):
+        return value
+    raise CelError("unsupported key type: " + type_name(value))
+
+
+def from_key(key: Any) -> Any:
+    return key.value if type(key) is BoolKey else key
+
+
+def compare(a: Any, b: Any) -> int:
+    """-1, 0 or 1; fails for values that have no order among them."""
+    left, right = _orderable(a, b)
+    return -1 if left < right else (1 if left > right else 0)
+
+
+def _orderable(a: Any, b: Any) -> tuple[Any, Any]:
+    kind, other = type(a), type(b)
+    if kind in NUMBERS and other in NUMBERS:
+        if a != a or b != b:
+            raise CelError("NaN values cannot be ordered")
+        return a, b
+    if kind is other:
+        if kind is str or kind is bytes or kind is bool:
+            return a, b
+        if kind is Timestamp or kind is Duration:
+            return a.ns, b.ns
+    raise CelError(NO_OVERLOAD)
+
+
+# Kinds whose size is 1 wherever cost depends on size.
+_SIZED = frozenset((str, bytes, list, dict))
+
+
+def size_of(value: Any) -> int:
+    """The size that cost is reckoned from: code points, bytes, items, entries; 1 for all else."""
+    kind = type(value)
+    if kind in _SIZED:
+        return len(value)
+    if isinstance(value, Opaque):
+        return value.size
+    if kind is Optional and value is not NONE:
+        return size_of(value.value)
+    return 1
+
+
+def checked_int(value: int) -> int:
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    raise CelError("integer overflow")
+
+
+def checked_uint(value: int) -> Uint:
+    if 0 <= value <= UINT_MAX:
+        return Uint(value)
+    raise CelError("unsigned integer overflow")
+
+
+def checked_duration(ns: int) -> Duration:
+    if INT_MIN <= ns <= INT_MAX:
+        return Duration(ns)
+    raise CelError("integer overflow")
+
+
+_TIME_MIN = -62135596800 * 10**9
+_TIME_MAX = 253402300799 * 10**9 + 999_999_999
+
+
+def checked_timestamp(ns: int, offset: int = 0) -> Timestamp:
+    if _TIME_MIN <= ns <= _TIME_MAX:
+        return Timestamp(ns, offset)
+    raise CelError("timestamp overflow")
+
+
+Impl = Callable[..., Any]
