@@ -7,7 +7,7 @@ needs no second vocabulary. Wording follows the real API server because people a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -27,13 +27,16 @@ class FieldError(NamedTuple):
     def message(self) -> str:
         """The sentence without the path, as it stands in a status cause."""
         text = _KIND_TEXT[self.kind]
-        if self.kind in _SHOWS_VALUE:
+        if self.kind in _SHOWS_VALUE and self.bad is not OMITTED:
             text = f"{text}: {render_value(self.bad)}"
         return f"{text}: {self.detail}" if self.detail else text
 
     def __str__(self) -> str:
         return f"{self.path or '<nil>'}: {self.message}"
 
+
+# As the bad value of a complaint that does not show it.
+OMITTED: Final = object()
 
 REQUIRED = "FieldValueRequired"
 INVALID = "FieldValueInvalid"
