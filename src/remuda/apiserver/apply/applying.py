@@ -109,6 +109,7 @@ class _Application:
         self.reset = reset
         applied = recursive_difference(claimed(config, shape) or LEAF, reset)
         self.applied = applied
+        self.owned = difference(applied, UNOWNED)
         self.others = self._owners_before(versions)
         self.last = self.others.pop(applier.key, None)
 
@@ -128,6 +129,8 @@ class _Application:
         return {key: self._fitted(entry) for key, entry in known.items()}
 
     def _fitted(self, entry: Entry) -> Entry:
+        if entry.fields == self.owned:
+            return entry
         fields = fitted(entry.fields, self.shape)
         return entry if fields is entry.fields else entry.with_fields(fields)
 
@@ -148,7 +151,7 @@ class _Application:
             return self.config
         merged = merge(self.live, self.config, self.shape)
         last = self.last.fields if self.last else LEAF
-        if not difference(last, self.applied):
+        if last == self.owned or not difference(last, self.applied):
             return merged  # type: ignore[no-any-return]  # a map merged with a map
         managed = self.applied
         for entry in self.others.values():
@@ -173,14 +176,15 @@ class _Application:
 
     def _finished(self, new: Obj, is_same: bool) -> Obj:
         entries = self.others
-        entry = self.applier.with_fields(difference(self.applied, UNOWNED))
+        entry = self.applier.with_fields(self.owned)
         if is_same:
             entry.time = self.last.time if self.last else ""
         if entry.fields:
             entries[entry.key] = entry
-        typed = is_typed(entry.api_version, new.get("kind", ""))
-        out: Obj = _copied_without_nulls(new) if typed else _copied(new)
-        metadata = out["metadata"] = _copied_without_nulls(new.get("metadata") or {})
+        copied = _copied_without_nulls if is_typed(entry.api_version, new.get("kind", "")) else _copied
+        metadata = _copied_metadata(new.get("metadata") or {})
+        out: Obj = {name: metadata if name == "metadata" else copied(item) for name, item in new.items()}
+        out["metadata"] = metadata
         write_entries(metadata, entries)
         if self.applier.manager == lastapplied.MANAGER:
             lastapplied.refresh(out, self.config)
@@ -190,8 +194,18 @@ class _Application:
 def _copied_without_nulls(value: Any) -> Any:
     """A copy that the caller may change, as a typed object would hold it: a null is an absent field."""
     if type(value) is dict:
-        return {key: _copied_without_nulls(item) for key, item in value.items() if item is not None}
+        return {
+            key: _copied_without_nulls(item) if type(item) in (dict, list) else item
+            for key, item in value.items()
+            if item is not None
+        }
     return [_copied_without_nulls(item) for item in value] if type(value) is list else value
+
+
+def _copied_metadata(metadata: Obj) -> Obj:
+    """Metadata is typed in every kind, and never holds empty containers."""
+    kept = {name: item for name, item in metadata.items() if name != "managedFields" and item not in (None, {}, [])}
+    return _copied_without_nulls(kept)  # type: ignore[no-any-return]  # a map copied is a map
 
 
 def _copied(value: Any) -> Any:

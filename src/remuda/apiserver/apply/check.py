@@ -18,11 +18,54 @@ _MOST_ERRORS = 100  # a hostile configuration has no right to an answer larger t
 
 def complaints(config: Any, shape: Shape) -> str:
     """All that is wrong as one text, empty if nothing is."""
+    if _fits(config, shape):
+        return ""
     errors: list[str] = []
     _check(config, shape, "", errors)
     if len(errors) <= 1:
         return "".join(errors)
     return "\n  ".join(["errors:", *errors[:_MOST_ERRORS]])
+
+
+_SCALARS: dict[str, tuple[type, ...]] = {
+    "numeric": (int, float),
+    "string": (str,),
+    "boolean": (bool,),
+    "untyped": (str, int, float, bool),
+    "": (),
+}
+
+
+def _fits(value: Any, shape: Shape) -> bool:
+    """Whether nothing is wrong: the common answer, found without spelling out a path."""
+    kind = type(value)
+    if kind is dict:
+        return shape.is_map and _map_fits(value, shape)
+    if kind is list:
+        return shape.is_list and _list_fits(value, shape)
+    return value is None or kind in _SCALARS[shape.scalar]
+
+
+def _map_fits(value: dict[str, Any], shape: Shape) -> bool:
+    fields, rest = shape.fields, shape.rest
+    for key, item in value.items():
+        declared = fields.get(key)
+        sub = declared[1] if declared else rest
+        if sub is None or not _fits(item, sub):
+            return False
+    return True
+
+
+def _list_fits(value: list[Any], shape: Shape) -> bool:
+    item_shape = shape.item
+    assert item_shape is not None
+    if shape.element_of is not None:
+        try:
+            if len(set(map(shape.element_of, value))) != len(value):
+                return False
+        except ItemError:
+            return False
+    return all(_fits(item, item_shape) for item in value)
 
 
 def _say(errors: list[str], path: str, message: str) -> None:

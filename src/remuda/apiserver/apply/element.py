@@ -17,7 +17,8 @@ import msgspec
 
 from remuda.apiserver.apply.goformat import quote
 
-_NEEDS_ESCAPE = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029]')
+_ESCAPED = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029]')
+_needs_escape = _ESCAPED.search
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _CACHED_ELEMENT = 256  # longer ones are parsed each time rather than kept alive by a cache
 _EXPONENT_BELOW, _EXPONENT_FROM = 1e-6, 1e21
@@ -39,7 +40,7 @@ def _escape(match: re.Match[str]) -> str:
 def scalar_json(value: Any) -> str:
     """One value as it stands inside an element."""
     if type(value) is str:
-        return f'"{_NEEDS_ESCAPE.sub(_escape, value)}"'
+        return f'"{value}"' if _needs_escape(value) is None else f'"{_ESCAPED.sub(_escape, value)}"'
     if type(value) is int:
         return str(value)
     if value is True or value is False:
@@ -152,9 +153,9 @@ def _order(element: str) -> tuple[int, Any]:
 _order_cached = lru_cache(maxsize=8192)(_order)
 
 
-def order(element: str) -> tuple[int, Any]:
+def sort(elements: list[str]) -> None:
     """Sorts elements as they stand in a document: itself, fields, keys, values, indices."""
-    return _order_cached(element) if len(element) <= _CACHED_ELEMENT else _order(element)
+    elements.sort(key=_order_cached if max(map(len, elements)) <= _CACHED_ELEMENT else _order)
 
 
 def _shown_value(value: Any) -> str:

@@ -4,7 +4,7 @@ A set is a dict from path element to subset. An empty subset means that the elem
 other keys means that it is a member as well as a parent of members; otherwise it is only a parent. So reading a stored
 set and writing one cost nothing, and comparing two is dict equality. What must stay true: sets are never changed in
 place (operations share subtrees with their operands), elements are canonical, keys stand in the order of
-`element.order`, and no subset is without members. `parse` establishes this for documents from outside.
+`element.sort`, and no subset is without members. `parse` establishes this for documents from outside.
 Limit: the set of the whole object (`"."` at the top) does not exist.
 """
 
@@ -32,7 +32,7 @@ def ordered(fields: Fields) -> Fields:
         return fields
     keys = sorted(fields)
     if keys[-1] >= "g":  # not only fields, which sort as their strings do
-        keys.sort(key=elements.order)
+        elements.sort(keys)
     return {key: fields[key] for key in keys}
 
 

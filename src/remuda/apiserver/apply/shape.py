@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from remuda.apiserver.apply.element import key_element, scalar_json, value_element
+from remuda.apiserver.apply.element import scalar_json, value_element
 from remuda.kube.schema import OBJECT_META, UNSET, Schema
 
 Scalar = Literal["", "numeric", "string", "boolean", "untyped"]
@@ -24,9 +24,12 @@ class ItemError(ValueError):
 
 
 class Shape:
-    """`fields` are declared ones, each with its path element; `rest` is of all others, None: there are none."""
+    """`fields` are declared ones, each with its path element; `rest` is of all others, None: there are none.
 
-    __slots__ = ("atomic_map", "element_of", "fields", "is_list", "is_map", "item", "keys", "rest", "scalar")
+    `flat` is set for maps whose values are all one piece, so that the fields of one follow from its keys alone; it
+    keeps the answers for the sets of keys that were seen."""
+
+    __slots__ = ("atomic_map", "element_of", "fields", "flat", "is_list", "is_map", "item", "keys", "rest", "scalar")
 
     def __init__(self) -> None:
         self.is_map = False
@@ -38,6 +41,17 @@ class Shape:
         self.keys: tuple[str, ...] = ()
         self.item: Shape | None = None
         self.scalar: Scalar = ""
+        self.flat: dict[tuple[str, ...], Any] | None = None
+
+    @property
+    def is_one_piece(self) -> bool:
+        return (self.atomic_map or not self.is_map) and self.element_of is None
+
+    def find_flatness(self) -> None:
+        """To be called when all shapes below are complete."""
+        parts = [sub for _, sub in self.fields.values()] + ([self.rest] if self.rest else [])
+        if self.is_map and not self.atomic_map and all(sub.is_one_piece for sub in parts):
+            self.flat = {}
 
 
 def _untyped(granular: bool) -> Shape:
@@ -69,10 +83,14 @@ Pending = list[tuple[Schema, bool, Shape]]
 def _compile(schema: Schema) -> Shape:
     # A list of work instead of recursion: hostile schemas are deep, and all are allowed to be cyclic.
     pending: Pending = []
+    done: list[Shape] = []
     top = _node(schema, False, pending)
     while pending:
         node, preserve, shape = pending.pop()
         _fill(shape, node, preserve, pending)
+        done.append(shape)
+    for shape in done:
+        shape.find_flatness()
     return top
 
 
@@ -147,14 +165,18 @@ def _keyed(schema: Schema) -> ElementOf:
     if len(names) == 1 and not defaults:
         return _keyed_by_one(names[0])
 
+    plan = [(name, scalar_json(name) + ":", defaults.get(name, UNSET)) for name in sorted(names)]
+
     def element_of(item: Any) -> str:
         _require_map(item)
-        keys = {
-            name: item[name] if name in item else defaults[name] for name in names if name in item or name in defaults
-        }
-        if not keys:
+        parts = []
+        for name, start, default in plan:
+            value = item.get(name, default)
+            if value is not UNSET:
+                parts.append(start + scalar_json(value))
+        if not parts:
             raise _keyless(names)
-        return key_element(keys)
+        return "k:{" + ",".join(parts) + "}"
 
     return element_of
 

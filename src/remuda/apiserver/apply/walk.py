@@ -27,15 +27,16 @@ class Index:
         assert element_of is not None
         items: dict[str, Any] = {}
         repeats: dict[str, list[Any]] = {}
-        for position, item in enumerate(values):
-            try:
+        position = 0
+        try:
+            for position, item in enumerate(values):  # noqa: B007  # read when an item is refused
                 element = element_of(item)
-            except ItemError as error:
-                raise ItemError(f"element {position}: {error}") from None
-            if element in items:
-                repeats.setdefault(element, [items[element]]).append(item)
-            else:
-                items[element] = item
+                if element in items:
+                    repeats.setdefault(element, [items[element]]).append(item)
+                else:
+                    items[element] = item
+        except ItemError as error:
+            raise ItemError(f"element {position}: {error}") from None
         self.items = items
         self.repeats = repeats
 
@@ -46,8 +47,6 @@ def claimed(value: Any, shape: Shape) -> Fields | None:
         return LEAF if shape.atomic_map else _claimed_map(value, shape) or None
     if isinstance(value, list) and shape.is_list:
         return LEAF if shape.element_of is None else _claimed_list(value, shape) or None
-    if value is None and ((shape.is_map and not shape.atomic_map) or shape.element_of):
-        return None
     return LEAF
 
 
@@ -63,8 +62,13 @@ def _claimed_map(value: dict[str, Any], shape: Shape) -> Fields:
         item = value[key]
         declared = shape.fields.get(key)
         name, sub = declared or ("f:" + key, shape.rest or DEDUCED)
+        if not item or type(item) not in (dict, list):
+            # Empty containers are claimed themselves; of empty list-maps and sets there is nothing to claim.
+            if type(item) is not list or sub.element_of is None or declared is None:
+                out[name] = LEAF
+            continue
         fields = claimed(item, sub)
-        if declared is None or item is None or item == {}:
+        if declared is None:
             fields = _as_member(fields)
         if fields is not None:
             out[name] = fields
@@ -94,7 +98,25 @@ def everything(value: Any, shape: Shape) -> Fields:
     return LEAF
 
 
+_KEPT_KEY_SETS = 32  # per flat shape: enough for structs, and labels of a fleet
+_KEPT_KEYS = 1024  # characters of one set
+
+
+def _flat_map(value: dict[str, Any], flat: dict[tuple[str, ...], Any]) -> Fields:
+    keys = tuple(value)
+    found: Fields | None = flat.get(keys)
+    if found is None:
+        found = {SELF: LEAF}
+        for key in sorted(keys):
+            found["f:" + key] = LEAF
+        if len(flat) < _KEPT_KEY_SETS and sum(map(len, keys)) <= _KEPT_KEYS:
+            flat[keys] = found
+    return found
+
+
 def _whole_map(value: dict[str, Any], shape: Shape) -> Fields:
+    if shape.flat is not None:
+        return _flat_map(value, shape.flat)
     fields = shape.fields
     rest = shape.rest or DEDUCED
     out: Fields = {SELF: LEAF}
@@ -151,9 +173,11 @@ def compare_maps(
     changed: Fields = {}
     removed: Fields = {}
     for key, item in new.items():
+        if key in ignoring:
+            continue
         if key in old:
             before = old[key]
-            if before is item or before == item or key in ignoring:
+            if before is item or before == item:
                 continue
             name, sub = fields.get(key) or ("f:" + key, rest)
             fresh, gone = compare(before, item, sub)
@@ -161,7 +185,7 @@ def compare_maps(
                 changed[name] = fresh
             if gone is not None:
                 removed[name] = gone
-        elif key not in ignoring:
+        else:
             name, sub = fields.get(key) or ("f:" + key, rest)
             changed[name] = everything(item, sub)
     for key, before in old.items():
