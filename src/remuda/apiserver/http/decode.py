@@ -10,7 +10,6 @@ Nesting is bounded here, so that nothing behind has to fear the stack.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +27,6 @@ ProtobufDecoder = Callable[[bytes, Resource], Obj]
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-_BYTE = re.compile(r"\(byte (\d+)\)")
 _SUMMARY = 30
 _GO_WORDS = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
@@ -74,15 +72,69 @@ def decode_json(body: bytes) -> Any:
     return value
 
 
+_AFTER = {
+    "Expecting value": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+    "Illegal trailing comma before end of object": "looking for beginning of object key string",
+    "Illegal trailing comma before end of array": "looking for beginning of value",
+    "Expecting ':' delimiter": "after object key",
+    "Extra data": "after top-level value",
+}
+
+
 def _go_words(body: bytes, complaint: str) -> str:
-    if "truncated" in complaint:
-        return "unexpected end of JSON input"
-    found = _BYTE.search(complaint)
-    at = int(found.group(1)) if found else 0
-    character = chr(body[at]) if at < len(body) else ""
-    if "character" in complaint and character:
-        return f"invalid character '{character}' looking for beginning of value"
-    return f"{complaint[0].lower()}{complaint[1:]}"
+    """What Go says about malformed JSON, found out by reading it once more with a reader that says where."""
+    try:
+        text = body.decode()
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        at = error.pos
+        if at >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+            return "unexpected end of JSON input"
+        after = _AFTER.get(error.msg)
+        if error.msg == "Expecting ',' delimiter":
+            after = "after object key:value pair" if _is_in_object(text, at) else "after array element"
+        if error.msg == "Expecting value" and text[at] in _LITERALS:
+            return _bad_literal(text, at, _LITERALS[text[at]])
+        return f"invalid character {_shown(text[at])} {after or 'in string literal'}"
+    except (ValueError, RecursionError):
+        pass
+    return complaint
+
+
+_LITERALS = {"n": "null", "t": "true", "f": "false"}
+
+
+def _bad_literal(text: str, at: int, literal: str) -> str:
+    for offset, expected in enumerate(literal):
+        if at + offset >= len(text):
+            break
+        if text[at + offset] != expected:
+            return f"invalid character {_shown(text[at + offset])} in literal {literal} (expecting '{expected}')"
+    return "unexpected end of JSON input"
+
+
+def _is_in_object(text: str, at: int) -> bool:
+    """Whether the innermost container that is open at a position is an object."""
+    opened: list[str] = []
+    quoted = False
+    characters = iter(text[:at])
+    for char in characters:
+        if quoted:
+            if char == "\\":
+                next(characters, None)
+            quoted = char != '"'
+        elif char == '"':
+            quoted = True
+        elif char in "{[":
+            opened.append(char)
+        elif char in "}]" and opened:
+            opened.pop()
+    return bool(opened) and opened[-1] == "{"
+
+
+def _shown(char: str) -> str:
+    return f"'{char}'" if char.isprintable() and char != "'" else repr(char)
 
 
 class ObjectReader:
@@ -168,10 +220,7 @@ def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
             return value, repeated_fields(body, value)
         except Unreadable:
             pass
-    value, repeated = decode_yaml(body)
-    if too_deep(value):
-        raise YamlError(TOO_DEEP)
-    return value, repeated
+    return decode_yaml(body)
 
 
 def _settle_kind(value: Obj, target: Target, body: bytes) -> None:

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from remuda.apiserver.auth import messages
-from remuda.apiserver.auth.user import MASTERS, Attributes, Authorizer, User
+from remuda.apiserver.auth.user import MASTERS, Authorizer, User
 from remuda.apiserver.http.answers import audit_header, error_response
 from remuda.apiserver.http.decode import ObjectReader, ProtobufDecoder
 from remuda.apiserver.http.discovery import Discovery
@@ -24,7 +24,7 @@ from remuda.apiserver.http.message import TEXT_HEADERS, Handler, Request, Respon
 from remuda.apiserver.http.metrics import RequestMetrics
 from remuda.apiserver.http.openapi import OpenApi
 from remuda.apiserver.http.resources import ResourceRequests
-from remuda.apiserver.http.routes import RequestInfo, request_info
+from remuda.apiserver.http.routes import RequestInfo, attributes_of, request_info
 from remuda.apiserver.http.seams import (
     Authenticate,
     BuildOpenApi,
@@ -107,7 +107,9 @@ class HttpFront:
             if not info.is_resource and (extra := self._extra_route(request.path)) is not None:
                 return extra(request)
             user = self._user_of(request, info)
-            answer = self._resources.serve(request, info, user) if info.is_resource else self._other(request, user)
+            answer = (
+                self._resources.serve(request, info, user) if info.is_resource else self._other(request, info, user)
+            )
         except StatusError as error:
             answer = error_response(request, error)
         if type(answer) is Response:
@@ -129,12 +131,12 @@ class HttpFront:
         user = self._authenticate(request.peer.certificate, headers)
         if not asks_to_impersonate(request):
             return user
-        return self._impersonate(user, headers, _question(request, info))
+        return self._impersonate(user, headers, attributes_of(info))
 
-    def _other(self, request: Request, user: User) -> Any:
+    def _other(self, request: Request, info: RequestInfo, user: User) -> Any:
         """Everything that is not about a resource."""
         path = request.path
-        attributes = Attributes(verb=request.method.lower(), path=path)
+        attributes = attributes_of(info)
         decision = self._authorizer.authorize(user, attributes)
         if not decision.allowed:
             raise messages.forbidden(user, attributes, decision.reason)
@@ -197,21 +199,6 @@ class HttpFront:
 
     def _shutdown_check(self) -> str:
         return "process is shutting down" if self._listener.draining else ""
-
-
-def _question(request: Request, info: RequestInfo) -> Attributes:
-    """What the request is about, as the authoriser sees it."""
-    if not info.is_resource:
-        return Attributes(verb=request.method.lower(), path=request.path)
-    return Attributes(
-        verb=info.verb,
-        group=info.group,
-        version=info.version,
-        resource=info.resource,
-        subresource=info.subresource,
-        namespace=info.namespace,
-        name=info.name,
-    )
 
 
 class _FrontListener(Listener):

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from remuda.apiserver.auth import messages
-from remuda.apiserver.auth.user import Attributes, Authorizer, User
+from remuda.apiserver.auth.user import Authorizer, User
 from remuda.apiserver.http import options
 from remuda.apiserver.http.answers import Views, error_response, finish
 from remuda.apiserver.http.decode import ObjectReader, read_patch
 from remuda.apiserver.http.message import Request, Response, Result, text
 from remuda.apiserver.http.negotiate import YAML, Form, negotiate, negotiate_stream, patch_kind
-from remuda.apiserver.http.routes import RequestInfo
+from remuda.apiserver.http.routes import RequestInfo, attributes_of
 from remuda.apiserver.http.seams import ConnectingRegistry
 from remuda.apiserver.http.streams import log_stream
 from remuda.apiserver.http.watch import watch_stream
@@ -26,6 +26,8 @@ from remuda.kube.errors import StatusError, bad_request, method_not_supported, n
 
 _STATUS_VERBS = ("get", "patch", "update")
 _STREAMED = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+_OF_COLLECTIONS = ("create",)
+_OF_OBJECTS = ("update", "patch")
 _SLOW_YAML = 16 * 1024  # YAML is read at about 1 MB/s: more than this goes to a thread
 _METHOD_NOT_ALLOWED = "the server does not allow this method on the requested resource"
 
@@ -79,15 +81,7 @@ class ResourceRequests:
 
     def _unknown(self, request: Request, info: RequestInfo, user: User) -> Response:
         """Those who may not ask are told so before they learn what exists."""
-        attributes = Attributes(
-            verb=info.verb,
-            group=info.group,
-            version=info.version,
-            resource=info.resource,
-            subresource=info.subresource,
-            namespace=info.namespace,
-            name=info.name,
-        )
+        attributes = attributes_of(info)
         decision = self._authorizer.authorize(user, attributes)
         if not decision.allowed:
             raise messages.forbidden(user, attributes, decision.reason)
@@ -106,7 +100,8 @@ class ResourceRequests:
         verbs = _verbs_of(resource, info.subresource)
         if verbs is None:
             raise no_such_path()
-        if info.verb not in verbs or (info.name and info.verb in ("create", "list") and not info.subresource):
+        names_the_wrong_thing = info.verb in (_OF_COLLECTIONS if info.name else _OF_OBJECTS) and not info.subresource
+        if info.verb not in verbs or names_the_wrong_thing:
             raise _not_allowed(info, resource)
 
     # -- reads ---------------------------------------------------------------------------------------------------

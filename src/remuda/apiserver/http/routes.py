@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
+from remuda.apiserver.auth.user import Attributes
 from remuda.apiserver.http.message import Request
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -43,6 +44,21 @@ def request_info(request: Request) -> RequestInfo:
     if parts[0] == "apis" and len(parts) >= 4:
         return _resource_info(request, parts[1], parts, 2)
     return RequestInfo(request.method.lower(), path)
+
+
+def attributes_of(info: RequestInfo) -> Attributes:
+    """What the request is about, as the authoriser is asked."""
+    if not info.is_resource:
+        return Attributes(verb=info.verb, path=info.path)
+    return Attributes(
+        verb=info.verb,
+        group=info.group,
+        version=info.version,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=info.name,
+    )
 
 
 def _resource_info(request: Request, group: str, parts: list[str], at: int) -> RequestInfo:

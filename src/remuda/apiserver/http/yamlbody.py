@@ -3,6 +3,9 @@
 Timestamps and base-60 numbers stay strings, `1e3` is a number, keys become strings. Aliases are followed, but a
 document that grows out of all proportion through them is refused before anything expands it. Keys given twice are
 reported for field validation.
+
+Nesting is bounded before the document is composed: the composer is C code that recurses without a limit of its own, and
+a hostile document would end the process.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import re
 from typing import Any
 
 import yaml
+
+from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP
 
 _MAX_NODES = 1_000_000  # more than a body of 3 MiB can hold without aliases
 _NOT_JSON = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -55,6 +60,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456
 def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     """The value of the first document, and a complaint for each key given twice. Raises YamlError."""
     try:
+        _require_shallow(body)
         loader = _Loader(body)
         loader.duplicates = []
         try:
@@ -65,9 +71,22 @@ def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     except yaml.YAMLError as error:
         raise YamlError(_one_line(error)) from None
     except RecursionError:
-        raise YamlError("exceeded max depth") from None
+        raise YamlError(TOO_DEEP) from None
+    except YamlError:
+        raise
     except (ValueError, TypeError, OverflowError) as error:
         raise YamlError(f"yaml: {error}") from None
+
+
+def _require_shallow(body: bytes) -> None:
+    depth = 0
+    for event in yaml.parse(body, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise YamlError(TOO_DEEP)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _one_line(error: yaml.YAMLError) -> str:

@@ -218,7 +218,8 @@ def by_header(certificate: bytes | None, headers: Headers) -> User:
     return User(name, groups=(MASTERS,) if name == "admin" else ())
 
 
-def impersonated(user: User, headers: Headers) -> User:
+def impersonated(user: User, headers: Headers, request: Attributes) -> User:
+    assert request.verb
     return User(headers["impersonate-user"][0], groups=tuple(headers.get("impersonate-group", ())))
 
 

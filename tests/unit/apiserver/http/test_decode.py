@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.apiserver.http.decode import ObjectReader, read_patch, repeated_fields
+from remuda.apiserver.http.yamlbody import YamlError, decode_yaml, encode_yaml
+from remuda.kube.errors import StatusError
+
+from .fakes import PODS, WIDGETS
+
+JSON, YAML = "application/json", "application/yaml"
+
+
+def read(body: bytes, media: str = JSON, resource: Any = PODS, subresource: str = "", validation: Any = "Warn") -> Any:
+    return ObjectReader().read(body, media, resource, subresource, validation)
+
+
+def refusal(body: bytes, **more: Any) -> StatusError:
+    with pytest.raises(StatusError) as caught:
+        read(body, **more)
+    return caught.value
+
+
+def test_what_a_built_in_body_leaves_out_comes_from_the_path() -> None:
+    assert read(b"{}")[0] == {"apiVersion": "v1", "kind": "Pod"}
+    assert read(b"{}", subresource="eviction")[0] == {"apiVersion": "policy/v1", "kind": "Eviction"}
+    assert read(b"{}", resource=WIDGETS, subresource="scale")[0] == {"apiVersion": "autoscaling/v1", "kind": "Scale"}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            b"",
+            "the object provided is unrecognized (must be of type Pod): couldn't get version/kind; "
+            "json parse error: unexpected end of JSON input (<empty>)",
+        ),
+        (
+            b'{"a":',
+            "the object provided is unrecognized (must be of type Pod): couldn't get version/kind; "
+            'json parse error: unexpected end of JSON input ({"a":)',
+        ),
+        (
+            b"nope",
+            "the object provided is unrecognized (must be of type Pod): couldn't get version/kind; "
+            "json parse error: invalid character 'o' in literal null (expecting 'u') (6e6f7065)",
+        ),
+        (
+            b'{"apiVersion":"v2","kind":"Pod"}',
+            "the API version in the data (v2) does not match the expected API version (v1)",
+        ),
+        (
+            b'{"apiVersion":"v1","kind":"Secret"}',
+            'Secret in version "v1" cannot be handled as a Pod: '
+            "converting (v1.Secret) to (core.Pod): unknown conversion",
+        ),
+    ],
+)
+def test_refusals_in_upstreams_words(body: bytes, message: str) -> None:
+    error = refusal(body)
+    assert (error.code, error.reason, error.message) == (400, "BadRequest", message)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"{a}", "invalid character 'a' looking for beginning of object key string"),
+        (b'{"a":x}', "invalid character 'x' looking for beginning of value"),
+        (b'{"a" 1}', "invalid character '1' after object key"),
+        (b'{"a":1 "b":2}', "invalid character '\"' after object key:value pair"),
+        (b'{"a":[1 2]}', "invalid character '2' after array element"),
+        (b"{}x", "invalid character 'x' after top-level value"),
+        (b'{"a', "unexpected end of JSON input"),
+        (b'{"a":[{"b":"}{\\""', "unexpected end of JSON input"),
+    ],
+)
+def test_malformed_json_in_gos_words(body: bytes, words: str) -> None:
+    assert f"json parse error: {words} (" in refusal(body).message
+
+
+@pytest.mark.parametrize("body", [b"[]", b"null", b'"x"', b"5", b'{"kind":5}', b'{"a":NaN}', b'{"a":Infinity}'])
+def test_what_is_no_object_is_refused(body: bytes) -> None:
+    assert refusal(body).code == 400
+
+
+def test_custom_resources_must_say_what_they_are() -> None:
+    assert "Object 'Kind' is missing" in refusal(b'{"apiVersion":"example.com/v1"}', resource=WIDGETS).message
+    wrong = refusal(b'{"apiVersion":"example.com/v2","kind":"Widget"}', resource=WIDGETS)
+    assert wrong.message.startswith("the API version in the data (example.com/v2) does not match")
+    other = refusal(b'{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"g"}}', resource=WIDGETS)
+    assert (other.code, other.reason) == (422, "Invalid")
+    assert 'kind: Invalid value: "Gadget": must be Widget' in other.message
+
+
+@pytest.mark.parametrize("media", [JSON, YAML])
+def test_nesting_is_bounded(media: str) -> None:
+    for depth in (1_000, 100_000):
+        body = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
+        error = refusal(body, media=media)
+        assert error.code == 400
+        assert "exceeded max depth" in error.message
+    fine = b'{"a":' + b"[" * 100 + b"]" * 100 + b"}"
+    assert read(fine, media=media)[0]["kind"] == "Pod"
+
+
+def test_fields_given_twice() -> None:
+    body = b'{"kind":"Pod","spec":{"x":1,"x":2,"l":[{"y":1},{"y":1,"y":1}]},"spec":{}}'
+    complaints = ['duplicate field "spec.x"', 'duplicate field "spec.l[1].y"', 'duplicate field "spec"']
+    assert read(body, validation="Warn")[1] == complaints
+    assert read(body, validation="Ignore")[1] == []
+    strict = refusal(body, validation="Strict").message
+    assert strict == ('Pod in version "v1" cannot be handled as a Pod: strict decoding error: ' + ", ".join(complaints))
+
+
+def test_a_hand_written_body_without_duplicates_has_no_complaints() -> None:
+    assert repeated_fields(b'{ "a": {"b": 1},\n "c": [{"b": 1}] }', {"a": {"b": 1}, "c": [{"b": 1}]}) == []
+
+
+OBJECTS = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(codec="utf-8"), max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abcé", max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text("xyz", min_size=1, max_size=3), OBJECTS, max_size=4), st.sampled_from([None, 2]))
+def test_no_object_has_fields_given_twice_unless_it_does(value: dict[str, Any], indent: int | None) -> None:
+    body = json.dumps(value, indent=indent).encode()
+    assert repeated_fields(body, value) == []
+    doubled = b'{"Q":1,' + body.lstrip()[1:].rstrip()[:-1] + (b"," if value else b"") + b'"Q":1}'
+    assert repeated_fields(doubled, {**value, "Q": 1}) == ['duplicate field "Q"']
+
+
+@given(st.binary(max_size=60))
+def test_no_body_breaks_the_reader(body: bytes) -> None:
+    for media in (JSON, YAML):
+        try:
+            value, _ = read(body, media=media)
+        except StatusError as error:
+            assert error.code == 400  # noqa: PT017
+        else:
+            assert isinstance(value, dict)
+
+
+# -- YAML --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: 2020-01-02", {"a": "2020-01-02"}),
+        ("a: 2020-01-02T03:04:05Z", {"a": "2020-01-02T03:04:05Z"}),
+        ("a: 1:30", {"a": "1:30"}),
+        ("a: 1e3", {"a": 1000.0}),
+        ("a: 012", {"a": 10}),
+        ("a: 0x1F", {"a": 31}),
+        ("a: 1.5", {"a": 1.5}),
+        ("a: '5'", {"a": "5"}),
+        ("a: yes", {"a": True}),
+        ("a: ~", {"a": None}),
+        ("1: a\nno: b", {"1": "a", "false": "b"}),
+        ("a: &x [1]\nb: *x", {"a": [1], "b": [1]}),
+        ("a: &x {k: 1}\nb: {<<: *x, l: 2}", {"a": {"k": 1}, "b": {"k": 1, "l": 2}}),
+        ("# nothing\n", None),
+    ],
+)
+def test_yaml_values(text: str, value: Any) -> None:
+    assert decode_yaml(text.encode()) == (value, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [",
+        "a: b: c",
+        "a: !!python/object:os.system x",
+        "a: .inf",
+        "a: .nan",
+        "? [1]\n: x",
+        "a: *nope",
+        "a: 1\n---\nb: 2",
+    ],
+)
+def test_bad_yaml_is_refused(text: str) -> None:
+    with pytest.raises(YamlError):
+        decode_yaml(text.encode())
+
+
+def test_aliases_cannot_grow_without_bound() -> None:
+    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
+    lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(YamlError, match="excessive aliasing"):
+        decode_yaml("\n".join(lines).encode())
+    with pytest.raises(YamlError):
+        decode_yaml(b"a: &a [*a]")
+
+
+def test_yaml_keys_given_twice() -> None:
+    body = b"kind: Pod\nspec:\n  x: 1\n  x: 2\n"
+    assert read(body, media=YAML)[1] == ['line 4: key "x" already set in map']
+    assert "strict decoding error" in refusal(body, media=YAML, validation="Strict").message
+
+
+def test_encoded_yaml_is_sorted_and_reads_back() -> None:
+    value = {"b": "2020-01-02", "a": ["x: y", "", "0"], "c": {"é": None, "n": 1.5}}
+    assert encode_yaml(value).startswith(b"a:\n")
+    assert decode_yaml(encode_yaml(value))[0] == value
+
+
+# -- patches -----------------------------------------------------------------------------------------------------
+
+
+def test_patches() -> None:
+    assert read_patch(b'[{"op":"remove","path":"/a"}]', "json", "Warn") == ([{"op": "remove", "path": "/a"}], [])
+    assert read_patch(b'{"a":null}', "merge", "Warn") == ({"a": None}, [])
+    assert read_patch(b"a: 1\n", "apply", "Warn") == ({"a": 1}, [])
+    assert read_patch(b'{"a":1}', "apply", "Warn") == ({"a": 1}, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [(b"{}", "json"), (b"[]", "merge"), (b"{", "merge"), (b"- a", "apply"), (b"[", "apply")]
+)
+def test_bad_patches(body: bytes, kind: Any) -> None:
+    with pytest.raises(StatusError) as caught:
+        read_patch(body, kind, "Warn")
+    assert caught.value.code == 400
+    assert caught.value.message.startswith("error decoding")
+
+
+def test_fields_given_twice_in_patches() -> None:
+    assert read_patch(b'{"a":1,"a":2}', "merge", "Warn")[1] == ['duplicate field "a"']
+    with pytest.raises(StatusError) as caught:
+        read_patch(b'{"a":1,"a":2}', "merge", "Strict")
+    assert caught.value.code == 422
+    with pytest.raises(StatusError) as caught:
+        read_patch(b"a: 1\na: 2\n", "apply", "Strict")
+    assert (caught.value.code, caught.value.message[:26]) == (400, "error strict decoding YAML")

@@ -1,0 +1,303 @@
+"""Requests about resources, from the socket to the registry and back."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.registry.calls import ListOptions, Page, WriteOptions
+from remuda.apiserver.storage.types import Revision
+
+from .fakes import Answer, Fronted, pod
+
+A_POD = "/api/v1/namespaces/ns/pods/a"
+PODS = "/api/v1/namespaces/ns/pods"
+WIDGETS = "/apis/example.com/v1/namespaces/ns/widgets"
+MERGE = "application/merge-patch+json"
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
+
+
+def reason(answer: Answer) -> tuple[int, str]:
+    status = answer.json
+    assert status["kind"] == "Status"
+    assert status["code"] == answer.status
+    return answer.status, status["reason"]
+
+
+async def test_get() -> None:
+    async with Fronted() as server:
+        answer = await server.ask("GET", A_POD)
+        assert (answer.status, answer.body) == (200, pod("a") + b"\n")
+        assert answer.header("content-type") == "application/json"
+        assert answer.header("cache-control") == "no-cache, private"
+        assert len(answer.header("audit-id")) == 36
+        assert (await server.ask("GET", A_POD, Audit_Id="mine")).header("audit-id") == "mine"
+        missing = await server.ask("GET", f"{PODS}/zzz")
+        assert reason(missing) == (404, "NotFound")
+        assert missing.json["details"] == {"name": "zzz", "kind": "pods"}
+
+
+async def test_other_formats() -> None:
+    async with Fronted() as server:
+        as_yaml = await server.ask("GET", A_POD, Accept="application/yaml")
+        assert as_yaml.header("content-type") == "application/yaml"
+        assert yaml.safe_load(as_yaml.body)["kind"] == "Pod"
+        pretty = await server.ask("GET", f"{A_POD}?pretty=true")
+        assert pretty.body.startswith(b'{\n  "apiVersion"')
+        error = await server.ask("GET", f"{PODS}/zzz", Accept="application/yaml")
+        assert yaml.safe_load(error.body)["reason"] == "NotFound"
+        assert reason(await server.ask("GET", A_POD, Accept="image/png")) == (406, "NotAcceptable")
+
+
+async def test_lists_of_built_in_kinds_drop_the_type_of_items() -> None:
+    async with Fronted() as server:
+        answer = await server.ask("GET", "/api/v1/pods?limit=2")
+        items = [{"metadata": msgspec.json.decode(pod(name))["metadata"]} for name in "ab"]
+        assert answer.json == {
+            "kind": "PodList",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": "9"},
+            "items": items,
+        }
+        assert ("list", ListOptions(limit=2)) in server.registry.calls
+        server.registry.page = Page([], Revision(3), "more", 4)
+        answer = await server.ask("GET", PODS)
+        assert answer.json["metadata"] == {"resourceVersion": "3", "continue": "more", "remainingItemCount": 4}
+        assert answer.json["items"] == []
+
+
+async def test_lists_survive_items_whose_type_does_not_come_first() -> None:
+    async with Fronted() as server:
+        server.registry.page = Page([b'{"kind":"Pod","apiVersion":"v1","metadata":{}}', pod("b")], Revision(1))
+        items = (await server.ask("GET", PODS)).json["items"]
+        assert [set(item) for item in items] == [{"metadata"}, {"metadata"}]
+
+
+async def test_lists_of_custom_resources_keep_it() -> None:
+    async with Fronted() as server:
+        server.registry.page = Page([b'{"apiVersion":"example.com/v1","kind":"Widget"}'], Revision(1))
+        answer = await server.ask("GET", WIDGETS)
+        assert answer.json["kind"] == "WidgetList"
+        assert answer.json["metadata"] == {"continue": "", "resourceVersion": "1"}
+        assert answer.json["items"] == [{"apiVersion": "example.com/v1", "kind": "Widget"}]
+
+
+async def test_large_answers_are_compressed_for_those_who_take_it() -> None:
+    async with Fronted() as server:
+        server.registry.page = Page([pod("a", data="x" * 1000)] * 200, Revision(1))
+        plain = await server.ask("GET", PODS)
+        packed = await server.ask("GET", PODS, Accept_Encoding="deflate, gzip")
+        assert plain.header("content-encoding") == ""
+        assert (packed.header("content-encoding"), packed.header("vary")) == ("gzip", "Accept-Encoding")
+        assert gzip.decompress(packed.body) == plain.body
+        small = await server.ask("GET", A_POD, Accept_Encoding="gzip")
+        assert small.header("content-encoding") == ""
+
+
+async def test_create_update_patch_delete() -> None:
+    async with Fronted() as server:
+        calls = server.registry.calls
+        created = await server.ask("POST", f"{PODS}?fieldManager=me", b'{"metadata":{"name":"n"}}')
+        assert (created.status, created.json["kind"]) == (201, "Pod")
+        assert calls[-1][2] == WriteOptions(field_manager="me")
+        updated = await server.ask("PUT", A_POD, b"kind: Pod\n", Content_Type="application/yaml", User_Agent="u/1")
+        assert updated.status == 200
+        assert calls[-1] == ("update", {"apiVersion": "v1", "kind": "Pod"}, WriteOptions(field_manager="u"))
+        patched = await server.ask("PATCH", f"{A_POD}/status", b'{"x":1}', Content_Type=MERGE)
+        assert patched.status == 200
+        assert calls[-1][:3] == ("patch", "merge", {"x": 1})
+        assert calls[-2][2:7] == ("patch", "pods", "ns", "a", "status")
+        applied = await server.ask(
+            "PATCH", f"{PODS}/new?fieldManager=m&force=1", b"a: 1", Content_Type="application/apply-patch+yaml"
+        )
+        assert applied.status == 201
+        assert calls[-1][3].force
+        deleted = await server.ask("DELETE", A_POD, b'{"propagationPolicy":"Foreground"}')
+        assert (deleted.status, deleted.json["status"]) == (200, "Success")
+        assert calls[-1][1].propagation_policy == "Foreground"
+        cleared = await server.ask("DELETE", f"{PODS}?labelSelector=a")
+        assert cleared.json["kind"] == "PodList"
+        assert calls[-1][1] == ListOptions(label_selector="a")
+
+
+async def test_large_yaml_is_read_too() -> None:
+    async with Fronted() as server:
+        body = b"kind: Pod\ndata:\n" + b"".join(b"  k%d: v\n" % n for n in range(3000))
+        assert (await server.ask("POST", PODS, body, Content_Type="application/yaml")).status == 201
+        assert len(server.registry.calls[-1][1]["data"]) == 3000
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "expected"),
+    [
+        ("GET", "/api/v1/nothings", (404, "NotFound")),
+        ("GET", "/api/v1/namespaces/ns/pods/a/nothing", (404, "NotFound")),
+        ("GET", "/api/v1/pods/a", (404, "NotFound")),
+        ("POST", "/api/v1/pods", (405, "MethodNotAllowed")),
+        ("DELETE", "/api/v1/pods", (405, "MethodNotAllowed")),
+        ("POST", A_POD, (405, "MethodNotAllowed")),
+        ("PUT", PODS, (405, "MethodNotAllowed")),
+        ("OPTIONS", PODS, (405, "MethodNotAllowed")),
+        ("DELETE", f"{A_POD}/status", (405, "MethodNotAllowed")),
+        ("PUT", f"{A_POD}/log", (405, "MethodNotAllowed")),
+        ("PATCH", A_POD, (415, "UnsupportedMediaType")),
+        ("GET", f"{PODS}?limit=x", (400, "BadRequest")),
+        ("GET", f"{PODS}?resourceVersionMatch=Exact", (422, "Invalid")),
+        ("GET", f"{A_POD}?{'&'.join(['a'] * 2000)}&resourceVersion=1", (400, "BadRequest")),
+    ],
+)
+async def test_refusals(method: str, target: str, expected: tuple[int, str]) -> None:
+    async with Fronted() as server:
+        assert reason(await server.ask(method, target)) == expected
+
+
+async def test_unknown_custom_groups_are_plain_404() -> None:
+    async with Fronted() as server:
+        for target in ("/apis/nowhere.io/v1/things", "/apis/example.com/v1/things"):
+            answer = await server.ask("GET", target)
+            assert (answer.status, answer.body) == (404, b"404 page not found\n")
+        server.authorizer.allowed = False
+        assert reason(await server.ask("GET", "/apis/nowhere.io/v1/things", X_User="eve")) == (403, "Forbidden")
+
+
+async def test_protobuf_bodies_are_refused_without_a_decoder_and_read_with_one() -> None:
+    kind = "application/vnd.kubernetes.protobuf"
+    async with Fronted() as server:
+        assert reason(await server.ask("POST", PODS, b"k8s\0", Content_Type=kind)) == (415, "UnsupportedMediaType")
+
+    def decode(body: bytes, resource: Any) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": resource.kind, "size": len(body)}
+
+    async with Fronted(protobuf=decode) as server:
+        assert (await server.ask("POST", PODS, b"k8s\0", Content_Type=kind)).json["size"] == 4
+        assert (await server.ask("POST", WIDGETS, b"k8s\0", Content_Type=kind)).status == 415
+
+
+async def test_nobody_without_permission_gets_a_body_read() -> None:
+    async with Fronted() as server:
+        server.registry.denied.add("eve")
+        client = await server.client()
+        client.send(f"POST {PODS} HTTP/1.1\r\nHost: h\r\nX-User: eve\r\nContent-Length: 3000000\r\n\r\n".encode())
+        assert reason(await client.read_answer()) == (403, "Forbidden")
+
+
+async def test_bodies_over_3_mib_are_413() -> None:
+    async with Fronted() as server:
+        client = await server.client()
+        client.send(f"POST {PODS} HTTP/1.1\r\nHost: h\r\nContent-Length: 3145729\r\n\r\n".encode())
+        answer = await client.read_answer()
+        assert reason(answer) == (413, "RequestEntityTooLarge")
+        assert answer.json["message"] == "Request entity too large: limit is 3145728"
+
+
+async def test_warnings_are_headers_also_of_errors() -> None:
+    async with Fronted() as server:
+        server.registry.warnings = ['careful "you"', "bad\nline", 'careful "you"']
+        answer = await server.ask("POST", PODS, b'{"kind":"Pod","a":1,"a":2}')
+        assert answer.all("warning") == ['299 - "careful \\"you\\""', '299 - "duplicate field \\"a\\""']
+        refused = await server.ask("POST", f"{PODS}?fieldValidation=Strict", b'{"kind":"Pod","a":1,"a":2}')
+        assert refused.status == 400
+        assert refused.all("warning") == ['299 - "careful \\"you\\""']
+        old = await server.ask("GET", "/apis/example.com/v1beta1/namespaces/ns/widgets/a")
+        assert '299 - "example.com/v1beta1 Widget is \\"old\\""' in old.all("warning")
+        server.registry.warnings = [f"{n}" + "x" * 1000 for n in range(100)]
+        assert sum(map(len, (await server.ask("GET", A_POD)).all("warning"))) < 6000
+
+
+async def test_impersonation() -> None:
+    async with Fronted() as server:
+        client = await server.client()
+        client.send(
+            f"GET {A_POD} HTTP/1.1\r\nHost: h\r\nImpersonate-User: bob\r\n"
+            "Impersonate-Group: one\r\nImpersonate-Group: two\r\n\r\n".encode()
+        )
+        await client.read_answer()
+        assert server.registry.calls[-1][1] == "bob"
+
+
+async def test_what_fails_unforeseen_is_a_500_that_names_the_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with Fronted() as server:
+        answer = await server.ask("GET", f"{PODS}/broken")
+        assert reason(answer) == (500, "InternalError")
+        assert b"secret detail" not in answer.body
+        assert answer.header("audit-id") in answer.json["message"]
+        assert answer.header("audit-id") in caplog.text
+        assert "secret detail" in caplog.text
+
+
+async def test_logs() -> None:
+    async with Fronted() as server:
+        answer = await server.ask("GET", f"{A_POD}/log?container=c")
+        assert (answer.body, answer.header("content-type")) == (b"line one\nline two\n", "text/plain")
+        assert ("connect", {"container": "c"}) in server.registry.calls
+        assert reason(await server.ask("GET", f"{PODS}/zzz/log")) == (404, "NotFound")
+        server.registry.log = []
+        assert (await server.ask("GET", f"{A_POD}/log")).body == b""
+
+
+async def test_writes_in_work_are_bounded_for_all_but_masters() -> None:
+    async with Fronted(limits=Limits(writes_in_flight=2)) as server:
+        server.registry.hold = asyncio.Event()
+        held = [asyncio.create_task(server.ask("POST", PODS, b"{}", X_User="bob")) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        busy = await server.ask("POST", PODS, b"{}", X_User="bob")
+        assert (busy.status, busy.header("retry-after")) == (429, "1")
+        assert busy.body == b"Too many requests, please try again later.\n"
+        assert (await server.ask("GET", A_POD, X_User="bob")).status == 200
+        privileged = asyncio.create_task(server.ask("POST", PODS, b"{}"))
+        await asyncio.sleep(0.05)
+        assert not privileged.done()
+        server.registry.hold.set()
+        assert [(await task).status for task in (*held, privileged)] == [201, 201, 201]
+        assert server.front.metrics.writes_in_flight == 0
+
+
+# -- views -------------------------------------------------------------------------------------------------------
+
+
+async def test_tables() -> None:
+    async with Fronted() as server:
+        widget = (
+            b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","resourceVersion":"5",'
+            b'"creationTimestamp":"2020-01-01T00:00:00Z"},"spec":{"size":3}}'
+        )
+        server.registry.page = Page([widget], Revision(8), "next", 2)
+        table = (await server.ask("GET", WIDGETS, Accept=TABLE)).json
+        assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+        assert table["metadata"] == {"resourceVersion": "8", "continue": "next", "remainingItemCount": 2}
+        assert [c["name"] for c in table["columnDefinitions"]] == ["Name", "Size", "Age"]
+        name, size, age = table["rows"][0]["cells"]
+        assert (name, size, age[-1]) == ("w", 3, "d" if "y" not in age else age[-1])
+        assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+        none = (await server.ask("GET", f"{WIDGETS}?includeObject=None", Accept=TABLE)).json
+        assert none["rows"][0]["object"] is None
+        server.registry.objects["w"] = widget
+        whole = (await server.ask("GET", f"{WIDGETS}/w?includeObject=Object", Accept=TABLE)).json
+        assert whole["rows"][0]["object"] == msgspec.json.decode(widget)
+        assert whole["metadata"] == {"resourceVersion": "5"}
+        bad = await server.ask("GET", f"{WIDGETS}?includeObject=Bad", Accept=TABLE)
+        assert reason(bad) == (400, "BadRequest")
+
+
+async def test_partial_metadata() -> None:
+    view = "application/json;as={};g=meta.k8s.io;v=v1"
+    async with Fronted() as server:
+        one = (await server.ask("GET", A_POD, Accept=view.format("PartialObjectMetadata"))).json
+        metadata = msgspec.json.decode(pod("a"))["metadata"]
+        assert one == {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        many = (await server.ask("GET", PODS, Accept=view.format("PartialObjectMetadataList"))).json
+        assert many["kind"] == "PartialObjectMetadataList"
+        assert [item["metadata"]["name"] for item in many["items"]] == ["a", "b"]
+        wrong = await server.ask("GET", PODS, Accept=view.format("PartialObjectMetadata"))
+        assert reason(wrong) == (406, "NotAcceptable")
+
+
+async def test_a_status_stays_a_status_in_every_view() -> None:
+    async with Fronted() as server:
+        assert (await server.ask("DELETE", A_POD, Accept=TABLE)).json["kind"] == "Status"

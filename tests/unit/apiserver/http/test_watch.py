@@ -1,0 +1,141 @@
+"""Watches on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from remuda.apiserver.http.watch import _PLAIN
+from remuda.apiserver.registry.calls import WatchLine
+
+from .fakes import Client, Fronted, pod
+
+WATCH = "/api/v1/namespaces/ns/pods?watch=1&resourceVersion=5"
+ERROR = b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":410}'
+
+
+async def start(client: Client, target: str = WATCH, accept: str = "application/json") -> dict[str, str]:
+    client.send(f"GET {target} HTTP/1.1\r\nHost: h\r\nAccept: {accept}\r\n\r\n".encode())
+    status, headers = await client.read_head()
+    assert status == 200
+    return dict(headers)
+
+
+async def events(client: Client, number: int) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < number:
+        chunk = await client.read_chunk()
+        found += [msgspec.json.decode(line) for line in chunk.splitlines()]
+    return found
+
+
+async def test_events_arrive_as_lines() -> None:
+    async with Fronted() as server:
+        client = await server.client()
+        headers = await start(client)
+        assert headers["Content-Type"] == "application/json"
+        assert headers["Transfer-Encoding"] == "chunked"
+        watch = server.registry.watches[0]
+        watch.queue.put_nowait([WatchLine("ADDED", pod("a")), WatchLine("MODIFIED", pod("b"))])
+        first, second = await events(client, 2)
+        assert (first["type"], first["object"]) == ("ADDED", msgspec.json.decode(pod("a")))
+        assert second["type"] == "MODIFIED"
+        watch.queue.put_nowait([WatchLine("ERROR", ERROR)])
+        watch.queue.put_nowait([])
+        assert (await events(client, 1))[0] == {"type": "ERROR", "object": msgspec.json.decode(ERROR)}
+        assert await client.read_chunk() == b""
+        assert watch.closed
+        assert (await client.ask("GET", "/version")).status == 200  # the connection lives on
+
+
+def test_one_event_is_encoded_once_for_all_watchers() -> None:
+    shared: dict[object, bytes] = {}
+    line = WatchLine("ADDED", pod("a"), shared)
+    first = _PLAIN.chunk(line)
+    assert _PLAIN.chunk(WatchLine("ADDED", pod("a"), shared)) is first
+    assert _PLAIN.chunk(WatchLine("MODIFIED", pod("a"), shared)) is not first
+
+
+async def test_a_batch_is_one_write() -> None:
+    async with Fronted() as server:
+        client = await server.client()
+        await start(client)
+        server.registry.watches[0].queue.put_nowait([WatchLine("ADDED", pod(str(n))) for n in range(50)])
+        assert [e["object"]["metadata"]["name"] for e in await events(client, 50)] == [str(n) for n in range(50)]
+
+
+async def test_the_watch_is_closed_when_the_client_leaves() -> None:
+    async with Fronted() as server:
+        client = await server.client()
+        await start(client)
+        assert "apiserver_longrunning_requests{" in server.front.metrics.render().decode()
+        client.close()
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            if server.registry.watches[0].closed:
+                break
+        assert server.registry.watches[0].closed
+        assert list(server.front.metrics._watches.values()) == [0]
+
+
+async def test_a_watch_ends_after_its_timeout() -> None:
+    async with Fronted() as server:
+        client = await server.client()
+        await start(client, f"{WATCH}&timeoutSeconds=1")
+        assert await client.read_chunk() == b""
+        assert server.registry.watches[0].closed
+
+
+async def test_stopping_ends_watches_with_their_last_chunk() -> None:
+    server = Fronted()
+    async with server:
+        client = await server.client()
+        await start(client)
+        await server.front.stop(1)
+        assert await client.read_chunk() == b""
+        assert await client.is_closed()
+
+
+async def test_watching_one_object_the_old_way_selects_it_by_name() -> None:
+    async with Fronted() as server:
+        client = await server.client()
+        await start(client, "/api/v1/watch/namespaces/ns/pods/a")
+        options = server.registry.calls[-1][1]
+        assert options.field_selector == "metadata.name=a"
+        refused = await server.ask("GET", "/api/v1/watch/namespaces/ns/pods/a?fieldSelector=metadata.name%3Db")
+        assert refused.status == 400
+
+
+async def test_tables_repeat_no_headers() -> None:
+    table = "application/json;as=Table;g=meta.k8s.io;v=v1"
+    async with Fronted() as server:
+        client = await server.client()
+        await start(client, WATCH, table)
+        queue = server.registry.watches[0].queue
+        queue.put_nowait([WatchLine("ADDED", pod("a")), WatchLine("MODIFIED", pod("b")), WatchLine("ERROR", ERROR)])
+        first, second, error = await events(client, 3)
+        assert [c["name"] for c in first["object"]["columnDefinitions"]] == ["Name", "Age"]
+        assert second["object"]["columnDefinitions"] is None
+        assert second["object"]["rows"][0]["cells"][0] == "b"
+        assert error["object"]["kind"] == "Status"
+
+
+async def test_the_bookmark_that_ends_initial_events_keeps_its_annotation_in_every_view() -> None:
+    value = msgspec.json.encode(
+        {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}},
+        }
+    )
+    async with Fronted() as server:
+        for view in ("Table", "PartialObjectMetadata"):
+            client = await server.client()
+            await start(client, f"{WATCH}&includeObject=None", f"application/json;as={view};g=meta.k8s.io;v=v1")
+            server.registry.watches[-1].queue.put_nowait([WatchLine("BOOKMARK", value)])
+            shown = (await events(client, 1))[0]["object"]
+            partial = shown["rows"][0]["object"] if view == "Table" else shown
+            assert partial["kind"] == "PartialObjectMetadata"
+            assert partial["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
