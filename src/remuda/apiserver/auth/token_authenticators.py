@@ -20,7 +20,8 @@ import msgspec
 from remuda.apiserver.auth import tokens
 from remuda.apiserver.auth.jws import KeySet
 from remuda.apiserver.auth.tokens import Claims, Lookup, Settings
-from remuda.apiserver.auth.user import User
+from remuda.apiserver.auth.user import User, marked_authenticated
+from remuda.apiserver.storage.types import Entry
 
 _MOST_REMEMBERED = 4096
 
@@ -36,6 +37,25 @@ class TokenAuthenticator(Protocol):
         Raises tokens.TokenRejected. Must not block."""
 
 
+class _KnownToken:
+    """A token whose signature is good, and what its existence was last seen to rest on."""
+
+    __slots__ = ("audiences", "claims", "seen", "user")
+
+    def __init__(self, claims: Claims) -> None:
+        self.claims = claims
+        self.user = marked_authenticated(tokens.user_of(claims))
+        self.seen: list[_Seen] = []
+        self.audiences: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # wanted, and common with them
+
+    def rests_on_the_same(self, lookup: Lookup) -> bool:
+        """Entries never change: the very same entries mean the very same answer."""
+        return bool(self.seen) and all(lookup(table, ns, name) is entry for table, ns, name, entry in self.seen)
+
+
+_Seen = tuple[str, str, str, Entry]
+
+
 class ServiceAccountTokens:
     """JWTs of service accounts. Signatures are checked once per token, everything else on every use."""
 
@@ -44,30 +64,46 @@ class ServiceAccountTokens:
         self._settings = settings
         self._lookup = lookup
         self._clock = clock
-        self._read: OrderedDict[bytes, tuple[Claims, User]] = OrderedDict()
+        self._known: OrderedDict[bytes, _KnownToken] = OrderedDict()
 
     def authenticate_token(self, token: str, audiences: tuple[str, ...]) -> Authenticated | None:
-        known = self._known(token)
+        known = self._recall(token)
         if known is None:
             return None
-        claims, user = known
-        common = tokens.common_audiences(claims, self._settings, audiences)
-        tokens.check(claims, token, self._lookup, self._clock())
-        return Authenticated(user, common)
+        if known.audiences[0] != audiences:
+            known.audiences = (audiences, tokens.common_audiences(known.claims, self._settings, audiences))
+        now = self._clock()
+        tokens.check_times(known.claims, now)
+        if not known.rests_on_the_same(self._lookup):
+            known.seen = self._check_existence(known.claims, token, now)
+        return Authenticated(known.user, known.audiences[1])
 
-    def _known(self, token: str) -> tuple[Claims, User] | None:
+    def _recall(self, token: str) -> _KnownToken | None:
         digest = _digest(token)
-        known = self._read.get(digest)
+        known = self._known.get(digest)
         if known is not None:
-            self._read.move_to_end(digest)
+            self._known.move_to_end(digest)
             return known
         claims = tokens.read(self._keys, self._settings, token)
         if claims is None:
             return None
-        known = self._read[digest] = (claims, tokens.user_of(claims))
-        if len(self._read) > _MOST_REMEMBERED:
-            self._read.popitem(last=False)
+        known = self._known[digest] = _KnownToken(claims)
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known.popitem(last=False)
         return known
+
+    def _check_existence(self, claims: Claims, token: str, now: float) -> list[_Seen]:
+        """What the answer rests on; nothing when it may change with time alone."""
+        seen: list[_Seen] = []
+
+        def noting(table: str, namespace: str, name: str) -> Entry | None:
+            entry = self._lookup(table, namespace, name)
+            if entry is not None:
+                seen.append((table, namespace, name, entry))
+            return entry
+
+        tokens.check_existence(claims, token, noting, now)
+        return [] if any(b'"deletionTimestamp"' in entry.value for *_, entry in seen) else seen
 
 
 class StaticTokens:
@@ -106,9 +142,11 @@ def read_token_file(path: Path) -> list[tuple[str, User]]:
     return users
 
 
-_PROCESS_KEY = secrets.token_bytes(32)
+_KEYED = hashlib.sha256(secrets.token_bytes(64))
 
 
 def _digest(token: str) -> bytes:
+    digest = _KEYED.copy()
     # surrogatepass: a token that is no valid text is simply an unknown token.
-    return hashlib.blake2b(token.encode("utf-8", "surrogatepass"), key=_PROCESS_KEY, digest_size=32).digest()
+    digest.update(token.encode("utf-8", "surrogatepass"))
+    return digest.digest()

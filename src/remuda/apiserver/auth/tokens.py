@@ -151,22 +151,23 @@ def common_audiences(claims: Claims, settings: Settings, wanted: tuple[str, ...]
     return common
 
 
-def check(claims: Claims, token: str, lookup: Lookup, now: float) -> None:
-    """Raises TokenRejected unless the token is good now: in its time, and all it is bound to exists."""
-    if claims.iss == LEGACY_ISSUER:
-        _check_legacy(claims, token, lookup)
-    else:
-        _check_times(claims, now)
-        _check_bound(claims.kubernetes or KubernetesClaim(), lookup, now)
-
-
-def _check_times(claims: Claims, now: float) -> None:
+def check_times(claims: Claims, now: float) -> None:
+    """Raises TokenRejected outside the time the token is for. Legacy tokens have none."""
     if claims.nbf and now + _LEEWAY < claims.nbf:
         raise TokenRejected("service account token is not valid yet")
     if claims.exp and now - _LEEWAY > claims.exp:
         raise TokenRejected("service account token has expired")
     if claims.iat and now + _LEEWAY < claims.iat:
         raise TokenRejected("service account token is issued in the future")
+
+
+def check_existence(claims: Claims, token: str, lookup: Lookup, now: float) -> None:
+    """Raises TokenRejected unless all the token is bound to exists. The answer depends on nothing but the entries
+    looked up and, for those that are being deleted, on the time."""
+    if claims.iss == LEGACY_ISSUER:
+        _check_legacy(claims, token, lookup)
+    else:
+        _check_bound(claims.kubernetes or KubernetesClaim(), lookup, now)
 
 
 class _Meta(msgspec.Struct, rename="camel"):

@@ -236,7 +236,7 @@ def test_a_good_token_is_its_service_account(store: FakeStore) -> None:
     assert found.audiences == API
     assert found.user.name == "system:serviceaccount:ns:robot"
     assert found.user.uid == "sa-uid"
-    assert found.user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns")
+    assert found.user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
     assert found.user.extra == {
         "authentication.kubernetes.io/pod-name": ("it",),
         "authentication.kubernetes.io/pod-uid": ("pod-uid",),
@@ -313,6 +313,24 @@ def test_an_object_being_deleted_for_a_minute_counts_as_deleted(store: FakeStore
     assert checker.authenticate_token(token, API)
     put(store, "serviceaccounts", "ns", "robot", "sa-uid", metadata={"deletionTimestamp": rfc3339(NOW - 61)})
     assert rejection(checker, token) == "service account ns/robot has been deleted"
+
+
+def test_an_object_left_deleting_ends_its_tokens_without_another_write(store: FakeStore) -> None:
+    clock = Clock()
+    checker = authenticator(store, clock)
+    token = ask(store)["status"]["token"]
+    put(store, "serviceaccounts", "ns", "robot", "sa-uid", metadata={"deletionTimestamp": rfc3339(NOW)})
+    assert checker.authenticate_token(token, API)
+    clock.now = NOW + 62
+    assert rejection(checker, token) == "service account ns/robot has been deleted"
+
+
+def test_an_unchanged_object_is_not_read_again(store: FakeStore) -> None:
+    checker = authenticator(store)
+    token = ask(store)["status"]["token"]
+    first = checker.authenticate_token(token, API)
+    store.get("serviceaccounts", "ns", "robot").value = b"unreadable"  # type: ignore[union-attr]
+    assert checker.authenticate_token(token, API) == first
 
 
 def legacy(store: FakeStore) -> str:
@@ -420,5 +438,5 @@ def test_remembered_tokens_are_bounded_and_not_kept_in_clear(store: FakeStore, m
     for _ in range(5):
         token = ask(store)["status"]["token"]
         assert checker.authenticate_token(token, API)
-    assert len(checker._read) == 3
-    assert all(token.encode() not in key for key in checker._read)
+    assert len(checker._known) == 3
+    assert all(token.encode() not in key for key in checker._known)
