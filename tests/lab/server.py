@@ -34,7 +34,7 @@ class Reply:
         return self.content.decode("utf-8", "replace")
 
     def __repr__(self) -> str:
-        return f"<{self.code} {self.content[:200]!r}>"
+        return f"<{self.code} {self.content[:2000]!r}>"
 
 
 class Server:

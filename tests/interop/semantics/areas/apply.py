@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.interop.semantics.areas.verbs import DEPLOYMENT
-from tests.interop.semantics.trial import Trial, case
+from tests.interop.semantics.trial import Trial, case, shared
 
 
 def _configmap(name: str = "a", **data: str) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def of_status_is_its_own(t: Trial) -> None:
 
 @case("apply")
 def of_a_custom_resource(t: Trial) -> None:
-    path = t.crd("owneds", OWNED)
+    path = t.crd("owneds")
     name = t.name("ssa")
     body = {"apiVersion": t.api_version(), "kind": "Owned", "metadata": {"name": name}}
     first = {"items": [{"id": "a", "size": 1}, {"id": "b", "size": 2}], "tags": ["x"], "whole": {"p": 1, "q": 2}}
@@ -227,7 +227,7 @@ def of_a_custom_resource(t: Trial) -> None:
 
 @case("apply")
 def duplicates_in_sets_and_maps_of_a_custom_resource(t: Trial) -> None:
-    path = t.crd("owneds", OWNED)
+    path = t.crd("owneds")
     name = t.name("ssadup")
     body = {"apiVersion": t.api_version(), "kind": "Owned", "metadata": {"name": name}}
     t.apply(f"{path}/{name}", {**body, "spec": {"tags": ["x", "x"]}})
@@ -238,7 +238,7 @@ def duplicates_in_sets_and_maps_of_a_custom_resource(t: Trial) -> None:
 
 @case("apply")
 def empty_values_are_owned_too(t: Trial) -> None:
-    path = t.crd("owneds", OWNED)
+    path = t.crd("owneds")
     name = t.name("ssaempty")
     body = {"apiVersion": t.api_version(), "kind": "Owned", "metadata": {"name": name}}
     t.apply(f"{path}/{name}", {**body, "spec": {"items": [], "tags": [], "whole": {}}}, "first")
@@ -281,3 +281,5 @@ OWNED = {
         }
     },
 }
+
+shared("owneds", OWNED)

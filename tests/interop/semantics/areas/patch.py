@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.interop.semantics.areas.verbs import DEPLOYMENT
-from tests.interop.semantics.trial import Trial, case
+from tests.interop.semantics.trial import Trial, case, shared
+
+shared("plains")
 
 
 def _configmap(t: Trial, **more: Any) -> str:

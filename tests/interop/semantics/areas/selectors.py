@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.interop.semantics.trial import Trial, case
+from tests.interop.semantics.trial import Trial, case, shared
+
+TINTED = {
+    "type": "object",
+    "properties": {"spec": {"type": "object", "properties": {"colour": {"type": "string"}}}},
+}
+shared("tinteds", TINTED, version={"selectableFields": [{"jsonPath": ".spec.colour"}]})
 
 
 def _colours(t: Trial) -> str:
@@ -119,11 +125,7 @@ def of_custom_resources(t: Trial) -> None:
 
 @case("selectors")
 def fields_a_definition_makes_selectable(t: Trial) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"spec": {"type": "object", "properties": {"colour": {"type": "string"}}}},
-    }
-    path = t.crd("tinteds", schema, version={"selectableFields": [{"jsonPath": ".spec.colour"}]})
+    path = t.crd("tinteds")
     for name, colour in (("s1", "red"), ("s2", "blue")):
         body = {"apiVersion": t.api_version(), "kind": "Tinted", "metadata": {"name": t.name(name)}}
         t.quietly("POST", path, {**body, "spec": {"colour": colour}})

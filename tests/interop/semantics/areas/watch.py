@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.interop.semantics.trial import Trial, case
+from tests.interop.semantics.trial import Trial, case, shared
+
+shared("watcheds")
 
 
 def _revision(t: Trial, path: str) -> str:
@@ -150,7 +152,7 @@ def the_old_path(t: Trial) -> None:
 
 @case("watch")
 def of_a_custom_resource(t: Trial) -> None:
-    path = t.crd("watcheds", namespaced=False)
+    path = t.crd("watcheds")
     start = _revision(t, path)
     body = {"apiVersion": t.api_version(), "kind": "Watched", "metadata": {"name": t.name()}}
     t.quietly("POST", path, {**body, "spec": {"a": 1}})
