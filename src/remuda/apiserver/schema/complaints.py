@@ -31,7 +31,7 @@ class Complaints:
         return f"{self.root}.{name}" if self.root else name
 
     def _invalid(self, place: str, bad: Any, sentence: str) -> FieldError:
-        return FieldError(errors.INVALID, self._field(place), bad, f"{place} in body {sentence}")
+        return FieldError(errors.INVALID, self._field(place), _as_printed(bad), f"{place} in body {sentence}")
 
     def composite(self, sentence: str) -> FieldError:
         return FieldError(errors.INVALID, self.root or NO_FIELD, "", sentence)
@@ -46,7 +46,7 @@ class Complaints:
     def not_in_enum(self, place: str, bad: Any, allowed: Sequence[Any]) -> FieldError:
         words = (v if isinstance(v, str) else json_text(v) for v in allowed)
         detail = "supported values: " + ", ".join(quoted(word) for word in words)
-        return FieldError(errors.NOT_SUPPORTED, self._field(place), bad, detail)
+        return FieldError(errors.NOT_SUPPORTED, self._field(place), _as_printed(bad), detail)
 
     def too_long(self, place: str, limit: int) -> FieldError:
         return errors.too_long(self._field(place), limit)
@@ -102,3 +102,8 @@ class Complaints:
 
     def forbidden_match(self, place: str) -> FieldError:
         return self.composite(f"{quoted(place)} must not validate the schema (not)")
+
+
+def _as_printed(bad: Any) -> Any:
+    """Go prints a float without a fraction as an integer."""
+    return int(bad) if isinstance(bad, float) and abs(bad) < 1e21 and bad.is_integer() else bad

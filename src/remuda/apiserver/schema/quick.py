@@ -165,23 +165,37 @@ def _number(schema: Schema, native: bool) -> Check:
 def _text(schema: Schema, native: bool) -> Check | type:
     if native:
         special = {"date-time": is_time, "byte": is_bytes}.get(schema.format)
-        return str if special is None else _all_of_text([special])
+        return str if special is None else _text_passing(special)
+    shortest, longest = schema.min_length or 0, schema.max_length
     tests: list[Check] = []
     if schema.enum:
-        choices = frozenset(choice for choice in schema.enum if isinstance(choice, str))
-        tests.append(choices.__contains__)
-    shortest, longest = schema.min_length or 0, schema.max_length
-    if longest is not None:
-        tests.append(lambda value: shortest <= len(value) <= longest)
-    elif shortest == 1:
-        tests.append(bool)
-    elif shortest:
-        tests.append(lambda value: len(value) >= shortest)
+        tests.append(frozenset(choice for choice in schema.enum if isinstance(choice, str)).__contains__)
     if schema.pattern:
         tests.append(_pattern(schema.pattern))
     if (format_ := string_format(schema.format)) is not None:
         tests.append(format_)
-    return _all_of_text(tests) if tests else str
+    if not tests:
+        return str if not shortest and longest is None else _text_of_length(shortest, longest)
+    test = tests[0] if len(tests) == 1 else _all_of(tests)
+    if longest is not None:
+        return lambda value: type(value) is str and shortest <= len(value) <= longest and test(value)
+    if shortest:
+        return lambda value: type(value) is str and len(value) >= shortest and test(value)
+    return _text_passing(test)
+
+
+def _text_of_length(shortest: int, longest: int | None) -> Check:
+    if longest is None:
+        return lambda value: type(value) is str and len(value) >= shortest
+    return lambda value: type(value) is str and shortest <= len(value) <= longest
+
+
+def _text_passing(test: Check) -> Check:
+    return lambda value: type(value) is str and test(value)
+
+
+def _all_of(tests: list[Check]) -> Check:
+    return lambda value: all(test(value) for test in tests)
 
 
 def _pattern(pattern: str) -> Check:
@@ -189,16 +203,6 @@ def _pattern(pattern: str) -> Check:
         return matcher(pattern)
     except BadPattern:
         return lambda value: False
-
-
-def _all_of_text(tests: list[Check]) -> Check:
-    if len(tests) == 1:
-        only = tests[0]
-        return lambda value: type(value) is str and only(value)
-    if len(tests) == 2:
-        first, second = tests
-        return lambda value: type(value) is str and first(value) and second(value)
-    return lambda value: type(value) is str and all(test(value) for test in tests)
 
 
 def _array(schema: Schema, native: bool, waiting: list[_Filler]) -> Check:
