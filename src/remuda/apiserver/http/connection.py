@@ -169,8 +169,7 @@ class Connection(asyncio.Protocol):
             self._takeover.connection_lost(error)
         if self._sink is not None:
             self._sink.resume()
-        if self._task is not None:
-            self._task.cancel()
+        self._cancel(self._task)
         self._parser = None  # it refers to us: without this the pair waits for the cycle collector
 
     def pause_writing(self) -> None:
@@ -440,8 +439,7 @@ class Connection(asyncio.Protocol):
     def end_stream(self) -> None:
         """The stream stops producing and ends with its last chunk."""
         self.deadline = NEVER
-        if self._task is not None:
-            self._task.cancel()
+        self._cancel(self._task)
 
     def _hold_back(self, rest: bytes) -> None:
         """A request to upgrade ends the parser's work: what follows belongs to whoever takes over, or to nobody."""
@@ -487,8 +485,12 @@ class Connection(asyncio.Protocol):
         self._task = None
         request.keep_alive = False
         self._respond(request, self._owner.timed_out(request))
+        self._cancel(task)
+
+    def _cancel(self, task: asyncio.Task[None] | None) -> None:
+        """Not before it has started: a coroutine that never runs never cleans up what it was given."""
         if task is not None:
-            task.cancel()
+            self._owner.loop.call_soon(task.cancel)
 
     def drain(self) -> None:
         """The server stops: idle connections close now, streams end, a request in work is answered and then closed."""
@@ -518,8 +520,7 @@ class Connection(asyncio.Protocol):
             head = b"%b%bContent-Length: %d\r\nConnection: close\r\n\r\n"
             self._transport.write(head % (line, TEXT_HEADERS, len(reason)) + reason)
         self._close_after_writing(linger=True)
-        if self._task is not None:
-            self._task.cancel()
+        self._cancel(self._task)
 
     def _close_after_writing(self, linger: bool = False) -> None:
         """Closing with unread input makes the kernel reset the connection, and the answer may be lost with it: so

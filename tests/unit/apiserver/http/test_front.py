@@ -155,9 +155,6 @@ async def test_metrics_count_only_what_is_served() -> None:
         for n in range(5):
             await server.ask("GET", f"/api/v1/invented{n}")
         text = (await server.ask("GET", "/metrics")).body.decode()
-        labels = (
-            'component="apiserver",group="",resource="pods",scope="resource",subresource="",verb="GET",version="v1"'
-        )
         counts = [line for line in text.splitlines() if line.startswith("apiserver_request_total{")]
         assert any('resource="pods"' in line and 'code="200"' in line and line.endswith(" 1.0") for line in counts)
         assert any('resource="pods"' in line and 'code="404"' in line for line in counts)

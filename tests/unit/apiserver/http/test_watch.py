@@ -80,6 +80,17 @@ async def test_the_watch_is_closed_when_the_client_leaves() -> None:
         assert list(server.front.metrics._watches.values()) == [0]
 
 
+async def test_a_watch_whose_client_leaves_at_once_is_closed_too() -> None:
+    async with Fronted() as server:
+        for _ in range(20):
+            client = await server.client()
+            client.send(f"GET {WATCH} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+            await asyncio.sleep(0)
+            client.writer.transport.abort()
+        await asyncio.sleep(0.2)
+        assert all(watch.closed for watch in server.registry.watches)
+
+
 async def test_a_watch_ends_after_its_timeout() -> None:
     async with Fronted() as server:
         client = await server.client()
