@@ -33,7 +33,7 @@ from remuda.apiserver.bootstrap import bootstrap
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.handlers import register_handlers
 from remuda.apiserver.http.front import HttpFront
-from remuda.apiserver.kinds import builtin_resources
+from remuda.apiserver.kinds import builtin_resources, protobuf
 from remuda.apiserver.registry.crds import TABLE as DEFINITIONS
 from remuda.apiserver.registry.crds import Definitions, with_schema_validation
 from remuda.apiserver.registry.registry import Registry
@@ -100,6 +100,7 @@ class ApiServer:
                     token_settings, keys, f"{self.url}/openid/v1/jwks"
                 ),
             },
+            protobuf=protobuf.decode,
             stored_objects=lambda: {table: store.count(table) for table in store.tables()},
         )
 

@@ -23,7 +23,7 @@ from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP, too_deep
 from remuda.kube.errors import StatusError, bad_request, invalid, invalid_object
 
-ProtobufDecoder = Callable[[bytes, Resource], Obj]
+ProtobufDecoder = Callable[[bytes], Obj]  # a whole body, its apiVersion and kind included; raises BadRequest
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -141,7 +141,7 @@ class ObjectReader:
     """Reads the bodies of creates and updates. `protobuf` decodes bodies of built-in kinds in that encoding."""
 
     def __init__(self, protobuf: ProtobufDecoder | None = None) -> None:
-        self._protobuf = protobuf
+        self.protobuf = protobuf
         self._accepted = (JSON, YAML) if protobuf is None else (JSON, YAML, PROTOBUF)
 
     def media_type(self, request: Request, resource: Resource) -> str:
@@ -152,8 +152,8 @@ class ObjectReader:
         self, body: bytes, media: str, resource: Resource, subresource: str, validation: FieldValidation
     ) -> tuple[Obj, list[str]]:
         """The object, with its apiVersion and kind, and warnings about fields given twice."""
-        if media == PROTOBUF and self._protobuf is not None:
-            return self._protobuf(body, resource), []
+        if media == PROTOBUF and self.protobuf is not None:
+            return self.protobuf(body), []
         target = target_of(resource, subresource)
         value, repeated = self._parse(body, media, target, validation)
         if not isinstance(value, dict):

@@ -23,6 +23,7 @@ from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.http.message import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
 from remuda.apiserver.http.metrics import RequestMetrics
 from remuda.apiserver.http.openapi import OpenApi
+from remuda.apiserver.http.openapi_v2 import OpenApiV2
 from remuda.apiserver.http.resources import ResourceRequests
 from remuda.apiserver.http.routes import RequestInfo, attributes_of, request_info
 from remuda.apiserver.http.seams import (
@@ -77,6 +78,7 @@ class HttpFront:
         self._resources = ResourceRequests(registry, authorizer, ObjectReader(protobuf), self.metrics.watch_started)
         self._discovery = Discovery(registry.resources)
         self._openapi = OpenApi(registry.resources, build_openapi)
+        self._openapi_v2 = OpenApiV2(registry.resources)
         self._system = SystemPaths(
             self.metrics, {**(checks or {}), "shutdown": self._shutdown_check}, documents or {}, self._listed_paths
         )
@@ -144,6 +146,8 @@ class HttpFront:
             return text(405, "405 Method Not Allowed\n")
         if path.startswith("/api"):
             return self._discovery.serve(request)
+        if path == "/openapi/v2":
+            return self._openapi_v2.serve(request)
         if path.startswith("/openapi/v3"):
             return self._openapi.serve(request)
         handler = self._system.find(path)
@@ -189,7 +193,7 @@ class HttpFront:
     # -- for the index and health --------------------------------------------------------------------------------
 
     def _listed_paths(self) -> list[str]:
-        paths = {"/api", "/apis", "/openapi/v3"}
+        paths = {"/api", "/apis", "/openapi/v2", "/openapi/v3"}
         for resource in self._registry.resources.all():
             if resource.group:
                 paths |= {f"/apis/{resource.group}", f"/apis/{resource.api_version}"}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
-from remuda.apiserver.http.decode import Unreadable, decode_json
+from remuda.apiserver.http.decode import ProtobufDecoder, Unreadable, decode_json
 from remuda.apiserver.http.message import Query, Request
-from remuda.apiserver.http.negotiate import JSON, YAML, body_media_type
+from remuda.apiserver.http.negotiate import JSON, PROTOBUF, YAML, body_media_type
 from remuda.apiserver.http.routes import is_true
 from remuda.apiserver.http.yamlbody import YamlError, decode_yaml
 from remuda.apiserver.registry.calls import (
@@ -238,9 +238,9 @@ def manager_of_agent(agent: str) -> str:
 # -- deletes -----------------------------------------------------------------------------------------------------
 
 
-def delete_options(request: Request, body: bytes) -> DeleteOptions:
+def delete_options(request: Request, body: bytes, protobuf: ProtobufDecoder | None = None) -> DeleteOptions:
     """From the body if there is one, else from the query: never from both."""
-    raw = _options_of_body(request, body) if body else _options_of_query(request.query)
+    raw = _options_of_body(request, body, protobuf) if body else _options_of_query(request.query)
     policy = _text_of(raw, "propagationPolicy")
     orphan = _typed(raw, "orphanDependents", bool)
     dry_run = _typed(raw, "dryRun", list) or []
@@ -267,12 +267,18 @@ def _delete_errors(policy: str | None, orphan: bool | None, dry_run: list[str]) 
     return errors + _dry_run_errors(dry_run)
 
 
-def _options_of_body(request: Request, body: bytes) -> Obj:
-    media = body_media_type(request, (JSON, YAML))
+def _options_of_body(request: Request, body: bytes, protobuf: ProtobufDecoder | None) -> Obj:
+    media = body_media_type(request, (JSON, YAML) if protobuf is None else (JSON, YAML, PROTOBUF))
+    if media == PROTOBUF and protobuf is not None:
+        return _checked_options(protobuf(body))
     try:
         value = decode_yaml(body)[0] if media == YAML and body[:1] != b"{" else decode_json(body)
     except (Unreadable, YamlError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+    return _checked_options(value)
+
+
+def _checked_options(value: Any) -> Obj:
     if not isinstance(value, dict):
         raise bad_request("decoded object cannot be converted to DeleteOptions")
     kind = value.get("kind")

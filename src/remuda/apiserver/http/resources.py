@@ -178,14 +178,14 @@ class ResourceRequests:
 
     async def _delete(self, request: Request, call: Call) -> Result:
         form = negotiate(request)
-        chosen = options.delete_options(request, await request.body())
+        chosen = options.delete_options(request, await request.body(), self._reader.protobuf)
         written = await self._registry.delete(call, chosen)
         return await self._answer(request, call, 200, written.value, form)
 
     async def _delete_collection(self, request: Request, call: Call) -> Result:
         form = negotiate(request)
         selection: ListOptions = options.list_options(request)
-        chosen = options.delete_options(request, await request.body())
+        chosen = options.delete_options(request, await request.body(), self._reader.protobuf)
         page = await self._registry.delete_collection(call, selection, chosen)
         body = self._views.page(request, call.resource, page, form)
         return await _settled(finish(request, 200, body, form, call.warnings))

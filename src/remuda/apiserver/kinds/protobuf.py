@@ -1,0 +1,340 @@
+"""Kubernetes' protobuf bodies, read into the JSON form of the same object.
+
+Go clients send built-in kinds this way: a magic prefix, an envelope that names apiVersion and kind, and the object
+itself, whose field numbers are those of `types/*.idl`. What is read still has the zeros that Go writes for absent
+fields; the normal form of the kind drops them, as it does for JSON. Unknown fields are skipped, as protobuf means it.
+Anything malformed is a 400: lengths are checked before they are used, and nesting is bounded.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from remuda.apiserver.kinds.idl import Field, MessageType, message, resolve
+from remuda.apiserver.resource import Obj
+from remuda.kube.errors import StatusError, bad_request
+
+MAGIC = b"k8s\x00"
+_MAX_DEPTH = 200
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Wire = tuple[int, int, Any]  # number, wire type, varint or bytes
+Read = Callable[[int, Any, int], Any]  # (wire type, value, depth)
+
+
+class Malformed(ValueError):
+    """Bytes that are not the protobuf they claim to be."""
+
+
+def decode(body: bytes) -> Obj:
+    """The object in a request's body, with its apiVersion and kind. Raises BadRequest."""
+    try:
+        return _decode(body)
+    except (Malformed, UnicodeDecodeError, struct.error, OverflowError, msgspec.DecodeError) as error:
+        raise bad_request(f"the body of the request is not valid protobuf: {error}") from None
+
+
+def _decode(body: bytes) -> Obj:
+    if not body.startswith(MAGIC):
+        raise Malformed("the prefix of a Kubernetes object is missing")
+    envelope = {number: value for number, _, value in _fields(memoryview(body)[len(MAGIC) :])}
+    named = {number: bytes(value).decode() for number, _, value in _fields(memoryview(envelope.get(1, b"")))}
+    api_version, kind = named.get(1, ""), named.get(2, "")
+    type_ = _type_of(api_version, kind)
+    obj = _reader(type_)(_BYTES, memoryview(envelope.get(2, b"")), 0)
+    return {"apiVersion": api_version, "kind": kind, **obj}
+
+
+def _type_of(api_version: str, kind: str) -> MessageType:
+    group, _, version = api_version.rpartition("/")
+    if kind == "DeleteOptions":  # sent with the version of what is deleted
+        group, version = "meta.k8s.io", "v1"
+    try:
+        found = message(group, version, kind)
+    except (KeyError, FileNotFoundError):
+        raise _unknown(api_version, kind) from None
+    return found
+
+
+def _unknown(api_version: str, kind: str) -> StatusError:
+    return bad_request(f'no kind "{kind}" is registered for version "{api_version}"')
+
+
+# ---- the wire ------------------------------------------------------------------------------------------------------
+
+
+def _fields(data: memoryview) -> Iterator[Wire]:
+    at, end = 0, len(data)
+    while at < end:
+        key, at = _varint(data, at)
+        wire = key & 7
+        if wire == _VARINT:
+            value, at = _varint(data, at)
+            yield key >> 3, wire, value
+            continue
+        if wire == _BYTES:
+            size, at = _varint(data, at)
+        elif wire in (_FIXED64, _FIXED32):
+            size = 8 if wire == _FIXED64 else 4
+        else:
+            raise Malformed(f"unknown wire type {wire}")
+        if size > end - at:
+            raise Malformed("a field is longer than its message")
+        yield key >> 3, wire, data[at : at + size]
+        at += size
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70:
+        if at >= len(data):
+            raise Malformed("a number is cut off")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+    raise Malformed("a number is too long")
+
+
+# ---- messages ------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _message_reader(file: str, name: str) -> Read:
+    """A reader per message, made when it is first met and filled when it is first used: messages contain each other."""
+    members: dict[int, Callable[[Obj, int, Any, int], None]] = {}
+
+    def read(wire: int, value: Any, depth: int) -> Any:
+        if wire != _BYTES:
+            raise Malformed("a message is expected")
+        if depth > _MAX_DEPTH:
+            raise Malformed("nested too deeply")
+        if not members:
+            found = resolve(f"{file}.{name}")
+            assert isinstance(found, MessageType)
+            members.update({field.number: _member(field) for field in found.fields if field.number})
+            members.setdefault(0, _skip)
+        obj: Obj = {}
+        for number, kind, content in _fields(value):
+            members.get(number, _skip)(obj, kind, content, depth + 1)
+        return obj
+
+    return read
+
+
+def _skip(obj: Obj, wire: int, value: Any, depth: int) -> None: ...
+
+
+def _reader(type_: MessageType) -> Read:
+    return _message_reader(type_.file, type_.name)
+
+
+def _member(field: Field) -> Callable[[Obj, int, Any, int], None]:
+    form, name = field.form, field.name
+    read = _type_reader(form.type)
+    if form.inline:
+        return lambda obj, wire, value, depth: obj.update(read(wire, value, depth))
+    if form.container == "list":
+        return _list_member(name, read, packed=form.type in ("int32", "int64", "bool"))
+    if form.container == "map":
+        return _map_member(name, read)
+
+    def single(obj: Obj, wire: int, value: Any, depth: int) -> None:
+        obj[name] = read(wire, value, depth)
+
+    return single
+
+
+def _list_member(name: str, read: Read, *, packed: bool) -> Callable[[Obj, int, Any, int], None]:
+    def append(obj: Obj, wire: int, value: Any, depth: int) -> None:
+        items = obj.setdefault(name, [])
+        if packed and wire == _BYTES:
+            at = 0
+            while at < len(value):
+                number, at = _varint(value, at)
+                items.append(read(_VARINT, number, depth))
+        else:
+            items.append(read(wire, value, depth))
+
+    return append
+
+
+def _map_member(name: str, read: Read) -> Callable[[Obj, int, Any, int], None]:
+    def put(obj: Obj, wire: int, value: Any, depth: int) -> None:
+        if wire != _BYTES:
+            raise Malformed("a map entry is expected")
+        key, held = "", read(_BYTES, memoryview(b""), depth) if read is not _bool and read is not _int else 0
+        for number, kind, content in _fields(value):
+            if number == 1:
+                key = _string(kind, content, depth)
+            elif number == 2:
+                held = read(kind, content, depth)
+        obj.setdefault(name, {})[key] = held
+
+    return put
+
+
+def _type_reader(type_: str) -> Read:
+    scalar = _SCALARS.get(type_)
+    if scalar is not None:
+        return scalar
+    found = resolve(type_)
+    if isinstance(found, MessageType):
+        return _reader(found)
+    if isinstance(found, str):  # a list in a message of its own
+        return _wrapped(_type_reader(found))
+    return _string  # an enum
+
+
+def _wrapped(read: Read) -> Read:
+    def read_list(wire: int, value: Any, depth: int) -> Any:
+        return [read(kind, content, depth) for number, kind, content in _fields(value) if number == 1]
+
+    return read_list
+
+
+# ---- scalars -------------------------------------------------------------------------------------------------------
+
+
+def _string(wire: int, value: Any, depth: int) -> str:
+    if wire != _BYTES:
+        raise Malformed("text is expected")
+    return bytes(value).decode()
+
+
+def _bytes(wire: int, value: Any, depth: int) -> str:
+    if wire != _BYTES:
+        raise Malformed("bytes are expected")
+    return base64.b64encode(value).decode()
+
+
+def _int(wire: int, value: Any, depth: int) -> int:
+    if wire != _VARINT:
+        raise Malformed("a number is expected")
+    number: int = value
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _bool(wire: int, value: Any, depth: int) -> bool:
+    return _int(wire, value, depth) != 0
+
+
+def _double(wire: int, value: Any, depth: int) -> float:
+    if wire != _FIXED64:
+        raise Malformed("a floating-point number is expected")
+    number: float = struct.unpack("<d", value)[0]
+    return number
+
+
+def _moment(value: Any) -> datetime | None:
+    """Seconds and nanoseconds since the epoch; nothing at all is the zero time, which JSON shows as null."""
+    parts = {number: _int(kind, content, 0) for number, kind, content in _fields(value)}
+    if not parts.get(1) and not parts.get(2):
+        return None
+    return _EPOCH + timedelta(seconds=parts.get(1, 0), microseconds=parts.get(2, 0) // 1000)
+
+
+def _time(wire: int, value: Any, depth: int) -> str | None:
+    moment = _moment(value)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment is not None else None
+
+
+def _micro_time(wire: int, value: Any, depth: int) -> str | None:
+    moment = _moment(value)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment is not None else None
+
+
+def _only(number: int, read: Read) -> Read:
+    """A message with one field that counts."""
+
+    def inner(wire: int, value: Any, depth: int) -> Any:
+        found = read(_BYTES, memoryview(b""), depth) if read is not _int else 0
+        for at, kind, content in _fields(value):
+            if at == number:
+                found = read(kind, content, depth)
+        return found
+
+    return inner
+
+
+def _duration(wire: int, value: Any, depth: int) -> str:
+    nanoseconds = _only(1, _int)(wire, value, depth)
+    return f"{nanoseconds / 1e9:g}s" if nanoseconds % 10**9 else f"{nanoseconds // 10**9}s"
+
+
+def _int_or_string(wire: int, value: Any, depth: int) -> int | str:
+    parts = {number: (kind, content) for number, kind, content in _fields(value)}
+    is_text = _int(*parts.get(1, (_VARINT, 0)), depth) == 1
+    return _string(*parts.get(3, (_BYTES, b"")), depth) if is_text else _int(*parts.get(2, (_VARINT, 0)), depth)
+
+
+def _raw_json(wire: int, value: Any, depth: int) -> Any:
+    raw = b""
+    for number, _, content in _fields(value):
+        if number == 1:
+            raw = bytes(content)
+    return msgspec.json.decode(raw) if raw else None
+
+
+def _schema_or(other: Callable[[list[Wire], int], Any]) -> Read:
+    """JSONSchemaPropsOr…: a schema in one field, or something else in another."""
+
+    def read(wire: int, value: Any, depth: int) -> Any:
+        parts = list(_fields(value))
+        return other(parts, depth)
+
+    return read
+
+
+def _schema(wire: int, value: Any, depth: int) -> Any:
+    return _message_reader("apiextensions", "JSONSchemaProps")(wire, value, depth)
+
+
+def _or_bool(parts: list[Wire], depth: int) -> Any:
+    schemas = [_schema(kind, content, depth) for number, kind, content in parts if number == 2]
+    allows = any(_bool(kind, content, depth) for number, kind, content in parts if number == 1)
+    return schemas[-1] if schemas else allows
+
+
+def _or_array(parts: list[Wire], depth: int) -> Any:
+    listed = [_schema(kind, content, depth) for number, kind, content in parts if number == 2]
+    single = [_schema(kind, content, depth) for number, kind, content in parts if number == 1]
+    return listed or (single[-1] if single else None)
+
+
+def _or_strings(parts: list[Wire], depth: int) -> Any:
+    listed = [_string(kind, content, depth) for number, kind, content in parts if number == 2]
+    single = [_schema(kind, content, depth) for number, kind, content in parts if number == 1]
+    return listed or (single[-1] if single else None)
+
+
+_SCALARS: dict[str, Read] = {
+    "string": _string,
+    "int32": _int,
+    "int64": _int,
+    "bool": _bool,
+    "double": _double,
+    "bytes": _bytes,
+    "Time": _time,
+    "MicroTime": _micro_time,
+    "Duration": _duration,
+    "Quantity": _only(1, _string),
+    "IntOrString": _int_or_string,
+    "RawExtension": _raw_json,
+    "FieldsV1": _raw_json,
+    "JSON": _raw_json,
+    "any": _raw_json,
+    "JSONSchemaPropsOrBool": _schema_or(_or_bool),
+    "JSONSchemaPropsOrArray": _schema_or(_or_array),
+    "JSONSchemaPropsOrStringArray": _schema_or(_or_strings),
+}
