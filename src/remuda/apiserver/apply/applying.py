@@ -27,7 +27,7 @@ from remuda.apiserver.apply.ownership import (
     write_entries,
 )
 from remuda.apiserver.apply.shape import ItemError, Shape, shape_of
-from remuda.apiserver.apply.walk import claimed
+from remuda.apiserver.apply.walk import alike, claimed
 from remuda.kube.errors import StatusError, bad_request
 from remuda.kube.schema import Schema
 
@@ -138,13 +138,14 @@ class _Application:
         new = self._merged()
         changed: Fields = LEAF
         removed: Fields = LEAF
-        if self.live is not None and new != self.live:
+        is_same = self.live is not None and new == self.live and (not self.shape.loose or alike(new, self.live))
+        if self.live is not None and not is_same:
             changed, removed = changes(self.live, new, self.shape, self.applier.api_version, self.reset)
         contested = self._contested(changed)
         if contested and not force:
             self._yield_or_refuse(contested)
         dispossess(self.others, changed, removed)
-        return self._finished(new, is_same=self.live is not None and new == self.live)
+        return self._finished(new, is_same)
 
     def _merged(self) -> Obj:
         if self.live is None:

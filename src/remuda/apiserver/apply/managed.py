@@ -28,6 +28,7 @@ from remuda.apiserver.apply.ownership import (
     write_entries,
 )
 from remuda.apiserver.apply.shape import ItemError, Shape, shape_of
+from remuda.apiserver.apply.walk import alike
 from remuda.kube.schema import Schema
 
 __all__ = ["NOTHING", "SPEC_ONLY", "STATUS_ONLY", "apply", "keep_times", "on_update"]
@@ -105,7 +106,8 @@ def keep_times(live: Obj, new: Obj) -> None:
         return
     if [_timeless(entry) for entry in before] != [_timeless(entry) for entry in after]:
         return
-    if _without_entries(live) == _without_entries(new):
+    old, fresh = _without_entries(live), _without_entries(new)
+    if old == fresh and alike(old, fresh):
         new["metadata"]["managedFields"] = before
 
 

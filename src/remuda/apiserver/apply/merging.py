@@ -45,7 +45,7 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], shape: Shape) -> 
         present = live.get(key, _MISSING)
         if present is _MISSING:
             out[key] = item
-        elif present is not item and present != item:
+        else:
             declared = shape.fields.get(key)
             out[key] = merge(present, item, declared[1] if declared else shape.rest or DEDUCED)
     return out

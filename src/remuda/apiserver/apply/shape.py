@@ -27,9 +27,22 @@ class Shape:
     """`fields` are declared ones, each with its path element; `rest` is of all others, None: there are none.
 
     `flat` is set for maps whose values are all one piece, so that the fields of one follow from its keys alone; it
-    keeps the answers for the sets of keys that were seen."""
+    keeps the answers for the sets of keys that were seen. `loose` says that somewhere in here the type of a scalar is
+    left open, so that equality has to tell `1` from `true`."""
 
-    __slots__ = ("atomic_map", "element_of", "fields", "flat", "is_list", "is_map", "item", "keys", "rest", "scalar")
+    __slots__ = (
+        "atomic_map",
+        "element_of",
+        "fields",
+        "flat",
+        "is_list",
+        "is_map",
+        "item",
+        "keys",
+        "loose",
+        "rest",
+        "scalar",
+    )
 
     def __init__(self) -> None:
         self.is_map = False
@@ -42,22 +55,25 @@ class Shape:
         self.item: Shape | None = None
         self.scalar: Scalar = ""
         self.flat: dict[tuple[str, ...], Any] | None = None
+        self.loose = False
 
     @property
     def is_one_piece(self) -> bool:
         return (self.atomic_map or not self.is_map) and self.element_of is None
 
+    def parts(self) -> list[Shape]:
+        return [sub for _, sub in self.fields.values()] + [sub for sub in (self.rest, self.item) if sub]
+
     def find_flatness(self) -> None:
         """To be called when all shapes below are complete."""
-        parts = [sub for _, sub in self.fields.values()] + ([self.rest] if self.rest else [])
-        if self.is_map and not self.atomic_map and all(sub.is_one_piece for sub in parts):
+        if self.is_map and not self.is_list and not self.atomic_map and all(sub.is_one_piece for sub in self.parts()):
             self.flat = {}
 
 
 def _untyped(granular: bool) -> Shape:
     shape = Shape()
     shape.scalar = "untyped"
-    shape.is_map = shape.is_list = True
+    shape.is_map = shape.is_list = shape.loose = True
     shape.atomic_map = not granular
     return shape
 
@@ -67,7 +83,10 @@ OPAQUE.rest = OPAQUE.item = OPAQUE
 DEDUCED = _untyped(granular=True)
 DEDUCED.rest, DEDUCED.item = DEDUCED, OPAQUE
 
-_RAW_REFS = ("RawExtension", "FieldsV1")  # documents that built-in kinds carry unread
+_OWNERSHIP = Shape()  # managedFields themselves, which are never compared
+_OWNERSHIP.is_map = _OWNERSHIP.atomic_map = True
+_OWNERSHIP.rest = OPAQUE
+_BY_REF = {"RawExtension": OPAQUE, "FieldsV1": _OWNERSHIP}  # documents that typed objects carry unread
 _ATTRIBUTES = ("_apply_shape", "_apply_shape_preserving")
 
 
@@ -91,12 +110,23 @@ def _compile(schema: Schema) -> Shape:
         done.append(shape)
     for shape in done:
         shape.find_flatness()
+    _spread_looseness(done)
     return top
 
 
+def _spread_looseness(shapes: list[Shape]) -> None:
+    """A shape is loose if any part of it is; cycles make this take more than one round."""
+    spreading = True
+    while spreading:
+        spreading = False
+        for shape in reversed(shapes):
+            if not shape.loose and any(part.loose for part in shape.parts()):
+                shape.loose = spreading = True
+
+
 def _node(schema: Schema, preserve: bool, pending: Pending) -> Shape:
-    if schema.ref in _RAW_REFS:
-        return OPAQUE
+    if schema.ref in _BY_REF:
+        return _BY_REF[schema.ref]
     preserve = preserve or schema.preserve_unknown
     found = schema.__dict__.get(_ATTRIBUTES[preserve])
     if found is None:
@@ -108,6 +138,7 @@ def _node(schema: Schema, preserve: bool, pending: Pending) -> Shape:
 def _fill(shape: Shape, schema: Schema, preserve: bool, pending: Pending) -> None:
     kind = schema.type
     shape.scalar = _scalar_of(schema)
+    shape.loose = not kind and not schema.int_or_string
     if kind in ("", "object"):
         _fill_map(shape, schema, preserve, pending)
     if kind in ("", "array"):

@@ -5,8 +5,7 @@ containers are claimed only where they are items (of maps or lists) or empty. `e
 or went away, containers included. `compare`: what differs between two values, walking only parts that are not equal;
 changed and new fields are one set, since every reader joins them. What must stay true: results are ordered as
 `fieldset` wants them, and nothing in the values is changed. A list that cannot be indexed raises `ItemError`; a value
-of a kind that its shape does not know counts as one piece. Limit: equality is Python's, so `1` and `true` are equal to
-it where the schema leaves the type open.
+of a kind that its shape does not know counts as one piece.
 """
 
 from __future__ import annotations
@@ -15,6 +14,16 @@ from typing import Any
 
 from remuda.apiserver.apply.fieldset import LEAF, SELF, Fields, ordered
 from remuda.apiserver.apply.shape import DEDUCED, ItemError, Shape
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two equal values are also of the same types: to Python, `1` and `true` are equal."""
+    kind = type(one)
+    if kind is dict:
+        return all(alike(item, other[key]) for key, item in one.items())
+    if kind is list:
+        return all(map(alike, one, other))
+    return (kind is bool) == (type(other) is bool)
 
 
 class Index:
@@ -170,6 +179,7 @@ def compare_maps(
     """`compare` of two maps made of parts, some of which may be left out."""
     fields = shape.fields
     rest = shape.rest or DEDUCED
+    loose = shape.loose
     changed: Fields = {}
     removed: Fields = {}
     for key, item in new.items():
@@ -177,9 +187,11 @@ def compare_maps(
             continue
         if key in old:
             before = old[key]
-            if before is item or before == item:
+            if before is item or (before == item and not loose):
                 continue
             name, sub = fields.get(key) or ("f:" + key, rest)
+            if loose and before == item and (not sub.loose or alike(before, item)):
+                continue
             fresh, gone = compare(before, item, sub)
             if fresh is not None:
                 changed[name] = fresh
@@ -205,7 +217,7 @@ def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Difference:
             _compare_repeated(element, before, after, item_shape, changed, removed)
         elif element not in before.items:
             changed[element] = everything(item, item_shape)
-        elif before.items[element] != item:
+        elif before.items[element] != item or (item_shape.loose and not alike(before.items[element], item)):
             fresh, gone = compare(before.items[element], item, item_shape)
             if fresh is not None:
                 changed[element] = fresh

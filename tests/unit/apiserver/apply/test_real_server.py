@@ -49,7 +49,7 @@ def _arguments(kind: str, step: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def _replay_update(kind: str, live: dict[str, Any] | None, step: dict[str, Any], number: int) -> dict[str, Any]:
-    new = copy.deepcopy(step["object"])
+    new: dict[str, Any] = copy.deepcopy(step["object"])
     new["metadata"].pop("managedFields", None)
     if live is None:
         for name in ALLOCATED:
@@ -64,8 +64,7 @@ def _replay_update(kind: str, live: dict[str, Any] | None, step: dict[str, Any],
 
 def _replay_apply(kind: str, live: dict[str, Any] | None, step: dict[str, Any], number: int) -> dict[str, Any]:
     arguments = _arguments(kind, step, number)
-    result: dict[str, Any] = apply(live, step["config"], force=step.get("force", False), kind=kind, **arguments)
-    return result
+    return apply(live, step["config"], force=step.get("force", False), kind=kind, **arguments)
 
 
 def _served(live: dict[str, Any] | None, version: str) -> dict[str, Any] | None:
