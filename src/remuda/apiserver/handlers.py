@@ -77,6 +77,7 @@ def _issuing(registry: Registry, signer: Signer, settings: TokenSettings) -> Han
             signer=signer,
             lookup=registry.store.get,
             now=time.time(),
+            field_validation=options.field_validation,
         )
         call.warnings.extend(issued.warnings)
         return answer(issued.obj)

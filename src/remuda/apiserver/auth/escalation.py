@@ -88,6 +88,8 @@ def _check_binding(resource: str, user: User, namespace: str, new: dict[str, Any
     )
     if authorizer.authorize(user, question).allowed:
         return
+    if not ref.name:
+        raise errors.bad_request("Name parameter required.")
     rules = authorizer.role_rules(ref, namespace)
     if rules is None:
         # Upstream names the resource of the request here, not that of the role.

@@ -1,12 +1,12 @@
 """TokenRequest: the create of serviceaccounts/token, from the request's body to the signed token.
 
-Pure over the settings, the signer, lookups of stored objects and the time. It decides nothing about who may ask;
-that is the authoriser's, before.
+Pure over the settings, the signer, lookups of stored objects and the time. The body is decoded here, because no
+stored kind has this shape. It decides nothing about who may ask; that is the authoriser's, before.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -14,16 +14,56 @@ from remuda.apiserver.auth import tokens
 from remuda.apiserver.auth.jws import Signer
 from remuda.apiserver.auth.messages import quote
 from remuda.apiserver.auth.tokens import KubernetesClaim, Lookup, Ref, Settings
+from remuda.apiserver.schema.walk import Structural
 from remuda.kube import clock, errors
+from remuda.kube.schema import OBJECT_META, Schema
 
 GROUP = "authentication.k8s.io"
 KIND = "TokenRequest"
 SHORTEST = 600
 LONGEST = 1 << 32
 DEFAULT_SECONDS = 3600
+FieldValidation = Literal["Ignore", "Warn", "Strict"]
 # What the kubelet asks for on behalf of pods. Such a token gets a year, and a warning mark after what was asked.
 _PROJECTED_SECONDS = 3607
 _EXTENDED_SECONDS = 365 * 24 * 3600
+
+
+_STRINGS = Schema(type="array", items=Schema(type="string"))
+_BOUND_OBJECT = Schema(
+    type="object",
+    ref="BoundObjectReference",
+    properties={key: Schema(type="string") for key in ("kind", "apiVersion", "name", "uid")},
+)
+_SPEC = Schema(
+    type="object",
+    ref="TokenRequestSpec",
+    properties={
+        "audiences": _STRINGS,
+        "expirationSeconds": Schema(type="integer", format="int64"),
+        "boundObjectRef": _BOUND_OBJECT,
+    },
+)
+_STATUS = Schema(
+    type="object",
+    ref="TokenRequestStatus",
+    properties={"token": Schema(type="string"), "expirationTimestamp": Schema(type="string", format="date-time")},
+)
+_SHAPE = Structural(
+    Schema(
+        type="object",
+        ref=KIND,
+        properties={
+            "apiVersion": Schema(type="string"),
+            "kind": Schema(type="string"),
+            "metadata": OBJECT_META,
+            "spec": _SPEC,
+            "status": _STATUS,
+        },
+    ),
+    native=True,
+    kind=KIND,
+)
 
 
 class Issued(NamedTuple):
@@ -62,8 +102,10 @@ def request_token(
     signer: Signer,
     lookup: Lookup,
     now: float,
+    field_validation: FieldValidation = "Warn",
 ) -> Issued:
-    """`obj` is a TokenRequest that fits its schema. Raises StatusError."""
+    """`obj` is the decoded body; what does not belong in it is removed. Raises StatusError."""
+    warnings = _decoded(obj, field_validation)
     uid = _account_uid(obj, namespace, name, lookup)
     spec = dict(obj.get("spec") or {})
     audiences = tuple(spec.get("audiences") or settings.api_audiences)
@@ -71,7 +113,6 @@ def request_token(
     seconds = DEFAULT_SECONDS if seconds is None else seconds
     _validate_seconds(seconds)
     claim = _bound(spec.get("boundObjectRef"), namespace, Ref(name, uid), lookup)
-    warnings: list[str] = []
     limit = settings.max_expiration_seconds
     if 0 < limit < seconds:
         warnings.append(f"requested expiration of {seconds} seconds shortened to {limit} seconds")
@@ -84,6 +125,18 @@ def request_token(
     status = {"token": token, "expirationTimestamp": clock.rfc3339(now + seconds)}
     issued = {"kind": KIND, "apiVersion": f"{GROUP}/v1", "metadata": metadata, "spec": spec, "status": status}
     return Issued(issued, warnings)
+
+
+def _decoded(obj: dict[str, Any], field_validation: FieldValidation) -> list[str]:
+    """Makes `obj` fit the shape, and gives the warnings about what did not."""
+    prepared = _SHAPE.prepare(obj)
+    refused = f'{KIND} in version "v1" cannot be handled as a {KIND}'
+    if prepared.malformed:
+        raise errors.bad_request(f"{refused}: {prepared.malformed}")
+    complaints = [f'unknown field "{path}"' for path in prepared.unknown]
+    if complaints and field_validation == "Strict":
+        raise errors.bad_request(f"{refused}: strict decoding error: {', '.join(complaints)}")
+    return complaints if field_validation == "Warn" else []
 
 
 def _account_uid(obj: dict[str, Any], namespace: str, name: str, lookup: Lookup) -> str:

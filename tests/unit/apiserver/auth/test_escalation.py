@@ -148,6 +148,11 @@ def test_a_missing_role_is_not_found_in_the_words_of_the_request(lab: Lab) -> No
     assert (error.code, error.message) == (404, f'rolebindings.{RBAC} "nope" not found')
 
 
+def test_a_role_without_a_name(lab: Lab) -> None:
+    error = lab.refusal("rolebindings", binding(""), ns="a")
+    assert (error.code, error.message) == (400, "Name parameter required.")
+
+
 def test_a_strange_kind_of_role(lab: Lab) -> None:
     error = lab.refusal("rolebindings", binding("nope", "Foo"), ns="a")
     assert (error.code, error.message) == (500, 'unsupported role reference kind: "Foo"')

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from remuda.apiserver.auth import tokens
 from remuda.apiserver.auth.jws import InvalidToken, KeySet, Signer, key_id
 from remuda.apiserver.auth.token_authenticators import ServiceAccountTokens
-from remuda.apiserver.auth.token_request import request_token
+from remuda.apiserver.auth.token_request import Issued, request_token
 from remuda.apiserver.auth.tokens import DEFAULT_ISSUER, Ref, Settings, TokenRejected
 from remuda.kube.clock import rfc3339
 from remuda.kube.errors import StatusError
@@ -159,6 +159,57 @@ def test_a_configured_maximum_shortens_with_a_warning(store: FakeStore) -> None:
     )
     assert issued.warnings == ["requested expiration of 900 seconds shortened to 700 seconds"]
     assert claims_of(issued.obj)["exp"] == int(NOW) + 700
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        (5, "number into Go struct field TokenRequest.spec of type v1.TokenRequestSpec"),
+        (
+            {"expirationSeconds": "x"},
+            "string into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64",
+        ),
+        ({"audiences": "x"}, "string into Go struct field TokenRequestSpec.spec.audiences of type []string"),
+        (
+            {"boundObjectRef": [1]},
+            "array into Go struct field TokenRequestSpec.spec.boundObjectRef of type v1.BoundObjectReference",
+        ),
+        (
+            {"boundObjectRef": {"kind": 5}},
+            "number into Go struct field BoundObjectReference.spec.boundObjectRef.kind of type string",
+        ),
+        ({"audiences": [[[]]]}, "array into Go struct field TokenRequestSpec.spec.audiences of type string"),
+    ],
+)
+def test_a_body_of_the_wrong_shape_is_a_bad_request(store: FakeStore, spec: Any, complaint: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        ask(store, spec)
+    assert caught.value.code == 400
+    assert caught.value.message == (
+        f'TokenRequest in version "v1" cannot be handled as a TokenRequest: json: cannot unmarshal {complaint}'
+    )
+
+
+def test_unknown_fields_and_nulls(store: FakeStore) -> None:
+    def issue(validation: Any) -> Issued:
+        obj = {"spec": {"unknown": 1, "expirationSeconds": None}, "status": None}
+        return request_token(
+            obj,
+            "ns",
+            "robot",
+            settings=SETTINGS,
+            signer=SIGNER,
+            lookup=store.get,
+            now=NOW,
+            field_validation=validation,
+        )
+
+    assert issue("Warn").warnings == ['unknown field "spec.unknown"']
+    assert issue("Ignore").warnings == []
+    assert issue("Ignore").obj["spec"]["expirationSeconds"] == 3600
+    assert "unknown" not in issue("Ignore").obj["spec"]
+    with pytest.raises(StatusError, match=r'strict decoding error: unknown field "spec\.unknown"$'):
+        issue("Strict")
 
 
 def test_a_missing_service_account_is_not_found(store: FakeStore) -> None:
