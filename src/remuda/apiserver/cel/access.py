@@ -33,7 +33,7 @@ def select(builder: Builder, node: Select) -> Piece:
     base = builder.piece(node.operand)
     given = builder.type_of(node)
     owner, was_optional = t.unwrapped(base.type)
-    field = owner.declared.fields.get(node.field) if owner.kind == "object" and owner.declared else None
+    field = owner.declared.field(node.field) if owner.kind == "object" and owner.declared else None
     if node.test:
         run = _present(base.run, node.field, field, was_optional)
         path = base.path_cost

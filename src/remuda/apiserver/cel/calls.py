@@ -11,6 +11,7 @@ from remuda.apiserver.cel.ast import Call
 from remuda.apiserver.cel.cost import of_shorter, tenth
 from remuda.apiserver.cel.declared import Declared
 from remuda.apiserver.cel.functions import CostOf, Overload, accepts
+from remuda.apiserver.cel.library import regex
 from remuda.apiserver.cel.library.collections import in_list
 from remuda.apiserver.cel.listtypes import added, comparator
 from remuda.apiserver.cel.pieces import COST, Frame, Piece, Run, constant
@@ -42,6 +43,8 @@ def call(builder: Builder, node: Call) -> Piece:
         return args[0]._replace(type=given)
     if overloads[0].pure and all(arg.constant for arg in args):
         return constant(_implementation(overloads, args)(*(arg.run([]) for arg in args)), given)
+    if node.function in ("find", "findAll") and args[1].constant:
+        regex.compiled(args[1].run([]))  # a pattern that cannot work is refused now
     if node.function in ("_==_", "_!=_"):
         return _equality(args[0], args[1], negated=node.function == "_!=_")
     if node.function == "@in" and args[1].constant and args[1].type.kind == "list":
@@ -75,8 +78,11 @@ def _plain(impl: Impl, runs: list[Run]) -> Run:
 def _counting(impl: Impl, runs: list[Run], cost_of: CostOf) -> Run:
     def counting(frame: Frame) -> Any:
         args = tuple([run(frame) for run in runs])
-        result = impl(*args)
-        frame[COST] += cost_of(args, result)
+        result = None
+        try:
+            result = impl(*args)
+        finally:
+            frame[COST] += cost_of(args, result)
         return result
 
     return counting

@@ -150,7 +150,7 @@ class _Checker:
         if owner.kind == "map":
             result = owner.params[1]
         elif owner.kind == "object" and owner.declared is not None:
-            known = owner.declared.fields.get(node.field)
+            known = owner.declared.field(node.field)
             result = known.declared.type if known else self.complain(node.at, f"undefined field '{node.field}'")
         elif owner.kind == "param":
             self.unifier.assignable(t.DYN, owner)

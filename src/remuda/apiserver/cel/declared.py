@@ -40,6 +40,10 @@ class Declared:
         self.convert: Convert | None = None  # None: the JSON value is the CEL value
         self.type: Type = t.DYN
 
+    def field(self, name: str) -> Field | None:
+        """The field an expression means by this name; words CEL reserves need no escaping after a dot."""
+        return self.fields.get(name) or (self.fields.get(f"__{name}__") if name in RESERVED else None)
+
 
 class Field:
     """A field of an object: how an expression names it, and how JSON does."""

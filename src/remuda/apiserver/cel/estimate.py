@@ -105,6 +105,7 @@ class Estimator:
 
     def cost(self, node: Node) -> Range:
         if node in self.checked.constants:
+            self.paths[node] = (self.checked.constants[node].name,)
             return ONE
         match node:
             case Ident():

@@ -6,9 +6,9 @@ Complaints about rules are worded, ordered and priced as upstream does it when a
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 from remuda.apiserver.cel import types as t
 from remuda.apiserver.cel.check import Checked, check
@@ -37,6 +37,7 @@ from remuda.kube.schema import Rule, Schema
 __all__ = ["RuleSet", "compile_rules"]
 
 _REASONS = (DUPLICATE, FORBIDDEN, INVALID, REQUIRED)
+_GO_ESCAPED = re.compile("[<>&\u2028\u2029]")
 _LINE_BREAK = re.compile(r"[\n\r]")
 
 
@@ -168,7 +169,7 @@ class _Compiler:
         try:
             checked, program = _compiled(rule.rule, variables, t.BOOL, "cel expression must evaluate to a bool")
         except _Wrong as wrong:
-            self.errors.append(invalid(f"{path}.rule", _shown(rule), wrong.detail("", "program")))
+            self.errors.append(invalid(f"{path}.rule", _ShownRule(rule), wrong.detail("", "program")))
             return None
         self.charge(estimate(checked, declared).high, declared, place, f"{path}.rule", "estimated rule cost")
         message = self.message(rule, variables, declared, path) if rule.message_expression else None
@@ -186,7 +187,7 @@ class _Compiler:
             checked, program = _compiled(rule.message_expression, variables, t.STRING, must)
         except _Wrong as wrong:
             detail = wrong.detail("messageExpression ", "messageExpression")
-            self.errors.append(invalid(path, _shown(rule), detail))
+            self.errors.append(invalid(path, _ShownRule(rule), detail))
             return None
         # A message is made once, for the first failure, so how often the rule runs does not count.
         self.observe(estimate(checked, declared).high, path, "estimated messageExpression cost")
@@ -266,16 +267,27 @@ def _compiled(source: str, variables: dict[str, t.Type], wanted: t.Type, otherwi
         raise _Wrong("instantiate", str(wrong)) from None
 
 
-def _shown(rule: Rule) -> dict[str, Any]:
-    """A whole rule as a bad value."""
-    return {
-        "Rule": rule.rule,
-        "Message": rule.message,
-        "MessageExpression": rule.message_expression,
-        "Reason": None if rule.reason == INVALID else rule.reason,
-        "FieldPath": rule.field_path,
-        "OptionalOldSelf": rule.optional_old_self,
-    }
+class _ShownRule:
+    """A whole rule as a bad value, written as Go writes JSON."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+
+    def __str__(self) -> str:
+        rule = self.rule
+        text = json.dumps(
+            {
+                "Rule": rule.rule,
+                "Message": rule.message,
+                "MessageExpression": rule.message_expression,
+                "Reason": None if rule.reason == INVALID else rule.reason,
+                "FieldPath": rule.field_path,
+                "OptionalOldSelf": rule.optional_old_self,
+            },
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+        return _GO_ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _over_budget(name: str, cost: int, limit: int) -> str:

@@ -178,9 +178,10 @@ class _Parser:
         token = self.token
         if token.kind not in ("!", "-"):
             return self.member(self.primary())
+        if token.kind == "-" and self.following() in ("int", "float"):
+            return self.member(self.primary())
         count = 0
-        while self.token.kind == token.kind and not (token.kind == "-" and self.following() in ("int", "float")):
-            self.next()
+        while self.accept(token.kind):
             count += 1
         if self.token.kind not in _STARTERS or (self.token.kind in "!-" and count and self.token.kind != "-"):
             raise self.unexpected(_START, skippable=self.following() in (*_STARTERS, "eof"))

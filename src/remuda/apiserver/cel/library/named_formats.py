@@ -123,7 +123,7 @@ def _qualified_name(text: str) -> Complaints:
     parts = text.split("/")
     if len(parts) > 2:
         return [
-            "a qualified name "
+            "a valid label key "
             + _NAME_EXPLAINED
             + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         ]
@@ -190,10 +190,10 @@ FORMATS = {
         ("dns1035LabelPrefix", "DNS1035LabelPrefix", 30, _prefix(_label_1035)),
         ("labelValue", "LabelValue", 40, _label_value),
         ("uri", "URI", 1103, _uri),
-        ("uuid", "uuid", 82, _uuid),
+        ("uuid", "uuid", 71, _uuid),
         ("byte", "byte", 84, _byte),
-        ("date", "date", 84, _date),
-        ("datetime", "datetime", 84, _datetime),
+        ("date", "date", 71, _date),
+        ("datetime", "datetime", 71, _datetime),
     )
 }
 

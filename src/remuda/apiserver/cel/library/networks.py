@@ -9,7 +9,7 @@ from typing import Any
 
 from remuda.apiserver.cel import cost
 from remuda.apiserver.cel.functions import Library
-from remuda.apiserver.cel.values import CelError, Opaque
+from remuda.apiserver.cel.values import NO_OVERLOAD, CelError, Opaque
 
 LIBRARY = Library()
 
@@ -153,6 +153,13 @@ def _is_link_local_multicast(ip: Ip) -> bool:
     return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 0x02
 
 
+def _contains_text(cidr: Cidr, text: str) -> bool:
+    try:
+        return cidr.contains(_parse_ip(text))
+    except CelError:
+        raise CelError(NO_OVERLOAD) from None  # upstream loses the reason here
+
+
 def _contains_cidr(outer: Cidr, inner: Cidr) -> bool:
     return outer.bits <= inner.bits and outer.contains(inner.address)
 
@@ -188,7 +195,7 @@ LIBRARY.function("isCIDR(string): bool", _is_cidr, cost=cost.of_first)
 LIBRARY.function("string(net.CIDR): string", str, id="cidr_to_string")
 LIBRARY.method(
     "net.CIDR.containsIP(string): bool",
-    lambda cidr, text: cidr.contains(_parse_ip(text)),
+    _contains_text,
     id="cidr_contains_ip_string",
     cost=_cost_of_containment(True, False),
 )

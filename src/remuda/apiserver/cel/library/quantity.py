@@ -23,11 +23,29 @@ _MAX_DIGITS = 1000
 
 
 class Quantity(Opaque):
-    __slots__ = ("amount",)
+    """An amount, and the power of ten it is kept in as a 64-bit number.
+
+    `scale` is None where Go would fall back to big decimals; such amounts, and those kept in fractions, are never
+    integers to asInteger(), whatever their value.
+    """
+
+    __slots__ = ("amount", "scale")
     type_name = "kubernetes.Quantity"
 
-    def __init__(self, amount: Fraction) -> None:
+    def __init__(self, amount: Fraction, scale: int | None) -> None:
         self.amount = amount
+        self.scale = scale
+
+    def plus(self, other: Quantity, sign: int) -> Quantity:
+        if not other.amount:
+            return self
+        if not self.amount:
+            return Quantity(sign * other.amount, other.scale)
+        total = self.amount + sign * other.amount
+        if self.scale is None or other.scale is None:
+            return Quantity(total, None)
+        scale = min(self.scale, other.scale)
+        return Quantity(total, scale if abs(total / Fraction(10) ** scale) <= INT_MAX else None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.amount == other.amount
@@ -45,13 +63,23 @@ def parse(text: str) -> Quantity:
     if factor is None:
         raise CelError("unable to parse quantity's suffix")
     digits = whole + (fraction or "")
-    if not digits or len(digits) > _MAX_DIGITS:
+    if len(digits) > _MAX_DIGITS:
         raise CelError("unable to parse numeric part of quantity")
-    amount = Fraction(int(digits), 10 ** len(fraction or "")) * factor
+    amount = Fraction(int(digits or 0), 10 ** len(fraction or "")) * factor
     amount = Fraction(ceil(amount * _NANO), _NANO)
     if suffix in _BINARY and amount > INT_MAX:
         amount = Fraction(INT_MAX)
-    return Quantity(-amount if sign == "-" else amount)
+    return Quantity(-amount if sign == "-" else amount, _scale(whole.lstrip("0") or "0", fraction or "", suffix))
+
+
+def _scale(whole: str, fraction: str, suffix: str) -> int | None:
+    """In which power of ten Go keeps an amount that was written this way; None: in none."""
+    if suffix in _BINARY:
+        fits = not fraction and len(whole) + int(_BINARY[suffix] * 3 / 10) <= 14
+        return 0 if fits else None
+    exponent = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
+    scale = exponent - len(fraction)
+    return scale if len(whole) + len(fraction) <= 18 and scale >= -9 else None
 
 
 def _factor(suffix: str) -> Fraction | None:
@@ -74,7 +102,7 @@ def _is_quantity(text: str) -> bool:
 
 
 def _is_integer(quantity: Quantity) -> bool:
-    return quantity.amount.denominator == 1 and INT_MIN <= quantity.amount <= INT_MAX
+    return quantity.scale is not None and quantity.scale >= 0 and INT_MIN <= quantity.amount <= INT_MAX
 
 
 def _as_integer(quantity: Quantity) -> int:
@@ -103,11 +131,7 @@ LIBRARY.method("kubernetes.Quantity.compareTo(kubernetes.Quantity): int", _compa
 LIBRARY.method("kubernetes.Quantity.asApproximateFloat(): double", _as_double)
 LIBRARY.method("kubernetes.Quantity.asInteger(): int", _as_integer)
 LIBRARY.method("kubernetes.Quantity.isInteger(): bool", _is_integer)
-LIBRARY.method(
-    "kubernetes.Quantity.add(kubernetes.Quantity): kubernetes.Quantity", lambda a, b: Quantity(a.amount + b.amount)
-)
-LIBRARY.method("kubernetes.Quantity.add(int): kubernetes.Quantity", lambda a, b: Quantity(a.amount + b))
-LIBRARY.method(
-    "kubernetes.Quantity.sub(kubernetes.Quantity): kubernetes.Quantity", lambda a, b: Quantity(a.amount - b.amount)
-)
-LIBRARY.method("kubernetes.Quantity.sub(int): kubernetes.Quantity", lambda a, b: Quantity(a.amount - b))
+LIBRARY.method("kubernetes.Quantity.add(kubernetes.Quantity): kubernetes.Quantity", lambda a, b: a.plus(b, 1))
+LIBRARY.method("kubernetes.Quantity.add(int): kubernetes.Quantity", lambda a, b: a.plus(Quantity(Fraction(b), 0), 1))
+LIBRARY.method("kubernetes.Quantity.sub(kubernetes.Quantity): kubernetes.Quantity", lambda a, b: a.plus(b, -1))
+LIBRARY.method("kubernetes.Quantity.sub(int): kubernetes.Quantity", lambda a, b: a.plus(Quantity(Fraction(b), 0), -1))

@@ -17,13 +17,35 @@ _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 
 
+# RE2's words for what is wrong, and those of Go's regexp, which clients know.
+_GO_WORDS = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid named capture group": "invalid named capture",
+    "invalid repetition size": "invalid repeat count",
+    "pattern too large - compile failed": "expression too large",
+}
+
+
 @lru_cache(maxsize=512)
 def compiled(pattern: str) -> Any:
     """Raises CelError for a pattern RE2 does not take."""
     try:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as wrong:
-        raise CelError(f"error parsing regexp: {wrong}") from None
+        text = wrong.args[0] if wrong.args else ""
+        what, _, where = (text.decode(errors="replace") if isinstance(text, bytes) else str(text)).partition(": ")
+        at = f": `{where}`" if where else ""
+        raise CelError(f"error parsing regexp: {_GO_WORDS.get(what, what)}{at}") from None
+
+
+def _found_in(pattern: str) -> Any:
+    try:
+        return compiled(pattern)
+    except CelError as wrong:
+        raise CelError(f"Illegal regex: {wrong}") from None
 
 
 def matches(text: str, pattern: str) -> bool:
@@ -31,7 +53,7 @@ def matches(text: str, pattern: str) -> bool:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = compiled(pattern).search(text)
+    found = _found_in(pattern).search(text)
     return found.group() if found else ""
 
 
@@ -39,7 +61,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     found: list[str] = []
     if limit == 0:
         return found
-    for match in compiled(pattern).finditer(text):
+    for match in _found_in(pattern).finditer(text):
         found.append(match.group())
         if len(found) == limit:
             break
