@@ -26,6 +26,7 @@ from remuda.apiserver.auth.user import (
     UNAUTHENTICATED,
     Headers,
     User,
+    header_text,
     marked_authenticated,
 )
 from remuda.kube import errors
@@ -153,7 +154,7 @@ def bearer_token(headers: Headers) -> str:
     values = headers.get("authorization")
     if not values:
         return ""
-    parts = values[0].strip().split(" ", 2)
+    parts = header_text(values[0]).strip().split(" ", 2)
     return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
 
 

@@ -25,6 +25,7 @@ from remuda.apiserver.auth.user import (
     Authorizer,
     Headers,
     User,
+    header_text,
     service_account_groups,
     split_service_account,
     with_group,
@@ -47,12 +48,12 @@ def wanted_user(headers: Headers) -> User | None:
         return None
     name = _first(headers, "impersonate-user")
     uid = _first(headers, "impersonate-uid")
-    groups = tuple(headers.get("impersonate-group", ()))
+    groups = tuple(map(header_text, headers.get("impersonate-group", ())))
     extra: dict[str, tuple[str, ...]] = {}
     for header, values in headers.items():
         if header.startswith(_EXTRA_PREFIX) and values:
             key = _unescaped(header[len(_EXTRA_PREFIX) :].lower())
-            extra[key] = (*extra.get(key, ()), *values)
+            extra[key] = (*extra.get(key, ()), *map(header_text, values))
     if name:
         return User(name, uid, groups, extra)
     if uid or groups or extra:
@@ -62,7 +63,7 @@ def wanted_user(headers: Headers) -> User | None:
 
 def _first(headers: Headers, name: str) -> str:
     values = headers.get(name)
-    return values[0] if values else ""
+    return header_text(values[0]) if values else ""
 
 
 def _unescaped(key: str) -> str:

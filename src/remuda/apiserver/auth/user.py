@@ -46,8 +46,19 @@ class Authorizer(Protocol):
     def authorize(self, user: User, attributes: Attributes) -> Decision: ...
 
 
-# Lower-case header names, each with all its values in the order they came.
+# Lower-case header names, each with all its values in the order they came: their bytes read as latin-1, which is what
+# HTTP parsers hand out. `header_text` gives what was meant.
 Headers = Mapping[str, Sequence[str]]
+
+
+def header_text(value: str) -> str:
+    """A header's value as the UTF-8 text clients send; left as it is when it is something else."""
+    if value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeError:
+        return value
 
 
 def service_account_username(namespace: str, name: str) -> str:

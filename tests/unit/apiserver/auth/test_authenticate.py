@@ -195,3 +195,8 @@ def test_token_files(tmp_path: Path) -> None:
     with pytest.raises(TokenFileError, match="found 2 in record 2") as caught:
         read_token_file(path)
     assert "verysecret" not in str(caught.value)
+
+
+def test_tokens_are_utf_8_on_the_wire() -> None:
+    authenticator = Authenticator([StaticTokens([("schlüssel", User("tess"))], API)])
+    assert authenticator.authenticate(None, bearer("schlüssel".encode().decode("latin-1"))).name == "tess"

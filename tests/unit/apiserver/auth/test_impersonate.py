@@ -219,3 +219,12 @@ def test_undecodable_extra_keys_are_kept_as_they_are() -> None:
     user = wanted_user({"impersonate-user": ["bob"], "impersonate-extra-%ff": ["x"], "impersonate-extra-%41": ["y"]})
     assert user is not None
     assert user.extra == {"%ff": ("x",), "A": ("y",)}
+
+
+def test_names_are_utf_8_on_the_wire() -> None:
+    def wired(text: str) -> list[str]:
+        return [text.encode().decode("latin-1")]
+
+    given = {"impersonate-user": wired("José"), "impersonate-group": wired("größe"), "impersonate-extra-a": wired("→")}
+    assert wanted_user(given) == User("José", "", ("größe",), {"a": ("→",)})
+    assert wanted_user({"impersonate-user": ["Jos\xe9"]}) == User("José")  # not UTF-8: taken as it is
