@@ -152,9 +152,11 @@ class ObjectReader:
         self, body: bytes, media: str, resource: Resource, subresource: str, validation: FieldValidation
     ) -> tuple[Obj, list[str]]:
         """The object, with its apiVersion and kind, and warnings about fields given twice."""
-        if media == PROTOBUF and self.protobuf is not None:
-            return self.protobuf(body), []
         target = target_of(resource, subresource)
+        if media == PROTOBUF and self.protobuf is not None:
+            decoded = self.protobuf(body)
+            _settle_kind(decoded, target, body)
+            return decoded, []
         value, repeated = self._parse(body, media, target, validation)
         if not isinstance(value, dict):
             raise _unrecognized(target, f"couldn't get version/kind; json parse error: {_no_object(value)}", body)

@@ -109,9 +109,8 @@ class HttpFront:
             if not info.is_resource and (extra := self._extra_route(request.path)) is not None:
                 return extra(request)
             user = self._user_of(request, info)
-            answer = (
-                self._resources.serve(request, info, user) if info.is_resource else self._other(request, info, user)
-            )
+            serve = self._resources.serve if info.is_resource else self._other
+            answer = serve(request, info, user)
         except StatusError as error:
             answer = error_response(request, error)
         if type(answer) is Response:

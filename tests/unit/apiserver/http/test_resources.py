@@ -171,12 +171,13 @@ async def test_protobuf_bodies_are_refused_without_a_decoder_and_read_with_one()
     async with Fronted() as server:
         assert reason(await server.ask("POST", PODS, b"k8s\0", Content_Type=kind)) == (415, "UnsupportedMediaType")
 
-    def decode(body: bytes, resource: Any) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": resource.kind, "size": len(body)}
+    def decode(body: bytes) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Pod" if body == b"k8s\0" else "Secret", "size": len(body)}
 
     async with Fronted(protobuf=decode) as server:
         assert (await server.ask("POST", PODS, b"k8s\0", Content_Type=kind)).json["size"] == 4
         assert (await server.ask("POST", WIDGETS, b"k8s\0", Content_Type=kind)).status == 415
+        assert (await server.ask("POST", PODS, b"other", Content_Type=kind)).status == 400
 
 
 async def test_nobody_without_permission_gets_a_body_read() -> None:
