@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.apiserver.schema import facts
-from remuda.apiserver.schema.golang import decoder_word, number
+from remuda.apiserver.schema.golang import decoder_word
 from remuda.apiserver.schema.wire import bytes_error, time_error
 from remuda.kube import errors
 from remuda.kube.schema import Schema
@@ -120,7 +120,7 @@ def integer_range(format_: str) -> tuple[int, int]:
 def _mismatch(schema: Schema, value: Any, path: tuple[str, ...], struct: str) -> str:
     word = decoder_word(value)
     if schema.type == "integer" and word == "number":
-        word = f"number {number(value) if isinstance(value, int) else value!r}"
+        word = f"number {value}"
     if not path:
         return f"json: cannot unmarshal {word} into Go value of type {go_type(schema, struct)}"
     return f"json: cannot unmarshal {word} into Go struct field {struct}.{'.'.join(path)} of type {go_type(schema)}"
