@@ -8,7 +8,7 @@ import shutil
 import time
 from pathlib import Path
 
-from remuda.apiserver.storage.types import StoreUnusable
+from remuda.apiserver.storage.types import StoreCorrupt, StoreUnusable
 from tests.faults.storage.checker import Checker, Record, Started
 from tests.faults.storage.forker import Forker, Life
 from tests.faults.storage.load import live, new_checker
@@ -29,6 +29,14 @@ def power_cuts(home: Path, rounds: int, seed: int) -> Checker:
     rng = random.Random(seed)
     checker = new_checker()
     _lives(home, [rng.randint(1, _LONGEST_LIFE) for _ in range(rounds)], rng, checker)
+    return checker
+
+
+def power_cuts_of_a_failing_disk(home: Path, rounds: int, seed: int) -> Checker:
+    """Beside the cuts, now and then an operation fails and the store goes on."""
+    rng = random.Random(seed)
+    checker = new_checker()
+    _lives(home, [rng.randint(1, _LONGEST_LIFE) for _ in range(rounds)], rng, checker, failure_rate=0.01)
     return checker
 
 
@@ -59,37 +67,39 @@ def kills(home: Path, rounds: int, seed: int) -> Checker:
     return checker
 
 
-def _lives(home: Path, cuts: list[int], rng: random.Random, checker: Checker) -> None:
+def _lives(home: Path, cuts: list[int], rng: random.Random, checker: Checker, failure_rate: float = 0.0) -> None:
     current = home / "life-0"
     current.mkdir()
     for number, cut in enumerate(cuts, 1):
         following = home / f"life-{number}"
+        machine = Machine(f"{home.name}-{number}", rng, failure_rate=failure_rate)
+        machine.cut_at(cut)
         try:
-            asyncio.run(_life(current, following, cut, rng, checker))
+            asyncio.run(_life(machine, current, checker))
         except StoreUnusable as error:
-            checker.problems.append(f"life {number} could not open the store: {error}")
-            return
+            if not failure_rate or isinstance(error, StoreCorrupt):
+                checker.problems.append(f"life {number} could not open the store: {error}")
+                return
+            checker.counts["refused to open"] += 1
+        machine.cut()
+        machine.leave(following)
         shutil.rmtree(current)
         current = following
 
 
-async def _life(current: Path, following: Path, cut: int, rng: random.Random, checker: Checker) -> None:
-    machine = Machine(f"cut-{current.parent.name}-{current.name}", rng)
-    machine.cut_at(cut)
-
+async def _life(machine: Machine, home: Path, checker: Checker) -> None:
     def report(record: Record) -> None:
         if not machine.is_off:
             checker.take(record)
 
     try:
-        await live(current, rng, checker.positions(), report, vfs=machine.name)
+        await live(home, machine.rng, checker.positions(), report, vfs=machine.name)
     except Exception:
         if not machine.is_off:
             raise
         checker.counts["cut while opening"] += 1
     finally:
         machine.unregister()
-    machine.leave(following)
 
 
 def _take_until_started(life: Life, checker: Checker) -> None:

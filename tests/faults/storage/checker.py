@@ -5,7 +5,7 @@ the moment anyone was told of it: acknowledged, delivered to a watcher, or found
 
 - no revision stands for two facts, and no fact was never written;
 - a restart finds every fact. As writes reach the disk in the order of revisions, it finds exactly the attempts up to
-  its revision: any other state is a loss, a resurrection or half a batch;
+  its revision, but for those that failed: any other state is a loss, a resurrection or half a batch;
 - a watcher receives each fact of its topic once and in order, from where it first listed to where it says it is,
   across all its reconnects.
 
@@ -21,6 +21,8 @@ from typing import NamedTuple
 import msgspec
 
 Key = tuple[str, str, str]
+
+ON_RESTART = "found on restart"
 
 
 class Change(NamedTuple):
@@ -43,6 +45,12 @@ class Attempted(msgspec.Struct, tag=True):
 
 
 class Acknowledged(msgspec.Struct, tag=True):
+    change: Change
+
+
+class Failed(msgspec.Struct, tag=True):
+    """The writer was told that the disk refused the write."""
+
     change: Change
 
 
@@ -74,7 +82,7 @@ class Relisted(msgspec.Struct, tag=True):
     state: list[Held]
 
 
-Record = Attempted | Acknowledged | Started | Watching | Seen | Bookmark | Relisted
+Record = Attempted | Acknowledged | Failed | Started | Watching | Seen | Bookmark | Relisted
 
 
 class WatcherLog:
@@ -106,6 +114,7 @@ class Checker:
         self.counts: dict[str, int] = defaultdict(int)
         self._attempts: dict[int, Change] = {}  # of the current life of the store, by revision
         self._facts: dict[int, Change] = {}
+        self._void: dict[int, int] = {}  # failed attempts of this life: to the last revision that failed along
 
     def positions(self) -> dict[str, int]:
         """Where each watcher has to resume."""
@@ -118,6 +127,8 @@ class Checker:
                 self._attempt(change)
             case Acknowledged(change):
                 self._learn(change, "acknowledged")
+            case Failed(change):
+                self._fail(change)
             case Started(revision, state):
                 self._restart(revision, state)
             case Watching(watcher, since):
@@ -148,12 +159,25 @@ class Checker:
             self._complain(f"revision {change.revision} given again: {known}, then {change}")
         self._attempts[change.revision] = change
 
+    def _fail(self, change: Change) -> None:
+        """A failure voids all writes on their way. They may still be found if the next restart finds nothing newer:
+        the disk may have kept what it said it had not. Once a later write is on disk, they are gone for good."""
+        if change.revision in self._facts:
+            self._complain(f"known to clients and then failed: {change}")
+        last = max(self._void.values(), default=0)
+        self._void[change.revision] = last if change.revision <= last else max(self._attempts)
+
+    def _is_superseded(self, attempt: Change, revision: int) -> bool:
+        return self._void.get(attempt.revision, revision) < revision
+
     def _learn(self, change: Change, how: str) -> None:
         known = self._facts.get(change.revision)
         if known is not None:
             if known != change:
                 self._complain(f"revision {change.revision} stands for {known} and, {how}, for {change}")
             return
+        if change.revision in self._void and how != ON_RESTART:
+            self._complain(f"failed and then {how}: {change}")
         if self._attempts.get(change.revision) != change:
             self._complain(f"{how} but never written: {change}")
         self._facts[change.revision] = change
@@ -163,13 +187,15 @@ class Checker:
         if revision < newest:
             self._complain(f"restarted at revision {revision}, but {newest} was known to clients")
         for attempt in self._attempts.values():
-            if attempt.revision <= revision:
+            if self._is_superseded(attempt, revision):
+                self.counts["void"] += 1
+            elif attempt.revision <= revision:
                 if attempt.revision not in self._facts:
                     self.counts["survived unacknowledged"] += 1
-                self._learn(attempt, "found on restart")
+                self._learn(attempt, ON_RESTART)
             else:
                 self.counts["lost unacknowledged"] += 1
-        self._attempts = {}
+        self._attempts, self._void = {}, {}
         self._compare("the restart", state, self._replay(revision))
 
     def _watching(self, watcher: str, since: int) -> None:

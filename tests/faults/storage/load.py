@@ -24,6 +24,7 @@ from tests.faults.storage.checker import (
     Bookmark,
     Change,
     Checker,
+    Failed,
     Held,
     Key,
     Record,
@@ -40,6 +41,7 @@ TABLES = ("machines", "leases")
 NAMESPACES = ("a", "a-b")
 NAMES = tuple(f"n{i}" for i in range(6))
 WRITERS = 6
+PATIENCE = 6  # failures in a row before a writer gives up
 
 # Short enough that watchers which were away for a while are told so.
 HISTORY_EVENTS = 40
@@ -89,18 +91,19 @@ def _change(event: Event) -> Change:
 
 
 async def _write(store: SqliteStore, rng: random.Random, report: Report) -> None:
-    """One writer, changing random keys until a write fails."""
-    while True:
+    """One writer, changing random keys until the disk seems to be gone."""
+    failures = 0
+    while failures < PATIENCE:
+        if rng.random() < 0.6:  # out of step with the others, so that writes queue behind others on their way
+            await asyncio.sleep(rng.random() * 0.0005)
         key = (rng.choice(TABLES), rng.choice(NAMESPACES), rng.choice(NAMES))
         try:
-            await _write_once(store, key, rng, report)
+            failures = 0 if await _write_once(store, key, rng, report) else failures + 1
         except WriteConflict:
             pass
-        except StorageFailed:
-            return
 
 
-async def _write_once(store: SqliteStore, key: Key, rng: random.Random, report: Report) -> None:
+async def _write_once(store: SqliteStore, key: Key, rng: random.Random, report: Report) -> bool:
     expect = store.latest(*key)
     deleting = expect is not None and rng.random() < 0.25
     kind = "DELETED" if deleting else "MODIFIED" if expect else "ADDED"
@@ -113,11 +116,16 @@ async def _write_once(store: SqliteStore, key: Key, rng: random.Random, report: 
         report(Attempted(attempt[0]))
         return (token + padding).encode()
 
-    if deleting and expect is not None:
-        await store.delete(*key, encode, expect=expect)
-    else:
-        await store.put(*key, encode, expect=expect)
+    try:
+        if deleting and expect is not None:
+            await store.delete(*key, encode, expect=expect)
+        else:
+            await store.put(*key, encode, expect=expect)
+    except StorageFailed:
+        report(Failed(attempt[0]))
+        return False
     report(Acknowledged(attempt[0]))
+    return True
 
 
 async def _watch(store: SqliteStore, name: str, since: int, bookmarks: bool, report: Report) -> None:

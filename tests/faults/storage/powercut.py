@@ -7,6 +7,9 @@ by the seed: nothing, some of them in any combination, or some torn at sector bo
 was not synced may be missing altogether, one whose deletion was not synced may be back. The WAL's index (-shm) is not
 state: it comes back as garbage.
 
+`failure_rate` makes operations fail while the power is on. A sync that fails may already have written some of the data
+and have dropped the rest for good, as Linux does: the files still show it, but no later sync brings it to disk.
+
 Limits: a directory is synced when SQLite first syncs a new journal or WAL in it, as its Unix VFS does; syncs the store
 itself makes of its directory happen before any of its files matter.
 """
@@ -39,6 +42,12 @@ class _Image:
             _apply(self.durable, *operation)
         self.pending.clear()
 
+    def fail_sync(self, rng: random.Random) -> None:
+        for operation in self.pending:
+            if rng.random() < 0.5:
+                _apply(self.durable, *operation)
+        self.pending.clear()
+
     def after_cut(self, rng: random.Random) -> bytes | None:
         """The content found after the cut; None: no such file."""
         if (self.deleted or not self.linked) and rng.random() < 0.5:
@@ -67,12 +76,13 @@ def _tear(data: bytes, rng: random.Random) -> bytes:
 class Machine(apsw.VFS):
     """One life of a machine, from power on to the cut. `name` is what to open databases with."""
 
-    def __init__(self, name: str, rng: random.Random) -> None:
+    def __init__(self, name: str, rng: random.Random, *, failure_rate: float = 0.0) -> None:
         super().__init__(name, "")
+        self._failure_rate = failure_rate
         self.name = name
         self.operations = 0
         self.is_off = False
-        self._rng = rng
+        self.rng = rng
         self._cut_at = 0
         self._images: dict[str, _Image] = {}
         self._found: dict[str, bytes] = {}
@@ -83,7 +93,7 @@ class Machine(apsw.VFS):
     def cut(self) -> None:
         """The power goes now."""
         if not self.is_off:
-            found = {path: image.after_cut(self._rng) for path, image in self._images.items()}
+            found = {path: image.after_cut(self.rng) for path, image in self._images.items()}
             self._found = {path: content for path, content in found.items() if content is not None}
             self.is_off = True
 
@@ -92,8 +102,8 @@ class Machine(apsw.VFS):
         home.mkdir()
         for path, content in self._found.items():
             (home / Path(path).name).write_bytes(content)
-        if self._rng.random() < 0.5:
-            (home / "state.db-shm").write_bytes(self._rng.randbytes(32768))
+        if self.rng.random() < 0.5:
+            (home / "state.db-shm").write_bytes(self.rng.randbytes(32768))
 
     def step(self) -> None:
         """Every operation on the disk passes here."""
@@ -102,6 +112,8 @@ class Machine(apsw.VFS):
             self.cut()
         if self.is_off:
             raise PowerIsOff("the power is off")
+        if self._failure_rate and self.rng.random() < self._failure_rate:
+            raise apsw.IOError("the disk refuses")
 
     def image(self, path: str) -> _Image:
         return self._images[path]
@@ -148,7 +160,12 @@ class _File(apsw.VFSFile):
         self._machine.image(self._path).pending.append((newsize, None))
 
     def xSync(self, flags: int) -> None:
-        self._machine.step()
+        try:
+            self._machine.step()
+        except apsw.IOError:
+            if not self._machine.is_off:
+                self._machine.image(self._path).fail_sync(self._machine.rng)
+            raise
         # The file below is not synced for real: this disk's memory is the machine, not the hardware.
         self._machine.image(self._path).sync()
         if self._syncs_directory:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.storage import disk
-from tests.faults.storage.campaigns import kills, power_cuts, power_cuts_at_birth
+from tests.faults.storage.campaigns import kills, power_cuts, power_cuts_at_birth, power_cuts_of_a_failing_disk
 from tests.faults.storage.checker import Checker
 
 
@@ -44,6 +44,13 @@ def test_power_cuts_while_the_store_is_being_made(tmp_path: Path, seed: int) -> 
     checkers = power_cuts_at_birth(tmp_path, seed)
     assert [checker.finish() for checker in checkers if checker.finish()] == []
     assert sum(checker.counts["cut while opening"] for checker in checkers) > 5
+
+
+@pytest.mark.usefixtures("frequent_checkpoints")
+def test_power_cuts_of_a_failing_disk(tmp_path: Path, rounds: int, seed: int) -> None:
+    checker = power_cuts_of_a_failing_disk(tmp_path, rounds, seed)
+    judge(checker, rounds)
+    assert checker.counts["Failed"] > rounds
 
 
 def test_kills(tmp_path: Path, rounds: int, seed: int) -> None:

@@ -47,8 +47,9 @@ class Store(Protocol):
         limit: int = 0,
         at: Revision | None = None,
     ) -> Sequence[Entry]:
-        """Entries ordered by (namespace, name); of all namespaces when `namespace` is empty; those behind the
-        key `after`; `at` an older revision (raises Compacted when its history is gone)."""
+        """Entries in the order of upstream's keys, `namespace/name` as text (so `a-b` before `a`); of all
+        namespaces when `namespace` is empty; those behind the key `after`; `at` an older revision (raises
+        Compacted when its history is gone)."""
 
     def count(self, table: str) -> int: ...
 

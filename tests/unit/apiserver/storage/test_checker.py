@@ -10,6 +10,7 @@ from tests.faults.storage.checker import (
     Bookmark,
     Change,
     Checker,
+    Failed,
     Held,
     Record,
     Relisted,
@@ -55,6 +56,19 @@ def test_a_right_history_is_accepted() -> None:
     )
 
 
+def test_a_failed_write_may_be_found_only_if_nothing_came_after_it() -> None:
+    failed: list[Record] = [Attempted(ADD_A), Attempted(CHANGE_A), Failed(ADD_A), Failed(CHANGE_A)]
+    assert not judge(*failed, Started(0, []))
+    assert not judge(*failed, Started(1, [Held(1, A, "x1")]))
+    assert not judge(*failed, Started(2, [Held(2, A, "x2")]))
+    assert not judge(*failed, *written(ADD_B), Started(3, [Held(3, B, "x3")]))
+    assert judge(*failed, *written(ADD_B), Started(3, [Held(2, A, "x2"), Held(3, B, "x3")]))
+    assert judge(*failed, Seen("w", [ADD_A]))
+    again: list[Record] = [Attempted(ADD_B), Failed(ADD_B)]  # a later failure of its own
+    assert not judge(*failed, *again, Started(3, [Held(3, B, "x3")]))
+    assert judge(*failed, *again, Started(3, [Held(2, A, "x2"), Held(3, B, "x3")]))
+
+
 WRONG: dict[str, tuple[str, list[Record]]] = {
     "a lost write": ("lacks", [*written(ADD_A, ADD_B._replace(revision=2)), Started(2, [Held(1, A, "x1")])]),
     "a lost newest write": ("was known to clients", [*written(ADD_A), Started(0, [])]),
@@ -64,6 +78,7 @@ WRONG: dict[str, tuple[str, list[Record]]] = {
     "a revision given twice": ("given again", [*written(ADD_A), Attempted(Change(1, "ADDED", B, "z"))]),
     "a revision with two meanings": ("stands for", [*written(ADD_A), Seen("w", [ADD_A._replace(token="z")])]),
     "an invention": ("never written", [Seen("w", [ADD_A])]),
+    "an answer taken back": ("then failed", [*written(ADD_A), Failed(ADD_A)]),
     "a gap": ("missed [2]", [*written(ADD_A, CHANGE_A, ADD_B), Seen("w", [ADD_A]), Seen("w", [ADD_B])]),
     "a bookmark too far": ("missed [2]", [*written(ADD_A, CHANGE_A), Seen("w", [ADD_A]), Bookmark("w", 2)]),
     "a bookmark going back": ("got bookmark", [*written(ADD_A), Seen("w", [ADD_A]), Bookmark("w", 0)]),

@@ -8,7 +8,8 @@ import pytest
 
 from remuda.apiserver.storage import disk
 from remuda.apiserver.storage.disk import Disk
-from tests.faults.storage.campaigns import kills, power_cuts
+from remuda.apiserver.storage.writer import Writer
+from tests.faults.storage.campaigns import kills, power_cuts, power_cuts_of_a_failing_disk
 
 
 @pytest.fixture
@@ -21,6 +22,25 @@ def test_power_cuts(tmp_path: Path) -> None:
     checker = power_cuts(tmp_path, rounds=12, seed=7)
     assert checker.finish() == []
     assert checker.counts["Acknowledged"] > 50
+
+
+@pytest.mark.usefixtures("frequent_checkpoints")
+def test_power_cuts_of_a_failing_disk(tmp_path: Path) -> None:
+    checker = power_cuts_of_a_failing_disk(tmp_path, rounds=12, seed=7)
+    assert checker.finish() == []
+    assert checker.counts["Failed"] > 10
+
+
+@pytest.mark.usefixtures("frequent_checkpoints")
+def test_a_store_that_goes_on_with_writes_that_built_on_a_failed_one_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def careless(self: Writer) -> None:
+        return None  # does not wait for the loop to have forgotten them
+
+    monkeypatch.setattr(Writer, "_skip_to_signal", careless)
+    problems = power_cuts_of_a_failing_disk(tmp_path, rounds=20, seed=7).finish()
+    assert problems
 
 
 def test_kills(tmp_path: Path) -> None:
