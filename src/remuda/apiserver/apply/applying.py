@@ -18,7 +18,6 @@ from remuda.apiserver.apply.entries import APPLY, UPDATE, Entries, Entry, stored
 from remuda.apiserver.apply.fieldset import LEAF, Fields, difference, intersection, recursive_difference, union
 from remuda.apiserver.apply.merging import fitted, merge, prune
 from remuda.apiserver.apply.ownership import (
-    NOTHING,
     UNOWNED,
     Obj,
     changes,
@@ -26,6 +25,7 @@ from remuda.apiserver.apply.ownership import (
     of_known_versions,
     write_entries,
 )
+from remuda.apiserver.apply.resets import NOTHING
 from remuda.apiserver.apply.shape import ItemError, Shape, shape_of
 from remuda.apiserver.apply.walk import alike, claimed
 from remuda.kube.errors import StatusError, bad_request

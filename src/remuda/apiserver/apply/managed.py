@@ -18,20 +18,18 @@ from remuda.apiserver.apply.capping import cap_updaters
 from remuda.apiserver.apply.entries import UPDATE, BadEntries, Entries, Entry, received, stored
 from remuda.apiserver.apply.fieldset import LEAF, Fields, union
 from remuda.apiserver.apply.ownership import (
-    NOTHING,
-    SPEC_ONLY,
-    STATUS_ONLY,
     Obj,
     changes,
     dispossess,
     of_known_versions,
     write_entries,
 )
+from remuda.apiserver.apply.resets import NOTHING, reset_fields
 from remuda.apiserver.apply.shape import ItemError, Shape, shape_of
 from remuda.apiserver.apply.walk import alike
 from remuda.kube.schema import Schema
 
-__all__ = ["NOTHING", "SPEC_ONLY", "STATUS_ONLY", "apply", "keep_times", "on_update"]
+__all__ = ["NOTHING", "apply", "keep_times", "on_update", "reset_fields"]
 
 
 def on_update(
@@ -48,7 +46,7 @@ def on_update(
 ) -> None:
     """Sets the managedFields of `new`, which was created (live None), updated or patched by `manager`.
 
-    `reset` are fields that the write cannot touch (`STATUS_ONLY`, `SPEC_ONLY`); `versions` the API versions of the
+    `reset` are fields that the write cannot touch (see `reset_fields`); `versions` the API versions of the
     kind, entries of others are forgotten (empty: any version of the group)."""
     metadata = new.setdefault("metadata", {})
     before = (live.get("metadata", {}).get("managedFields") or None) if live is not None else None

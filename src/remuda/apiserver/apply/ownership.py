@@ -25,10 +25,6 @@ from remuda.apiserver.apply.walk import compare_maps
 
 Obj = dict[str, Any]
 
-NOTHING: Fields = LEAF
-STATUS_ONLY = fields_at("metadata", "spec")  # what a write to the status subresource leaves alone
-SPEC_ONLY = fields_at("status")  # what other writes leave alone where there is a status subresource
-
 # Never owned by anyone: identity, and what the server keeps.
 _UNOWNED_METADATA = frozenset(
     {

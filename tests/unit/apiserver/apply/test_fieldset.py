@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.apply import element as elements
 from remuda.apiserver.apply import fieldset as fs
 
+STEADY = settings(deadline=None, max_examples=60)
 ELEMENTS = ["f:a", "f:b", 'k:{"name":"x"}', 'k:{"name":"y"}', 'v:"s"', "v:10", "v:9", "i:0"]
 PATHS = st.lists(st.lists(st.sampled_from(ELEMENTS), min_size=1, max_size=3).map(tuple), max_size=8).map(set)
 
@@ -46,6 +47,7 @@ def _rank(key: str) -> tuple[int, Any]:
     return (kind, key)
 
 
+@STEADY
 @given(PATHS)
 def test_a_set_has_the_paths_it_was_made_of(paths: set[fs.Path]) -> None:
     fields = _set(paths)
@@ -56,6 +58,7 @@ def test_a_set_has_the_paths_it_was_made_of(paths: set[fs.Path]) -> None:
     assert fs.parse(json.loads(json.dumps(fields))) == fields
 
 
+@STEADY
 @given(PATHS, PATHS)
 def test_union_difference_and_intersection_are_those_of_paths(one: set[fs.Path], other: set[fs.Path]) -> None:
     operations = [(fs.union, one | other), (fs.difference, one - other), (fs.intersection, one & other)]
@@ -69,6 +72,7 @@ def _below(path: fs.Path, others: set[fs.Path]) -> bool:
     return any(path[: len(other)] == other for other in others)
 
 
+@STEADY
 @given(PATHS, PATHS)
 def test_recursive_difference_takes_all_below(one: set[fs.Path], other: set[fs.Path]) -> None:
     result = fs.recursive_difference(_set(one), _set(other))
@@ -76,6 +80,7 @@ def test_recursive_difference_takes_all_below(one: set[fs.Path], other: set[fs.P
     assert _paths(result) == {path for path in one if not _below(path, other)}
 
 
+@STEADY
 @given(PATHS, PATHS)
 def test_what_was_written_as_one_piece_goes_with_everything_below(one: set[fs.Path], other: set[fs.Path]) -> None:
     pieces = {path for path in other if not any(path != longer and longer[: len(path)] == path for longer in other)}
@@ -84,12 +89,14 @@ def test_what_was_written_as_one_piece_goes_with_everything_below(one: set[fs.Pa
     assert _paths(result) == {path for path in one - other if not _below(path, pieces)}
 
 
+@STEADY
 @given(PATHS)
 def test_leaves_have_nothing_below_them(paths: set[fs.Path]) -> None:
     expected = {path for path in paths if not any(len(o) > len(path) and o[: len(path)] == path for o in paths)}
     assert _paths(fs.leaves(_set(paths))) == expected
 
 
+@STEADY
 @given(PATHS, PATHS)
 def test_operations_leave_their_operands_alone(one: set[fs.Path], other: set[fs.Path]) -> None:
     left, right = _set(one), _set(other)

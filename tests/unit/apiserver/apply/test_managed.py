@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from remuda.apiserver.apply.lastapplied import ANNOTATION
-from remuda.apiserver.apply.managed import SPEC_ONLY, STATUS_ONLY, apply, keep_times, on_update
+from remuda.apiserver.apply.managed import apply, keep_times, on_update, reset_fields
+from remuda.apiserver.apply.resets import SPEC_ONLY, STATUS_ONLY
 from remuda.kube.errors import StatusError
 from remuda.kube.schema import Schema
 
@@ -251,3 +252,19 @@ def test_keys_of_any_type_tell_items_apart() -> None:
     live = track(None, widget(list=[{"k": 1}, {"k": "1"}, {"k": None}, {"k": 1.5}]), schema=odd)
     elements = list(owners(live)["ann"]["f:spec"]["f:list"])
     assert elements == [".", 'k:{"k":1}', 'k:{"k":1.5}', 'k:{"k":"1"}', 'k:{"k":null}']
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "subresource", "fields"),
+    [
+        (VERSION, "Widget", "", {"f:status": {}}),
+        (VERSION, "Widget", "scale", {"f:status": {}}),
+        (VERSION, "Widget", "status", {"f:metadata": {}, "f:spec": {}}),
+        ("v1", "Node", "status", {"f:spec": {}}),
+        ("apps/v1", "Deployment", "status", {"f:metadata": {"f:labels": {}}, "f:spec": {}}),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "status", {"f:metadata": {}, "f:spec": {}}),
+    ],
+)
+def test_each_write_leaves_its_fields_alone(version: str, name: str, subresource: str, fields: Obj) -> None:
+    assert reset_fields(version, name, subresource=subresource, has_status=True) == fields
+    assert reset_fields(version, name, has_status=False) == {}

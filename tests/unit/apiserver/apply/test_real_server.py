@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.apply.managed import NOTHING, SPEC_ONLY, STATUS_ONLY, apply, keep_times, on_update
+from remuda.apiserver.apply.managed import apply, keep_times, on_update, reset_fields
 from remuda.kube.errors import StatusError
 
 from .schemas import BY_KIND, WITH_STATUS
@@ -32,16 +32,13 @@ SET_BY_SERVER = ("uid", "namespace", "generation", "deletionTimestamp", "deletio
 
 
 def _arguments(kind: str, step: dict[str, Any], number: int) -> dict[str, Any]:
-    reset = NOTHING
-    if kind in WITH_STATUS:
-        reset = STATUS_ONLY if step.get("subresource") == "status" else SPEC_ONLY
-    if kind == "Deployment" and step.get("subresource") == "status":
-        reset = {name: sub for name, sub in STATUS_ONLY.items() if name == "f:spec"}
+    subresource = step.get("subresource", "")
+    reset = reset_fields(step["apiVersion"], kind, subresource=subresource, has_status=kind in WITH_STATUS)
     return {
         "schema": BY_KIND[kind],
         "manager": step["manager"],
         "api_version": step["apiVersion"],
-        "subresource": step.get("subresource", ""),
+        "subresource": subresource,
         "now": f"2026-01-01T00:00:{number:02d}Z",
         "reset": reset,
         "versions": VERSIONS,

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.apply.fieldset import LEAF, difference, has, intersection, union
@@ -17,6 +17,7 @@ from remuda.kube.schema import Schema
 
 from .schemas import WIDGET, keyed, kind, mapping, struct, text
 
+STEADY = settings(deadline=None, max_examples=60)
 SHAPE = shape_of(WIDGET)
 TEXT = st.sampled_from(["1", "2"])
 
@@ -47,11 +48,13 @@ SPECS = _optional(
 OBJECTS = st.fixed_dictionaries({"apiVersion": st.just("t.dev/v1"), "spec": SPECS})
 
 
+@STEADY
 @given(OBJECTS)
 def test_nothing_differs_from_itself(obj: dict[str, Any]) -> None:
     assert compare_maps(obj, copy.deepcopy(obj), SHAPE) == (None, None)
 
 
+@STEADY
 @given(OBJECTS, OBJECTS)
 def test_changed_fields_are_in_the_new_object_and_removed_ones_are_not(
     old: dict[str, Any], new: dict[str, Any]
@@ -63,6 +66,7 @@ def test_changed_fields_are_in_the_new_object_and_removed_ones_are_not(
     assert not intersection(removed or LEAF, claimed(new, SHAPE) or LEAF)
 
 
+@STEADY
 @given(OBJECTS, OBJECTS)
 def test_swapping_sides_swaps_what_appeared_and_what_went(old: dict[str, Any], new: dict[str, Any]) -> None:
     changed, removed = compare_maps(old, new, SHAPE)
@@ -73,6 +77,7 @@ def test_swapping_sides_swaps_what_appeared_and_what_went(old: dict[str, Any], n
     assert appeared == difference(removed_back or LEAF, changed_back or LEAF)
 
 
+@STEADY
 @given(OBJECTS, OBJECTS)
 def test_what_is_applied_is_there_afterwards(live: dict[str, Any], config: dict[str, Any]) -> None:
     before = copy.deepcopy([live, config])
@@ -86,6 +91,7 @@ def test_what_is_applied_is_there_afterwards(live: dict[str, Any], config: dict[
     assert not intersection(lost or LEAF, claimed(config, SHAPE) or LEAF)
 
 
+@STEADY
 @given(OBJECTS)
 def test_applying_what_is_there_changes_nothing(obj: dict[str, Any]) -> None:
     assert merge(obj, copy.deepcopy(obj), SHAPE) == obj
@@ -93,6 +99,7 @@ def test_applying_what_is_there_changes_nothing(obj: dict[str, Any]) -> None:
     assert prune(obj, fields, fields, SHAPE) == obj
 
 
+@STEADY
 @given(OBJECTS)
 def test_what_a_sole_owner_claimed_is_all_it_can_take_away(obj: dict[str, Any]) -> None:
     gone = without(obj, {"f:spec": LEAF}, SHAPE)
