@@ -99,6 +99,13 @@ def test_metadata_is_read_as_go_reads_it() -> None:
     assert validator.prepare(obj).malformed == said
 
 
+def test_fine_means_that_validation_finds_nothing() -> None:
+    validator = structural({"type": "string", "maxLength": 1})
+    assert validator.prepare(an_object("a")).fine
+    assert not validator.prepare(an_object("ab")).fine
+    assert not validator.prepare(an_object("a", other=1)).fine
+
+
 EMBEDDED = {"type": "object", "x-kubernetes-embedded-resource": True, **KEEPS}
 
 
