@@ -92,10 +92,10 @@ class Structural:
         """Decode and validate in one go, for whoever has nothing to do in between."""
         if self.is_fine(obj):
             return Outcome(_NO_PATHS, "", self.rule_errors(obj, old))
-        unknown, malformed = self._prepare_thoroughly(obj)
-        if malformed:
-            return Outcome(unknown, malformed, [])
-        return Outcome(unknown, "", self.validate(obj, old))
+        prepared = self._prepare_thoroughly(obj)
+        if prepared.malformed:
+            return Outcome(prepared.unknown, prepared.malformed, [])
+        return Outcome(prepared.unknown, "", self.validate(obj, old))
 
     def prepare(self, obj: Obj) -> Prepared:
         """The decoding half: malformed shapes, nulls, defaults, unknown fields."""
