@@ -5,10 +5,11 @@ Field selectors of both groups are served from the stored form, so both resource
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from remuda.apiserver.kinds import idl
-from remuda.apiserver.kinds.columns import Cell, at, since, string, value
+from remuda.apiserver.kinds.columns import NAME, Cell, at, since, string, value
 from remuda.apiserver.kinds.declare import IMMUTABLE, Rules, declare
 from remuda.apiserver.kinds.normal import normalizer
 from remuda.apiserver.resource import Obj
@@ -186,8 +187,8 @@ _CELLS: tuple[tuple[str, Cell, bool], ...] = (
     ("Message", lambda event: str(at(event, "message")).strip(), False),
     ("First Seen", _first_seen, True),
     ("Count", _count, True),
-    ("Name", value("metadata", "name"), True),
 )
+_NAME = replace(NAME, priority=1)
 
 
 def _of_new(cell: Cell) -> Cell:
@@ -209,7 +210,7 @@ CORE_EVENTS = declare(
     "Event",
     "events",
     Rules(validate=_validate_core),
-    columns=tuple(string(name, cell, wide=wide) for name, cell, wide in _CELLS),
+    columns=(*(string(name, cell, wide=wide) for name, cell, wide in _CELLS), _NAME),
     **_SHARED,
 )
 EVENTS = declare(
@@ -218,7 +219,7 @@ EVENTS = declare(
     "Event",
     "events",
     Rules(validate=_validate_create, validate_update=_validate_new_update),
-    columns=tuple(string(name, _of_new(cell), wide=wide) for name, cell, wide in _CELLS),
+    columns=(*(string(name, _of_new(cell), wide=wide) for name, cell, wide in _CELLS), _NAME),
     storage_version="v1",
     to_storage=to_core,
     from_storage=from_core,

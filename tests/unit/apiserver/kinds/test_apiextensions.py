@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .test_resources import CRD
+from .writing import changed, created, given, kind, updated
+
+DEFINITION = kind("CustomResourceDefinition", "apiextensions.k8s.io")
+
+
+def complaints_about(path: str, value: Any, *more: tuple[str, Any]) -> list[str]:
+    crd = given(DEFINITION, **CRD)
+    for where, what in ((path, value), *more):
+        crd = changed(crd, where, what)
+    DEFINITION.behaviour.default(crd)
+    DEFINITION.behaviour.prepare_create(crd)
+    DEFINITION.behaviour.default(crd)
+    return [str(error) for error in DEFINITION.behaviour.validate(crd)]
+
+
+def test_a_new_definition() -> None:
+    crd = created(DEFINITION, **CRD, status={"storedVersions": ["v9"]})
+    assert crd["spec"]["names"] == {
+        "plural": "widgets",
+        "kind": "Widget",
+        "singular": "widget",
+        "listKind": "WidgetList",
+    }
+    assert crd["spec"]["conversion"] == {"strategy": "None"}
+    assert crd["status"] == {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": ["v1"],
+    }
+
+
+VERSION = CRD["spec"]["versions"][0]  # type: ignore[index]
+COLUMN = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("metadata.name", "x", 'metadata.name: Invalid value: "x": must be spec.names.plural+"."+spec.group'),
+        ("spec.group", None, "spec.group: Required value"),
+        ("spec.group", "nodots", 'spec.group: Invalid value: "nodots": should be a domain with at least one dot'),
+        ("spec.scope", None, "spec.scope: Required value"),
+        ("spec.scope", "Both", 'spec.scope: Unsupported value: "Both": supported values: "Cluster", "Namespaced"'),
+        ("spec.versions", [], "spec.versions: Invalid value: []: must have exactly one version marked as storage"),
+        ("spec.versions", [VERSION, {**VERSION, "storage": False}], "must contain unique version names"),
+        ("spec.versions", [VERSION, {**VERSION, "name": "v2"}], "must have exactly one version marked as storage"),
+        ("spec.versions.0.schema", None, "spec.versions[0].schema.openAPIV3Schema: Required value"),
+        ("spec.versions.0.name", "V1", 'spec.versions[0].name: Invalid value: "V1": a DNS-1035 label'),
+        ("spec.names.plural", None, "spec.names.plural: Required value"),
+        ("spec.names.kind", "Wid_get", 'spec.names.kind: Invalid value: "Wid_get": may have mixed case, but should'),
+        ("spec.names.listKind", "Widget", 'spec.names.listKind: Invalid value: "Widget": kind and listKind may not be'),
+        ("spec.names.shortNames", ["W"], 'spec.names.shortNames[0]: Invalid value: "W"'),
+        ("spec.versions.0.additionalPrinterColumns", [{**COLUMN, "type": "time"}],
+         'spec.additionalPrinterColumns[0].type: Invalid value: "time": must be one of boolean,date,integer'),
+        ("spec.versions.0.additionalPrinterColumns", [{**COLUMN, "jsonPath": "spec"}],
+         'spec.additionalPrinterColumns[0].JSONPath: Invalid value: "spec": must be a simple json path'),
+        ("spec.versions.0.additionalPrinterColumns", [{"type": "string", "jsonPath": "."}],
+         "spec.additionalPrinterColumns[0].name: Required value"),
+        ("spec.versions.0.subresources", {"scale": {"specReplicasPath": ".x", "statusReplicasPath": ".status.x"}},
+         'spec.subresources.scale.specReplicasPath: Invalid value: ".x": should be a json path under .spec'),
+        ("spec.versions.0.subresources", {"scale": {"specReplicasPath": ".spec.x"}},
+         "spec.subresources.scale.statusReplicasPath: Required value"),
+        ("spec.versions.0.deprecationWarning", "x", "can only be set for deprecated versions"),
+        ("spec.versions.0.selectableFields", [{"jsonPath": "x"}], "must be a simple json path starting with ."),
+        ("spec.conversion", {"strategy": "Webhook"},
+         "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook"),
+        ("spec.conversion", {"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}},
+         "spec.conversion.conversionReviewVersions: Forbidden: should not be set when strategy is not set to Webhook"),
+        ("spec.conversion", {"strategy": "Magic"}, 'spec.conversion.strategy: Unsupported value: "Magic"'),
+        ("spec.preserveUnknownFields", True, "spec.preserveUnknownFields: Invalid value: true: cannot set to true"),
+    ],
+)  # fmt: skip
+def test_definitions_that_are_refused(path: str, value: Any, expected: str) -> None:
+    found = complaints_about(path, value)
+    assert any(expected in text for text in found), found
+
+
+@pytest.mark.parametrize(
+    ("annotation", "accepted"),
+    [
+        (None, False),
+        ("", False),
+        ("yes", False),
+        ("unapproved, for testing", True),
+        ("https://github.com/kubernetes/kubernetes/pull/1", True),
+    ],
+)
+def test_groups_of_the_community_need_an_approval(annotation: str | None, accepted: bool) -> None:
+    found = complaints_about(
+        "spec.group",
+        "example.k8s.io",
+        ("metadata.name", "widgets.example.k8s.io"),
+        ("metadata.annotations", None if annotation is None else {"api-approved.kubernetes.io": annotation}),
+    )
+    assert (found == []) == accepted, found
+
+
+def test_cluster_api_groups_are_free() -> None:
+    free = ("spec.group", "cluster.x-k8s.io"), ("metadata.name", "widgets.cluster.x-k8s.io")
+    assert complaints_about(*free[0], free[1]) == []
+
+
+def established(crd: dict[str, Any]) -> dict[str, Any]:
+    return changed(crd, "status.conditions", [{"type": "Established", "status": "True"}])
+
+
+def test_what_cannot_change_once_established() -> None:
+    old = established(created(DEFINITION, **CRD))
+    for path, value, expected in [
+        ("spec.scope", "Cluster", 'spec.scope: Invalid value: "Cluster": field is immutable'),
+        ("spec.names.kind", "Gadget", 'spec.names.kind: Invalid value: "Gadget": field is immutable'),
+        ("spec.group", "other.com", 'spec.group: Invalid value: "other.com": field is immutable'),
+    ]:
+        assert expected in updated(DEFINITION, old, changed(old, path, value))[1]
+    before = created(DEFINITION, **CRD)
+    assert updated(DEFINITION, before, changed(before, "spec.scope", "Cluster"))[1] == []
+
+
+def test_stored_versions_are_remembered_until_someone_migrates() -> None:
+    old = established(created(DEFINITION, **CRD))
+    versions = [{**VERSION, "storage": False}, {**VERSION, "name": "v2"}]
+    new, found = updated(DEFINITION, old, changed(old, "spec.versions", versions))
+    assert (new["status"]["storedVersions"], found) == (["v1", "v2"], [])
+    assert old["status"]["storedVersions"] == ["v1"]
+    _, found = updated(DEFINITION, new, changed(new, "spec.versions", versions[1:]))
+    assert [text.split(";")[0] for text in found] == [
+        'status.storedVersions[0]: Invalid value: "v1": missing from spec.versions'
+    ]
+
+
+def test_a_deleted_definition_waits_for_its_objects() -> None:
+    crd = established(created(DEFINITION, **CRD))
+    DEFINITION.behaviour.prepare_delete(crd)
+    assert crd["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    condition = crd["status"]["conditions"][-1]
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "Terminating",
+        "True",
+        "InstanceDeletionPending",
+    )
