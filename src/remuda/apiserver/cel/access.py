@@ -134,8 +134,8 @@ def index(builder: Builder, node: Call) -> Piece:
     base, key = (builder.piece(arg) for arg in node.args)
     run, run_key = base.run, key.run
     given = builder.type_of(node)
-    # A key that is itself a path is looked up as part of this one.
-    extra = key.cost
+    # A key that is itself a path is looked up as part of this one; its start is free.
+    extra = key.cost if key.path_cost is None else key.path_cost
     if node.function == "_[?_]":
         return _step(base, lambda frame: optional_item(run(frame), run_key(frame)), given, extra)
     if base.type.kind == "list" and key.type.kind == "int":

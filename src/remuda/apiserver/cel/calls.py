@@ -40,7 +40,9 @@ def call(builder: Builder, node: Call) -> Piece:
     overloads = builder.checked.overloads[node]
     given = builder.type_of(node)
     if node.function == "dyn":
-        return args[0]._replace(type=given)
+        if args[0].constant:
+            return args[0]._replace(type=given)
+        return Piece(args[0].run, args[0].cost + 1, given)
     if overloads[0].pure and all(arg.constant for arg in args):
         return constant(_implementation(overloads, args)(*(arg.run([]) for arg in args)), given)
     if node.function in ("find", "findAll") and args[1].constant:
@@ -132,6 +134,9 @@ def _equality(left: Piece, right: Piece, *, negated: bool) -> Piece:
         return Piece(lambda frame: compare(run_left(frame), run_right(frame)), static + 1, t.BOOL)
     if same is operator.eq:
         compare = operator.ne if negated else operator.eq
+        for side, other in ((left, right), (right, left)):
+            if side.constant and len(side.run([])) <= _SHORT:
+                return _equality_with_short(other, side.run([]), compare)
 
         def sized(frame: Frame) -> bool:
             a, b = run_left(frame), run_right(frame)
@@ -146,6 +151,25 @@ def _equality(left: Piece, right: Piece, *, negated: bool) -> Piece:
         return bool(same(a, b)) is not negated
 
     return Piece(general, static, t.BOOL)
+
+
+# Texts up to this size cost 1 to compare with, whatever they are compared with.
+_SHORT = 10
+
+
+def _equality_with_short(value: Piece, wanted: Any, compare: Callable[[Any, Any], Any]) -> Piece:
+    """The commonest comparison, spared the arithmetic on sizes."""
+    run = value.run
+    if not wanted:
+        return Piece(lambda frame: compare(run(frame), wanted), value.cost, t.BOOL)
+
+    def short(frame: Frame) -> Any:
+        given = run(frame)
+        if given:
+            frame[COST] += 1
+        return compare(given, wanted)
+
+    return Piece(short, value.cost, t.BOOL)
 
 
 def _same_test(left: Type, right: Type) -> Callable[[Any, Any], Any]:

@@ -198,7 +198,9 @@ class _Checker:
         for overload in FUNCTIONS[name]:
             if overload.member != member or len(overload.args) != len(args):
                 continue
-            wanted = self.unifier.instantiate((overload.result, *overload.args))
+            wanted = (overload.result, *overload.args)
+            if overload.generic:
+                wanted = self.unifier.instantiate(wanted)
             if not self.unifier.all_assignable(args, wanted[1:]):
                 continue
             found.append(overload)

@@ -30,6 +30,7 @@ class Overload:
     impl: Impl
     cost: CostOf | None  # None: every call costs 1
     pure: bool  # a call on constants may be worked out when the expression is compiled
+    generic: bool  # has type parameters
 
 
 class Library:
@@ -60,9 +61,15 @@ class Library:
         cost: CostOf | None,
         pure: bool,
     ) -> None:
+        made = parse_type(result)
+        generic = any(map(_has_params, (made, *args)))
         self.overloads.append(
-            Overload(name, id or f"{name}/{len(args)}", member, args, parse_type(result), impl, cost, pure)
+            Overload(name, id or f"{name}/{len(args)}", member, args, made, impl, cost, pure, generic)
         )
+
+
+def _has_params(given: Type) -> bool:
+    return given.kind == "param" or any(map(_has_params, given.params))
 
 
 _FUNCTION = re.compile(r"(?P<name>[\w.@!?:*/%+\-<>=&|\[\]]+)\((?P<args>.*)\): (?P<result>.*)")

@@ -32,7 +32,10 @@ def fold(builder: Builder, node: Fold) -> Piece:
     body = builder.piece(node.body)
     builder.unbind(before)
     rounds = _pairs(source.run, slots) if node.second else _items(source.run, slots[0])
-    run, own = _RUNS[node.kind](rounds, keep, body, slots[0])
+    if node.kind in _SHORT_FORMS and not node.second and body.type.kind == "bool":
+        run, own = _SHORT_FORMS[node.kind](source.run, body, slots[0])
+    else:
+        run, own = _RUNS[node.kind](rounds, keep, body, slots[0])
     return Piece(run, source.cost + own, builder.type_of(node))
 
 
@@ -90,6 +93,39 @@ def _quantifier(decides: bool, test: int) -> Callable[[Rounds, Piece | None, Pie
             if failure is not None and not decided:
                 raise failure
             return decides if decided else not decides
+
+        return loop, 1
+
+    return build
+
+
+def _short_quantifier(decides: bool, test: int) -> Callable[[Run, Piece, int], Loop]:
+    """The same for one variable and a body known to be bool: what most rules are, so it is spared the detours."""
+
+    def build(source: Run, body: Piece, slot: int) -> Loop:
+        run_body, per_round = body.run, body.cost + test + 1
+
+        def loop(frame: Frame) -> Any:
+            failure: Exception | None = None
+            items = source(frame)
+            if type(items) is not list:
+                items = items_of(items)
+            left = len(items)
+            for frame[slot] in items:
+                left -= 1
+                frame[COST] += per_round
+                if frame[COST] > PER_CALL_LIMIT:
+                    raise CostExceeded
+                try:
+                    if run_body(frame) is decides:
+                        if left:
+                            frame[COST] += test
+                        return decides
+                except FAILURES as failed:
+                    failure = failure or failed
+            if failure is not None:
+                raise failure
+            return not decides
 
         return loop, 1
 
@@ -207,3 +243,4 @@ _RUNS: dict[str, Callable[[Rounds, Piece | None, Piece, int], Loop]] = {
     "transformMap": _transform_map,
     "transformMapEntry": _transform_entry,
 }
+_SHORT_FORMS = {"all": _short_quantifier(False, _ALL_TEST), "exists": _short_quantifier(True, _EXISTS_TEST)}

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from remuda.apiserver.cel.cost import PER_CALL_LIMIT
 from remuda.apiserver.cel.types import Type
-from remuda.apiserver.cel.values import CelError, CostExceeded
+from remuda.apiserver.cel.values import CelError
 
 Frame = list[Any]
 Run = Callable[[Frame], Any]
@@ -48,8 +47,3 @@ def counted(piece: Piece) -> Run:
         return run(frame)
 
     return counting
-
-
-def check_cost(frame: Frame) -> None:
-    if frame[COST] > PER_CALL_LIMIT:
-        raise CostExceeded

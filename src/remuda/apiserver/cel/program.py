@@ -13,33 +13,34 @@ from remuda.apiserver.cel import access, calls, logic, loops
 from remuda.apiserver.cel import types as t
 from remuda.apiserver.cel.ast import Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Node, Select
 from remuda.apiserver.cel.check import Checked
-from remuda.apiserver.cel.cost import LIST_BASE, MAP_BASE
-from remuda.apiserver.cel.pieces import COST, FIRST_LOCAL, OLD, SELF, Frame, Piece, check_cost, constant
-from remuda.apiserver.cel.values import NO_OVERLOAD, NONE, CelError, Optional, to_key
+from remuda.apiserver.cel.cost import LIST_BASE, MAP_BASE, PER_CALL_LIMIT
+from remuda.apiserver.cel.pieces import COST, FIRST_LOCAL, OLD, SELF, Frame, Piece, constant
+from remuda.apiserver.cel.values import NO_OVERLOAD, NONE, CelError, CostExceeded, Optional, to_key
 
 
 class Program:
     """A runnable expression over `self` and `oldSelf`."""
 
-    __slots__ = ("_locals", "_piece", "cost")
+    __slots__ = ("_locals", "_run", "_static", "cost")
 
     def __init__(self, piece: Piece, local_count: int) -> None:
-        self._piece = piece
+        self._run = piece.run
+        self._static = piece.cost
         self._locals = [None] * local_count
         self.cost = 0  # of the latest run, also if it failed
 
     def run(self, value: Any, old: Any = None) -> Any:
         """Raises CelError if evaluation fails and CostExceeded if it gets too expensive."""
-        piece = self._piece
-        frame: Frame = [piece.cost, value, old, *self._locals]
+        frame: Frame = [self._static, value, old, *self._locals]
         try:
-            result = piece.run(frame)
-            check_cost(frame)
-            return result
+            result = self._run(frame)
         except (TypeError, AttributeError):
             raise CelError(NO_OVERLOAD) from None
         finally:
-            self.cost = frame[COST]
+            cost = self.cost = frame[COST]
+        if cost > PER_CALL_LIMIT:
+            raise CostExceeded
+        return result
 
 
 def build(checked: Checked) -> Program:
