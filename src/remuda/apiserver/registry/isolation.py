@@ -6,8 +6,6 @@ With a status subresource, ordinary writes keep the stored status, and writes to
 
 from __future__ import annotations
 
-from remuda.apiserver.apply.fieldset import Fields
-from remuda.apiserver.apply.managed import NOTHING, SPEC_ONLY, STATUS_ONLY
 from remuda.apiserver.resource import Obj, Resource
 
 
@@ -33,10 +31,3 @@ def _keep(new: Obj, live: Obj, field: str) -> None:
         new[field] = live[field]
     else:
         new.pop(field, None)
-
-
-def untouchable(resource: Resource, subresource: str) -> Fields:
-    """The fields a write cannot change and therefore never owns."""
-    if subresource == "status":
-        return STATUS_ONLY
-    return SPEC_ONLY if resource.has_status else NOTHING

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from remuda.apiserver.apply import managed
+from remuda.apiserver.apply.fieldset import Fields
 from remuda.apiserver.registry.admission import AdmissionChain
 from remuda.apiserver.registry.calls import Call, PatchKind, WriteOptions, Written
 from remuda.apiserver.registry.deletes import is_held
 from remuda.apiserver.registry.identity import check_namespace_open, identify
-from remuda.apiserver.registry.isolation import keep_other_side, untouchable
+from remuda.apiserver.registry.isolation import keep_other_side
 from remuda.apiserver.registry.objects import (
     encode,
     encode_at,
@@ -96,7 +97,7 @@ class Writer:
             api_version=resource.api_version,
             subresource="",
             now=timestamp(),
-            reset=untouchable(resource, ""),
+            reset=_reset(resource, ""),
         )
         return await self._finish_create(call, obj, options)
 
@@ -198,7 +199,7 @@ class Writer:
                 kind=resource.kind,
                 subresource=call.subresource,
                 now=timestamp(),
-                reset=untouchable(resource, call.subresource),
+                reset=_reset(resource, call.subresource),
             )
 
         async def missing() -> Written:
@@ -267,7 +268,7 @@ class Writer:
                 api_version=resource.api_version,
                 subresource=call.subresource,
                 now=timestamp(),
-                reset=untouchable(resource, call.subresource),
+                reset=_reset(resource, call.subresource),
             )
         self._carry_over(resource, new, live)
         if not call.subresource:
@@ -332,3 +333,10 @@ def changes_generation(new: Obj, live: Obj) -> bool:
         return any(new[key] != live.get(key, ...) for key in new if key not in ("metadata", "status"))
     desired = {k: v for k, v in new.items() if k not in ("metadata", "status")}
     return desired != {k: v for k, v in live.items() if k not in ("metadata", "status")}
+
+
+def _reset(resource: Resource, subresource: str) -> Fields:
+    """The fields a write cannot change and therefore never owns."""
+    return managed.reset_fields(
+        resource.api_version, resource.kind, subresource=subresource, has_status=resource.has_status
+    )
