@@ -20,7 +20,7 @@ _UNTIL_STOPPED_SECONDS = 15
 
 
 class Reply:
-    """What came back: code, headers, and the body, decoded when it is JSON."""
+    """What came back: code, headers, and the body, decoded when it looks like JSON (/openapi/v3 says it is text)."""
 
     def __init__(self, code: int, headers: http.client.HTTPMessage, content: bytes) -> None:
         self.code = code
@@ -29,7 +29,7 @@ class Reply:
 
     @property
     def body(self) -> Any:
-        if "json" in (self.headers.get("Content-Type") or ""):
+        if "json" in (self.headers.get("Content-Type") or "") or self.content[:1] == b"{":
             return json.loads(self.content)
         return self.content.decode("utf-8", "replace")
 
