@@ -102,6 +102,26 @@ def _union_subsets(one: Fields, other: Fields) -> Fields:
     return union(one, other)
 
 
+def overlaid(one: Fields, changed: Fields) -> Fields:
+    """What a manager has after changing fields itself: `taken_away` and `union` in one step."""
+    out = dict(one)
+    grown = False
+    for key, sub in changed.items():
+        present = out.get(key)
+        if present is None:
+            out[key] = sub
+            grown = True
+        elif key != SELF:
+            out[key] = _overlaid_subset(present, sub) if sub else LEAF
+    return ordered(out) if grown else out
+
+
+def _overlaid_subset(one: Fields, changed: Fields) -> Fields:
+    if not one:
+        return changed if SELF in changed else {SELF: LEAF, **changed}
+    return overlaid(one, changed)
+
+
 def difference(one: Fields, other: Fields) -> Fields:
     """Members of the first that are not members of the second; their children are judged for themselves."""
     out: Fields | None = None

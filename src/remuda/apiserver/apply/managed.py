@@ -16,7 +16,7 @@ from typing import Any
 from remuda.apiserver.apply.applying import apply
 from remuda.apiserver.apply.capping import cap_updaters
 from remuda.apiserver.apply.entries import UPDATE, BadEntries, Entries, Entry, received, stored
-from remuda.apiserver.apply.fieldset import LEAF, Fields, union
+from remuda.apiserver.apply.fieldset import LEAF, Fields, difference, overlaid
 from remuda.apiserver.apply.ownership import (
     Obj,
     changes,
@@ -88,10 +88,11 @@ def _update(entries: Entries, live: Obj | None, new: Obj, shape: Shape, own: Ent
     changed, removed = changes(live, new, shape, own.api_version, reset)
     if not changed and not removed:
         return False
+    previous = entries.pop(own.key, None) if changed else None
     touched = dispossess(entries, changed, removed)
     if changed:
-        previous = entries.get(own.key)
-        own.fields = union(previous.fields, changed) if previous else changed
+        kept = difference(previous.fields, removed) if previous else LEAF
+        own.fields = overlaid(kept, changed)
         entries[own.key] = own
         cap_updaters(entries)
     return bool(changed) or touched

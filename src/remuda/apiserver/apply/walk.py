@@ -208,7 +208,12 @@ def compare_maps(
 
 
 def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Difference:
-    before, after = Index(old, shape), Index(new, shape)
+    after = Index(new, shape)
+    if len(old) == len(new) and not after.repeats:
+        aligned = _compare_aligned(old, after, shape)
+        if aligned is not None:
+            return aligned
+    before = Index(old, shape)
     item_shape = shape.item or DEDUCED
     changed: Fields = {}
     removed: Fields = {}
@@ -226,6 +231,25 @@ def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Difference:
     for element, item in before.items.items():
         if element not in after.items:
             removed[element] = LEAF if element in before.repeats else everything(item, item_shape)
+    return ordered(changed) or None, removed or None
+
+
+def _compare_aligned(old: list[Any], after: Index, shape: Shape) -> Difference | None:
+    """Compares place by place, without indexing the old list; None: the items are not in the same places."""
+    element_of, item_shape = shape.element_of, shape.item or DEDUCED
+    assert element_of is not None
+    changed: Fields = {}
+    removed: Fields = {}
+    for (element, item), before in zip(after.items.items(), old, strict=True):
+        if before is item or (before == item and (not item_shape.loose or alike(before, item))):
+            continue
+        if element_of(before) != element:
+            return None
+        fresh, gone = compare(before, item, item_shape)
+        if fresh is not None:
+            changed[element] = fresh
+        if gone is not None:
+            removed[element] = gone
     return ordered(changed) or None, removed or None
 
 

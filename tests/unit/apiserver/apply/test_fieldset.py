@@ -90,6 +90,14 @@ def test_what_was_written_as_one_piece_goes_with_everything_below(one: set[fs.Pa
 
 
 @STEADY
+@given(PATHS, PATHS)
+def test_overlaying_is_taking_away_and_joining(one: set[fs.Path], other: set[fs.Path]) -> None:
+    result = fs.overlaid(_set(one), _set(other))
+    _assert_well_formed(result)
+    assert result == fs.union(fs.taken_away(_set(one), _set(other)), _set(other))
+
+
+@STEADY
 @given(PATHS)
 def test_leaves_have_nothing_below_them(paths: set[fs.Path]) -> None:
     expected = {path for path in paths if not any(len(o) > len(path) and o[: len(path)] == path for o in paths)}
