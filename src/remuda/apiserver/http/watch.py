@@ -1,4 +1,4 @@
-"""Watches on the wire: each batch of events is one write, and what many watchers receive is encoded once.
+"""Watches on the wire: a batch of events is one write (a large one a few), and what many receive is encoded once.
 
 A line is `{"type":…,"object":…}` and a newline. The framed chunk of a single event is kept with the event itself
 (`WatchLine.shared`), so that for the second watcher onwards sending it is one dictionary lookup and one write.
@@ -17,6 +17,7 @@ from remuda.apiserver.http.table import Tabler, included_object
 from remuda.apiserver.registry.calls import Call, Watch, WatchLine
 
 _SHORTEST_SECONDS = 1800.0  # a watch without a timeout of its own ends after 30 to 60 minutes, so that all move on
+_LINES_PER_WRITE = 128  # a watch may begin with ten thousand objects: its reader sets the pace
 _HEADERS = header_block([("Cache-Control", "no-cache, private"), ("Content-Type", "application/json")])
 
 _HEADS = {
@@ -76,9 +77,11 @@ async def _pour(watch: Watch, lines: Lines, sink: Sink) -> None:
     while batch := await watch.next_batch():
         if len(batch) == 1:
             sink.write_chunk(lines.chunk(batch[0]))
-        else:
-            sink.write_chunks([lines.chunk(line) for line in batch])
-        await sink.drain()
+            await sink.drain()
+            continue
+        for start in range(0, len(batch), _LINES_PER_WRITE):
+            sink.write_chunks([lines.chunk(line) for line in batch[start : start + _LINES_PER_WRITE]])
+            await sink.drain()
 
 
 def _plain(line: WatchLine) -> bytes:

@@ -66,6 +66,24 @@ async def test_a_batch_is_one_write() -> None:
         assert [e["object"]["metadata"]["name"] for e in await events(client, 50)] == [str(n) for n in range(50)]
 
 
+async def test_a_slow_reader_sets_the_pace_of_a_large_beginning() -> None:
+    encoded: list[bytes] = []
+
+    class Noted(dict[object, bytes]):
+        def __setitem__(self, key: object, chunk: bytes) -> None:
+            encoded.append(chunk)
+            super().__setitem__(key, chunk)
+
+    async with Fronted() as server:
+        client = await server.client()
+        await start(client)
+        value = pod("a", data="x" * 20_000)
+        server.registry.watches[0].queue.put_nowait([WatchLine("ADDED", value, Noted()) for _ in range(5_000)])
+        await asyncio.sleep(0.3)
+        assert 0 < len(encoded) < 2_500
+        assert len(await events(client, 5_000)) == 5_000
+
+
 async def test_the_watch_is_closed_when_the_client_leaves() -> None:
     async with Fronted() as server:
         client = await server.client()
