@@ -100,7 +100,8 @@ class Disk:
         self.needs_tidying = True
         self._wal_pages = 0
         self._commits = 0
-        self._log_is_long = True
+        self._log_is_long = True  # for all we know: the last life may have ended before it was trimmed
+        self._trimmed_to = Revision(0)
         _create_private(path)
         with _explained(path):
             self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
@@ -284,6 +285,9 @@ class Disk:
                 left -= size
 
     def _trim(self, floor: Revision, rows: int) -> None:
+        if floor == self._trimmed_to and not self._log_is_long:
+            return
+        self._trimmed_to = floor
         self._connection.execute(_TRIM, (floor, rows))
         self._log_is_long = self._connection.changes() >= rows
 
