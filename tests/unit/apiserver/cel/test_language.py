@@ -1,0 +1,54 @@
+"""The language and its libraries, expression by expression, against what upstream's CEL made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from remuda.apiserver.cel.source import CelSyntaxError
+from remuda.apiserver.cel.values import CelError
+
+from .expressions import COMPLAINTS, FAILURES, REFUSED, VALUES
+from .notation import checked, evaluate, program, shown
+
+
+@pytest.mark.parametrize(("source", "value", "cost"), VALUES)
+def test_value_and_cost(source: str, value: str, cost: int) -> None:
+    made = program(source)
+    assert shown(made.run(None)) == value
+    if cost >= 0:
+        assert made.cost == cost
+
+
+@pytest.mark.parametrize(("source", "failure"), FAILURES)
+def test_evaluation_fails(source: str, failure: str) -> None:
+    with pytest.raises(CelError) as caught:
+        evaluate(source)
+    assert str(caught.value) == failure
+
+
+@pytest.mark.parametrize(("source", "failure"), REFUSED)
+def test_constant_part_that_can_only_fail_is_refused_at_once(source: str, failure: str) -> None:
+    with pytest.raises(CelError) as caught:
+        program(source)
+    assert str(caught.value) == failure
+
+
+@pytest.mark.parametrize(("source", "complaints"), COMPLAINTS)
+def test_does_not_compile(source: str, complaints: list[str]) -> None:
+    with pytest.raises(CelSyntaxError) as caught:
+        checked(source)
+    assert [line for line in str(caught.value).split("\n") if line.startswith("ERROR")] == complaints
+
+
+def test_complaint_is_drawn_under_the_text() -> None:
+    with pytest.raises(CelSyntaxError) as caught:
+        checked("1 == 1 &&\n\tfoo > 2")
+    assert str(caught.value) == (
+        "ERROR: <input>:2:2: undeclared reference to 'foo' (in container '')\n |  foo > 2\n | .^"
+    )
+
+
+def test_wide_characters_get_wide_dots() -> None:
+    with pytest.raises(CelSyntaxError) as caught:
+        checked("'é' + 1")
+    assert str(caught.value).endswith(" | 'é' + 1\n | .．..^")
