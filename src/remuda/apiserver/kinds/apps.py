@@ -42,6 +42,7 @@ _STATEFUL_CHANGEABLE = (
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 )
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"  # what is left of a field of extensions/v1beta1
 _CLAIM_POLICIES = ("Retain", "Delete")
 
 
@@ -252,6 +253,21 @@ def _default_daemon_set(daemon: Obj) -> None:
         rolling.setdefault("maxSurge", 0)
 
 
+def _template_generation(daemon: Obj) -> int:
+    text = at(daemon, "metadata", "annotations", _TEMPLATE_GENERATION)
+    return int(text) if text.isdecimal() and len(text) < 19 else 0
+
+
+def _set_template_generation(daemon: Obj, number: int) -> None:
+    meta = daemon["metadata"]
+    meta["annotations"] = {**(meta.get("annotations") or {}), _TEMPLATE_GENERATION: str(number)}
+
+
+def _update_daemon_set(new: Obj, old: Obj) -> None:
+    is_changed = new["spec"]["template"] != old["spec"]["template"]
+    _set_template_generation(new, _template_generation(old) + is_changed)
+
+
 def _validate_daemon_set(daemon: Obj) -> list[FieldError]:
     spec = daemon["spec"]
     found = _common_errors(spec, "DaemonSet", selects_for="daemonset")
@@ -285,7 +301,13 @@ DAEMON_SETS = declare(
     "v1",
     "DaemonSet",
     "daemonsets",
-    Rules(default=_default_daemon_set, validate=_validate_daemon_set, validate_update=_selector_is_fixed),
+    Rules(
+        default=_default_daemon_set,
+        create=lambda daemon: _set_template_generation(daemon, 1),
+        update=_update_daemon_set,
+        validate=_validate_daemon_set,
+        validate_update=_selector_is_fixed,
+    ),
     short_names=("ds",),
     categories=("all",),
     has_status=True,

@@ -46,6 +46,13 @@ _COUNTS = (
     "backoffLimitPerIndex",
     "maxFailedIndexes",
 )
+# Of jobs alone: the template inside a CronJob stays as it was written.
+_JOB_DEFAULTS: tuple[tuple[str, Any], ...] = (
+    ("parallelism", 1),
+    ("completionMode", "NonIndexed"),
+    ("suspend", False),
+    ("manualSelector", False),
+)
 # What of a suspended job's template may still change, so that a queue can place it.
 _PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
 
@@ -59,7 +66,8 @@ def _default_job(job: Obj) -> None:
     _default_job_spec(spec)
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
-    spec.setdefault("parallelism", 1)
+    for field, default in _JOB_DEFAULTS:
+        spec.setdefault(field, default)
     spec.setdefault("backoffLimit", _INT32_MAX if "backoffLimitPerIndex" in spec else 6)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
     if (labels := template_labels(spec)) and not job["metadata"].get("labels"):

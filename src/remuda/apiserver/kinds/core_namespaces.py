@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 from remuda.apiserver.kinds.columns import AGE, NAME, string, value
 from remuda.apiserver.kinds.declare import Rules, declare
 from remuda.apiserver.resource import ALL_VERBS, Obj, Subresource
-from remuda.kube import errors, names
+from remuda.kube import clock, errors, names
 from remuda.kube.errors import FieldError
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -38,6 +40,7 @@ def _update(new: Obj, old: Obj) -> None:
 
 
 def _start_terminating(namespace: Obj) -> None:
+    namespace["metadata"].setdefault("deletionTimestamp", clock.rfc3339(time.time()))  # and no grace period beside it
     namespace["status"] = {**namespace.get("status", {}), "phase": "Terminating"}
 
 

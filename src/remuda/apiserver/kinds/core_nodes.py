@@ -6,7 +6,7 @@ from typing import Any
 
 from remuda.apiserver.kinds import quantity
 from remuda.apiserver.kinds.columns import AGE, NAME, Cell, at, string
-from remuda.apiserver.kinds.declare import Rules, declare, one_of
+from remuda.apiserver.kinds.declare import Rules, declare, join_list, one_of
 from remuda.apiserver.resource import Obj
 from remuda.kube import errors, names
 from remuda.kube.errors import FieldError
@@ -20,12 +20,7 @@ def _default(node: Obj) -> None:
     status = node["status"]
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
-    spec = node["spec"]
-    # The list and its first entry are two spellings of one fact.
-    if spec.get("podCIDR") and not spec.get("podCIDRs"):
-        spec["podCIDRs"] = [spec["podCIDR"]]
-    elif spec.get("podCIDRs"):
-        spec["podCIDR"] = spec["podCIDRs"][0]
+    join_list(node["spec"], "podCIDR", "podCIDRs")
 
 
 def _validate(node: Obj) -> list[FieldError]:

@@ -18,7 +18,7 @@ from remuda.apiserver.kinds.columns import (
     human_duration,
     string,
 )
-from remuda.apiserver.kinds.declare import Rules, declare
+from remuda.apiserver.kinds.declare import Rules, declare, join_list
 from remuda.apiserver.kinds.podspec import (
     default_pod_spec,
     validate_pod_spec,
@@ -44,6 +44,7 @@ def _default_pod(pod: Obj) -> None:
     for field in ("containers", "initContainers"):
         for container in spec.get(field) or ():
             _default_container(container, host_network=spec.get("hostNetwork", False))
+    join_list(pod["status"], "podIP", "podIPs", "ip")
 
 
 def _default_container(container: Obj, *, host_network: bool) -> None:

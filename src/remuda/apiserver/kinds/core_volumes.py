@@ -33,6 +33,11 @@ _NOT_A_SOURCE = frozenset(
 _CHANGEABLE_CLAIM = ("resources", "volumeName", "volumeAttributesClassName")
 
 
+def _default_volume(volume: Obj) -> None:
+    volume["spec"].setdefault("volumeMode", "Filesystem")
+    volume["spec"].setdefault("persistentVolumeReclaimPolicy", "Retain")
+
+
 def _create_volume(volume: Obj) -> None:
     volume["status"] = {"phase": "Pending", "lastPhaseTransitionTime": clock.now()}
 
@@ -141,7 +146,12 @@ PERSISTENT_VOLUMES = declare(
     "v1",
     "PersistentVolume",
     "persistentvolumes",
-    Rules(create=_create_volume, validate=_validate_volume, validate_update=_validate_volume_update),
+    Rules(
+        default=_default_volume,
+        create=_create_volume,
+        validate=_validate_volume,
+        validate_update=_validate_volume_update,
+    ),
     namespaced=False,
     short_names=("pv",),
     has_status=True,

@@ -100,3 +100,14 @@ def non_negative(value: Any, path: str) -> list[FieldError]:
 def one_of(value: Any, path: str, supported: tuple[str, ...]) -> list[FieldError]:
     """A value that may be absent."""
     return [] if value is None or value in supported else [errors.not_supported(path, value, supported)]
+
+
+def join_list(holder: Obj, one: str, many: str, key: str = "") -> None:
+    """A field and a list that begins with it are two spellings of one fact; the field wins where they differ."""
+    first = holder.get(many) or []
+    listed = (first[0].get(key, "") if key else first[0]) if first else ""
+    given = holder.get(one)
+    if given and given != listed:
+        holder[many] = [{key: given}] if key else [given]
+    elif not given and listed:
+        holder[one] = listed

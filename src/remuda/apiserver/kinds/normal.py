@@ -73,11 +73,13 @@ class Normalizer:
     def _compile(self) -> dict[str, _Step]:
         steps: dict[str, _Step] = {}
         fills: list[tuple[str, Callable[[], Any]]] = []
+        # Other groups go through protobuf, which cannot tell an empty list from none.
+        keeps_empty = self._message.file == "apiextensions"
         for field in _flattened(self._message):
             make = _filler(field.form)
             if make is not None:
                 fills.append((field.name, make))
-            steps[field.name] = _step(field.form)
+            steps[field.name] = _step(field.form, keeps_empty)
         self._fills = tuple(fills)
         self._steps = steps
         return steps
@@ -130,15 +132,17 @@ def _filler(form: Form) -> Callable[[], Any] | None:
     target = resolve(form.type)
     if isinstance(target, MessageType) and not form.container:
         # Metadata of the object itself is the registry's; a template's may be missing in ours, as it may be empty.
-        wanted = form.default is not UNSET or not form.pointer
-        return _normalizer(target).new if wanted else None
+        if form.default is not UNSET or not form.pointer:
+            return _normalizer(target).new
+        return _none if form.always else None
     if form.default is not UNSET:
         default = form.default
-        return lambda: default
-    if form.pointer or form.omitzero:
-        return None
-    if form.container or form.type == "bytes":
+        is_omitted = not default and not form.pointer and not form.always
+        return None if is_omitted else lambda: default
+    if form.pointer or form.container or form.type == "bytes":
         return _none if form.always else None
+    if form.omitzero:
+        return None
     if form.always or form.type in _ALWAYS_WRITTEN:
         zero = "" if isinstance(target, tuple) else _ZERO.get(form.type)
         return lambda: zero
@@ -149,19 +153,19 @@ def _none() -> None:
     return None
 
 
-def _step(form: Form) -> _Step:
+def _step(form: Form, keeps_empty: bool) -> _Step:
     target = resolve(form.type)
     if form.container:
-        return _container_step(form, target)
+        return _container_step(form, target, keeps_empty)
     if isinstance(target, MessageType):
         return _message_step(form, target)
     spelling = _SPELLINGS.get(form.type)
     if spelling is not None:
-        return _spelled(spelling)
+        return _spelled(spelling, drop_empty=form.type == "bytes" and not form.always)
     scalar = form.type in _DROPPED_WHEN_ZERO or isinstance(target, tuple)
     if not form.pointer and scalar:
-        return _keep_zero if form.always and form.default is UNSET else _drop_zero
-    return _drop_zero if form.type == "bytes" or isinstance(target, str) else _drop_null
+        return _drop_null if form.always and form.default is UNSET else _drop_zero
+    return _drop_zero if isinstance(target, str) else _drop_null
 
 
 # Dropped keys are filled again by the defaults and by what is always written.
@@ -175,14 +179,9 @@ def _drop_zero(obj: Obj, key: str, value: Any) -> None:
         del obj[key]
 
 
-def _keep_zero(obj: Obj, key: str, value: Any) -> None:
-    if value is None:
-        del obj[key]
-
-
-def _spelled(spelling: _Spelling) -> _Step:
+def _spelled(spelling: _Spelling, *, drop_empty: bool) -> _Step:
     def step(obj: Obj, key: str, value: Any) -> None:
-        if value is None:
+        if value is None or (drop_empty and value == ""):
             del obj[key]
         else:
             changed = spelling(value)
@@ -208,7 +207,7 @@ def _message_step(form: Form, target: MessageType) -> _Step:
     return step
 
 
-def _container_step(form: Form, target: Any) -> _Step:
+def _container_step(form: Form, target: Any, keeps_empty: bool) -> _Step:
     inner: _Spelling | None = _SPELLINGS.get(form.type)
     if isinstance(target, MessageType) and not (target.file == "meta" and target.name == "ManagedFieldsEntry"):
         walk = _normalizer(target)
@@ -219,11 +218,11 @@ def _container_step(form: Form, target: Any) -> _Step:
                 return value
             return walk.new() if value is None else value
 
-    always = form.always
+    drop_empty = not (form.always and keeps_empty)
     each = None if inner is None else _each_item(inner) if form.container == "list" else _each_value(inner)
 
     def step(obj: Obj, key: str, value: Any) -> None:
-        if value is None or (not always and not value):
+        if value is None or (drop_empty and not value):
             del obj[key]
         elif each is not None:
             each(value)

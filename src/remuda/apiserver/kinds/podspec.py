@@ -57,6 +57,8 @@ def _default_volume(volume: Obj) -> None:
 
 def _pull_policy(image: str) -> str:
     """Always for the tag latest, which is also the tag of an image without one."""
+    if not image:
+        return "IfNotPresent"
     reference, digest, _ = image.partition("@")
     tag = reference.rpartition("/")[2].partition(":")[2]
     return "Always" if tag == "latest" or (not tag and not digest) else "IfNotPresent"

@@ -139,8 +139,21 @@ def test_a_new_pod() -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"podIP": "a"}, {"podIP": "a", "podIPs": [{"ip": "a"}]}),
+        ({"podIPs": [{"ip": "a"}, {"ip": "b"}]}, {"podIP": "a", "podIPs": [{"ip": "a"}, {"ip": "b"}]}),
+        ({"podIP": "c", "podIPs": [{"ip": "a"}, {"ip": "b"}]}, {"podIP": "c", "podIPs": [{"ip": "c"}]}),
+    ],
+)
+def test_a_pod_has_its_address_twice(status: Any, expected: Any) -> None:
+    assert defaulted(PODS, spec=POD, status=status)["status"] == expected
+
+
+@pytest.mark.parametrize(
     ("image", "policy"),
     [
+        ("", "IfNotPresent"),
         ("nginx", "Always"),
         ("nginx:latest", "Always"),
         ("nginx:1.2", "IfNotPresent"),

@@ -31,7 +31,16 @@ def normal(group: str, message: str, obj: dict[str, Any]) -> dict[str, Any]:
         ("", "Lifecycle", {"postStart": None, "preStop": {"sleep": None}}, {"preStop": {}}),
         # Some lists are always written; absent they are null.
         ("rbac.authorization.k8s.io", "PolicyRule", {}, {"verbs": None}),
-        ("rbac.authorization.k8s.io", "PolicyRule", {"verbs": []}, {"verbs": []}),
+        ("rbac.authorization.k8s.io", "PolicyRule", {"verbs": []}, {"verbs": None}),
+        ("apiextensions.k8s.io", "WebhookConversion", {}, {"conversionReviewVersions": None}),
+        (
+            "apiextensions.k8s.io",
+            "WebhookConversion",
+            {"conversionReviewVersions": []},
+            {"conversionReviewVersions": []},
+        ),
+        ("", "TypedLocalObjectReference", {"kind": "A", "name": "b"}, {"kind": "A", "name": "b", "apiGroup": None}),
+        ("admissionregistration.k8s.io", "WebhookClientConfig", {"caBundle": ""}, {}),
         # Structs that are no pointers are always there; times are null until known.
         ("", "ServiceStatus", {}, {"loadBalancer": {}}),
         (

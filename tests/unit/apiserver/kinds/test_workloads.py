@@ -53,6 +53,16 @@ def test_a_new_daemon_set() -> None:
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
 
 
+def test_a_daemon_set_counts_its_templates() -> None:
+    def counted(daemon: Any) -> str:
+        return str(daemon["metadata"]["annotations"]["deprecated.daemonset.template.generation"])
+
+    old = created(DAEMON_SET, spec=SPEC)
+    assert counted(old) == "1"
+    assert counted(updated(DAEMON_SET, old, changed(old, "spec.minReadySeconds", 5))[0]) == "1"
+    assert counted(updated(DAEMON_SET, old, changed(old, "spec.template.spec.hostname", "h"))[0]) == "2"
+
+
 @pytest.mark.parametrize(
     ("resource", "path", "value", "expected"),
     [
