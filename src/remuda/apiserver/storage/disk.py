@@ -86,9 +86,12 @@ def _statement(shape: tuple[str, str, str], rows: int) -> str:
     return " ".join((head, ", ".join([row] * rows), tail))
 
 
+# One upper bound, not two: SQLite would search by one of them and read the whole log for the other.
 _TRIM = """
-DELETE FROM events WHERE revision < (SELECT max(revision) FROM events) AND revision <=
+DELETE FROM events WHERE revision <= min(
+    (SELECT max(revision) - 1 FROM events),
     (SELECT max(revision) FROM (SELECT revision FROM events WHERE revision <= ? ORDER BY revision LIMIT ?))
+)
 """
 
 

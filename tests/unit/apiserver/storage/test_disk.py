@@ -144,6 +144,23 @@ def test_the_log_follows_the_floor_in_small_steps(tmp_path: Path, monkeypatch: p
     disk.close()
 
 
+def test_a_trim_reads_no_more_of_the_log_than_it_deletes(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "state.db")
+    disk.commit([event(i) for i in range(1, 5001)], Revision(0))
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    disk._connection.set_progress_handler(count, 100)  # called every hundred instructions of SQLite's machine
+    disk.commit([event(5001)], Revision(5))
+    assert steps < 20
+    assert disk._connection.execute("SELECT min(revision) FROM events").get == 6
+    disk.close()
+
+
 def test_the_newest_event_is_never_trimmed(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "state.db")
     disk.commit([event(1), event(2)], Revision(0))
