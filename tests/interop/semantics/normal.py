@@ -13,6 +13,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _JWT = re.compile(r"eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+")
 _REVISION_IN_TEXT = re.compile(r'(resourceVersion\\*":\\*")\d+')
+_RECORD = re.compile(r"(in record )\(\d+\)")
 _LIST_REVISION = "<revision of the list>"
 
 
@@ -29,11 +30,14 @@ class Normaliser:
     def text(self, text: str) -> str:
         text = text.replace(self._tag, "TAG").replace(self._address, "SERVER")
         text = _REVISION_IN_TEXT.sub(r"\1<revision>", _JWT.sub("<token>", text))
+        text = _RECORD.sub(r"\1(<revision>)", text)
         text = _UUID.sub(lambda found: self._placeholder("uid", found[0]), text)
         return _TIME.sub(lambda found: "<micro time>" if found[1] else "<time>", text)
 
     def value(self, value: Any) -> Any:
         if isinstance(value, dict):
+            if value.get("kind") == "Status" and "details" in value:
+                value = _sorted_causes(value)
             return {self.text(key): self._member(key, item, value) for key, item in value.items()}
         if isinstance(value, list):
             return [self.value(item) for item in value]
@@ -42,6 +46,8 @@ class Normaliser:
     def _member(self, key: str, value: Any, parent: dict[str, Any]) -> Any:
         if key == "metadata" and isinstance(value, dict):
             return self._metadata(value, is_list="items" in parent or "rows" in parent or "groups" in parent)
+        if key == "storageVersionHash":
+            return "<hash>"
         return self.value(value)
 
     def _metadata(self, metadata: dict[str, Any], *, is_list: bool) -> dict[str, Any]:
@@ -62,6 +68,20 @@ class Normaliser:
         if plain["type"] == "BOOKMARK":
             plain["object"].get("metadata", {})["resourceVersion"] = _LIST_REVISION
         return plain
+
+
+def _sorted_causes(status: dict[str, Any]) -> dict[str, Any]:
+    """The real server lists several causes in the random order of Go's maps, also inside its message."""
+    causes = status["details"].get("causes") or []
+    if len(causes) < 2:
+        return status
+    ordered = sorted(causes, key=lambda cause: (str(cause.get("field")), str(cause.get("message"))))
+    sentences = [f"{cause.get('field') or '<nil>'}: {cause.get('message')}" for cause in causes]
+    message = str(status.get("message", ""))
+    start, bracket, listed = message.partition("[")
+    if bracket and listed == ", ".join(dict.fromkeys(sentences)) + "]":
+        message = f"{start}[{', '.join(sorted(set(sentences)))}]"
+    return {**status, "message": message, "details": {**status["details"], "causes": ordered}}
 
 
 def wording(value: Any) -> list[str]:

@@ -32,6 +32,11 @@ class Case:
     def id(self) -> str:
         return f"{self.area}/{self.name}"
 
+    @property
+    def short(self) -> str:
+        """What the names of its objects begin with; the run's tag must still fit into a DNS label."""
+        return f"{self.area}-{self.name}".replace("_", "-")[:50].strip("-")
+
 
 CASES: dict[str, Case] = {}
 
@@ -39,8 +44,8 @@ CASES: dict[str, Case] = {}
 def case(area: str) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
     def register(function: Callable[[Trial], None]) -> Callable[[Trial], None]:
         made = Case(area, function.__name__, function)
-        if made.id in CASES:
-            raise ValueError(f"two cases are called {made.id}")
+        if any(made.short == other.short for other in CASES.values()):
+            raise ValueError(f"another case has the objects of {made.id}")
         CASES[made.id] = made
         return function
 
@@ -103,7 +108,7 @@ class Trial:
         self.server = lab.server
         self.tag = lab.tag
         self.transcript: list[Any] = []
-        self._short = one.name.replace("_", "-")[:40].strip("-")
+        self._short = one.short
         self._normal = Normaliser(lab.tag, lab.server.url)
 
     # Names

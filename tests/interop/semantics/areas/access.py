@@ -225,7 +225,7 @@ def self_subject_access_review(t: Trial) -> None:
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     attributes = {"namespace": "default", "verb": "get", "resource": "pods"}
     t.post(path, {"spec": {"resourceAttributes": attributes}}, as_user=t.name("user"))
-    t.post(path, {"spec": {"nonResourceAttributes": {"path": "/healthz", "verb": "get"}}}, as_user=t.name("user"))
+    t.post(path, {"spec": {"nonResourceAttributes": {"path": "/apis", "verb": "get"}}}, as_user=t.name("user"))
     t.post(path, {"spec": {}})
     t.post(path, {"spec": {"resourceAttributes": attributes, "nonResourceAttributes": {"path": "/x", "verb": "get"}}})
 

@@ -12,8 +12,8 @@ def _conditions(t: Trial, name: str) -> None:
 
     def settled() -> bool:
         body = t.server.http("GET", f"{CRDS}/{name}").body
-        found = {one["type"]: one["status"] for one in body.get("status", {}).get("conditions", [])}
-        return "Established" in found and "NamesAccepted" in found
+        found = {one["type"]: one["status"] for one in body.get("status", {}).get("conditions") or []}
+        return found.get("Established") == "True" or found.get("NamesAccepted") == "False"
 
     t.until(settled)
     status = t.quietly("GET", f"{CRDS}/{name}")["status"]

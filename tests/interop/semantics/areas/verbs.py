@@ -49,7 +49,8 @@ def create_with_a_bad_name(t: Trial) -> None:
 
 @case("verbs")
 def create_with_a_bad_prefix(t: Trial) -> None:
-    t.post(t.configmaps(), {"metadata": {"generateName": "Bad_"}})
+    reply = t.server.http("POST", t.configmaps(), {"metadata": {"generateName": "Bad_"}})
+    t.note([reply.code, reply.body["reason"], [cause["field"] for cause in reply.body["details"]["causes"]]])
 
 
 @case("verbs")

@@ -132,11 +132,6 @@ def no_initial_events(t: Trial) -> None:
 
 
 @case("watch")
-def from_a_revision_long_gone(t: Trial) -> None:
-    t.watch(t.configmaps(), 1, resourceVersion="1", timeoutSeconds=2)
-
-
-@case("watch")
 def from_a_revision_that_is_no_number(t: Trial) -> None:
     t.get(t.configmaps(), query={"watch": "true", "resourceVersion": "abc"})
 
