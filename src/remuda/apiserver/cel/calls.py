@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from remuda.apiserver.cel import types as t
 from remuda.apiserver.cel.ast import Call
-from remuda.apiserver.cel.cost import of_shorter, tenth
+from remuda.apiserver.cel.cost import REGEX_FACTOR, of_shorter, tenth
 from remuda.apiserver.cel.declared import Declared
 from remuda.apiserver.cel.functions import CostOf, Overload, accepts
 from remuda.apiserver.cel.library import regex
@@ -47,6 +48,8 @@ def call(builder: Builder, node: Call) -> Piece:
         return constant(_implementation(overloads, args)(*(arg.run([]) for arg in args)), given)
     if node.function in ("find", "findAll") and args[1].constant:
         regex.compiled(args[1].run([]))  # a pattern that cannot work is refused now
+    if overloads[0].id == "matches_string" and args[1].constant and args[0].type.kind == "string":
+        return _matches_constant(args[0], args[1].run([]))
     if node.function in ("_==_", "_!=_"):
         return _equality(args[0], args[1], negated=node.function == "_!=_")
     if node.function == "@in" and args[1].constant and args[1].type.kind == "list":
@@ -188,6 +191,18 @@ def _in_constant(value: Piece, items: list[Any]) -> Piece:
         wanted = frozenset(items)
         return Piece(lambda frame: run(frame) in wanted, value.cost, t.BOOL)
     return Piece(lambda frame: in_list(run(frame), items), value.cost, t.BOOL)
+
+
+def _matches_constant(value: Piece, pattern: str) -> Piece:
+    run, search = value.run, regex.compiled(pattern).search
+    pattern_cost = ceil(len(pattern) * REGEX_FACTOR)
+
+    def matches(frame: Frame) -> bool:
+        text = run(frame)
+        frame[COST] += tenth(len(text) + 1) * pattern_cost
+        return search(text.encode()) is not None
+
+    return Piece(matches, value.cost, t.BOOL)
 
 
 def _list_addition(left: Piece, right: Piece, declared: Declared, given: Type) -> Piece:

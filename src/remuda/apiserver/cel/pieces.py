@@ -19,7 +19,8 @@ Run = Callable[[Frame], Any]
 COST, SELF, OLD, FIRST_LOCAL = 0, 1, 2, 3
 
 # Data that does not have its declared type shows as one of Python's own errors; to a rule it is a failed evaluation.
-FAILURES = (CelError, TypeError, AttributeError)
+UNTYPED = (TypeError, AttributeError, ValueError, OverflowError)
+FAILURES = (CelError, *UNTYPED)
 
 
 class Piece(NamedTuple):

@@ -14,31 +14,33 @@ from remuda.apiserver.cel import types as t
 from remuda.apiserver.cel.ast import Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Node, Select
 from remuda.apiserver.cel.check import Checked
 from remuda.apiserver.cel.cost import LIST_BASE, MAP_BASE, PER_CALL_LIMIT
-from remuda.apiserver.cel.pieces import COST, FIRST_LOCAL, OLD, SELF, Frame, Piece, constant
+from remuda.apiserver.cel.pieces import COST, FIRST_LOCAL, OLD, SELF, UNTYPED, Frame, Piece, constant
 from remuda.apiserver.cel.values import NO_OVERLOAD, NONE, CelError, CostExceeded, Optional, to_key
 
 
 class Program:
     """A runnable expression over `self` and `oldSelf`."""
 
-    __slots__ = ("_locals", "_run", "_static", "cost")
+    __slots__ = ("_locals", "_run", "_static")
 
     def __init__(self, piece: Piece, local_count: int) -> None:
         self._run = piece.run
         self._static = piece.cost
         self._locals = [None] * local_count
-        self.cost = 0  # of the latest run, also if it failed
 
-    def run(self, value: Any, old: Any = None) -> Any:
-        """Raises CelError if evaluation fails and CostExceeded if it gets too expensive."""
+    def run(self, value: Any, old: Any, spent: list[int]) -> Any:
+        """Raises CelError if evaluation fails and CostExceeded if it gets too expensive.
+
+        `spent` has one entry, which is set to what it cost, also if it failed.
+        """
         frame: Frame = [self._static, value, old, *self._locals]
         try:
             result = self._run(frame)
-        except (TypeError, AttributeError):
+        except UNTYPED:
             raise CelError(NO_OVERLOAD) from None
         finally:
-            cost = self.cost = frame[COST]
-        if cost > PER_CALL_LIMIT:
+            spent[0] = frame[COST]
+        if frame[COST] > PER_CALL_LIMIT:
             raise CostExceeded
         return result
 

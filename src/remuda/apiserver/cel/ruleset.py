@@ -103,13 +103,14 @@ class _OutOfBudget(Exception):
 class _Run:
     """One validation of one object."""
 
-    __slots__ = ("budget", "errors", "path", "warnings")
+    __slots__ = ("budget", "errors", "path", "spent", "warnings")
 
     def __init__(self, path: str, warnings: list[str] | None) -> None:
         self.path = path
         self.warnings = warnings
         self.errors: list[FieldError] = []
         self.budget = OBJECT_BUDGET
+        self.spent = [0]  # by the latest expression
 
     def visit(
         self, node: RuleNode, value: Any, old: Any, trail: Trail, *, unchanged: bool = False, at_root: bool = False
@@ -180,15 +181,14 @@ class _Run:
     def run(
         self, node: RuleNode, rule: CompiledRule, value: Any, seen: Any, before: Any, trail: Trail, forgiven: bool
     ) -> None:
-        program = rule.program
         try:
-            holds = program.run(seen, before)
+            holds = rule.program.run(seen, before, self.spent)
         except CelError as failure:
-            self.spend(program.cost, node, trail)
+            self.spend(node, trail)
             self.fail(node, trail, _evaluation_failed(str(failure), rule.name))
             return
         except CostExceeded:
-            self.spend(program.cost, node, trail)
+            self.spend(node, trail)
             self.give_up(
                 node,
                 trail,
@@ -196,11 +196,12 @@ class _Run:
                 f"{rule.name}",
             )
             return
-        self.spend(program.cost, node, trail)
+        self.spend(node, trail)
         if holds is not True:
             self.refuse(node, rule, value, seen, before, trail, forgiven)
 
-    def spend(self, cost: int, node: RuleNode, trail: Trail) -> None:
+    def spend(self, node: RuleNode, trail: Trail) -> None:
+        cost = self.spent[0]
         if cost > self.budget:
             self.give_up(node, trail, _NO_BUDGET)
         self.budget -= cost
@@ -236,7 +237,7 @@ class _Run:
     ) -> str:
         """What the message expression says; "" if it says nothing usable."""
         try:
-            text = program.run(seen, before)
+            text = program.run(seen, before, self.spent)
         except CelError:
             text = None
         except CostExceeded:
@@ -246,14 +247,14 @@ class _Run:
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: "
                 f"{_quoted(rule.rule.message_expression)}",
             )
-        if program.cost > self.budget:
+        if self.spent[0] > self.budget:
             self.give_up_message(
                 node,
                 path,
                 "messageExpression evaluation failed due to running out of cost budget, "
                 "no further validation rules will be run",
             )
-        self.budget -= program.cost
+        self.budget -= self.spent[0]
         trimmed = text.strip() if isinstance(text, str) else ""
         return "" if len(trimmed.encode()) > _MAX_MESSAGE or "\n" in trimmed else trimmed
 

@@ -23,7 +23,7 @@ def program(source: str) -> Program:
 
 
 def evaluate(source: str) -> Any:
-    return program(source).run(None)
+    return program(source).run(None, None, [0])
 
 
 def shown(value: Any) -> str:

@@ -31,9 +31,9 @@ _GO_WORDS = {
 
 @lru_cache(maxsize=512)
 def compiled(pattern: str) -> Any:
-    """Raises CelError for a pattern RE2 does not take."""
+    """A pattern over UTF-8, which re2 matches far faster than text. Raises CelError for one RE2 does not take."""
     try:
-        return re2.compile(pattern, _OPTIONS)
+        return re2.compile(pattern.encode(), _OPTIONS)
     except re2.error as wrong:
         text = wrong.args[0] if wrong.args else ""
         what, _, where = (text.decode(errors="replace") if isinstance(text, bytes) else str(text)).partition(": ")
@@ -49,20 +49,20 @@ def _found_in(pattern: str) -> Any:
 
 
 def matches(text: str, pattern: str) -> bool:
-    return compiled(pattern).search(text) is not None
+    return compiled(pattern).search(text.encode()) is not None
 
 
 def _find(text: str, pattern: str) -> str:
-    found = _found_in(pattern).search(text)
-    return found.group() if found else ""
+    found = _found_in(pattern).search(text.encode())
+    return found.group().decode() if found else ""
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     found: list[str] = []
     if limit == 0:
         return found
-    for match in _found_in(pattern).finditer(text):
-        found.append(match.group())
+    for match in _found_in(pattern).finditer(text.encode()):
+        found.append(match.group().decode())
         if len(found) == limit:
             break
     return found
