@@ -33,9 +33,8 @@ def parse_continuation(token: str) -> Continuation:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         found = msgspec.json.decode(raw, type=Continuation)
     except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from None
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
     if found.version != "meta.k8s.io/v1" or found.revision < 0:
-        raise bad_request(
-            f'continue key is not valid: server does not recognize this encoded version "{found.version}"'
-        )
+        why = f'server does not recognize this encoded version "{found.version}"'
+        raise bad_request(f"invalid continue token: continue key is not valid: {why}")
     return found

@@ -32,12 +32,16 @@ _FREE_FORM: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-f
 def schema_errors(crd: Obj) -> list[FieldError]:
     """What is wrong with the schemas and CEL rules of a definition, version by version."""
     errors: list[FieldError] = []
-    for i, version in enumerate(crd.get("spec", {}).get("versions", [])):
-        given = (version.get("schema") or {}).get("openAPIV3Schema")
+    versions = crd.get("spec", {}).get("versions", [])
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    if len(schemas) > 1 and all(schema == schemas[0] for schema in schemas):
+        versions, schemas = versions[:1], schemas[:1]  # upstream checks what all versions share once, and says so
+    for i, (version, given) in enumerate(zip(versions, schemas, strict=True)):
         if given is None:
             continue  # reported as required by the kind's own validation
-        path = f"spec.versions[{i}].schema.openAPIV3Schema"
-        schema, found = parse_crd_schema(given, path=path)
+        shared = len(schemas) == 1
+        path = "spec.validation.openAPIV3Schema" if shared else f"spec.versions[{i}].schema.openAPIV3Schema"
+        schema, found = parse_crd_schema(given, path=path, has_status="status" in (version.get("subresources") or {}))
         errors.extend(found)
         if not found:
             errors.extend(compile_rules(schema, path)[1])

@@ -59,11 +59,7 @@ class Deleter:
             return Written(self._reader.render(resource, entry))
         meta = metadata(obj)
         _set_finalizers(meta, _finalizers(resource, meta.get("finalizers", []), options))
-        if graceful is None:
-            resource.behaviour.prepare_delete(obj)
-        held = is_held(resource, obj)
-        if held and graceful is None:
-            _mark_deleting(meta)
+        held = self._prepare(resource, obj, graceful is None)
         if held or graceful:
             return await self._store_marked(call, entry, obj, before, options)
         if options.dry_run:
@@ -73,6 +69,17 @@ class Deleter:
             resource.table, entry.namespace, entry.name, lambda revision: encode_at(stored, revision), expect=entry
         )
         return self._gone(resource, obj, self._reader.render(resource, gone))
+
+    def _prepare(self, resource: Resource, obj: Obj, is_final: bool) -> bool:
+        """Marks what has to wait; tells whether it has to. A kind that sets the time itself (namespaces) means it."""
+        meta = metadata(obj)
+        before = meta.get("deletionTimestamp")
+        if is_final:
+            resource.behaviour.prepare_delete(obj)
+        held = is_held(resource, obj)
+        if held and is_final and (before or not meta.get("deletionTimestamp")):
+            _mark_deleting(meta)
+        return held
 
     async def _store_marked(self, call: Call, entry: Entry, obj: Obj, before: Obj, options: DeleteOptions) -> Written:
         if obj == before:

@@ -31,14 +31,30 @@ def identify(call: Call, obj: Obj) -> None:
             f"{given_kind} in version {resource.version!r} cannot be handled as a {resource.kind}: "
             f"the object provided is unrecognized (must be of type {resource.kind})".replace("'", '"')
         )
-    if "metadata" in obj and not isinstance(obj["metadata"], dict):
-        raise bad_request(f"{resource.kind} metadata must be an object")
-    namespace = metadata(obj).get("namespace")
-    if namespace and resource.namespaced and namespace != call.namespace:
+    if obj.get("metadata") is not None and not isinstance(obj["metadata"], dict):
+        raise _no_metadata(call, obj["metadata"])
+    if not resource.namespaced:
+        return
+    given = metadata(obj).get("namespace")
+    if not given:
+        metadata(obj)["namespace"] = call.namespace
+    elif given != call.namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-def check_namespace_open(store: Store, call: Call) -> None:
+_JSON_WORDS = {str: "string", bool: "bool", list: "array"}
+
+
+def _no_metadata(call: Call, given: object) -> StatusError:
+    resource = call.resource
+    word = _JSON_WORDS.get(type(given), "number")
+    return bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: json: cannot '
+        f"unmarshal {word} into Go struct field {resource.kind}.metadata of type v1.ObjectMeta"
+    )
+
+
+def check_namespace_open(store: Store, call: Call, name: str) -> None:
     """Nothing is created in a namespace that is missing or on its way out."""
     if not call.resource.namespaced:
         return
@@ -46,12 +62,12 @@ def check_namespace_open(store: Store, call: Call) -> None:
     if entry is None:
         raise not_found("", NAMESPACES, call.namespace)
     if b'"deletionTimestamp"' in entry.value and "deletionTimestamp" in decode(entry.value)["metadata"]:
-        raise namespace_terminating(call)
+        raise _terminating(call, name)
 
 
-def namespace_terminating(call: Call) -> StatusError:
+def _terminating(call: Call, name: str) -> StatusError:
     why = f"unable to create new content in namespace {call.namespace} because it is being terminated"
-    error = forbidden_request(call.resource.group, call.resource.plural, call.name, why)
+    error = forbidden_request(call.resource.group, call.resource.plural, name, why)
     error.details["causes"] = [
         {
             "reason": "NamespaceTerminating",

@@ -9,6 +9,12 @@ from __future__ import annotations
 from remuda.apiserver.resource import Obj, Resource
 
 
+def forget_status(resource: Resource, new: Obj) -> None:
+    """A new object has no status but the one its kind starts with."""
+    if new.pop("status", None) is not None and not resource.custom:
+        resource.behaviour.default(new)  # puts the empty status of the normal form back
+
+
 def keep_other_side(resource: Resource, subresource: str, new: Obj, live: Obj) -> None:
     if subresource == "status":
         _keep_all_but_status(resource, new, live)

@@ -18,7 +18,7 @@ from remuda.apiserver.registry.watching import RegistryWatch
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Compacted, Entry, Revision
-from remuda.kube.errors import bad_request, gone, invalid, invalid_object, not_found, too_large_revision
+from remuda.kube.errors import StatusError, bad_request, gone, not_found, too_large_revision
 
 _STALE_PAGE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -28,17 +28,15 @@ _STALE_PAGE = (
 )
 
 
-def parse_revision(text: str) -> Revision:
-    """A resourceVersion parameter; empty counts as 0."""
+def parse_revision(text: str, *, refusal: int = 500) -> Revision:
+    """A resourceVersion parameter; empty counts as 0. The real server takes the blame for all but lists."""
     if not text:
         return Revision(0)
     if not text.isascii() or not text.isdigit():
-        raise invalid_object(
-            "",
-            "ListOptions",
-            "",
-            [invalid("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax')],
-        )
+        why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        if refusal == 400:
+            raise bad_request(f'invalid resource version "{text}": {why}')
+        raise StatusError(500, "", f'resourceVersion: Invalid value: "{text}": {why}')
     return Revision(int(text))
 
 
@@ -88,7 +86,7 @@ class Reader:
         selection = Selection(resource, call.namespace, options.label_selector, options.field_selector)
         if options.continue_token:
             return self._next_page(resource, selection, options)
-        asked = parse_revision(options.resource_version)
+        asked = parse_revision(options.resource_version, refusal=400)
         self._require_reached(asked)
         exact = options.resource_version_match == "Exact" or (
             asked > 0 and options.limit > 0 and not options.resource_version_match
@@ -120,21 +118,18 @@ class Reader:
     def _entries(
         self, resource: Resource, selection: Selection, after: tuple[str, str] | None, at: Revision | None
     ) -> Sequence[Entry]:
+        """What may be in the list, in order; a name that is asked for is looked up instead of searched."""
         if selection.name and selection.namespace and at is None and after is None:
             entry = self._store.get(resource.table, selection.namespace, selection.name)
-            entries: Sequence[Entry] = [entry] if entry is not None else []
-        else:
-            entries = self._store.scan(resource.table, selection.namespace, after=after, at=at)
-        return entries if selection.is_everything else [e for e in entries if selection.matches(e)]
+            return [entry] if entry is not None else []
+        return self._store.scan(resource.table, selection.namespace, after=after, at=at)
 
     def _page(
         self, resource: Resource, selection: Selection, entries: Sequence[Entry], limit: int, revision: Revision
     ) -> Page:
-        shown = entries[:limit] if limit > 0 else entries
-        token, remaining = "", None
-        if len(shown) < len(entries):
-            token = Continuation(revision, *shown[-1].key).encode()
-            remaining = len(entries) - len(shown) if selection.is_everything else None
+        shown, left = _cut(entries, limit) if selection.is_everything else _pick(selection, entries, limit)
+        token = Continuation(revision, *shown[-1].key).encode() if left else ""
+        remaining = left if left and selection.is_everything else None
         return Page([self.render(resource, e) for e in shown], revision, token, remaining)
 
     def watch(self, call: Call, options: WatchOptions) -> RegistryWatch:
@@ -161,3 +156,19 @@ class Reader:
     def _require_reached(self, revision: Revision) -> None:
         if revision > self._store.revision:
             raise too_large_revision(revision, self._store.revision)
+
+
+def _cut(entries: Sequence[Entry], limit: int) -> tuple[Sequence[Entry], int]:
+    """One page, and how many entries lie behind it."""
+    return (entries[:limit], max(len(entries) - limit, 0)) if limit > 0 else (entries, 0)
+
+
+def _pick(selection: Selection, entries: Sequence[Entry], limit: int) -> tuple[Sequence[Entry], int]:
+    """One page of those that match. Whether any that lie behind it match too is not looked into: nor does upstream."""
+    shown: list[Entry] = []
+    for place, entry in enumerate(entries, 1):
+        if selection.matches(entry):
+            shown.append(entry)
+            if len(shown) == limit:
+                return shown, len(entries) - place
+    return shown, 0

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from remuda.apiserver.registry.calls import Call, FieldValidation
 from remuda.apiserver.registry.objects import metadata
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
-from remuda.kube.errors import FieldError, StatusError, bad_request, invalid_object
+from remuda.kube.errors import FieldError, StatusError, bad_request, invalid, invalid_object
 from remuda.kube.names import (
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
     subdomain_name,
     validate_object_meta,
     validate_object_meta_update,
+)
+from remuda.kube.patches.copying import same_json
+
+_STANDARD_FINALIZERS = ("kubernetes", ORPHAN_FINALIZER, FOREGROUND_FINALIZER)
+_PLAIN_FINALIZER = "name is neither a standard finalizer name nor is it fully qualified"
+_REPEATED_OWNERS = (
+    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject "
+    "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
 )
 
 
@@ -31,6 +43,23 @@ def decode_strictly(call: Call, structural: Structural, obj: Obj, validation: Fi
     resource.behaviour.default(obj)
 
 
+def drop_repeated_owners(call: Call, obj: Obj) -> None:
+    """An owner named twice is kept once, with a warning, as upstream does for old clients."""
+    references = metadata(obj).get("ownerReferences")
+    if not references or len(references) < 2:
+        return
+    kept: list[Obj] = []
+    repeated: list[str] = []
+    for reference in references:
+        if reference not in kept:
+            kept.append(reference)
+        elif reference.get("uid") not in repeated:
+            repeated.append(str(reference.get("uid")))
+    if repeated:
+        metadata(obj)["ownerReferences"] = kept
+        call.warnings.append(_REPEATED_OWNERS + ", ".join(repeated))
+
+
 def strict_error(resource: Resource, complaints: list[str]) -> StatusError:
     return bad_request(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
@@ -43,7 +72,7 @@ def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> N
     resource = call.resource
     meta = metadata(new)
     errors = _metadata_errors(resource, meta, metadata(old) if old is not None else None)
-    if old is None or new != old:
+    if old is None or not same_json(new, old):
         check = structural.validate_status if call.subresource == "status" else structural.validate
         errors.extend(check(new, old))
         errors.extend(_kind_errors(call, new, old))
@@ -54,9 +83,20 @@ def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> N
 def _metadata_errors(resource: Resource, meta: Obj, old: Obj | None) -> list[FieldError]:
     validate_name = resource.behaviour.validate_name or subdomain_name
     errors = validate_object_meta(meta, resource.namespaced, validate_name)
+    if not resource.custom:
+        errors += _finalizer_errors(meta.get("finalizers") or ())
     if old is not None:
         errors.extend(validate_object_meta_update(meta, old))
     return errors
+
+
+def _finalizer_errors(finalizers: Sequence[str]) -> list[FieldError]:
+    """Built-in kinds want finalizers with a domain, custom ones only advise it."""
+    return [
+        invalid(f"metadata.finalizers[{i}]", name, _PLAIN_FINALIZER)
+        for i, name in enumerate(finalizers)
+        if "/" not in name and name not in _STANDARD_FINALIZERS
+    ]
 
 
 def _kind_errors(call: Call, new: Obj, old: Obj | None) -> list[FieldError]:

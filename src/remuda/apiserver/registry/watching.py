@@ -140,8 +140,6 @@ class RegistryWatch:
             metadata["annotations"] = annotations
         resource = self._resource
         body = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-        if not resource.custom:
-            metadata["creationTimestamp"] = None
         return WatchLine("BOOKMARK", msgspec.json.encode(body))
 
 

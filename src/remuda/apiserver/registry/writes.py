@@ -17,8 +17,9 @@ from remuda.apiserver.registry.admission import AdmissionChain
 from remuda.apiserver.registry.calls import Call, PatchKind, WriteOptions, Written
 from remuda.apiserver.registry.deletes import is_held
 from remuda.apiserver.registry.identity import check_namespace_open, identify
-from remuda.apiserver.registry.isolation import keep_other_side
+from remuda.apiserver.registry.isolation import forget_status, keep_other_side
 from remuda.apiserver.registry.objects import (
+    decode,
     encode,
     encode_at,
     metadata,
@@ -29,20 +30,21 @@ from remuda.apiserver.registry.objects import (
 from remuda.apiserver.registry.patching import apply_patch
 from remuda.apiserver.registry.reads import Reader
 from remuda.apiserver.registry.served import Served
-from remuda.apiserver.registry.validation import decode_strictly, validate
+from remuda.apiserver.registry.validation import decode_strictly, drop_repeated_owners, validate
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Entry, WriteConflict
 from remuda.kube.errors import (
+    StatusError,
     already_exists,
     bad_request,
     conflict,
-    internal,
     invalid,
     invalid_object,
     not_found,
 )
 from remuda.kube.names import generate_name
+from remuda.kube.patches.copying import same_json
 
 # How often a write is decided anew when an awaited admission let another one in between.
 _ATTEMPTS = 8
@@ -87,8 +89,9 @@ class Writer:
         decode_strictly(call, self._served.shape(resource).structural, obj, options.field_validation)
         meta = metadata(obj)
         if meta.get("resourceVersion"):
-            raise internal("resourceVersion should not be set on objects to be created")
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         self._begin(resource, call, obj)
+        drop_repeated_owners(call, obj)
         managed.on_update(
             None,
             obj,
@@ -104,7 +107,7 @@ class Writer:
     def _begin(self, resource: Resource, call: Call, obj: Obj) -> None:
         """Metadata that only the server may set, on a new object."""
         meta = metadata(obj)
-        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"):
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
             meta.pop(field, None)
         if resource.namespaced:
             meta["namespace"] = call.namespace
@@ -117,9 +120,9 @@ class Writer:
 
     async def _finish_create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
         resource = call.resource
-        check_namespace_open(self._store, call)
+        check_namespace_open(self._store, call, metadata(obj).get("name", ""))
         if resource.has_status and not resource.keeps_status_on_create:
-            keep_other_side(resource, "", obj, {})
+            forget_status(resource, obj)
         resource.behaviour.prepare_create(obj)
         admitted = await self._admission.admit(call, "CREATE", obj, None, options)
         assert admitted is not None
@@ -259,6 +262,7 @@ class Writer:
         self._check_same_object(call, new, live)
         decode_strictly(call, self._served.shape(resource).structural, new, options.field_validation)
         keep_other_side(resource, call.subresource, new, live)
+        drop_repeated_owners(call, new)
         if own:
             managed.on_update(
                 live,
@@ -273,7 +277,7 @@ class Writer:
         self._carry_over(resource, new, live)
         if not call.subresource:
             resource.behaviour.prepare_update(new, live)
-        if resource.has_generation and changes_generation(new, live):
+        if resource.has_generation and changes_generation(resource, new, live):
             metadata(new)["generation"] = metadata(live).get("generation", 0) + 1
         admitted = await self._admission.admit(call, "UPDATE", new, live, options)
         assert admitted is not None
@@ -281,7 +285,7 @@ class Writer:
         self._guard(call, new, live)
         validate(call, self._served.shape(resource).structural, new, live)
         managed.keep_times(live, new)
-        if new == live:
+        if new == live and same_json(new, live):
             return Written(self._reader.render(resource, entry))
         if options.dry_run:
             return Written(encode(new))
@@ -293,9 +297,11 @@ class Writer:
         stored = to_storage(resource, new)
         key = (resource.table, entry.namespace, entry.name)
         if meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds") and not is_held(resource, new):
-            written = await self._store.delete(*key, lambda revision: encode_at(stored, revision), expect=entry)
-        else:
-            written = await self._store.put(*key, lambda revision: encode_at(stored, revision), expect=entry)
+            # The last event shows what was stored last; the answer, what the caller made of it.
+            last = decode(entry.value)
+            await self._store.delete(*key, lambda revision: encode_at(last, revision), expect=entry)
+            return Written(encode(new))
+        written = await self._store.put(*key, lambda revision: encode_at(stored, revision), expect=entry)
         return Written(self._reader.render(resource, written))
 
     def _check_same_object(self, call: Call, new: Obj, live: Obj) -> None:
@@ -310,6 +316,9 @@ class Writer:
                 f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored['uid']}",
             )
         version = meta.get("resourceVersion")
+        if version and not (version.isascii() and version.isdigit()):
+            why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+            raise StatusError(500, "", f'metadata.resourceVersion: Invalid value: "{version}": {why}')
         if version and version != stored["resourceVersion"]:
             raise conflict(resource.group, resource.plural, call.name)
         meta["resourceVersion"] = stored["resourceVersion"]
@@ -327,12 +336,10 @@ class Writer:
         meta.pop("selfLink", None)
 
 
-def changes_generation(new: Obj, live: Obj) -> bool:
-    """Whether the desired state changed: anything outside metadata and status."""
-    if len(new) == len(live):
-        return any(new[key] != live.get(key, ...) for key in new if key not in ("metadata", "status"))
-    desired = {k: v for k, v in new.items() if k not in ("metadata", "status")}
-    return desired != {k: v for k, v in live.items() if k not in ("metadata", "status")}
+def changes_generation(resource: Resource, new: Obj, live: Obj) -> bool:
+    """Whether the desired state changed: anything outside metadata and, where it is apart, status."""
+    aside = ("metadata", "status") if resource.has_status or not resource.custom else ("metadata",)
+    return any(new.get(key, ...) != live.get(key, ...) for key in {*new, *live} if key not in aside)
 
 
 def _reset(resource: Resource, subresource: str) -> Fields:
