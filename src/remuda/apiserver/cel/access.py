@@ -120,8 +120,10 @@ def _optional_field(run: Run, name: str, field: Field | None) -> Run:
             if owner is NONE:
                 return NONE
             owner = owner.value
+        if type(owner) is list:
+            raise CelError("unsupported index type 'string' in list")
         if type(owner) is not dict:
-            raise no_such_key(name)
+            return NONE
         value = owner.get(json_name, _ABSENT)
         if value is _ABSENT or (value is None and field is not None):
             return NONE

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remuda.apiserver.cel.ast import Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Node, Select
+from remuda.apiserver.cel.callsizes import BY_FUNCTION, BY_OVERLOAD
 from remuda.apiserver.cel.check import Checked
 from remuda.apiserver.cel.cost import LIST_BASE, MAP_BASE
 from remuda.apiserver.cel.declared import Declared
@@ -314,7 +315,3 @@ def sum_of(costs: list[Range]) -> Range:
     for cost in costs:
         total = total.plus(cost)
     return total
-
-
-# Last, because the estimators there work on the class above.
-from remuda.apiserver.cel.callsizes import BY_FUNCTION, BY_OVERLOAD  # noqa: E402

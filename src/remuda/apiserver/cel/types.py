@@ -211,9 +211,9 @@ def more_general(a: Type, b: Type) -> Type:
 
 
 def _no_more_specific(a: Type, b: Type) -> bool:
-    if is_dynamic(a) or a.kind == "param":
+    if a.kind in ("dyn", "param"):
         return True
-    if is_dynamic(b) or b.kind == "param" or a.kind != b.kind or a.name != b.name:
+    if b.kind in ("dyn", "param") or a.kind != b.kind or a.name != b.name:
         return False
     if a.kind == "type":
         return True
