@@ -125,9 +125,9 @@ def _choice_errors(given: Any, path: str, accepted: tuple[str, ...]) -> list[Fie
 
 
 def _version_list_errors(spec: Obj) -> list[FieldError]:
-    versions = spec.get("versions") or []
+    versions = spec.get("versions")
     found: list[FieldError] = []
-    for index, version in enumerate(versions):
+    for index, version in enumerate(versions or ()):
         path = f"spec.versions[{index}]"
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             found.append(errors.required(f"{path}.schema.openAPIV3Schema"))
@@ -135,8 +135,9 @@ def _version_list_errors(spec: Obj) -> list[FieldError]:
         if complaints := names.dns1035_label(name):
             found.append(errors.invalid(f"{path}.name", name, ",".join(complaints)))
         found += _deprecation_errors(version, f"{path}.deprecationWarning")
-        found += _selectable_errors(version, f"{path}.selectableFields")
-    listed = [version.get("name", "") for version in versions]
+    listed = [version.get("name", "") for version in versions or ()]
+    if listed and (complaints := names.dns1035_label(listed[0])):
+        found.append(errors.invalid("spec.version", listed[0], ",".join(complaints)))
     if len(set(listed)) != len(listed):
         found.append(errors.invalid("spec.versions", versions, "must contain unique version names"))
     if len(_storage_versions(spec)) != 1:
@@ -163,27 +164,6 @@ def _deprecation_errors(version: Obj, path: str) -> list[FieldError]:
     return [errors.invalid(path, warning, why) for why in complaints]
 
 
-def _selectable_errors(version: Obj, path: str) -> list[FieldError]:
-    fields = version.get("selectableFields") or []
-    found = []
-    if len(fields) > _MOST_SELECTABLE_FIELDS:
-        found.append(errors.too_many(path, len(fields), _MOST_SELECTABLE_FIELDS))
-    used = set()
-    for index, field in enumerate(fields):
-        given = field.get("jsonPath") or ""
-        where = f"{path}[{index}].jsonPath"
-        if not given:
-            found.append(errors.required(where))
-        elif not given.startswith("."):
-            found.append(errors.invalid(where, given, "must be a simple json path starting with ."))
-        elif given.startswith(".metadata.") or given == ".metadata":
-            found.append(errors.invalid(where, given, "must not point to fields in metadata"))
-        if given in used:
-            found.append(errors.duplicate(where, given))
-        used.add(given)
-    return found
-
-
 def _names_errors(given: Obj, path: str = "spec.names") -> list[FieldError]:
     found = [errors.required(f"{path}.{f}") for f in ("plural", "singular", "kind", "listKind") if not given.get(f)]
     for field in ("plural", "singular"):
@@ -206,16 +186,36 @@ def _names_errors(given: Obj, path: str = "spec.names") -> list[FieldError]:
 
 
 def _shared_errors(spec: Obj) -> list[FieldError]:
-    """Columns and subresources, at the top where all versions agree on them, else at each version."""
+    """What is reported at the top where all versions agree on it, else at each version."""
     versions = spec.get("versions") or []
     found: list[FieldError] = []
-    for field, check in (("additionalPrinterColumns", _columns_errors), ("subresources", _subresource_errors)):
+    for field, check in _PER_VERSION:
         given = [version.get(field) for version in versions]
         if given and all(one == given[0] for one in given):
             found += check(given[0], f"spec.{field}")
         else:
             for index, one in enumerate(given):
                 found += check(one, f"spec.versions[{index}].{field}")
+    return found
+
+
+def _selectable_errors(fields: Any, path: str) -> list[FieldError]:
+    found = []
+    if len(fields or ()) > _MOST_SELECTABLE_FIELDS:
+        found.append(errors.too_many(path, len(fields), _MOST_SELECTABLE_FIELDS))
+    used = set()
+    for index, field in enumerate(fields or ()):
+        given = field.get("jsonPath") or ""
+        where = f"{path}[{index}].jsonPath"
+        if not given:
+            found.append(errors.required(where))
+        elif not given.startswith("."):
+            found.append(errors.invalid(where, given, f"is an invalid path: expected [ or . but got: {given}"))
+        elif given.startswith(".metadata.") or given == ".metadata":
+            found.append(errors.invalid(where, given, "must not point to fields in metadata"))
+        if given in used:
+            found.append(errors.duplicate(where, given))
+        used.add(given)
     return found
 
 
@@ -266,6 +266,13 @@ def _subresource_errors(subresources: Any, path: str) -> list[FieldError]:
     return found
 
 
+_PER_VERSION = (
+    ("additionalPrinterColumns", _columns_errors),
+    ("subresources", _subresource_errors),
+    ("selectableFields", _selectable_errors),
+)
+
+
 def _scale_path_errors(given: str | None, path: str, root: str) -> list[FieldError]:
     if not given:
         return [errors.required(path)]
@@ -301,7 +308,7 @@ def _conversion_errors(conversion: Obj) -> list[FieldError]:
 def stored_version_errors(crd: Obj) -> list[FieldError]:
     """A version in which objects may still be stored cannot be left out."""
     path = "status.storedVersions"
-    stored = crd["status"].get("storedVersions") or []
+    stored = crd["status"].get("storedVersions")
     if not stored:
         return [errors.invalid(path, stored, "must have at least one stored version")]
     known = [version.get("name") for version in crd["spec"].get("versions") or ()]

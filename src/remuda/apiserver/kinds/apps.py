@@ -63,7 +63,9 @@ def _common_errors(spec: Obj, kind: str, *, selects_for: str) -> list[FieldError
     found = non_negative(spec.get("replicas"), "spec.replicas")
     found += non_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     found += non_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
-    found += selector_errors(spec.get("selector"), "spec.selector", selects_for)
+    # A DaemonSet without a selector is only told that it does not match.
+    if spec.get("selector") is not None or kind != "DaemonSet":
+        found += selector_errors(spec.get("selector"), "spec.selector", selects_for)
     found += mismatch_errors(spec, "spec")
     return found + endless_template_errors(spec, "spec", kind)
 

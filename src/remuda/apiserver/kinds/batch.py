@@ -24,11 +24,11 @@ from remuda.apiserver.kinds.columns import (
 )
 from remuda.apiserver.kinds.declare import Rules, declare, non_negative, one_of, unchanged
 from remuda.apiserver.kinds.podspec import default_pod_spec, validate_template
-from remuda.apiserver.kinds.workloads import mismatch_errors, template_labels
+from remuda.apiserver.kinds.workloads import mismatch_errors, shown_labels, template_labels
 from remuda.apiserver.resource import Obj
 from remuda.kube import clock, errors, names
 from remuda.kube.errors import FieldError
-from remuda.kube.selectors import validate_label_selector
+from remuda.kube.selectors import SelectorError, label_selector_from, validate_label_selector
 
 UID_LABEL = "batch.kubernetes.io/controller-uid"
 NAME_LABEL = "batch.kubernetes.io/job-name"
@@ -124,8 +124,16 @@ def _generated_label_errors(job: Obj) -> list[FieldError]:
             found.append(errors.required(f"spec.template.metadata.labels[{label}]", f"must be '{expected}'"))
         elif given is not None and given != expected:
             why = f"must be '{expected}'"
-            found.append(errors.invalid("spec.template.metadata.labels", labels, why))
-    return found
+            found.append(errors.invalid(f"spec.template.metadata.labels[{label}]", shown_labels(labels), why))
+    return found + _generated_selector_errors(job["spec"].get("selector"), dict(wanted))
+
+
+def _generated_selector_errors(selector: Any, labels: dict[str, str]) -> list[FieldError]:
+    try:
+        is_generated = selector is None or label_selector_from(selector).matches(labels)
+    except SelectorError:
+        return []
+    return [] if is_generated else [errors.invalid("spec.selector", selector, "`selector` not auto-generated")]
 
 
 def validate_job_spec(spec: Obj, path: str) -> list[FieldError]:
@@ -272,7 +280,7 @@ def schedule_complaint(schedule: str) -> str:
         return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
     for field, (_, low, high) in zip(fields, _RANGES, strict=True):
         if not _is_cron_field(field):
-            return f"failed to parse int from {field}"
+            return f'failed to parse int from {field}: strconv.Atoi: parsing "{field}": invalid syntax'
         for number in re.findall(r"[0-9]+", re.sub(r"/[0-9]+", "", field)):
             if len(number) > 4 or int(number) > high:
                 return f"end of range ({number}) above maximum ({high}): {field}"

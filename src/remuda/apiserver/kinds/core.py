@@ -23,7 +23,7 @@ from remuda.apiserver.kinds.core_volumes import PERSISTENT_VOLUME_CLAIMS, PERSIS
 from remuda.apiserver.kinds.declare import Rules, declare, non_negative
 from remuda.apiserver.kinds.events import CORE_EVENTS
 from remuda.apiserver.kinds.podspec import default_pod_spec
-from remuda.apiserver.kinds.workloads import endless_template_errors, template_labels
+from remuda.apiserver.kinds.workloads import endless_template_errors, shown_labels, template_labels
 from remuda.apiserver.resource import Obj, ScalePaths
 from remuda.kube import errors
 from remuda.kube.errors import FieldError
@@ -52,7 +52,7 @@ def _validate_controller(controller: Obj) -> list[FieldError]:
     labels = template_labels(spec)
     if selector and not selector.items() <= labels.items():
         why = "`selector` does not match template `labels`"
-        found.append(errors.invalid("spec.template.metadata.labels", labels, why))
+        found.append(errors.invalid("spec.template.metadata.labels", shown_labels(labels), why))
     return found + endless_template_errors(spec, "spec", "ReplicationController")
 
 

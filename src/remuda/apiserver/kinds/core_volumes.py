@@ -58,7 +58,7 @@ def _validate_volume(volume: Obj) -> list[FieldError]:
     if not capacity:
         found.append(errors.required("spec.capacity"))
     if set(capacity) != {"storage"}:
-        found.append(errors.not_supported("spec.capacity", capacity, ("storage",)))
+        found.append(errors.not_supported("spec.capacity", capacity or None, ("storage",)))
     for name, amount in capacity.items():
         found += positive_amount(amount, f"spec.capacity[{name}]")
     found += one_of(spec.get("persistentVolumeReclaimPolicy"), "spec.persistentVolumeReclaimPolicy", _RECLAIM)

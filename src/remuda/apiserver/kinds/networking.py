@@ -23,7 +23,7 @@ def _validate_ingress(ingress: Obj) -> list[FieldError]:
     rules, backend = spec.get("rules") or [], spec.get("defaultBackend")
     found = []
     if not rules and backend is None:
-        found.append(errors.invalid("spec", rules, "either `defaultBackend` or `rules` must be specified"))
+        found.append(errors.invalid("spec", rules or None, "either `defaultBackend` or `rules` must be specified"))
     if backend is not None:
         found += _backend_errors(backend, "spec.defaultBackend")
     for index, rule in enumerate(rules):

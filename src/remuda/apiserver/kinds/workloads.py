@@ -41,9 +41,14 @@ def mismatch_errors(spec: Obj, path: str) -> list[FieldError]:
     except SelectorError:
         return [errors.invalid(f"{path}.selector", spec.get("selector"), "invalid label selector")]
     labels = template_labels(spec)
-    if spec.get("selector") is None or selector.empty or selector.matches(labels):
+    if spec.get("selector") is not None and (selector.empty or selector.matches(labels)):
         return []
-    return [errors.invalid(f"{path}.template.metadata.labels", labels, _MISMATCH)]
+    return [errors.invalid(f"{path}.template.metadata.labels", shown_labels(labels), _MISMATCH)]
+
+
+def shown_labels(labels: dict[str, str]) -> dict[str, str] | None:
+    """Labels as a complaint shows them: in order, and null when there are none."""
+    return dict(sorted(labels.items())) or None
 
 
 def endless_template_errors(spec: Obj, path: str, kind: str) -> list[FieldError]:

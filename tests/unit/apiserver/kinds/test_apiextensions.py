@@ -68,7 +68,7 @@ COLUMN = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestam
         ("spec.versions.0.subresources", {"scale": {"specReplicasPath": ".spec.x"}},
          "spec.subresources.scale.statusReplicasPath: Required value"),
         ("spec.versions.0.deprecationWarning", "x", "can only be set for deprecated versions"),
-        ("spec.versions.0.selectableFields", [{"jsonPath": "x"}], "must be a simple json path starting with ."),
+        ("spec.versions.0.selectableFields", [{"jsonPath": "x"}], "is an invalid path: expected [ or . but got: x"),
         ("spec.conversion", {"strategy": "Webhook"},
          "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook"),
         ("spec.conversion", {"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}},

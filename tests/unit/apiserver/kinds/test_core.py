@@ -103,10 +103,13 @@ def test_updates_leave_the_finalizers_of_a_namespace_alone() -> None:
 def test_the_phase_of_a_namespace_follows_its_deletion() -> None:
     namespace = created(NAMESPACE)
     assert NAMESPACE.behaviour.is_held(namespace)
+    early = changed(namespace, "status.phase", "Terminating")
+    found = NAMESPACE.behaviour.validate_status(early, namespace)
+    assert [e.detail for e in found] == ["may only be 'Active' if `deletionTimestamp` is empty"]
     NAMESPACE.behaviour.prepare_delete(namespace)
     assert namespace["status"]["phase"] == "Terminating"
-    found = NAMESPACE.behaviour.validate_status(namespace, namespace)
-    assert [e.detail for e in found] == ["may only be 'Active' if `deletionTimestamp` is empty"]
+    assert "deletionTimestamp" in namespace["metadata"]
+    assert NAMESPACE.behaviour.validate_status(namespace, namespace) == []
 
 
 def test_namespace_names_are_labels() -> None:

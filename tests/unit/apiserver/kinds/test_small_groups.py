@@ -186,7 +186,7 @@ def test_a_new_event_can_only_be_repeated() -> None:
             "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved",
         ),
         ("networking.k8s.io", "IngressClass", {}, "spec.controller: Required value"),
-        ("networking.k8s.io", "Ingress", {}, "spec: Invalid value: []: either `defaultBackend` or `rules`"),
+        ("networking.k8s.io", "Ingress", {}, "spec: Invalid value: null: either `defaultBackend` or `rules`"),
         (
             "networking.k8s.io",
             "Ingress",

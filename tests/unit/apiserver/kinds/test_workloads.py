@@ -191,9 +191,9 @@ def test_a_manual_selector_is_left_alone() -> None:
         (
             "spec.template.metadata",
             {"labels": {"controller-uid": "x"}},
-            "spec.template.metadata.labels: Invalid value:",
+            "spec.template.metadata.labels[controller-uid]: Invalid value:",
         ),
-        ("spec.selector", {"matchLabels": {"x": "y"}}, "spec.template.metadata.labels: Invalid value:"),
+        ("spec.selector", {"matchLabels": {"x": "y"}}, "spec.selector: Invalid value:"),
     ],
 )
 def test_jobs_that_are_refused(path: str, value: Any, expected: str) -> None:
@@ -234,7 +234,7 @@ def test_schedules(schedule: str) -> None:
         ("60 * * * *", "end of range (60) above maximum (59): 60"),
         ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
         ("@sometimes", "unrecognized descriptor: @sometimes"),
-        ("a! * * * *", "failed to parse int from a!"),
+        ("a! * * * *", 'failed to parse int from a!: strconv.Atoi: parsing "a!": invalid syntax'),
     ],
 )
 def test_schedules_that_are_none(schedule: str, why: str) -> None:
