@@ -52,12 +52,11 @@ class ResourceRequests:
         resource = self._registry.resources.find(info.group, info.version, info.resource)
         if resource is None:
             return self._unknown(request, info, user)
-        namespace = info.namespace if resource.namespaced else ""
         call = self._registry.authorize(
             user,
             info.verb,
             resource,
-            namespace,
+            info.namespace,
             info.name,
             info.subresource,
             field_selector=request.first("fieldSelector") if request.raw_query and not info.name else "",

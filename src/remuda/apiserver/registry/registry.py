@@ -95,7 +95,8 @@ class Registry:
         decision = self._authorizer.authorize(user, attributes)
         if not decision.allowed:
             raise forbidden(user, attributes, decision.reason)
-        return Call(user, verb, resource, namespace, name, subresource)
+        # A namespace itself is asked for under its own name, so that a Role in it may cover it; it lives in none.
+        return Call(user, verb, resource, namespace if resource.namespaced else "", name, subresource)
 
     def _to_create(self, call: Call) -> Call:
         created = self.authorize(call.user, "create", call.resource, call.namespace, call.name)
