@@ -53,7 +53,7 @@ class Upstream(Server):
     def _write_files(self, port: int) -> dict[str, Path]:
         authority = certificates.Authority("lab")
         server, server_key = authority.server("127.0.0.1")
-        client, client_key = authority.client("admin", "system:masters")
+        client, client_key = authority.client("kubernetes-admin", "system:masters")
         accounts = certificates.new_key()
         public = accounts.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -79,7 +79,8 @@ class Upstream(Server):
     def _run(self, program: Path, *flags: str) -> subprocess.Popen[bytes]:
         name = program.name.rpartition("-v")[0]
         with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen([program, *flags], stdout=log, stderr=log, cwd=self.folder)
+            # Its own name, not the file's with a version: it is the field manager of what the server writes itself.
+            process = subprocess.Popen([name, *flags], executable=program, stdout=log, stderr=log, cwd=self.folder)
         self._processes.append(process)
         return process
 
@@ -119,7 +120,7 @@ def _apiserver_flags(files: dict[str, Path], port: int, etcd_url: str) -> tuple[
         f"--client-ca-file={files['ca']}",
         f"--service-account-key-file={files['accounts_public']}",
         f"--service-account-signing-key-file={files['accounts']}",
-        "--service-account-issuer=https://kubernetes.default.svc",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.0.0.0/24",
     )

@@ -231,6 +231,27 @@ def validate_finalizers(finalizers: Sequence[str], path: str) -> list[FieldError
     return found
 
 
+_STANDARD_FINALIZERS = frozenset(("kubernetes", ORPHAN_FINALIZER, FOREGROUND_FINALIZER))
+
+
+def validate_builtin_finalizers(finalizers: Sequence[str], path: str) -> list[FieldError]:
+    """What built-in kinds ask besides: a finalizer has a domain or is one of Kubernetes' own."""
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        errors.invalid(f"{path}[{index}]", name, why)
+        for index, name in enumerate(finalizers)
+        if "/" not in name and name not in _STANDARD_FINALIZERS
+    ]
+
+
+_REFERENCE_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+
+
+def _shown_reference(reference: Mapping[str, Any]) -> dict[str, Any]:
+    """In the order in which the real server prints it."""
+    return {field: reference[field] for field in _REFERENCE_FIELDS if reference.get(field) is not None}
+
+
 def validate_owner_references(references: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
     found: list[FieldError] = []
     controller = ""
@@ -242,7 +263,7 @@ def validate_owner_references(references: Sequence[Mapping[str, Any]], path: str
                 found.append(
                     errors.invalid(
                         path,
-                        list(references),
+                        [_shown_reference(shown) for shown in references],
                         "Only one reference can have Controller set to true. "
                         f'Found "true" in references for {controller} and {this}',
                     )
@@ -263,7 +284,9 @@ def _owner_reference_errors(reference: Mapping[str, Any], path: str) -> list[Fie
         if not reference.get(field):
             found.append(errors.invalid(f"{path}.{field}", "", "must not be empty"))
     if api_version == "v1" and kind == "Event":
-        found.append(errors.invalid(path, dict(reference), "/v1, Kind=Event is disallowed from being an owner"))
+        found.append(
+            errors.invalid(path, _shown_reference(reference), "/v1, Kind=Event is disallowed from being an owner")
+        )
     return found
 
 

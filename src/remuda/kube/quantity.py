@@ -62,6 +62,11 @@ class Quantity:
     def milli_value(self) -> int:
         return _divide_up(self._nanos, 10**6)
 
+    def rounded_up_to_milli(self) -> Quantity:
+        """As defaults round amounts of resources; itself, text and all, where nothing is finer than that."""
+        rounded = _divide_up(self._nanos, 10**6) * 10**6
+        return self if rounded == self._nanos else Quantity(rounded, self.format)
+
     def __add__(self, other: Quantity) -> Quantity:
         return Quantity(self._nanos + other._nanos, self.format if self._nanos else other.format)
 

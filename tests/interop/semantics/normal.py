@@ -1,6 +1,7 @@
 """What two servers may not share (uids, times, revisions, tokens, addresses) becomes stable placeholders.
 
-Equal values get equal placeholders, numbered by first appearance, so that "the revision changed" and "this is the
+Equal values get equal placeholders, numbered by first appearance (members sorted by name, since their order says
+nothing), so that "the revision changed" and "this is the
 uid of that owner" are still compared.
 """
 
@@ -13,6 +14,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _JWT = re.compile(r"eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+")
 _REVISION_IN_TEXT = re.compile(r'(resourceVersion\\*":\\*")\d+')
+_CREDENTIAL = re.compile(r"X509SHA256=[0-9a-f]{64}")
 _RECORD = re.compile(r"(in record )\(\d+\)")
 _LIST_REVISION = "<revision of the list>"
 
@@ -30,6 +32,7 @@ class Normaliser:
     def text(self, text: str) -> str:
         text = text.replace(self._tag, "TAG").replace(self._address, "SERVER")
         text = _REVISION_IN_TEXT.sub(r"\1<revision>", _JWT.sub("<token>", text))
+        text = _CREDENTIAL.sub("<credential>", text)
         text = _RECORD.sub(r"\1(<revision>)", text)
         text = _UUID.sub(lambda found: self._placeholder("uid", found[0]), text)
         return _TIME.sub(lambda found: "<micro time>" if found[1] else "<time>", text)
@@ -38,7 +41,7 @@ class Normaliser:
         if isinstance(value, dict):
             if value.get("kind") == "Status" and "details" in value:
                 value = _sorted_causes(value)
-            return {self.text(key): self._member(key, item, value) for key, item in value.items()}
+            return {self.text(key): self._member(key, item, value) for key, item in sorted(value.items())}
         if isinstance(value, list):
             return [self.value(item) for item in value]
         return self.text(value) if isinstance(value, str) else value
@@ -51,7 +54,7 @@ class Normaliser:
         return self.value(value)
 
     def _metadata(self, metadata: dict[str, Any], *, is_list: bool) -> dict[str, Any]:
-        plain: dict[str, Any] = {self.text(key): self.value(item) for key, item in metadata.items()}
+        plain: dict[str, Any] = {self.text(key): self.value(item) for key, item in sorted(metadata.items())}
         revision = metadata.get("resourceVersion")
         if revision:
             plain["resourceVersion"] = _LIST_REVISION if is_list else self._placeholder("revision", revision)

@@ -151,6 +151,20 @@ def test_an_owner_reference_must_be_whole() -> None:
     ]
 
 
+def test_a_reference_is_shown_in_the_usual_order() -> None:
+    event = {"uid": "1", "controller": None, "name": "a", "kind": "Event", "apiVersion": "v1"}
+    found = names.validate_owner_references([event], "p")
+    assert list(found[0].bad) == ["apiVersion", "kind", "name", "uid"]
+
+
+def test_finalizers_of_built_in_kinds_have_a_domain() -> None:
+    found = names.validate_builtin_finalizers(["a/b", "kubernetes", "plain", "orphan"], "metadata.finalizers")
+    assert [str(e) for e in found] == [
+        'metadata.finalizers[2]: Invalid value: "plain": '
+        "name is neither a standard finalizer name nor is it fully qualified"
+    ]
+
+
 def test_events_own_nothing() -> None:
     event = {"apiVersion": "v1", "kind": "Event", "name": "a", "uid": "1"}
     found = names.validate_owner_references([event], "p")

@@ -71,6 +71,11 @@ def test_arithmetic_is_exact() -> None:
     assert not Quantity.parse("0")
 
 
+def test_resources_are_rounded_to_milli() -> None:
+    assert str(Quantity.parse("0.1n").rounded_up_to_milli()) == "1m"
+    assert str(Quantity.parse("1.500").rounded_up_to_milli()) == "1.500"
+
+
 def test_amounts_compare_across_formats() -> None:
     assert Quantity.parse("1Ki") == Quantity.parse("1024")
     assert Quantity.parse("1Ki") > Quantity.parse("1k")

@@ -1,0 +1,32 @@
+"""How bad values are shown, and what a status says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remuda.kube import errors
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("plain", '"plain"'),
+        ("ä", '"ä"'),
+        ('a"b\\c', r'"a\"b\\c"'),
+        ("\a\n\x01", r'"\a\n\x01"'),
+        ("\u202e", r'"\u202e"'),
+        (5, "5"),
+        (True, "true"),
+        (None, "null"),
+        ({"a": [1]}, '{"a":[1]}'),
+    ],
+)
+def test_values_are_shown_as_the_real_server_shows_them(value: Any, shown: str) -> None:
+    assert errors.render_value(value) == shown
+
+
+def test_empty_details_are_not_no_details() -> None:
+    assert "details" not in errors.StatusError(400, "BadRequest", "m").status()
+    assert errors.StatusError(422, "Invalid", "m", details={}).status()["details"] == {}
