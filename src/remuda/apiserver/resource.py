@@ -66,6 +66,7 @@ class Behaviour:
     prepare_create: Callable[[Obj], None] = _nothing
     prepare_update: Callable[[Obj, Obj], None] = _nothing_updated
     validate: Callable[[Obj], list[FieldError]] = _no_errors
+    validate_create: Callable[[Obj], list[FieldError]] = _no_errors  # in addition to validate, on new objects
     validate_update: Callable[[Obj, Obj], list[FieldError]] = _no_update_errors
     validate_name: Callable[[str, bool], list[str]] | None = (
         None  # (name, is_prefix) -> complaints; None: DNS subdomain

@@ -354,9 +354,8 @@ def _is_url(text: str) -> bool:
     return bool(parts.scheme and parts.netloc)
 
 
-def _validate(crd: Obj) -> list[FieldError]:
-    is_new = "resourceVersion" not in crd["metadata"]
-    return validate_crd(crd) + (_approval(crd)[1] if is_new else [])
+def _validate_create(crd: Obj) -> list[FieldError]:
+    return _approval(crd)[1]
 
 
 def _validate_update(new: Obj, old: Obj) -> list[FieldError]:
@@ -379,7 +378,8 @@ CUSTOM_RESOURCE_DEFINITIONS = declare(
         create=_create,
         update=_update,
         delete=_start_terminating,
-        validate=_validate,
+        validate=validate_crd,
+        validate_create=_validate_create,
         validate_update=_validate_update,
     ),
     namespaced=False,

@@ -25,6 +25,7 @@ class Rules:
     create: Callable[[Obj], None] | None = None
     update: Callable[[Obj, Obj], None] | None = None
     validate: Callable[[Obj], list[FieldError]] | None = None
+    validate_create: Callable[[Obj], list[FieldError]] | None = None
     validate_update: Callable[[Obj, Obj], list[FieldError]] | None = None
     validate_status: Callable[[Obj, Obj], list[FieldError]] | None = None
     validate_name: Callable[[str, bool], list[str]] | None = None
@@ -39,6 +40,7 @@ _DIRECT = {
     "update": "prepare_update",
     "delete": "prepare_delete",
     "validate": "validate",
+    "validate_create": "validate_create",
     "validate_update": "validate_update",
     "validate_status": "validate_status",
     "validate_name": "validate_name",

@@ -107,7 +107,7 @@ def _validate_new(event: Obj) -> list[FieldError]:
     return _common_errors(to_core(event), "reportingController")
 
 
-def _create_only_errors(event: Obj) -> list[FieldError]:
+def _validate_create(event: Obj) -> list[FieldError]:
     core = to_core(event)
     found = _series_errors(core)
     if not core.get("eventTime"):
@@ -116,13 +116,6 @@ def _create_only_errors(event: Obj) -> list[FieldError]:
         found.append(errors.invalid("type", "", f"has invalid value: {core.get('type', '')}"))
     unset = [field for field in ("firstTimestamp", "lastTimestamp", "count", "source") if core.get(field)]
     return found + [errors.invalid(field, "", "needs to be unset") for field in unset]
-
-
-def _validate_create(event: Obj) -> list[FieldError]:
-    found = _validate_new(event)
-    # An update repeats these checks only for what it changes; `_validate_new_update` says which.
-    is_new = "resourceVersion" not in event["metadata"]
-    return found + _create_only_errors(event) if is_new else found
 
 
 def _series_errors(event: Obj) -> list[FieldError]:
@@ -218,7 +211,7 @@ EVENTS = declare(
     "v1",
     "Event",
     "events",
-    Rules(validate=_validate_create, validate_update=_validate_new_update),
+    Rules(validate=_validate_new, validate_create=_validate_create, validate_update=_validate_new_update),
     columns=(*(string(name, _of_new(cell), wide=wide) for name, cell, wide in _CELLS), _NAME),
     storage_version="v1",
     to_storage=to_core,

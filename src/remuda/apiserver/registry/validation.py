@@ -103,7 +103,5 @@ def _kind_errors(call: Call, new: Obj, old: Obj | None) -> list[FieldError]:
     behaviour = call.resource.behaviour
     if call.subresource == "status":
         return behaviour.validate_status(new, old or {})
-    errors = behaviour.validate(new)
-    if old is not None:
-        errors = errors + behaviour.validate_update(new, old)
-    return errors
+    more = behaviour.validate_create(new) if old is None else behaviour.validate_update(new, old)
+    return behaviour.validate(new) + more

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from .test_resources import CRD
-from .writing import changed, created, given, kind, updated
+from .writing import changed, created, given, kind, refusals, updated
 
 DEFINITION = kind("CustomResourceDefinition", "apiextensions.k8s.io")
 
@@ -17,7 +17,7 @@ def complaints_about(path: str, value: Any, *more: tuple[str, Any]) -> list[str]
     DEFINITION.behaviour.default(crd)
     DEFINITION.behaviour.prepare_create(crd)
     DEFINITION.behaviour.default(crd)
-    return [str(error) for error in DEFINITION.behaviour.validate(crd)]
+    return refusals(DEFINITION, crd)
 
 
 def test_a_new_definition() -> None:

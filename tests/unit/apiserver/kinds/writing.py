@@ -41,14 +41,17 @@ def created(resource: Resource, **fields: Any) -> Obj:
 
 
 def complaints(resource: Resource, **fields: Any) -> list[str]:
-    return [str(error) for error in resource.behaviour.validate(created(resource, **fields))]
+    return refusals(resource, created(resource, **fields))
+
+
+def refusals(resource: Resource, obj: Obj) -> list[str]:
+    """What is wrong with a new object."""
+    return [str(error) for error in resource.behaviour.validate(obj) + resource.behaviour.validate_create(obj)]
 
 
 def updated(resource: Resource, old: Obj, new: Obj) -> tuple[Obj, list[str]]:
     """The object after an update of a stored one, and what is wrong with it."""
     old, new = copy.deepcopy(old), copy.deepcopy(new)
-    for obj in (old, new):
-        obj["metadata"]["resourceVersion"] = "1"
     resource.behaviour.default(new)
     resource.behaviour.prepare_update(new, old)
     found = resource.behaviour.validate(new) + resource.behaviour.validate_update(new, old)
