@@ -18,7 +18,7 @@ from remuda.apiserver.registry.watching import RegistryWatch
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Compacted, Entry, Revision
-from remuda.kube.errors import StatusError, bad_request, gone, not_found, too_large_revision
+from remuda.kube.errors import StatusError, bad_request, gone, invalid, not_found, too_large_revision
 
 _STALE_PAGE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -33,10 +33,10 @@ def parse_revision(text: str, *, refusal: int = 500) -> Revision:
     if not text:
         return Revision(0)
     if not text.isascii() or not text.isdigit():
-        why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        complaint = invalid("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax')
         if refusal == 400:
-            raise bad_request(f'invalid resource version "{text}": {why}')
-        raise StatusError(500, "", f'resourceVersion: Invalid value: "{text}": {why}')
+            raise bad_request(f"invalid resource version: {complaint}")
+        raise StatusError(500, "", str(complaint))
     return Revision(int(text))
 
 
@@ -139,7 +139,7 @@ class Reader:
         initial: Literal["none", "plain", "marked"] = "none"
         if options.send_initial_events:
             self._require_reached(asked)
-            initial = "marked"
+            initial = "marked" if options.bookmarks else "plain"
         elif options.send_initial_events is None and asked == 0:
             initial = "plain"
         since = asked if initial == "none" and asked > 0 else self._store.revision

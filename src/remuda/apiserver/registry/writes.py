@@ -317,8 +317,7 @@ class Writer:
             )
         version = meta.get("resourceVersion")
         if version and not (version.isascii() and version.isdigit()):
-            why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
-            raise StatusError(500, "", f'metadata.resourceVersion: Invalid value: "{version}": {why}')
+            raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
         if version and version != stored["resourceVersion"]:
             raise conflict(resource.group, resource.plural, call.name)
         meta["resourceVersion"] = stored["resourceVersion"]
