@@ -10,8 +10,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 from datetime import date
-
-from remuda.apiserver.schema.patterns import matcher
+from unicodedata import category
 
 FormatCheck = Callable[[str], bool]
 
@@ -122,14 +121,23 @@ def is_mac(text: str) -> bool:
     return len(text) in (14, 19, 49) and _is_quads(text) is not None
 
 
-_hostname_shape = matcher(
-    r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}]"
-    r"(([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
-)
+# Upstream's pattern allows every letter and symbol of Unicode. As a pattern that would be megabytes of tables, built
+# at every start; so each such character is replaced by an ASCII one of its class before matching.
+_NAME = r"[a-zA-Z0-9$+<=>^`|~]"
+_is_hostname_shape = re.compile(
+    rf"{_NAME}(?:-?{_NAME}{{0,62}})?|(?:{_NAME}(?:(?:{_NAME}|-){{0,61}}{_NAME})?\.)+[a-zA-Z]{{2,63}}"
+).fullmatch
+_STAND_INS = {"L": "a", "S": "+"}
+
+
+def _with_stand_ins(text: str) -> str:
+    return "".join(c if c.isascii() else _STAND_INS.get(category(c)[0], " ") for c in text)
 
 
 def is_hostname(text: str) -> bool:
-    if len(text) > 255 or not _hostname_shape(text) or len(text.encode()) > 255:
+    if len(text) > 255 or len(text.encode()) > 255:
+        return False
+    if not _is_hostname_shape(text if text.isascii() else _with_stand_ins(text)):
         return False
     return all(len(label.encode()) <= 63 for label in text.split("."))
 
@@ -171,7 +179,7 @@ def _is_authority(authority: str) -> bool:
     return _is_host(host) is not None
 
 
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\-\u0080-\U0010ffff]+"
+_ATOM = r'[^\x00-\x20"(),.:;<>@\[\\\]\x7f]+'
 _QUOTED = r'"(?:[^"\\\x00-\x08\x0a-\x1f\x7f]|\\[\x20-\x7e\t])*"'
 _ADDRESS = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_ATOM}(?:\.{_ATOM})*|\[[^\[\]\\\s]+\])"
 _DISPLAY_NAME = rf"(?:[^<>()\[\],;:\\@\"\x00-\x08\x0a-\x1f\x7f]|{_QUOTED})*"
