@@ -104,7 +104,7 @@ def _split(value: Any, sentences: list[str]) -> Any:
         return [_split(item, sentences) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {}
+    kept: dict[str, Any] = {}
     for key, item in value.items():
         if key == "message" and isinstance(item, str):
             sentences.append(item)

@@ -85,7 +85,7 @@ class Lab:
                 except AssertionError as refused:
                     self._refused[name] = refused
             for path in self._paths.values():
-                trial.until(lambda path=path: self.server.http("GET", path).code == 200)
+                trial.until_served(path)
             if self.server.name != "ours":
                 time.sleep(2.1)
         if plural in self._refused:
@@ -190,8 +190,11 @@ class Trial:
                 return
             time.sleep(0.03)
 
-    def until_gone(self, path: str) -> None:
-        self.until(lambda: self.server.http("GET", path).code == 404)
+    def until_gone(self, path: str, seconds: float = _PATIENCE_SECONDS) -> None:
+        self.until(lambda: self.server.http("GET", path).code == 404, seconds)
+
+    def until_served(self, path: str) -> None:
+        self.until(lambda: self.server.http("GET", path).code == 200)
 
     # Watches
 
@@ -236,7 +239,7 @@ class Trial:
         self.quietly("POST", CRDS, body)
         path = f"/apis/{self.group(group)}/{body['spec']['versions'][0]['name']}/{plural}"
         if wait:
-            self.until(lambda: self.server.http("GET", path).code == 200)
+            self.until_served(path)
         return path
 
     def group(self, start: str = "") -> str:

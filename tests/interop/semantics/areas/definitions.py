@@ -93,7 +93,7 @@ def two_versions_are_one_object(t: Trial) -> None:
     ]
     t.quietly("POST", CRDS, body)
     path = f"/apis/{t.group('two')}"
-    t.until(lambda: t.server.http("GET", f"{path}/v2/twos").code == 200)
+    t.until_served(f"{path}/v2/twos")
     t.post(f"{path}/v2/twos", {"apiVersion": f"{t.group('two')}/v2", "kind": "Two", "metadata": {"name": "a"}, "x": 1})
     t.get(f"{path}/v1/twos/a")
     t.get(f"{path}/v1beta1/twos/a", note="not served")

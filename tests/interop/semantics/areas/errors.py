@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.interop.semantics.trial import Trial, case
 
 
@@ -131,7 +133,8 @@ def fields_in_the_wrong_case(t: Trial) -> None:
 @case("errors")
 def wrong_types(t: Trial) -> None:
     path = f"/apis/apps/v1/namespaces/{t.namespace()}/deployments"
-    for spec in ({"replicas": "3"}, {"replicas": 1.5}, {"paused": "yes"}, {"template": []}, {"selector": "x"}):
+    specs: list[dict[str, Any]] = [{"replicas": "3"}, {"replicas": 1.5}, {"paused": "yes"}, {"template": []}]
+    for spec in (*specs, {"selector": "x"}):
         t.post(path, {"metadata": {"name": "a"}, "spec": spec}, note=str(spec))
 
 

@@ -106,7 +106,7 @@ def job_managed_by(t: Trial) -> None:
 
 def _pods(t: Trial) -> str:
     path = f"/api/v1/namespaces/{t.namespace()}/pods"
-    t.until(lambda: t.server.http("GET", path.replace("/pods", "/serviceaccounts/default")).code == 200)
+    t.until_served(path.replace("/pods", "/serviceaccounts/default"))
     return path
 
 

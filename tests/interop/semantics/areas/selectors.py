@@ -104,7 +104,7 @@ def both_at_once(t: Trial) -> None:
 def of_pods_by_field(t: Trial) -> None:
     path = f"/api/v1/namespaces/{t.namespace()}/pods"
     pod = {"containers": [{"name": "c", "image": "i"}]}
-    t.until(lambda: t.server.http("GET", path.replace("/pods", "/serviceaccounts/default")).code == 200)
+    t.until_served(path.replace("/pods", "/serviceaccounts/default"))
     for name, node in (("p", "n1"), ("q", "n2")):
         t.quietly("POST", path, {"metadata": {"name": name}, "spec": {**pod, "nodeName": node}})
     for selector in ("spec.nodeName=n1", "status.phase=Pending", "status.phase!=Pending", "spec.restartPolicy=Always"):

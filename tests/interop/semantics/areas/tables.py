@@ -132,7 +132,7 @@ def of_nodes(t: Trial) -> None:
 @case("tables")
 def of_pods(t: Trial) -> None:
     path = f"/api/v1/namespaces/{t.namespace()}/pods"
-    t.until(lambda: t.server.http("GET", path.replace("/pods", "/serviceaccounts/default")).code == 200)
+    t.until_served(path.replace("/pods", "/serviceaccounts/default"))
     spec = {"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "j"}]}
     t.quietly("POST", path, {"metadata": {"name": "a"}, "spec": spec})
     _table(t, path)

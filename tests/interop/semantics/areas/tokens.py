@@ -30,10 +30,10 @@ def _without_times(claims: dict[str, Any]) -> dict[str, Any]:
 @case("tokens")
 def every_namespace_has_a_default_account(t: Trial) -> None:
     path = _accounts(t)
-    t.until(lambda: t.server.http("GET", f"{path}/default").code == 200)
+    t.until_served(f"{path}/default")
     t.get(f"{path}/default")
     t.quietly("DELETE", f"{path}/default")
-    t.until(lambda: t.server.http("GET", f"{path}/default").code == 200)
+    t.until_served(f"{path}/default")
     t.get(f"{path}/default")
 
 

@@ -124,7 +124,7 @@ def owners_of_custom_kinds(t: Trial) -> None:
     t.quietly("DELETE", f"{path}/{t.name()}")
     # The real collector looks for new kinds only every 30 seconds.
     for gone in (f"{maps}/child", f"{path}/{t.name('kid')}"):
-        t.until(lambda gone=gone: t.server.http("GET", gone).code == 404, 45)
+        t.until_gone(gone, 45)
 
 
 @case("upkeep")
@@ -190,7 +190,7 @@ def the_important_ones_stay(t: Trial) -> None:
 def system_ones_exist(t: Trial) -> None:
     wanted = ("default", "kube-node-lease", "kube-public", "kube-system")
     for name in wanted:
-        t.until(lambda name=name: t.server.http("GET", f"/api/v1/namespaces/{name}").code == 200)
+        t.until_served(f"/api/v1/namespaces/{name}")
     names = [item["metadata"]["name"] for item in t.quietly("GET", "/api/v1/namespaces")["items"]]
     t.note(sorted(set(names) & set(wanted)))
 
@@ -220,7 +220,7 @@ def finalize_is_its_own_verb(t: Trial) -> None:
 def deletion_is_watched(t: Trial) -> None:
     namespace = t.namespace()
     path = f"/api/v1/namespaces/{namespace}"
-    t.until(lambda: t.server.http("GET", f"{path}/serviceaccounts/default").code == 200)
+    t.until_served(f"{path}/serviceaccounts/default")
     start = t.quietly("GET", path)["metadata"]["resourceVersion"]
     t.quietly("DELETE", path)
     t.until_gone(path)

@@ -105,13 +105,21 @@ def list_and_watch_in_one(t: Trial) -> None:
     path = t.configmaps()
     for name in ("b", "a"):
         t.quietly("POST", path, {"metadata": {"name": name}})
-    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "true", "resourceVersionMatch": "NotOlderThan"}
+    query: dict[str, Any] = {
+        "sendInitialEvents": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersionMatch": "NotOlderThan",
+    }
     t.watch(path, 3, **query)
 
 
 @case("watch")
 def list_and_watch_in_one_of_nothing(t: Trial) -> None:
-    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "true", "resourceVersionMatch": "NotOlderThan"}
+    query: dict[str, Any] = {
+        "sendInitialEvents": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersionMatch": "NotOlderThan",
+    }
     t.watch(t.configmaps(), 1, **query)
 
 
@@ -128,7 +136,7 @@ def initial_events_need_a_match(t: Trial) -> None:
 def no_initial_events(t: Trial) -> None:
     path = t.configmaps()
     t.quietly("POST", path, {"metadata": {"name": "a"}})
-    query = {"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}
+    query: dict[str, Any] = {"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}
     t.watch(path, 5, timeoutSeconds=1, **query)
 
 
