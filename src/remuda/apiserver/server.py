@@ -36,6 +36,7 @@ from remuda.apiserver.http.front import HttpFront
 from remuda.apiserver.kinds import builtin_resources, protobuf
 from remuda.apiserver.registry.crds import TABLE as DEFINITIONS
 from remuda.apiserver.registry.crds import Definitions, with_schema_validation
+from remuda.apiserver.registry.logs import PodLogs
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.schema.openapi import openapi_v3
@@ -79,6 +80,8 @@ class ApiServer:
         served = Served(with_schema_validation(r) if r.table == DEFINITIONS else r for r in builtin_resources())
         self.registry = Registry(store, served, self.authorizer)
         self._definitions = Definitions(store, served)
+        self.pod_logs = PodLogs(self.registry)
+        self.registry.connect_with("pods", "log", self.pod_logs.connector())
         register_handlers(self.registry, self.authenticator, self.authorizer, signer, token_settings)
         self._upkeep = Upkeep(
             self.registry,
