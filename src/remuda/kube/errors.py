@@ -11,8 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-# What a list of causes shows before it says how many more there are (one bad list can have thousands).
-_SHOWN_BAD_VALUE = 256
+from remuda.kube.quoting import quoted
+
+# The real server shows bad values whole. Of one that is complained about at each of many levels this is the most.
+_SHOWN_BAD_VALUE = 32 * 1024
 
 
 class FieldError(NamedTuple):
@@ -63,35 +65,16 @@ _SHOWS_VALUE = {INVALID, NOT_SUPPORTED, DUPLICATE, TYPE_INVALID, TOO_MANY, NOT_F
 
 
 def render_value(value: Any) -> str:
-    """A bad value as the real server prints it: JSON for scalars, a type word for containers."""
+    """A bad value as the real server prints it: strings quoted, everything else as JSON."""
     if isinstance(value, dict | list):
         text = msgspec.json.encode(value).decode()
     elif isinstance(value, str):
-        text = _quoted(value)
+        text = quoted(value)
     elif isinstance(value, bool) or value is None:
         text = msgspec.json.encode(value).decode()
     else:
         text = str(value)
     return text if len(text) <= _SHOWN_BAD_VALUE else text[:_SHOWN_BAD_VALUE] + "..."
-
-
-_SHORT_ESCAPES = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
-
-
-def _quoted(text: str) -> str:
-    """As Go's %q writes a string: what can be printed stays, the rest is escaped."""
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(char if char.isprintable() and char not in '"\\' else _escaped(char) for char in text) + '"'
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    if code in _SHORT_ESCAPES:
-        return "\\" + _SHORT_ESCAPES[code]
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def required(path: str, detail: str = "") -> FieldError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from remuda.apiserver.apply.entries import UPDATE, Key, identifier
 from remuda.apiserver.apply.fieldset import LEAF, Fields, Path, has, members, shown_path, union
-from remuda.apiserver.apply.goformat import quote
 from remuda.kube.errors import StatusError, apply_conflict
+from remuda.kube.quoting import quoted
 
 Contested = dict[Key, Fields]  # by manager, what it owns and the applier would change
 
@@ -24,9 +24,9 @@ def _listed(contested: Contested) -> list[tuple[Key, Path]]:
 
 def _shown_manager(key: Key) -> str:
     manager, operation, version, subresource = key
-    text = quote(manager)
+    text = quoted(manager)
     if subresource:
-        text += f" with subresource {quote(subresource)}"
+        text += f" with subresource {quoted(subresource)}"
     return f"{text} using {version}" if operation == UPDATE else text
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.apiserver.apply.goformat import quote
+from remuda.kube.quoting import quoted
 
 _ESCAPED = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029]')
 _needs_escape = _ESCAPED.search
@@ -160,7 +160,7 @@ def sort(elements: list[str]) -> None:
 
 def _shown_value(value: Any) -> str:
     if isinstance(value, str):
-        return quote(value)
+        return quoted(value)
     if isinstance(value, list):
         return "[" + ",".join(_shown_value(item) for item in value) + "]"
     if isinstance(value, dict):

@@ -10,34 +10,7 @@ from typing import Any
 
 import msgspec
 
-_SHORT = {
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-    '"': '\\"',
-    "\\": "\\\\",
-}
-
-
-def quote(text: str) -> str:
-    """`%q`: a double-quoted string in which only what cannot be printed is escaped."""
-    return '"' + "".join(_quoted(char) for char in text) + '"'
-
-
-def _quoted(char: str) -> str:
-    short = _SHORT.get(char)
-    if short:
-        return short
-    if char.isprintable():
-        return char
-    code = ord(char)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+from remuda.kube.quoting import quoted
 
 
 def _bare(value: Any) -> str:
@@ -52,12 +25,12 @@ def _bare(value: Any) -> str:
 
 def _literal(value: Any) -> str:
     if isinstance(value, dict):
-        return "map[string]interface {}{" + ", ".join(f"{quote(k)}:{_literal(value[k])}" for k in sorted(value)) + "}"
+        return "map[string]interface {}{" + ", ".join(f"{quoted(k)}:{_literal(value[k])}" for k in sorted(value)) + "}"
     if isinstance(value, list):
         return "[]interface {}{" + ", ".join(_literal(item) for item in value) + "}"
     if value is None:
         return "interface {}(nil)"
-    return quote(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return quoted(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def boxed(value: Any) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from remuda.apiserver.auth.messages import joined, quote, quote_list
+from remuda.apiserver.auth.messages import joined, quote_list
 from remuda.apiserver.auth.rbac import RbacAuthorizer
 from remuda.apiserver.auth.rbac_index import GROUP, RoleRef
 from remuda.apiserver.auth.rules import PolicyRule, Strings, TooManyPermissions, rules_from, uncovered
 from remuda.apiserver.auth.user import MASTERS, Attributes, User
 from remuda.kube import errors
+from remuda.kube.quoting import quoted
 
 _EVERYTHING = (PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), non_resource_urls=("*",)))
 _LEFT_TO_THE_COLLECTOR = ("ownerReferences", "finalizers", "selfLink", "managedFields")
@@ -77,7 +78,7 @@ def _aggregates(role: dict[str, Any]) -> bool:
 def _check_binding(resource: str, user: User, namespace: str, new: dict[str, Any], authorizer: RbacAuthorizer) -> None:
     ref = msgspec.convert(new.get("roleRef") or {}, RoleRef)
     if ref.kind not in ("Role", "ClusterRole"):
-        raise errors.StatusError(500, "", f"unsupported role reference kind: {quote(ref.kind)}")
+        raise errors.StatusError(500, "", f"unsupported role reference kind: {quoted(ref.kind)}")
     question = Attributes(
         verb="bind",
         group=ref.api_group or "",
@@ -104,7 +105,7 @@ def missing_permissions(
 ) -> str:
     """Empty when the user holds all of `rules` there; else the sentence that says which are missing."""
     held, dangling = authorizer.resolve(user, namespace)
-    who = f"user {quote(user.name)} (groups={quote_list(user.groups)})"
+    who = f"user {quoted(user.name)} (groups={quote_list(user.groups)})"
     try:
         missing = uncovered(held, rules)
     except TooManyPermissions as problem:
@@ -115,7 +116,7 @@ def missing_permissions(
     message = f"{who} is attempting to grant RBAC permissions not currently held:\n{listed}"
     if not dangling:
         return message
-    unresolved = [f"{resource}.{GROUP} {quote(binding.role_ref.name)} not found" for binding in dangling]
+    unresolved = [f"{resource}.{GROUP} {quoted(binding.role_ref.name)} not found" for binding in dangling]
     return f"{message}; resolution errors: [{joined(unresolved)}]"
 
 

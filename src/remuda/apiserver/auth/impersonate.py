@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from remuda.apiserver.auth.messages import forbidden, quote
+from remuda.apiserver.auth.messages import forbidden
 from remuda.apiserver.auth.user import (
     ANONYMOUS,
     AUTHENTICATED,
@@ -31,6 +31,7 @@ from remuda.apiserver.auth.user import (
     with_group,
 )
 from remuda.kube import errors, names
+from remuda.kube.quoting import quoted
 
 GROUP = "authentication.k8s.io"
 NODES = "system:nodes"
@@ -77,13 +78,13 @@ def _unescaped(key: str) -> str:
 def _described(uid: str, groups: tuple[str, ...], extra: dict[str, tuple[str, ...]]) -> str:
     """The way a Go program prints this struct, because that is what clients have always been shown."""
     shown_groups = f"[]string{_braced(groups)}" if groups else "[]string(nil)"
-    pairs = ", ".join(f"{quote(key)}:[]string{_braced(extra[key])}" for key in sorted(extra))
+    pairs = ", ".join(f"{quoted(key)}:[]string{_braced(extra[key])}" for key in sorted(extra))
     shown_extra = f"map[string][]string{{{pairs}}}" if extra else "map[string][]string(nil)"
-    return f'&user.DefaultInfo{{Name:"", UID:{quote(uid)}, Groups:{shown_groups}, Extra:{shown_extra}}}'
+    return f'&user.DefaultInfo{{Name:"", UID:{quoted(uid)}, Groups:{shown_groups}, Extra:{shown_extra}}}'
 
 
 def _braced(values: tuple[str, ...]) -> str:
-    return "{" + ", ".join(quote(value) for value in values) + "}"
+    return "{" + ", ".join(quoted(value) for value in values) + "}"
 
 
 def _node_name(username: str) -> str:
@@ -273,7 +274,7 @@ def _extra_problem(key: str, values: tuple[str, ...]) -> str:
     if complaints:
         return f"impersonating an invalid key in extra is not allowed: {complaints[0]}"
     if key != key.lower():
-        return f"impersonating a non-lowercase key in extra is not allowed: {quote(key)}"
+        return f"impersonating a non-lowercase key in extra is not allowed: {quoted(key)}"
     if "" in values:
         return "impersonating the empty string value in extra is not allowed"
     return ""

@@ -10,42 +10,14 @@ from collections.abc import Iterable, Sequence
 
 from remuda.apiserver.auth.user import Attributes, User
 from remuda.kube import errors
+from remuda.kube.quoting import quoted
 
-_ESCAPES = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-}
 _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-
-
-def quote(text: str) -> str:
-    """In double quotes, everything unprintable escaped (the form Go programs print with %q)."""
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(_escaped(char) for char in text) + '"'
-
-
-def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    if char.isprintable():
-        return char
-    code = ord(char)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def quote_list(texts: Iterable[str]) -> str:
     """`["a" "b"]`: a list without commas, as the real server prints lists of strings."""
-    return "[" + " ".join(quote(text) for text in texts) + "]"
+    return "[" + " ".join(quoted(text) for text in texts) + "]"
 
 
 def joined(sentences: Sequence[str]) -> str:
@@ -56,15 +28,15 @@ def joined(sentences: Sequence[str]) -> str:
 
 def denial(user: User, attributes: Attributes) -> str:
     """`User "jane" cannot list resource "pods" in API group "" in the namespace "x"`."""
-    who = f"User {quote(user.name)} cannot {attributes.verb}"
+    who = f"User {quoted(user.name)} cannot {attributes.verb}"
     if attributes.path:
-        return f"{who} path {quote(attributes.path)}"
+        return f"{who} path {quoted(attributes.path)}"
     resource = attributes.resource
     if attributes.subresource:
         resource = f"{resource}/{attributes.subresource}"
-    what = f"{who} resource {quote(resource)} in API group {quote(attributes.group)}"
+    what = f"{who} resource {quoted(resource)} in API group {quoted(attributes.group)}"
     if attributes.namespace:
-        return f"{what} in the namespace {quote(attributes.namespace)}"
+        return f"{what} in the namespace {quoted(attributes.namespace)}"
     return f"{what} at the cluster scope"
 
 

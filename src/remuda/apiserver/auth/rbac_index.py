@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from remuda.apiserver.auth.messages import quote
 from remuda.apiserver.auth.rules import CompiledRules, PolicyRule
 from remuda.apiserver.auth.user import User, service_account_username
 from remuda.apiserver.storage.types import Entry
+from remuda.kube.quoting import quoted
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES = f"roles.{GROUP}"
@@ -93,8 +93,8 @@ class Binding:
     def missing_role(self) -> str:
         """What to say when its role does not exist."""
         if self.role_ref.kind not in ("Role", "ClusterRole"):
-            return f"unsupported role reference kind: {quote(self.role_ref.kind)}"
-        return f"{self.role_ref.kind.lower()}.{GROUP} {quote(self.role_ref.name)} not found"
+            return f"unsupported role reference kind: {quoted(self.role_ref.kind)}"
+        return f"{self.role_ref.kind.lower()}.{GROUP} {quoted(self.role_ref.name)} not found"
 
     def describe(self, user: User) -> str:
         """`ClusterRoleBinding "x" of ClusterRole "y" to User "z"`, by the first subject that is this user."""
@@ -104,8 +104,8 @@ class Binding:
         who = subject.name
         if subject.kind == "ServiceAccount":
             who = f"{who}/{subject.namespace or self.namespace}"
-        role = f"{self.role_ref.kind} {quote(self.role_ref.name)}"
-        return f"{kind} {quote(name)} of {role} to {subject.kind} {quote(who)}"
+        role = f"{self.role_ref.kind} {quoted(self.role_ref.name)}"
+        return f"{kind} {quoted(name)} of {role} to {subject.kind} {quoted(who)}"
 
     def _applies(self, subject: Subject, user: User) -> bool:
         if subject.kind == "Group":

@@ -12,10 +12,10 @@ import msgspec
 
 from remuda.apiserver.auth import tokens
 from remuda.apiserver.auth.jws import Signer
-from remuda.apiserver.auth.messages import quote
 from remuda.apiserver.auth.tokens import KubernetesClaim, Lookup, Ref, Settings
 from remuda.apiserver.schema.walk import Structural
 from remuda.kube import clock, errors
+from remuda.kube.quoting import quoted
 from remuda.kube.schema import OBJECT_META, Schema
 
 GROUP = "authentication.k8s.io"
@@ -202,7 +202,7 @@ def _node_of_pod(pod_value: bytes, account: Ref, lookup: Lookup) -> Ref | None:
     spec = _decode_pod(pod_value).spec
     if spec.service_account_name != account.name:
         raise errors.bad_request(
-            f"cannot bind token for serviceaccount {quote(account.name)} to pod running with different "
+            f"cannot bind token for serviceaccount {quoted(account.name)} to pod running with different "
             "serviceaccount name."
         )
     if not spec.node_name:

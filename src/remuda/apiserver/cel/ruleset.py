@@ -14,6 +14,7 @@ from remuda.apiserver.cel.listtypes import key_of
 from remuda.apiserver.cel.program import Program
 from remuda.apiserver.cel.values import NO_OVERLOAD, NONE, CelError, CostExceeded, Optional
 from remuda.kube.errors import DUPLICATE, FORBIDDEN, INVALID, OMITTED, REQUIRED, FieldError
+from remuda.kube.quoting import quoted
 from remuda.kube.schema import Rule, Schema
 
 _MAX_MESSAGE = 5 * 1024
@@ -245,7 +246,7 @@ class _Run:
                 node,
                 path,
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: "
-                f"{_quoted(rule.rule.message_expression)}",
+                f"{quoted(rule.rule.message_expression)}",
             )
         if self.spent[0] > self.budget:
             self.give_up_message(
@@ -261,10 +262,6 @@ class _Run:
     def give_up_message(self, node: RuleNode, path: str, detail: str) -> None:
         self.errors.append(FieldError(INVALID, path, node.type, detail))
         raise _OutOfBudget
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _evaluation_failed(failure: str, name: str) -> str:

@@ -10,28 +10,6 @@ from typing import Any
 
 import msgspec
 
-_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", '"': '\\"'}
-
-
-def quoted(text: str) -> str:
-    """Go's %q: printable characters as they are, the rest escaped."""
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(_quoted_character(c) for c in text) + '"'
-
-
-def _quoted_character(character: str) -> str:
-    if character == "\\":
-        return "\\\\"
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
 
 def number(value: int | float) -> str:
     """Go's %v of an int64 or float64."""

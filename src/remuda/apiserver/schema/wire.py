@@ -9,7 +9,7 @@ import binascii
 import re
 
 from remuda.apiserver.schema.formats import is_date, is_plain_utc
-from remuda.apiserver.schema.golang import quoted
+from remuda.kube.quoting import quoted
 
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
 _is_rfc3339 = re.compile(

@@ -1,0 +1,23 @@
+"""Text in double quotes as the real server prints it (Go's %q): what can be printed stays, the rest is escaped.
+
+Every message that shows a value a client chose goes through here, so that no value can forge a second line.
+"""
+
+from __future__ import annotations
+
+_SHORT = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+
+
+def quoted(text: str) -> str:
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(char if char.isprintable() and char not in '"\\' else _escaped(char) for char in text) + '"'
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if code in _SHORT:
+        return _SHORT[code]
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
