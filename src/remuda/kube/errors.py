@@ -218,8 +218,8 @@ def forbidden_request(group: str, resource: str, name: str, why: str) -> StatusE
 
 def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
     """422: every bad field is listed, as a sentence in the message and as a cause each."""
-    causes = [{"reason": e.kind, "message": e.message, "field": e.path} for e in errors]
-    sentences = [str(e) for e in errors]
+    causes = [{"reason": e.kind, "message": e.message, "field": e.path or "<nil>"} for e in errors]
+    sentences = list(dict.fromkeys(str(e) for e in errors))  # said once, though each is a cause
     listed = sentences[0] if len(sentences) == 1 else "[" + ", ".join(sentences) + "]"
     target = qualified(group, kind)
     return StatusError(
@@ -244,6 +244,7 @@ def not_acceptable(accepted: Iterable[str]) -> StatusError:
         406,
         "NotAcceptable",
         "only the following media types are accepted: " + ", ".join(accepted),
+        details={},
     )
 
 
@@ -252,6 +253,7 @@ def unsupported_media_type(given: Iterable[str]) -> StatusError:
         415,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(given),
+        details={},
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from remuda.kube import errors, names
+from remuda.kube.errors import StatusError
 
 Operator = Literal["=", "==", "!=", "in", "notin", "exists", "!", "gt", "lt"]
 
@@ -17,8 +18,11 @@ _BINARY = ("in", "notin", "=", "==", "!=", "gt", "lt")
 _SYMBOLS = {"gt": ">", "lt": "<"}
 
 
-class SelectorError(ValueError):
-    """A selector nobody can understand; the text is what the client is told."""
+class SelectorError(StatusError):
+    """A selector nobody can understand: a bad request, whose message is the complaint."""
+
+    def __init__(self, complaint: str) -> None:
+        super().__init__(400, "BadRequest", complaint)
 
 
 class Requirement(NamedTuple):

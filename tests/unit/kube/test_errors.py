@@ -27,6 +27,12 @@ def test_values_are_shown_as_the_real_server_shows_them(value: Any, shown: str) 
     assert errors.render_value(value) == shown
 
 
+def test_a_complaint_made_twice_is_said_once() -> None:
+    twice = errors.invalid_object("", "Pod", "a", [errors.required("x")] * 2 + [errors.required("")])
+    assert twice.message == 'Pod "a" is invalid: [x: Required value, <nil>: Required value]'
+    assert [cause["field"] for cause in twice.details["causes"]] == ["x", "x", "<nil>"]
+
+
 def test_empty_details_are_not_no_details() -> None:
     assert "details" not in errors.StatusError(400, "BadRequest", "m").status()
     assert errors.StatusError(422, "Invalid", "m", details={}).status()["details"] == {}

@@ -86,6 +86,7 @@ def test_bad_label_selectors(text: str, complaint: str) -> None:
     with pytest.raises(SelectorError) as caught:
         parse_label_selector(text)
     assert str(caught.value) == complaint
+    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
 
 
 def test_bad_keys_and_values_say_why() -> None:
