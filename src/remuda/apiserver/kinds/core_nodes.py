@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.apiserver.kinds import quantity
 from remuda.apiserver.kinds.columns import AGE, NAME, Cell, at, string
 from remuda.apiserver.kinds.declare import Rules, declare, join_list, one_of
 from remuda.apiserver.resource import Obj
 from remuda.kube import errors, names
 from remuda.kube.errors import FieldError
+from remuda.kube.quantity import Quantity
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 _ROLE_LABEL = "kubernetes.io/role"
@@ -49,7 +49,7 @@ def _resource_errors(status: Obj) -> list[FieldError]:
         errors.invalid(f"status.{field}.{name}", amount, "must be greater than or equal to 0")
         for field in ("capacity", "allocatable")
         for name, amount in (status.get(field) or {}).items()
-        if quantity.value_of(amount) < 0
+        if Quantity.parse(amount).nanos < 0
     ]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.apiserver.kinds import quantity
 from remuda.apiserver.kinds.columns import AGE, NAME, at, string, value
 from remuda.apiserver.kinds.declare import Rules, declare, one_of
 from remuda.apiserver.resource import Obj
 from remuda.kube import clock, errors
 from remuda.kube.errors import FieldError
+from remuda.kube.quantity import Quantity
 from remuda.kube.selectors import validate_label_selector
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -71,7 +71,7 @@ def _validate_volume(volume: Obj) -> list[FieldError]:
 
 
 def positive_amount(amount: str, path: str) -> list[FieldError]:
-    return [] if quantity.value_of(amount) > 0 else [errors.invalid(path, amount, "must be greater than zero")]
+    return [] if Quantity.parse(amount).nanos > 0 else [errors.invalid(path, amount, "must be greater than zero")]
 
 
 def _validate_volume_update(new: Obj, old: Obj) -> list[FieldError]:
@@ -111,7 +111,7 @@ def _validate_claim_update(new: Obj, old: Obj) -> list[FieldError]:
         )
         return [errors.forbidden("spec", why)]
     asked, before = (at(claim, "spec", "resources", "requests", "storage", default="0") for claim in (new, old))
-    if quantity.value_of(asked) < quantity.value_of(before):
+    if Quantity.parse(asked) < Quantity.parse(before):
         return [errors.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")]
     return []
 

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from remuda.apiserver.kinds import quantity
 from remuda.apiserver.kinds.idl import Field, Form, MessageType, message, resolve
 from remuda.apiserver.resource import Obj
 from remuda.kube import clock
 from remuda.kube.errors import StatusError, bad_request
+from remuda.kube.quantity import QuantityError, canonical_quantity
 from remuda.kube.schema import UNSET
 
 _Step = Callable[[Obj, str, Any], None]
@@ -256,8 +256,8 @@ def _quantity_form(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return value if value is not None else "0"
     try:
-        return quantity.canonical(value.strip() if isinstance(value, str) else repr(value))
-    except quantity.QuantityError as why:
+        return canonical_quantity(value)
+    except QuantityError as why:
         raise _Malformed(str(why)) from None
 
 

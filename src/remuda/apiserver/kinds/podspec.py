@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.apiserver.kinds import quantity
 from remuda.apiserver.kinds.declare import non_negative, one_of
 from remuda.apiserver.resource import Obj
 from remuda.kube import errors, names
 from remuda.kube.errors import FieldError
+from remuda.kube.quantity import Quantity
 
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -285,7 +285,7 @@ def validate_resources(resources: Obj, path: str) -> list[FieldError]:
     found = _amount_errors(limits, f"{path}.limits") + _amount_errors(requests, f"{path}.requests")
     for name, amount in requests.items():
         limit = limits.get(name)
-        if limit is not None and quantity.value_of(amount) > quantity.value_of(limit):
+        if limit is not None and Quantity.parse(amount) > Quantity.parse(limit):
             why = f"must be less than or equal to {name} limit of {limit}"
             found.append(errors.invalid(f"{path}.requests", amount, why))
     return found
@@ -295,7 +295,7 @@ def _amount_errors(amounts: dict[str, str], path: str) -> list[FieldError]:
     return [
         errors.invalid(f"{path}[{name}]", amount, "must be greater than or equal to 0")
         for name, amount in amounts.items()
-        if quantity.value_of(amount) < 0
+        if Quantity.parse(amount).nanos < 0
     ]
 
 
