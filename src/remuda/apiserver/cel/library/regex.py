@@ -5,40 +5,21 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import re2
-
 from remuda.apiserver.cel import cost
 from remuda.apiserver.cel.functions import Library
 from remuda.apiserver.cel.values import CelError
+from remuda.kube.patterns import BadPattern, compile_pattern
 
 LIBRARY = Library()
-
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-
-
-# RE2's words for what is wrong, and those of Go's regexp, which clients know.
-_GO_WORDS = {
-    "missing ]": "missing closing ]",
-    "missing )": "missing closing )",
-    "no argument for repetition operator": "missing argument to repetition operator",
-    "bad repetition operator": "invalid nested repetition operator",
-    "invalid named capture group": "invalid named capture",
-    "invalid repetition size": "invalid repeat count",
-    "pattern too large - compile failed": "expression too large",
-}
 
 
 @lru_cache(maxsize=512)
 def compiled(pattern: str) -> Any:
     """A pattern over UTF-8, which re2 matches far faster than text. Raises CelError for one RE2 does not take."""
     try:
-        return re2.compile(pattern.encode(), _OPTIONS)
-    except re2.error as wrong:
-        text = wrong.args[0] if wrong.args else ""
-        what, _, where = (text.decode(errors="replace") if isinstance(text, bytes) else str(text)).partition(": ")
-        at = f": `{where}`" if where else ""
-        raise CelError(f"error parsing regexp: {_GO_WORDS.get(what, what)}{at}") from None
+        return compile_pattern(pattern.encode())
+    except BadPattern as wrong:
+        raise CelError(str(wrong)) from None
 
 
 def _found_in(pattern: str) -> Any:
