@@ -244,7 +244,6 @@ def not_acceptable(accepted: Iterable[str]) -> StatusError:
         406,
         "NotAcceptable",
         "only the following media types are accepted: " + ", ".join(accepted),
-        details={},
     )
 
 
@@ -253,7 +252,6 @@ def unsupported_media_type(given: Iterable[str]) -> StatusError:
         415,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(given),
-        details={},
     )
 
 

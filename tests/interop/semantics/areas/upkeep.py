@@ -167,7 +167,8 @@ def a_dying_one_takes_nothing_new(t: Trial) -> None:
     t.until(lambda: "deletionTimestamp" in t.server.http("GET", f"{path}/configmaps/a").body["metadata"])
     t.post(f"{path}/configmaps", {"metadata": {"name": "b"}})
     t.patch(f"{path}/configmaps/a", {"data": {"k": "updates are fine"}})
-    t.delete(path, note="again")
+    again = t.server.http("DELETE", path)
+    t.note([again.code, again.body["kind"], again.body["status"]["phase"], "deletionGracePeriodSeconds" in again.body])
 
     def explained() -> bool:
         status = t.server.http("GET", path).body["status"]
