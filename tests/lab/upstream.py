@@ -1,8 +1,8 @@
 """The real thing: etcd, kube-apiserver and the five controllers whose work our upkeep does.
 
-Everything listens on loopback and lives in one temporary folder. etcd does not sync to disk: nothing here must
-survive. The API server runs with its default admission plugins and with RBAC; the only flags that differ from a
-production server are those a single throw-away process needs.
+Everything listens on loopback and lives in one temporary folder. etcd does not sync to disk, unless asked to: nothing
+here must survive. The API server runs with its default admission plugins and with RBAC; the only flags that differ
+from a production server are those a single throw-away process needs.
 """
 
 from __future__ import annotations
@@ -31,24 +31,27 @@ _CONTROLLERS = (
 class Upstream(Server):
     name = "upstream"
 
-    def __init__(self, *flags: str, ready_seconds: float = 60) -> None:
-        etcd, apiserver, manager = require_peer("etcd", "kube-apiserver", "kube-controller-manager")
+    def __init__(self, *flags: str, ready_seconds: float = 60, durable: bool = False, controllers: bool = True) -> None:
+        """`durable`: etcd syncs every write. `controllers=False`: only etcd and the API server."""
         self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-upstream-"))
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
         try:
-            self._start(etcd, apiserver, manager, flags, ready_seconds)
+            files = self._start(flags, durable, ready_seconds)
+            if controllers:
+                self._run(require_peer("kube-controller-manager")[0], *_manager_flags(files, self.kubeconfig))
         except BaseException:
             self._remove()
             raise
 
-    def _start(self, etcd: Path, apiserver: Path, manager: Path, flags: tuple[str, ...], seconds: float) -> None:
+    def _start(self, flags: tuple[str, ...], durable: bool, seconds: float) -> dict[str, Path]:
+        etcd, apiserver = require_peer("etcd", "kube-apiserver")
         port, etcd_url = free_port(), f"http://127.0.0.1:{free_port()}"
         files = self._write_files(port)
-        self._run(etcd, *_etcd_flags(self.folder, etcd_url))
+        self._run(etcd, *_etcd_flags(self.folder, etcd_url), *(() if durable else ("--unsafe-no-fsync",)))
         process = self._run(apiserver, *_apiserver_flags(files, port, etcd_url), *flags)
         super().__init__(self.folder / "admin.kubeconfig")
         self.wait_until_ready(process, seconds, self.folder / "kube-apiserver.log")
-        self._run(manager, *_manager_flags(files, self.kubeconfig))
+        return files
 
     def _write_files(self, port: int) -> dict[str, Path]:
         authority = certificates.Authority("lab")
@@ -81,11 +84,11 @@ class Upstream(Server):
         with (self.folder / f"{name}.log").open("wb") as log:
             # Its own name, not the file's with a version: it is the field manager of what the server writes itself.
             process = subprocess.Popen([name, *flags], executable=program, stdout=log, stderr=log, cwd=self.folder)
-        self._processes.append(process)
+        self.processes.append(process)
         return process
 
     def _remove(self) -> None:
-        for process in reversed(self._processes):
+        for process in reversed(self.processes):
             end(process)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -103,7 +106,6 @@ def _etcd_flags(folder: Path, url: str) -> tuple[str, ...]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=default={peer}",
-        "--unsafe-no-fsync",
         "--log-level=error",
     )
 
