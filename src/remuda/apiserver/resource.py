@@ -106,6 +106,10 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
+    # What an object has before anybody has set anything, where the kind is built in: nobody owns that.
+    blank: Obj | None = None
+    # What a write to /status leaves alone, besides everything that is neither metadata nor status.
+    status_leaves: tuple[str, ...] = ("metadata", "spec")
     has_status: bool = False  # a status subresource: other writes leave status alone, and the reverse
     keeps_status_on_create: bool = False  # nodes register with their status in one write
     scale: ScalePaths | None = None
@@ -120,6 +124,8 @@ class Resource:
     from_storage: Callable[[Obj], Obj] | None = None
     table_name: str = ""  # where two groups share one store (events); else `plural.group`
     deprecation_warning: str = ""
+    discovered_verbs: tuple[str, ...] = ()  # as discovery lists them; empty: `verbs` in alphabetical order
+    closed: str = ""  # why nothing new may be created, if so (its definition is being deleted)
     allow_unconditional_update: bool = True  # an update without resourceVersion overwrites
     allow_create_on_update: bool = False
     returns_deleted: bool = False  # a completed delete answers with the object instead of a Status

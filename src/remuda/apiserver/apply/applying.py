@@ -11,7 +11,6 @@ from collections.abc import Container
 from typing import Any
 
 from remuda.apiserver.apply import lastapplied
-from remuda.apiserver.apply.blanks import is_typed
 from remuda.apiserver.apply.check import complaints
 from remuda.apiserver.apply.conflicts import Contested, contested_fields, refusal
 from remuda.apiserver.apply.entries import APPLY, UPDATE, Entries, Entry, stored
@@ -25,7 +24,6 @@ from remuda.apiserver.apply.ownership import (
     of_known_versions,
     write_entries,
 )
-from remuda.apiserver.apply.resets import NOTHING
 from remuda.apiserver.apply.shape import ItemError, Shape, shape_of
 from remuda.apiserver.apply.walk import alike, claimed
 from remuda.kube.errors import StatusError, bad_request
@@ -45,7 +43,8 @@ def apply(
     kind: str = "",
     subresource: str = "",
     now: str,
-    reset: Fields = NOTHING,
+    reset: Fields = LEAF,
+    blank: Obj | None = None,
     versions: Container[str] = (),
 ) -> Obj:
     """Server-side apply: the live object (None: there is none yet) with the configuration brought in.
@@ -59,7 +58,7 @@ def apply(
         if wrong:
             raise _unspecific(f"failed to create typed patch object ({_named(config)}): {wrong}")
         applier = Entry(manager, APPLY, api_version, subresource, now, LEAF)
-        return _Application(live, config, shape, applier, reset, versions).result(force)
+        return _Application(live, config, shape, applier, reset, blank, versions).result(force)
     except ItemError as error:
         raise _unspecific(f"failed to merge config: {error}") from None
     except RecursionError:
@@ -100,6 +99,7 @@ class _Application:
         shape: Shape,
         applier: Entry,
         reset: Fields,
+        blank: Obj | None,
         versions: Container[str],
     ) -> None:
         self.live = live
@@ -107,6 +107,7 @@ class _Application:
         self.shape = shape
         self.applier = applier
         self.reset = reset
+        self.blank = blank
         applied = recursive_difference(claimed(config, shape) or LEAF, reset)
         self.applied = applied
         self.owned = difference(applied, UNOWNED)
@@ -121,7 +122,7 @@ class _Application:
         if not before:
             entries: Entries = {}
             first = Entry(BEFORE_FIRST_APPLY, UPDATE, version, self.applier.subresource, self.applier.time, LEAF)
-            changed, _ = changes(None, live, self.shape, version, self.reset)
+            changed, _ = changes(None, live, self.shape, self.blank, self.reset)
             if changed:
                 entries[first.key] = first.with_fields(changed)
             return entries
@@ -140,7 +141,7 @@ class _Application:
         removed: Fields = LEAF
         is_same = self.live is not None and new == self.live and (not self.shape.loose or alike(new, self.live))
         if self.live is not None and not is_same:
-            changed, removed = changes(self.live, new, self.shape, self.applier.api_version, self.reset)
+            changed, removed = changes(self.live, new, self.shape, self.blank, self.reset)
         contested = self._contested(changed)
         if contested and not force:
             self._yield_or_refuse(contested)
@@ -182,7 +183,7 @@ class _Application:
             entry.time = self.last.time if self.last else ""
         if entry.fields:
             entries[entry.key] = entry
-        copied = _copied_without_nulls if is_typed(entry.api_version, new.get("kind", "")) else _copied
+        copied = _copied if self.blank is None else _copied_without_nulls
         metadata = _copied_metadata(new.get("metadata") or {})
         out: Obj = {name: metadata if name == "metadata" else copied(item) for name, item in new.items()}
         out["metadata"] = metadata

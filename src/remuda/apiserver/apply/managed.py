@@ -24,12 +24,11 @@ from remuda.apiserver.apply.ownership import (
     of_known_versions,
     write_entries,
 )
-from remuda.apiserver.apply.resets import NOTHING, reset_fields
 from remuda.apiserver.apply.shape import ItemError, Shape, shape_of
 from remuda.apiserver.apply.walk import alike
 from remuda.kube.schema import Schema
 
-__all__ = ["NOTHING", "apply", "keep_times", "on_update", "reset_fields"]
+__all__ = ["apply", "keep_times", "on_update"]
 
 
 def on_update(
@@ -41,12 +40,14 @@ def on_update(
     api_version: str,
     subresource: str = "",
     now: str,
-    reset: Fields = NOTHING,
+    reset: Fields = LEAF,
+    blank: Obj | None = None,
     versions: Container[str] = (),
 ) -> None:
     """Sets the managedFields of `new`, which was created (live None), updated or patched by `manager`.
 
-    `reset` are fields that the write cannot touch (see `reset_fields`); `versions` the API versions of the
+    `reset` are fields that the write cannot touch; `blank` what an object of a built-in kind has before anybody has
+    set anything (see `ownership.changes`), None for custom resources; `versions` the API versions of the
     kind, entries of others are forgotten (empty: any version of the group)."""
     metadata = new.setdefault("metadata", {})
     before = (live.get("metadata", {}).get("managedFields") or None) if live is not None else None
@@ -59,7 +60,7 @@ def on_update(
         # The real server maps ownership through the Scale object and loses the time on the way.
         time = "" if subresource == "scale" else now
         own = Entry(manager or "unknown", UPDATE, api_version, subresource, time, LEAF)
-        changed = _update(known, live, new, shape_of(schema), own, reset)
+        changed = _update(known, live, new, shape_of(schema), own, reset, blank)
     except (ItemError, RecursionError):
         metadata.pop("managedFields", None)
         return
@@ -83,9 +84,11 @@ def _entries_before(before: Any, given: Any, live_only: bool) -> tuple[Entries, 
         return stored(before), True
 
 
-def _update(entries: Entries, live: Obj | None, new: Obj, shape: Shape, own: Entry, reset: Fields) -> bool:
+def _update(
+    entries: Entries, live: Obj | None, new: Obj, shape: Shape, own: Entry, reset: Fields, blank: Obj | None
+) -> bool:
     """Moves ownership of what changed to `own`, an entry without fields yet. Tells whether any entry changed."""
-    changed, removed = changes(live, new, shape, own.api_version, reset)
+    changed, removed = changes(live, new, shape, blank, reset)
     if not changed and not removed:
         return False
     previous = entries.pop(own.key, None) if changed else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from remuda.apiserver.apply.blanks import blank, completed
 from remuda.apiserver.apply.entries import Entries, documents
 from remuda.apiserver.apply.fieldset import (
     LEAF,
@@ -45,12 +44,20 @@ UNOWNED = union(
 )
 
 
-def changes(live: Obj | None, new: Obj, shape: Shape, api_version: str, reset: Fields) -> tuple[Fields, Fields]:
-    """What changed or is new, and what is gone, leaving out what nobody can own."""
-    parts = blank(api_version, new.get("kind", ""))
-    old = parts if live is None else completed(live, parts) if parts else live
+_NOTHING: Obj = {}
+
+
+def changes(live: Obj | None, new: Obj, shape: Shape, blank: Obj | None, reset: Fields) -> tuple[Fields, Fields]:
+    """What changed or is new, and what is gone, leaving out what nobody can own.
+
+    `blank` is what an object of a built-in kind has before anybody has set anything: such kinds are typed on the real
+    server, and a typed object is never quite empty. So whoever creates a Deployment does not own `.spec` itself, only
+    what is in it, while the creator of a custom resource (blank None) does.
+    """
+    parts = blank or _NOTHING
+    old = parts if live is None else _completed(live, parts) if parts else live
     if parts:
-        new = completed(new, parts)
+        new = _completed(new, parts)
     changed, removed = compare_maps(old, new, shape, _UNOWNED_TOP)
     old_metadata, new_metadata = old.get("metadata") or {}, new.get("metadata") or {}
     meta_shape = shape.fields["metadata"][1]
@@ -62,6 +69,20 @@ def changes(live: Obj | None, new: Obj, shape: Shape, api_version: str, reset: F
     if reset:
         return recursive_difference(changed or LEAF, reset), recursive_difference(removed or LEAF, reset)
     return changed or LEAF, removed or LEAF
+
+
+def _completed(obj: Obj, parts: Obj) -> Obj:
+    """The object with the parts that it lacks; itself where it lacks none."""
+    out: Obj | None = None
+    for key, part in parts.items():
+        present = obj.get(key, _NOTHING)
+        better = part if key not in obj else present
+        if isinstance(part, dict) and part and isinstance(present, dict) and key in obj:
+            better = _completed(present, part)
+        if key not in obj or better is not present:
+            out = dict(obj) if out is None else out
+            out[key] = better
+    return obj if out is None else out
 
 
 def dispossess(entries: Entries, changed: Fields, removed: Fields) -> bool:

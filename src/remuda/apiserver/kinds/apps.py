@@ -118,6 +118,7 @@ DEPLOYMENTS = declare(
     short_names=("deploy",),
     categories=("all",),
     has_status=True,
+    status_leaves=("spec", "metadata.labels"),
     scale=_REPLICAS,
     columns=(
         NAME,

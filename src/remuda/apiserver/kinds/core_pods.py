@@ -278,6 +278,7 @@ PODS = declare(
     short_names=("po",),
     categories=("all",),
     has_status=True,
+    status_leaves=("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),
     returns_deleted=True,
     selectable={
         "spec.nodeName": ("spec", "nodeName"),

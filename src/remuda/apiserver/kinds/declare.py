@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.apiserver.kinds import idl
+from remuda.apiserver.kinds.blank import blank
 from remuda.apiserver.kinds.normal import normalizer
 from remuda.apiserver.resource import Behaviour, Obj, Resource
 from remuda.kube import errors
@@ -50,8 +51,15 @@ _DIRECT = {
 NO_RULES = Rules()
 
 
+# Most built-in kinds let a write to /status change labels and annotations; in these groups none does.
+_STRICT_GROUPS = frozenset(
+    ("admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "storage.k8s.io")
+)
+
+
 def declare(group: str, version: str, kind: str, plural: str, rules: Rules = NO_RULES, **more: Any) -> Resource:
     type_ = idl.message(group, version, kind)
+    more.setdefault("status_leaves", ("metadata", "spec") if group in _STRICT_GROUPS else ("spec",))
     given = {field: rule for name, field in _DIRECT.items() if (rule := getattr(rules, name)) is not None}
     return Resource(
         group=group,
@@ -61,6 +69,7 @@ def declare(group: str, version: str, kind: str, plural: str, rules: Rules = NO_
         singular=kind.lower(),
         list_kind=f"{kind}List",
         schema=idl.schema_of(type_),
+        blank=blank(type_),
         behaviour=Behaviour(default=_default(normalizer(type_), rules.default), **given),
         **more,
     )

@@ -25,7 +25,7 @@ _Step = Callable[[Obj, str, Any], None]
 _Spelling = Callable[[Any], Any]
 
 # What a field that is not a pointer holds when nothing was given.
-_ZERO: dict[str, Any] = {
+ZERO: dict[str, Any] = {
     "string": "",
     "int32": 0,
     "int64": 0,
@@ -36,7 +36,7 @@ _ZERO: dict[str, Any] = {
     "Duration": "0s",
 }
 # Not pointers, yet written even when zero, because "omit when empty" does not reach inside structs.
-_ALWAYS_WRITTEN = frozenset(("Time", "MicroTime", "Quantity", "IntOrString", "Duration", "RawExtension"))
+ALWAYS_WRITTEN = frozenset(("Time", "MicroTime", "Quantity", "IntOrString", "Duration", "RawExtension"))
 _DROPPED_WHEN_ZERO = frozenset(("string", "int32", "int64", "bool", "double"))
 
 
@@ -75,7 +75,7 @@ class Normalizer:
         fills: list[tuple[str, Callable[[], Any]]] = []
         # Other groups go through protobuf, which cannot tell an empty list from none.
         keeps_empty = self._message.file == "apiextensions"
-        for field in _flattened(self._message):
+        for field in flattened(self._message):
             make = _filler(field.form)
             if make is not None:
                 fills.append((field.name, make))
@@ -119,11 +119,11 @@ def _not_decodable(kind: str, obj: Obj, why: str) -> StatusError:
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
-def _flattened(type_: MessageType) -> list[Field]:
+def flattened(type_: MessageType) -> list[Field]:
     fields = []
     for field in type_.fields:
         inlined = resolve(field.form.type) if field.form.inline else None
-        fields += _flattened(inlined) if isinstance(inlined, MessageType) else [field]
+        fields += flattened(inlined) if isinstance(inlined, MessageType) else [field]
     return fields
 
 
@@ -143,8 +143,8 @@ def _filler(form: Form) -> Callable[[], Any] | None:
         return _none if form.always else None
     if form.omitzero:
         return None
-    if form.always or form.type in _ALWAYS_WRITTEN:
-        zero = "" if isinstance(target, tuple) else _ZERO.get(form.type)
+    if form.always or form.type in ALWAYS_WRITTEN:
+        zero = "" if isinstance(target, tuple) else ZERO.get(form.type)
         return lambda: zero
     return None
 

@@ -146,8 +146,11 @@ class Registry(Protocol):
 
     async def update(self, call: Call, obj: Obj, options: WriteOptions) -> Written: ...
 
-    async def patch(self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions) -> Written:
-        """`patch` is the decoded body: a list for a JSON patch, a mapping otherwise."""
+    async def patch(
+        self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions, complaints: Sequence[str] = ()
+    ) -> Written:
+        """`patch` is the decoded body: a list for a JSON patch, a mapping otherwise. `complaints` are what a strict
+        reader has to say about it: warnings, or a refusal if options want it strict."""
 
     async def delete(self, call: Call, options: DeleteOptions) -> Written: ...
 

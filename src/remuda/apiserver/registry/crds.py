@@ -2,20 +2,20 @@
 
 A listener on the store keeps the table of served resources in step with every committed definition, so an acknowledged
 change is in force. A definition is served while its Established condition is True; `upkeep.definitions` writes
-conditions and empties the resources of a definition that is being deleted.
+conditions and empties the resources of a definition that is being deleted, of which nothing new may be created.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from remuda.apiserver.cel.rules import compile_rules
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.served import Served, Shape
-from remuda.apiserver.resource import ALL_VERBS, Behaviour, Column, Obj, Path, Resource, ScalePaths
+from remuda.apiserver.resource import Behaviour, Column, Obj, Path, Resource, ScalePaths
 from remuda.apiserver.schema.parse import parse_crd_schema
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
@@ -23,8 +23,15 @@ from remuda.apiserver.storage.types import Event, Revision
 from remuda.kube.errors import FieldError
 from remuda.kube.schema import Schema
 
+Names = Mapping[str, Any]  # of a definition: plural, singular, shortNames, kind, listKind, categories
+
 TABLE = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+# In upstream's order, and what it still shows while a definition is being deleted; what is served does not shrink.
+_DISCOVERED = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_DISCOVERED_AT_THE_END = ("delete", "deletecollection", "get", "list", "watch")
+_CLOSED = "create not allowed while custom resource definition is terminating"
 
 _FREE_FORM: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -56,12 +63,8 @@ def with_schema_validation(resource: Resource) -> Resource:
 
 
 def is_established(crd: Obj) -> bool:
-    return condition(crd, "Established").get("status") == "True"
-
-
-def condition(crd: Obj, kind: str) -> dict[str, Any]:
     conditions = (crd.get("status") or {}).get("conditions") or []
-    return next((c for c in conditions if c.get("type") == kind), {})
+    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
 
 
 class Definitions:
@@ -124,7 +127,7 @@ def resource_of(crd: Obj, version: dict[str, Any], schema: Schema) -> Resource:
     names = (crd.get("status") or {}).get("acceptedNames") or spec["names"]
     storage = next(v["name"] for v in spec["versions"] if v.get("storage"))
     subresources = version.get("subresources") or {}
-    verbs = tuple(v for v in ALL_VERBS if v != "create") if "deletionTimestamp" in crd["metadata"] else ALL_VERBS
+    ending = "deletionTimestamp" in crd["metadata"]
     return Resource(
         group=spec["group"],
         version=version["name"],
@@ -135,7 +138,8 @@ def resource_of(crd: Obj, version: dict[str, Any], schema: Schema) -> Resource:
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(names.get("shortNames", ())),
         categories=tuple(names.get("categories", ())),
-        verbs=verbs,
+        discovered_verbs=_DISCOVERED_AT_THE_END if ending else _DISCOVERED,
+        closed=_CLOSED if ending else "",
         schema=schema,
         has_status="status" in subresources,
         scale=_scale_paths(subresources.get("scale")),
@@ -197,30 +201,40 @@ def _by_priority(crd: Obj) -> list[dict[str, Any]]:
     return sorted(crd["spec"]["versions"], key=lambda v: version_priority(v["name"]))
 
 
-def names_in_use(crd: Obj, others: Sequence[Obj]) -> tuple[dict[str, Any], str, str]:
-    """The names a definition may have beside the accepted ones of its group, and why not all of them, if so."""
-    wanted = crd["spec"]["names"]
-    taken_resources: set[str] = set()
-    taken_kinds: set[str] = set()
-    for other in others:
-        accepted = (other.get("status") or {}).get("acceptedNames") or {}
-        if other["metadata"]["name"] == crd["metadata"]["name"] or other["spec"]["group"] != crd["spec"]["group"]:
-            continue
-        taken_resources.update((accepted.get("plural", ""), accepted.get("singular", "")))
-        taken_resources.update(accepted.get("shortNames", ()))
-        taken_kinds.update((accepted.get("kind", ""), accepted.get("listKind", "")))
-    accepted = dict(wanted)
-    reason = message = ""
-    for field, taken in (
-        ("listKind", taken_kinds),
-        ("kind", taken_kinds),
-        ("shortNames", taken_resources),
-        ("singular", taken_resources),
-        ("plural", taken_resources),
-    ):
-        values = wanted.get(field) or []
-        clash = next((v for v in (values if isinstance(values, list) else [values]) if v in taken), None)
-        if clash is not None:
-            accepted.pop(field, None)
-            reason, message = f"{field[0].upper()}{field[1:]}Conflict", f'"{clash}" is already in use'
-    return accepted, reason, message
+def stored_resource(crd: Obj) -> Resource:
+    """The resource in its stored version, whether or not that is served: what a definition is emptied through."""
+    storage = next(version for version in crd["spec"]["versions"] if version.get("storage"))
+    schema, _ = parse_crd_schema(_schema_of(storage), path="")
+    return resource_of(crd, storage, schema)
+
+
+def accept_names(
+    wanted: Names, accepted: Names, taken: Iterable[Names]
+) -> tuple[dict[str, Any], tuple[str, str] | None]:
+    """The names a definition gets beside those `taken` in its group, and reason and message where some are refused.
+
+    A refused name stays what it was. Names the definition has already are its own."""
+    every = [accepted, *taken]
+    resources = {names.get(field) for names in every for field in ("plural", "singular")}
+    resources.update(name for names in every for name in names.get("shortNames") or ())
+    kinds = {names.get(field) for names in every for field in _KINDS}
+    result = {**accepted, "categories": wanted.get("categories")}
+    refused: tuple[str, str] | None = None
+    for field in ("plural", "singular", "shortNames", "kind", "listKind"):
+        clashes = _clashes(wanted.get(field), accepted.get(field), kinds if field in _KINDS else resources)
+        if clashes:
+            sentences = [f'"{name}" is already in use' for name in clashes]
+            message = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
+            refused = (f"{field[0].upper()}{field[1:]}Conflict", message)
+        else:
+            result[field] = wanted.get(field)
+    return {field: value for field, value in result.items() if value is not None}, refused
+
+
+_KINDS = ("kind", "listKind")
+
+
+def _clashes(wanted: Any, accepted: Any, taken: Container[Any]) -> list[str]:
+    if not isinstance(wanted, list):
+        return [wanted] if wanted and wanted != accepted and wanted in taken else []
+    return [name for name in wanted if name not in (accepted or ()) and name in taken]

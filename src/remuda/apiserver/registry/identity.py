@@ -33,11 +33,28 @@ def identify(call: Call, obj: Obj) -> None:
         )
     if obj.get("metadata") is not None and not isinstance(obj["metadata"], dict):
         raise _no_metadata(call, obj["metadata"])
-    if not resource.namespaced:
+    _settle_namespace(call, metadata(obj))
+
+
+def require_identity(call: Call, obj: Obj) -> None:
+    """An object that replaces a stored one bears its name, and its namespace if any."""
+    meta = metadata(obj)
+    _settle_namespace(call, meta)
+    name = meta.get("name")
+    if not name:
+        raise bad_request(
+            f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != call.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+
+
+def _settle_namespace(call: Call, meta: Obj) -> None:
+    if not call.resource.namespaced:
         return
-    given = metadata(obj).get("namespace")
+    given = meta.get("namespace")
     if not given:
-        metadata(obj)["namespace"] = call.namespace
+        meta["namespace"] = call.namespace
     elif given != call.namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 

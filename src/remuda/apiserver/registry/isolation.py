@@ -1,11 +1,15 @@
 """Spec and status are written by different people: each kind of write leaves the other side alone.
 
 With a status subresource, ordinary writes keep the stored status, and writes to /status keep everything but status
-(custom resources: metadata too; built-in kinds let /status change labels and annotations, as nodes do).
+(custom resources: metadata too; most built-in kinds let /status change labels and annotations, as nodes do). What a
+write cannot change it does not own either.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
+from remuda.apiserver.apply.fieldset import LEAF, Fields, fields_at
 from remuda.apiserver.resource import Obj, Resource
 
 
@@ -25,11 +29,16 @@ def keep_other_side(resource: Resource, subresource: str, new: Obj, live: Obj) -
 def _keep_all_but_status(resource: Resource, new: Obj, live: Obj) -> None:
     for field in {*new, *live} - {"metadata", "status", "apiVersion", "kind"}:
         _keep(new, live, field)
-    if resource.custom:
+    if "metadata" in resource.status_leaves:
         managed = new["metadata"].get("managedFields")
         new["metadata"] = dict(live["metadata"])
         if managed is not None:
             new["metadata"]["managedFields"] = managed
+        return
+    for path in resource.status_leaves:
+        parent, _, field = path.partition(".")
+        if parent == "metadata" and field:
+            _keep(new["metadata"], live["metadata"], field)
 
 
 def _keep(new: Obj, live: Obj, field: str) -> None:
@@ -37,3 +46,15 @@ def _keep(new: Obj, live: Obj, field: str) -> None:
         new[field] = live[field]
     else:
         new.pop(field, None)
+
+
+def untouchable(resource: Resource, subresource: str) -> Fields:
+    """The fields a write cannot change and therefore never owns."""
+    if subresource == "status":
+        return _fields(resource.status_leaves)
+    return _fields(("status",)) if resource.has_status else LEAF
+
+
+@cache
+def _fields(paths: tuple[str, ...]) -> Fields:
+    return fields_at(*paths)

@@ -1,16 +1,28 @@
-"""Patches of the three kinds that are computed from the stored object alone.
+"""Patches of the three kinds that are computed from the stored object alone, and what may come out of them.
 
-Apply is not here: it is computed from field ownership (`apiserver.apply`).
+A patch can say anything, so its result is read as strictly as a body is: it must still be of the kind, decode as one
+and bear the name and namespace of the request. What does not decode is an Invalid `patch`, which shows the result (a
+strategic patch: itself). Apply is not here: it is computed from field ownership (`apiserver.apply`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from remuda.apiserver.registry.calls import PatchKind
-from remuda.apiserver.resource import Obj
+import msgspec
+
+from remuda.apiserver.registry.calls import Call, PatchKind, WriteOptions
+from remuda.apiserver.registry.identity import require_identity
+from remuda.apiserver.registry.validation import decode_strictly
+from remuda.apiserver.resource import Obj, Resource
+from remuda.apiserver.schema.walk import Structural
+from remuda.kube.errors import StatusError, internal, invalid, invalid_object
 from remuda.kube.patches import apply_json_patch, apply_merge_patch, apply_strategic_patch
+from remuda.kube.patches.go_text import go_value
 from remuda.kube.schema import Schema
+
+Refuse = Callable[[str], StatusError]
 
 
 def apply_patch(kind: PatchKind, live: Obj, patch: Any, schema: Schema) -> Obj:
@@ -22,3 +34,79 @@ def apply_patch(kind: PatchKind, live: Obj, patch: Any, schema: Schema) -> Obj:
     if kind == "strategic":
         return apply_strategic_patch(live, patch, schema)
     raise AssertionError(f"{kind} is not computed from the stored object alone")
+
+
+def patched(
+    call: Call,
+    kind: PatchKind,
+    live: Obj,
+    patch: Any,
+    structural: Structural,
+    options: WriteOptions,
+    complaints: Sequence[str],
+) -> Obj:
+    """The patched object, decoded. `complaints` are a strict reader's about the body of the patch."""
+    schema = call.resource.schema
+
+    def refuse(problem: str) -> StatusError:
+        shown = go_value(patch) if kind == "strategic" else _document(apply_patch(kind, live, patch, schema), schema)
+        return invalid_object("", "", "", [invalid("patch", shown, problem)])
+
+    new = apply_patch(kind, live, patch, schema)
+    if kind == "strategic":
+        new["apiVersion"], new["kind"] = live["apiVersion"], live["kind"]  # it patches fields, and these are none
+    elif call.resource.custom:
+        _require_custom_kind(call.resource, new, call.name, refuse)
+    else:
+        complaints = [*complaints, *_require_kind(call.resource, new, refuse)]
+    decode_strictly(call, structural, new, options.field_validation, complaints=complaints, refuse=refuse)
+    require_identity(call, new)
+    return new
+
+
+def _document(obj: Obj, schema: Schema) -> str:
+    """As the real server prints it: fields sorted, those of the metadata in the order of their declaration."""
+    shown = dict(sorted(obj.items()))
+    meta, declared = shown.get("metadata"), schema.properties.get("metadata")
+    if isinstance(meta, dict) and declared is not None:
+        order = {name: place for place, name in enumerate(declared.properties)}
+        shown["metadata"] = dict(sorted(meta.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
+    return msgspec.json.encode(shown).decode()
+
+
+def _require_kind(resource: Resource, new: Obj, refuse: Refuse) -> list[str]:
+    """A kind that was taken away is that of the path. Without a version no field is known any more: they are gone, and
+    complained of, and so is the name."""
+    if not new.get("kind"):
+        new["kind"] = resource.kind
+    version, kind = new.get("apiVersion"), new["kind"]
+    for field, value in (("apiVersion", version), ("kind", kind)):
+        if value is not None and not isinstance(value, str):
+            said = f"json: cannot unmarshal {_WORDS[type(value)]} into Go struct field .{field} of type string"
+            raise refuse(f"couldn't get version/kind; json parse error: {said}")
+    if version and (version != resource.api_version or kind != resource.kind):
+        raise refuse(f'no kind "{kind}" is registered for version "{version}" in this place')
+    unknown = [] if version else sorted(new.keys() - {"apiVersion", "kind"})
+    for field in unknown:
+        del new[field]
+    new["apiVersion"] = resource.api_version
+    return [f'unknown field "{field}"' for field in unknown]
+
+
+_WORDS = {bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
+
+
+def _require_custom_kind(resource: Resource, new: Obj, name: str, refuse: Refuse) -> None:
+    version, kind = new.get("apiVersion"), new.get("kind")
+    if not kind or not isinstance(kind, str):
+        raise refuse(f"Object 'Kind' is missing in '{_document(new, resource.schema)}'")
+    if not version or not isinstance(version, str):
+        raise internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+    group = version.rpartition("/")[0]
+    if version != resource.api_version:
+        wrong = invalid("apiVersion", version, f"must be {resource.api_version}")
+    elif kind != resource.kind:
+        wrong = invalid("kind", kind, f"must be {resource.kind}")
+    else:
+        return
+    raise invalid_object(group, kind, name, [wrong])

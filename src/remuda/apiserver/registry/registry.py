@@ -6,7 +6,7 @@ name: what is special is declared by the `Resource`, or registered as a handler 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,11 +30,12 @@ from remuda.apiserver.registry.patching import apply_patch
 from remuda.apiserver.registry.reads import Reader
 from remuda.apiserver.registry.scaling import SCALE_SCHEMA, rescale, scale_of
 from remuda.apiserver.registry.served import Served
+from remuda.apiserver.registry.validation import complain
 from remuda.apiserver.registry.watching import RegistryWatch
 from remuda.apiserver.registry.writes import Guard, Writer
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
-from remuda.kube.errors import method_not_supported, not_found
+from remuda.kube.errors import bad_request, method_not_supported, not_found
 from remuda.kube.selectors import parse_field_selector
 
 # Answers the create (or update) of a subresource or review: the object given, and what to send back.
@@ -143,11 +144,14 @@ class Registry:
             return await self._rescale(call, lambda _: obj, options)
         return await self._writer.update(call, obj, options)
 
-    async def patch(self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions) -> Written:
+    async def patch(
+        self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions, complaints: Sequence[str] = ()
+    ) -> Written:
         if call.subresource == "scale":
             merge = "merge" if kind == "apply" else kind
+            complain(call, complaints, options.field_validation, bad_request)
             return await self._rescale(call, lambda scale: apply_patch(merge, scale, patch, SCALE_SCHEMA), options)
-        return await self._writer.patch(call, kind, patch, options)
+        return await self._writer.patch(call, kind, patch, options, complaints)
 
     async def _rescale(self, call: Call, change: Callable[[Obj], Obj], options: WriteOptions) -> Written:
         paths = call.resource.scale

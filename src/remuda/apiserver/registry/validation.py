@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from remuda.apiserver.registry.calls import Call, FieldValidation
 from remuda.apiserver.registry.objects import metadata
@@ -26,21 +27,36 @@ _REPEATED_OWNERS = (
 )
 
 
-def decode_strictly(call: Call, structural: Structural, obj: Obj, validation: FieldValidation) -> None:
-    """What a decoder does: wrong types are refused, unknown fields dropped (and complained of), defaults filled in."""
-    resource = call.resource
+def decode_strictly(
+    call: Call,
+    structural: Structural,
+    obj: Obj,
+    validation: FieldValidation,
+    *,
+    complaints: Sequence[str] = (),
+    refuse: Callable[[str], StatusError] | None = None,
+) -> None:
+    """What a decoder does: wrong types are refused, unknown fields dropped (and complained of), defaults filled in.
+
+    `complaints` are earlier ones about the same request; `refuse` words the refusal where it is not about a body."""
+    if refuse is None:
+        refuse = partial(_unfit, call.resource)
     prepared = structural.prepare(obj)
     if prepared.malformed:
-        raise bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-            f"{prepared.malformed}"
-        )
-    if prepared.unknown and validation != "Ignore":
-        complaints = [f'unknown field "{path}"' for path in prepared.unknown]
-        if validation == "Strict":
-            raise strict_error(resource, complaints)
+        raise refuse(prepared.malformed)
+    if complaints or prepared.unknown:
+        complain(call, [*complaints, *(f'unknown field "{path}"' for path in prepared.unknown)], validation, refuse)
+    call.resource.behaviour.default(obj)
+
+
+def complain(
+    call: Call, complaints: Sequence[str], validation: FieldValidation, refuse: Callable[[str], StatusError]
+) -> None:
+    """As loudly as the client wishes."""
+    if validation == "Strict" and complaints:
+        raise refuse(f"strict decoding error: {', '.join(complaints)}")
+    if validation != "Ignore":
         call.warnings.extend(complaints)
-    resource.behaviour.default(obj)
 
 
 def drop_repeated_owners(call: Call, obj: Obj) -> None:
@@ -60,10 +76,9 @@ def drop_repeated_owners(call: Call, obj: Obj) -> None:
         call.warnings.append(_REPEATED_OWNERS + ", ".join(repeated))
 
 
-def strict_error(resource: Resource, complaints: list[str]) -> StatusError:
+def _unfit(resource: Resource, problem: str) -> StatusError:
     return bad_request(
-        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-        f"strict decoding error: {', '.join(complaints)}"
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {problem}'
     )
 
 

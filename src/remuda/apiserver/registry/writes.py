@@ -8,16 +8,15 @@ finalizer of an object being deleted removes the object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from remuda.apiserver.apply import managed
-from remuda.apiserver.apply.fieldset import Fields
 from remuda.apiserver.registry.admission import AdmissionChain
 from remuda.apiserver.registry.calls import Call, PatchKind, WriteOptions, Written
 from remuda.apiserver.registry.deletes import is_held
-from remuda.apiserver.registry.identity import check_namespace_open, identify
-from remuda.apiserver.registry.isolation import forget_status, keep_other_side
+from remuda.apiserver.registry.identity import check_namespace_open, identify, require_identity
+from remuda.apiserver.registry.isolation import forget_status, keep_other_side, untouchable
 from remuda.apiserver.registry.objects import (
     decode,
     encode,
@@ -27,10 +26,10 @@ from remuda.apiserver.registry.objects import (
     timestamp,
     to_storage,
 )
-from remuda.apiserver.registry.patching import apply_patch
+from remuda.apiserver.registry.patching import patched
 from remuda.apiserver.registry.reads import Reader
 from remuda.apiserver.registry.served import Served
-from remuda.apiserver.registry.validation import decode_strictly, drop_repeated_owners, validate
+from remuda.apiserver.registry.validation import complain, decode_strictly, drop_repeated_owners, validate
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Entry, WriteConflict
@@ -39,6 +38,7 @@ from remuda.kube.errors import (
     already_exists,
     bad_request,
     conflict,
+    forbidden_request,
     invalid,
     invalid_object,
     not_found,
@@ -86,7 +86,7 @@ class Writer:
 
     async def _create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
         resource = call.resource
-        decode_strictly(call, self._served.shape(resource).structural, obj, options.field_validation)
+        self._decode(call, obj, options)
         meta = metadata(obj)
         if meta.get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
@@ -100,7 +100,8 @@ class Writer:
             api_version=resource.api_version,
             subresource="",
             now=timestamp(),
-            reset=_reset(resource, ""),
+            reset=untouchable(resource, ""),
+            blank=resource.blank,
         )
         return await self._finish_create(call, obj, options)
 
@@ -121,6 +122,8 @@ class Writer:
     async def _finish_create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
         resource = call.resource
         check_namespace_open(self._store, call, metadata(obj).get("name", ""))
+        if resource.closed:
+            raise forbidden_request(resource.group, resource.plural, metadata(obj).get("name", ""), resource.closed)
         if resource.has_status and not resource.keeps_status_on_create:
             forget_status(resource, obj)
         resource.behaviour.prepare_create(obj)
@@ -149,23 +152,19 @@ class Writer:
 
     async def update(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
         identify(call, obj)
+        self._decode(call, obj, options)
+        require_identity(call, obj)
         resource = call.resource
         meta = metadata(obj)
-        if meta.get("name", "") == "":
-            meta["name"] = call.name
-        if meta["name"] != call.name:
-            raise bad_request(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({call.name})"
-            )
 
         def change(live: Obj) -> Obj:
+            uid, stored = meta.get("uid"), metadata(live)["uid"]
+            if uid and uid != stored:
+                why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
+                raise conflict(resource.group, resource.plural, call.name, why)
             if not meta.get("resourceVersion") and not resource.allow_unconditional_update:
-                raise invalid_object(
-                    resource.group,
-                    resource.kind,
-                    call.name,
-                    [invalid("metadata.resourceVersion", 0, "must be specified for an update")],
-                )
+                unconditional = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+                raise invalid_object(resource.group, resource.plural, call.name, [unconditional])
             return dict(obj, metadata=dict(meta))
 
         async def missing() -> Written:
@@ -174,25 +173,23 @@ class Writer:
         creatable = resource.allow_create_on_update and not call.subresource
         return await self._modify(call, change, options, own=True, missing=missing if creatable else None)
 
-    async def patch(self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions) -> Written:
+    async def patch(
+        self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions, complaints: Sequence[str] = ()
+    ) -> Written:
         if kind == "apply":
-            return await self._apply(call, patch, options)
-        schema = call.resource.schema
-        return await self._modify(call, lambda live: apply_patch(kind, live, patch, schema), options, own=True)
+            return await self._apply(call, patch, options, complaints)
+        structural = self._served.shape(call.resource).structural
 
-    async def _apply(self, call: Call, config: Obj, options: WriteOptions) -> Written:
+        def change(live: Obj) -> Obj:
+            return patched(call, kind, live, patch, structural, options, complaints)
+
+        return await self._modify(call, change, options, own=True)
+
+    async def _apply(self, call: Call, config: Obj, options: WriteOptions, complaints: Sequence[str]) -> Written:
         resource = call.resource
-        identify(call, config)
-        meta = metadata(config)
-        if meta.setdefault("name", call.name) != call.name:
-            raise bad_request(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({call.name})"
-            )
-        if resource.namespaced:
-            meta.setdefault("namespace", call.namespace)
 
         def merged(live: Obj | None) -> Obj:
-            return managed.apply(
+            new = managed.apply(
                 live,
                 config,
                 schema=resource.schema,
@@ -202,12 +199,19 @@ class Writer:
                 kind=resource.kind,
                 subresource=call.subresource,
                 now=timestamp(),
-                reset=_reset(resource, call.subresource),
+                reset=untouchable(resource, call.subresource),
+                blank=resource.blank,
             )
+            self._decode(call, new, options)
+            complain(call, complaints, options.field_validation, _unfit_yaml)
+            require_identity(call, new)
+            return new
 
         async def missing() -> Written:
             if call.subresource:
                 raise not_found(resource.group, resource.plural, call.name)
+            obj = merged(None)
+            meta = metadata(obj)
             if meta.get("uid"):
                 raise conflict(
                     resource.group,
@@ -216,8 +220,6 @@ class Writer:
                     f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found",
                 )
             creating = self._to_create(call)
-            obj = merged(None)
-            decode_strictly(call, self._served.shape(resource).structural, obj, options.field_validation)
             self._begin(resource, call, obj)
             try:
                 return await self._finish_create(creating, obj, options)
@@ -227,7 +229,15 @@ class Writer:
         return await self._modify(call, merged, options, own=False, missing=missing)
 
     async def modify(self, call: Call, change: Change, options: WriteOptions) -> Written:
-        return await self._modify(call, change, options, own=True)
+        def decoded(live: Obj) -> Obj:
+            new = change(live)
+            self._decode(call, new, options)
+            return new
+
+        return await self._modify(call, decoded, options, own=True)
+
+    def _decode(self, call: Call, obj: Obj, options: WriteOptions) -> None:
+        decode_strictly(call, self._served.shape(call.resource).structural, obj, options.field_validation)
 
     async def _modify(
         self,
@@ -238,7 +248,8 @@ class Writer:
         own: bool,
         missing: Callable[[], Any] | None = None,
     ) -> Written:
-        """Read, change, write; again when an awaited admission let another write in between."""
+        """Read, change, write; again when an awaited admission let another write in between. What `change` gives has
+        been decoded."""
         resource = call.resource
         for _ in range(_ATTEMPTS):
             entry = self._store.latest(resource.table, call.namespace, call.name)
@@ -260,7 +271,6 @@ class Writer:
         live = self._reader.object(resource, entry)
         new = change(live)
         self._check_same_object(call, new, live)
-        decode_strictly(call, self._served.shape(resource).structural, new, options.field_validation)
         keep_other_side(resource, call.subresource, new, live)
         drop_repeated_owners(call, new)
         if own:
@@ -272,7 +282,8 @@ class Writer:
                 api_version=resource.api_version,
                 subresource=call.subresource,
                 now=timestamp(),
-                reset=_reset(resource, call.subresource),
+                reset=untouchable(resource, call.subresource),
+                blank=resource.blank,
             )
         self._carry_over(resource, new, live)
         if not call.subresource:
@@ -305,16 +316,8 @@ class Writer:
         return Written(self._reader.render(resource, written))
 
     def _check_same_object(self, call: Call, new: Obj, live: Obj) -> None:
-        """Optimistic concurrency: a resourceVersion or uid in the body must be the stored one."""
+        """Optimistic concurrency: a resourceVersion in the body must be the stored one."""
         resource, meta, stored = call.resource, metadata(new), metadata(live)
-        uid = meta.get("uid")
-        if uid and uid != stored["uid"]:
-            raise conflict(
-                resource.group,
-                resource.plural,
-                call.name,
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored['uid']}",
-            )
         version = meta.get("resourceVersion")
         if version and not (version.isascii() and version.isdigit()):
             raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
@@ -323,26 +326,27 @@ class Writer:
         meta["resourceVersion"] = stored["resourceVersion"]
 
     def _carry_over(self, resource: Resource, new: Obj, live: Obj) -> None:
-        """Metadata that an update can never change, whatever the body says."""
+        """Metadata that an update cannot change: what the server keeps by itself stays whatever the body says, the rest
+        where the body is silent; validation refuses what differs then."""
         meta, stored = metadata(new), metadata(live)
-        for field in ("uid", "creationTimestamp", "generation", "deletionTimestamp"):
+        for field in ("creationTimestamp", "deletionTimestamp"):
             if field in stored:
                 meta[field] = stored[field]
-            else:
-                meta.pop(field, None)
-        if "deletionGracePeriodSeconds" in stored:
-            meta.setdefault("deletionGracePeriodSeconds", stored["deletionGracePeriodSeconds"])
+        for field in ("uid", "deletionGracePeriodSeconds"):
+            if field in stored and not meta.get(field):
+                meta[field] = stored[field]
+        if "generation" in stored:
+            meta["generation"] = stored["generation"]
+        else:
+            meta.pop("generation", None)
         meta.pop("selfLink", None)
+
+
+def _unfit_yaml(problem: str) -> StatusError:
+    return bad_request(f"error strict decoding YAML: {problem.removeprefix('strict decoding error: ')}")
 
 
 def changes_generation(resource: Resource, new: Obj, live: Obj) -> bool:
     """Whether the desired state changed: anything outside metadata and, where it is apart, status."""
     aside = ("metadata", "status") if resource.has_status or not resource.custom else ("metadata",)
     return any(new.get(key, ...) != live.get(key, ...) for key in {*new, *live} if key not in aside)
-
-
-def _reset(resource: Resource, subresource: str) -> Fields:
-    """The fields a write cannot change and therefore never owns."""
-    return managed.reset_fields(
-        resource.api_version, resource.kind, subresource=subresource, has_status=resource.has_status
-    )

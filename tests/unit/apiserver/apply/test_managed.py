@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from remuda.apiserver.apply.fieldset import fields_at
 from remuda.apiserver.apply.lastapplied import ANNOTATION
-from remuda.apiserver.apply.managed import apply, keep_times, on_update, reset_fields
-from remuda.apiserver.apply.resets import SPEC_ONLY, STATUS_ONLY
+from remuda.apiserver.apply.managed import apply, keep_times, on_update
 from remuda.kube.errors import StatusError
 from remuda.kube.schema import Schema
 
@@ -18,6 +18,7 @@ from .schemas import CONFIG_MAP, DEPLOYMENT, WIDGET, keyed, kind, listing, mappi
 
 Obj = dict[str, Any]
 VERSION = "t.dev/v1"
+STATUS_ONLY, SPEC_ONLY = fields_at("metadata", "spec"), fields_at("status")
 FIRST, SECOND, THIRD = (f"2026-01-01T00:00:0{second}Z" for second in range(3))
 
 
@@ -160,11 +161,12 @@ def test_old_updaters_are_joined_past_the_limit() -> None:
 
 def test_typed_kinds_do_not_own_what_is_always_there() -> None:
     new: Obj = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 1}}
-    track(None, new, schema=DEPLOYMENT, api_version="apps/v1")
+    typed: Obj = {"schema": DEPLOYMENT, "api_version": "apps/v1", "blank": {"metadata": {}, "spec": {}, "status": {}}}
+    track(None, new, **typed)
     assert owners(new) == {"ann": {"f:spec": {"f:replicas": {}}}}
     new["metadata"]["uid"] = "u"
     later = {**decoded(new), "status": {"replicas": 1}}
-    track(new, later, "ctl", schema=DEPLOYMENT, api_version="apps/v1", subresource="status", reset=STATUS_ONLY)
+    track(new, later, "ctl", subresource="status", reset=STATUS_ONLY, **typed)
     assert owners(later)["ctl"] == {"f:status": {"f:replicas": {}}}
 
 
@@ -252,19 +254,3 @@ def test_keys_of_any_type_tell_items_apart() -> None:
     live = track(None, widget(list=[{"k": 1}, {"k": "1"}, {"k": None}, {"k": 1.5}]), schema=odd)
     elements = list(owners(live)["ann"]["f:spec"]["f:list"])
     assert elements == [".", 'k:{"k":1}', 'k:{"k":1.5}', 'k:{"k":"1"}', 'k:{"k":null}']
-
-
-@pytest.mark.parametrize(
-    ("version", "name", "subresource", "fields"),
-    [
-        (VERSION, "Widget", "", {"f:status": {}}),
-        (VERSION, "Widget", "scale", {"f:status": {}}),
-        (VERSION, "Widget", "status", {"f:metadata": {}, "f:spec": {}}),
-        ("v1", "Node", "status", {"f:spec": {}}),
-        ("apps/v1", "Deployment", "status", {"f:metadata": {"f:labels": {}}, "f:spec": {}}),
-        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "status", {"f:metadata": {}, "f:spec": {}}),
-    ],
-)
-def test_each_write_leaves_its_fields_alone(version: str, name: str, subresource: str, fields: Obj) -> None:
-    assert reset_fields(version, name, subresource=subresource, has_status=True) == fields
-    assert reset_fields(version, name, has_status=False) == {}

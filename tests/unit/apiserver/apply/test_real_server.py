@@ -14,10 +14,14 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.apply.managed import apply, keep_times, on_update, reset_fields
+from remuda.apiserver.apply.fieldset import fields_at
+from remuda.apiserver.apply.managed import apply, keep_times, on_update
+from remuda.apiserver.kinds import builtin_resources
 from remuda.kube.errors import StatusError
 
 from .schemas import BY_KIND, WITH_STATUS
+
+BUILT_IN = {resource.kind: resource for resource in builtin_resources()}
 
 RECORDED: dict[str, list[dict[str, Any]]] = json.loads((Path(__file__).parent / "real_server.json").read_text())
 KINDS = {"cm": "ConfigMap", "w": "Widget", "g": "Gadget", "d": "Deployment", "svc": "Service", "role": "Role"}
@@ -33,14 +37,18 @@ SET_BY_SERVER = ("uid", "namespace", "generation", "deletionTimestamp", "deletio
 
 def _arguments(kind: str, step: dict[str, Any], number: int) -> dict[str, Any]:
     subresource = step.get("subresource", "")
-    reset = reset_fields(step["apiVersion"], kind, subresource=subresource, has_status=kind in WITH_STATUS)
+    resource = BUILT_IN.get(kind)
+    leaves = resource.status_leaves if resource is not None else ("metadata", "spec")
+    if subresource != "status":
+        leaves = ("status",) if kind in WITH_STATUS else ()
     return {
         "schema": BY_KIND[kind],
         "manager": step["manager"],
         "api_version": step["apiVersion"],
         "subresource": subresource,
         "now": f"2026-01-01T00:00:{number:02d}Z",
-        "reset": reset,
+        "reset": fields_at(*leaves),
+        "blank": resource.blank if resource is not None else None,
         "versions": VERSIONS,
     }
 
