@@ -66,9 +66,9 @@ def decode_json(body: bytes) -> Any:
     except msgspec.DecodeError as error:
         raise Unreadable(_go_words(body, str(error))) from None
     except (RecursionError, ValueError):
-        raise Unreadable(TOO_DEEP) from None
+        raise Unreadable(_nests_too_deeply(body)) from None
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and too_deep(value):
-        raise Unreadable(TOO_DEEP)
+        raise Unreadable(_nests_too_deeply(body))
     return value
 
 
@@ -116,9 +116,20 @@ def _bad_literal(text: str, at: int, literal: str) -> str:
 
 def _is_in_object(text: str, at: int) -> bool:
     """Whether the innermost container that is open at a position is an object."""
+    opened = _open_containers(text[:at])
+    return bool(opened) and opened[-1] == "{"
+
+
+def _nests_too_deeply(body: bytes) -> str:
+    opened = _open_containers(body.decode("utf-8", "replace"), MAX_DEPTH)
+    return f"invalid character '{opened[-1]}' {TOO_DEEP}" if opened else TOO_DEEP
+
+
+def _open_containers(text: str, limit: int = 0) -> list[str]:
+    """The brackets that are open at the end of a text, or as soon as there are more than `limit`."""
     opened: list[str] = []
     quoted = False
-    characters = iter(text[:at])
+    characters = iter(text)
     for char in characters:
         if quoted:
             if char == "\\":
@@ -128,9 +139,11 @@ def _is_in_object(text: str, at: int) -> bool:
             quoted = True
         elif char in "{[":
             opened.append(char)
+            if limit and len(opened) > limit:
+                break
         elif char in "}]" and opened:
             opened.pop()
-    return bool(opened) and opened[-1] == "{"
+    return opened
 
 
 def _shown(char: str) -> str:
@@ -158,6 +171,8 @@ class ObjectReader:
             _settle_kind(decoded, target, body)
             return decoded, []
         value, repeated = self._parse(body, media, target, validation)
+        if value is None:
+            value = {}  # to Go's decoder null is an object without fields
         if not isinstance(value, dict):
             raise _unrecognized(target, f"couldn't get version/kind; json parse error: {_no_object(value)}", body)
         _settle_kind(value, target, body)
@@ -172,45 +187,49 @@ class ObjectReader:
                 return _parse_yaml(body)
             value = decode_json(body)
         except YamlError as error:
-            raise _unrecognized(target, f"error converting YAML to JSON: {error}", body) from None
+            raise _unrecognized(target, str(error), body) from None
         except Unreadable as error:
             raise _unrecognized(target, f"couldn't get version/kind; json parse error: {error}", body) from None
         return value, [] if validation == "Ignore" else repeated_fields(body, value)
 
 
 def read_patch(body: bytes, kind: PatchKind, validation: FieldValidation) -> tuple[Any, list[str]]:
-    """The decoded patch: a list for a JSON patch, a mapping otherwise; and warnings about fields given twice."""
+    """The decoded patch, whatever it is, and complaints about fields that are given twice or unknown in a patch."""
     if kind == "apply":
         return _read_apply(body, validation)
     try:
         value = decode_json(body)
     except Unreadable as error:
-        raise bad_request(f"error decoding patch: {error}") from None
-    expected = list if kind == "json" else dict
-    if not isinstance(value, expected):
-        word = _GO_WORDS.get(type(value), "object")
-        into = "jsonpatch.Patch" if kind == "json" else "map[string]interface {}"
-        raise bad_request(f"error decoding patch: json: cannot unmarshal {word} into Go value of type {into}")
-    repeated = [] if validation == "Ignore" else repeated_fields(body, value)
+        raise bad_request(str(error) if kind == "strategic" else f"error decoding patch: {error}") from None
+    if validation == "Ignore":
+        return value, []
+    complaints = repeated_fields(body, value)
     if kind == "json":
-        repeated = [f"json patch {complaint}" for complaint in repeated]
-    if repeated and validation == "Strict":
-        problem = "strict decoding error: " + ", ".join(repeated)
-        raise invalid_object("", "", "", [invalid("patch", body.decode("utf-8", "replace"), problem)])
-    return value, repeated
+        complaints = [f"json patch {complaint}" for complaint in [*complaints, *_unknown_members(value)]]
+    return value, complaints
+
+
+_OPERATION = {"op", "path", "from", "value"}
+
+
+def _unknown_members(operations: Any) -> list[str]:
+    return [
+        f'unknown field "[{index}].{name}"'
+        for index, operation in enumerate(operations if isinstance(operations, list) else ())
+        for name in (operation if isinstance(operation, dict) else ())
+        if name not in _OPERATION
+    ]
 
 
 def _read_apply(body: bytes, validation: FieldValidation) -> tuple[Obj, list[str]]:
     try:
         value, repeated = _parse_yaml(body)
-    except (YamlError, Unreadable) as error:
-        raise bad_request(f"error decoding YAML: {error}") from None
+    except YamlError as error:
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     if not isinstance(value, dict):
         word = _GO_WORDS.get(type(value), "null")
         problem = f"json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
         raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {problem}")
-    if repeated and validation == "Strict":
-        raise bad_request(f"error strict decoding YAML: {'; '.join(repeated)}")
     return value, [] if validation == "Ignore" else repeated
 
 
@@ -279,8 +298,6 @@ def _unrecognized(target: Target, problem: str, body: bytes) -> StatusError:
 
 
 def _no_object(value: Any) -> str:
-    if value is None:
-        return "unexpected null"
     return f"json: cannot unmarshal {_GO_WORDS.get(type(value), 'value')} into Go value of type {_TYPE_META}"
 
 

@@ -168,11 +168,10 @@ class ResourceRequests:
         body = await request.body()
         chosen = options.patch_options(request, kind)
         if kind == "apply" and _is_slow(body):
-            patch, warnings = await asyncio.to_thread(read_patch, body, kind, chosen.field_validation)
+            patch, complaints = await asyncio.to_thread(read_patch, body, kind, chosen.field_validation)
         else:
-            patch, warnings = read_patch(body, kind, chosen.field_validation)
-        call.warnings += warnings
-        written = await self._registry.patch(call, kind, patch, chosen)
+            patch, complaints = read_patch(body, kind, chosen.field_validation)
+        written = await self._registry.patch(call, kind, patch, chosen, complaints)
         return await self._answer(request, call, 201 if written.created else 200, written.value, form)
 
     async def _delete(self, request: Request, call: Call) -> Result:

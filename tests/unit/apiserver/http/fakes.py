@@ -187,7 +187,9 @@ class FakeRegistry:
         self.calls.append(("update", obj, options))
         return Written(msgspec.json.encode(obj))
 
-    async def patch(self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions) -> Written:
+    async def patch(
+        self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions, complaints: Sequence[str] = ()
+    ) -> Written:
         self.calls.append(("patch", kind, patch, options))
         return Written(self.objects.get(call.name, pod()), created=call.name not in self.objects)
 

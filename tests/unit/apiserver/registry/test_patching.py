@@ -1,0 +1,86 @@
+"""What may come out of a patch: still this object, still of this kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remuda.apiserver.client import LocalClient
+from remuda.apiserver.registry.calls import FieldValidation, WriteOptions
+from remuda.apiserver.registry.registry import Registry
+from tests.unit.apiserver.registry.conftest import JANE, NAMESPACES, WIDGETS, loads, widget
+from tests.unit.apiserver.registry.test_writes import refused
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "said"),
+    [
+        ({"kind": "Gadget"}, 422, 'Gadget.test.io "w" is invalid: kind: Invalid value: "Gadget": must be Widget'),
+        ({"apiVersion": "test.io/v9"}, 422, 'apiVersion: Invalid value: "test.io/v9": must be test.io/v1'),
+        ({"kind": None}, 422, "Object 'Kind' is missing"),
+        ({"apiVersion": None}, 500, "Object 'apiVersion' is missing"),
+        ({"metadata": None}, 400, "the name of the object (w based on URL) was undeterminable"),
+        ({"metadata": "x"}, 422, "patch: Invalid value: "),
+        ({"metadata": {"labels": {"x": 5}}}, 422, "patch: Invalid value: "),
+        ({"metadata": {"name": "v"}}, 400, "the name of the object (v) does not match the name on the URL (w)"),
+        ({"metadata": {"namespace": "other"}}, 400, "does not match the namespace sent on the request"),
+        ({"metadata": {"uid": "x"}}, 422, 'metadata.uid: Invalid value: "x": field is immutable'),
+        ({"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}}, 422, "metadata.deletionTimestamp"),
+    ],
+)
+async def test_a_custom_object_stays_what_it_is(client: LocalClient, patch: Any, code: int, said: str) -> None:
+    before = await client.create(WIDGETS, "ns", widget(colour="red"))
+    error = await refused(client.patch(WIDGETS, "ns", "w", patch))
+    assert (error.code, said in error.message) == (code, True), error.message
+    assert await client.get(WIDGETS, "ns", "w") == before
+
+
+@pytest.mark.parametrize("patch", [{"kind": "Pod"}, {"apiVersion": "v9"}, {"kind": 5}])
+async def test_a_built_in_object_stays_what_it_is(client: LocalClient, patch: Any) -> None:
+    error = await refused(client.patch(NAMESPACES, "", "ns", patch))
+    assert (error.code, error.details["causes"][0]["field"]) == (422, "patch")
+    assert loads(await client.get(NAMESPACES, "", "ns"))["kind"] == "Namespace"
+
+
+async def test_a_kind_that_is_taken_away_comes_back(client: LocalClient) -> None:
+    for kind in ("merge", "strategic"):
+        assert loads(await client.patch(NAMESPACES, "", "ns", {"kind": None}, kind=kind))["kind"] == "Namespace"
+
+
+async def test_without_a_version_no_field_is_known(client: LocalClient) -> None:
+    error = await refused(client.patch(NAMESPACES, "", "ns", {"apiVersion": None}))
+    assert (error.code, "name must be provided" in error.message) == (400, True)
+
+
+async def test_a_strategic_patch_is_of_fields_not_of_kinds(client: LocalClient) -> None:
+    patch = {"kind": "Pod", "apiVersion": "v9", "metadata": {"labels": {"x": "1"}}}
+    after = loads(await client.patch(NAMESPACES, "", "ns", patch, kind="strategic"))
+    assert (after["kind"], after["apiVersion"], after["metadata"]["labels"]["x"]) == ("Namespace", "v1", "1")
+
+
+async def test_the_namespace_may_be_taken_away(client: LocalClient) -> None:
+    await client.create(WIDGETS, "ns", widget())
+    after = loads(await client.patch(WIDGETS, "ns", "w", {"metadata": {"namespace": None}}))
+    assert after["metadata"]["namespace"] == "ns"
+
+
+async def _patch(registry: Registry, patch: Any, validation: FieldValidation, complaints: list[str]) -> list[str]:
+    resource = registry.resources.find("test.io", "v1", "widgets")
+    assert resource is not None
+    call = registry.authorize(JANE, "patch", resource, "ns", "w")
+    options = WriteOptions(field_validation=validation, field_manager="a")
+    await registry.patch(call, "merge", patch, options, complaints)
+    return call.warnings
+
+
+async def test_complaints_about_the_patch_and_its_result_are_one_list(client: LocalClient, registry: Registry) -> None:
+    await client.create(WIDGETS, "ns", widget())
+    patch = {"spec": {"shape": "round"}}
+    said = ['duplicate field "spec.shape"', 'unknown field "spec.shape"']
+    assert await _patch(registry, patch, "Warn", said[:1]) == said
+    assert await _patch(registry, patch, "Ignore", said[:1]) == []
+    error = await refused(_patch(registry, patch, "Strict", said[:1]))
+    assert error.code == 422
+    assert error.message.endswith(f"strict decoding error: {', '.join(said)}")
+    assert '\\"shape\\":\\"round\\"' in error.message
