@@ -125,6 +125,7 @@ class Resource:
     table_name: str = ""  # where two groups share one store (events); else `plural.group`
     deprecation_warning: str = ""
     discovered_verbs: tuple[str, ...] = ()  # as discovery lists them; empty: `verbs` in alphabetical order
+    plain_finalizers: bool = False  # finalizers need no domain
     closed: str = ""  # why nothing new may be created, if so (its definition is being deleted)
     allow_unconditional_update: bool = True  # an update without resourceVersion overwrites
     allow_create_on_update: bool = False

@@ -155,7 +155,7 @@ def _plain_entries(resource: Resource) -> list[Json]:
         "singularName": resource.singular or resource.kind.lower(),
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": sorted(resource.verbs),
+        "verbs": list(resource.discovered_verbs) or sorted(resource.verbs),
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)
@@ -179,7 +179,7 @@ def _aggregated_entry(resource: Resource) -> Json:
         "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular or resource.kind.lower(),
-        "verbs": sorted(resource.verbs),
+        "verbs": list(resource.discovered_verbs) or sorted(resource.verbs),
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)

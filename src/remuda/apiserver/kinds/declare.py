@@ -55,11 +55,22 @@ NO_RULES = Rules()
 _STRICT_GROUPS = frozenset(
     ("admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "storage.k8s.io")
 )
+# In these, finalizers may do without a domain, as those of custom resources may.
+_PLAIN_FINALIZERS = frozenset(
+    (
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "coordination.k8s.io",
+        "node.k8s.io",
+    )
+)
 
 
 def declare(group: str, version: str, kind: str, plural: str, rules: Rules = NO_RULES, **more: Any) -> Resource:
     type_ = idl.message(group, version, kind)
     more.setdefault("status_leaves", ("metadata", "spec") if group in _STRICT_GROUPS else ("spec",))
+    more.setdefault("plain_finalizers", group in _PLAIN_FINALIZERS)
     given = {field: rule for name, field in _DIRECT.items() if (rule := getattr(rules, name)) is not None}
     return Resource(
         group=group,

@@ -140,6 +140,7 @@ def resource_of(crd: Obj, version: dict[str, Any], schema: Schema) -> Resource:
         categories=tuple(names.get("categories", ())),
         discovered_verbs=_DISCOVERED_AT_THE_END if ending else _DISCOVERED,
         closed=_CLOSED if ending else "",
+        plain_finalizers=True,
         schema=schema,
         has_status="status" in subresources,
         scale=_scale_paths(subresources.get("scale")),

@@ -98,7 +98,7 @@ def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> N
 def _metadata_errors(resource: Resource, meta: Obj, old: Obj | None) -> list[FieldError]:
     validate_name = resource.behaviour.validate_name or subdomain_name
     errors = validate_object_meta(meta, resource.namespaced, validate_name)
-    if not resource.custom:
+    if not resource.plain_finalizers:
         errors += _finalizer_errors(meta.get("finalizers") or ())
     if old is not None:
         # The real server asks twice, for all kinds and for this one, and counts what is wrong as often.
@@ -107,7 +107,7 @@ def _metadata_errors(resource: Resource, meta: Obj, old: Obj | None) -> list[Fie
 
 
 def _finalizer_errors(finalizers: Sequence[str]) -> list[FieldError]:
-    """Built-in kinds want finalizers with a domain, custom ones only advise it."""
+    """Most built-in kinds want finalizers with a domain, the others only advise it."""
     return [
         invalid(f"metadata.finalizers[{i}]", name, _PLAIN_FINALIZER)
         for i, name in enumerate(finalizers)

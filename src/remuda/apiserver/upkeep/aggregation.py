@@ -1,18 +1,28 @@
-"""Aggregated ClusterRoles: their rules are those of the roles their selectors match."""
+"""Aggregated ClusterRoles: their rules are those of the roles their selectors match.
+
+Roles may aggregate aggregated roles: each write is seen as a change again, until nothing changes. A role whose selector
+cannot be read keeps the rules it has and does not keep others from theirs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import logging
+from collections.abc import Sequence
 
 from remuda.apiserver.auth.aggregation import aggregated_rules
+from remuda.apiserver.registry.calls import WriteOptions
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
 from remuda.apiserver.storage.types import Event
-from remuda.apiserver.upkeep.duty import KeyedDuty, modify
+from remuda.apiserver.upkeep.duty import KeyedDuty
+from remuda.kube.selectors import SelectorError
 
 TABLE = "clusterroles.rbac.authorization.k8s.io"
 _ALL = ("all",)
+_APPLY = WriteOptions(field_manager="clusterrole-aggregation-controller", force=True)
+log = logging.getLogger(__name__)
 
 
 class AggregationDuty(KeyedDuty):
@@ -27,13 +37,25 @@ class AggregationDuty(KeyedDuty):
             self.worker.add(_ALL)
 
     async def _reconcile(self, key: tuple[str, ...]) -> None:
-        """All at once: roles may aggregate aggregated roles, and there are few."""
+        """All at once: there are few, and one change may concern several."""
         roles = [decode(entry.value) for entry in self.registry.store.scan(TABLE)]
-        for role in roles:
-            rules = aggregated_rules(role, roles)
-            if rules is not None and rules != (role.get("rules") or []):
-                await modify(self.registry, TABLE, "", role["metadata"]["name"], _with_rules(rules))
+        wanted = {role["metadata"]["name"]: _wanted_rules(role, roles) for role in roles}
+        changed = {name: rules for name, rules in wanted.items() if rules is not None}
+        await asyncio.gather(*(self._apply(name, rules) for name, rules in changed.items()))
+
+    async def _apply(self, name: str, rules: list[Obj]) -> None:
+        resource = self.registry.resources.of_table(TABLE)
+        assert resource is not None
+        call = self.registry.system_call("patch", resource, "", name)
+        configuration = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
+        await self.registry.patch(call, "apply", {**configuration, "rules": rules}, _APPLY)
 
 
-def _with_rules(rules: list[Obj]) -> Callable[[Obj], Obj]:
-    return lambda live: {**live, "metadata": dict(live["metadata"]), "rules": rules}
+def _wanted_rules(role: Obj, roles: Sequence[Obj]) -> list[Obj] | None:
+    """None: it has the rules it should have."""
+    try:
+        rules = aggregated_rules(role, roles)
+    except SelectorError as error:
+        log.warning("ClusterRole %s aggregates nothing: %s", role["metadata"]["name"], error)
+        return None
+    return rules if rules != (role.get("rules") or []) else None

@@ -1,7 +1,8 @@
 """CustomResourceDefinitions: accepting names, establishing, and emptying before deletion.
 
-A definition becomes Established as soon as its names are free in its group. One that is being deleted waits, held by
-a finalizer, until its last object is gone.
+A definition becomes Established as soon as its names are free in its group, and stays so. One that is being deleted
+waits, held by a finalizer, until its last object is gone. What must stay true: two definitions never hold one name.
+Names are therefore taken from the moment they are decided on, before the write that says so is on disk.
 """
 
 from __future__ import annotations
@@ -9,117 +10,152 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from remuda.apiserver.registry.calls import DeleteOptions
-from remuda.apiserver.registry.crds import CLEANUP, TABLE, names_in_use
-from remuda.apiserver.registry.objects import decode, timestamp
+import msgspec
+
+from remuda.apiserver.registry.calls import DeleteOptions, ListOptions
+from remuda.apiserver.registry.crds import CLEANUP, TABLE, accept_names, is_established, stored_resource
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import Entry, Event
+from remuda.apiserver.upkeep.conditions import Condition, condition, with_conditions
 from remuda.apiserver.upkeep.duty import KeyedDuty, modify
-from remuda.kube.errors import StatusError
+
+
+class _Status(msgspec.Struct):
+    accepted: dict[str, Any] | None = msgspec.field(default=None, name="acceptedNames")
+
+
+class _Spec(msgspec.Struct):
+    group: str = ""
+
+
+class _Named(msgspec.Struct):
+    """What other definitions need to know of one, without decoding its schemas."""
+
+    spec: _Spec
+    status: _Status | None = None
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class DefinitionsDuty(KeyedDuty):
     def __init__(self, registry: Registry) -> None:
         super().__init__("definitions", registry, self._reconcile)
+        self._names: dict[str, tuple[str, dict[str, Any]]] = {}  # definition -> group, accepted names
+        self._refused: dict[str, str] = {}  # definition that waits for names -> group
         self._emptying: dict[str, str] = {}  # table of instances -> name of a definition being deleted
 
     async def start(self) -> None:
         for entry in self.registry.store.scan(TABLE):
+            self._note_names(entry)
             self.worker.add((entry.name,))
 
     def observe(self, events: Sequence[Event]) -> None:
         for event in events:
-            if event.entry.table == TABLE:
-                self.worker.add((event.entry.name,))
-                if event.type == "DELETED":  # names it held may be free for others now
-                    for entry in self.registry.store.scan(TABLE):
-                        self.worker.add((entry.name,))
-            elif event.type == "DELETED" and event.entry.table in self._emptying:
-                self.worker.add((self._emptying[event.entry.table],))
+            entry = event.entry
+            if entry.table == TABLE:
+                self._observe_definition(entry, event.type == "DELETED")
+            elif (
+                event.type == "DELETED" and entry.table in self._emptying and not self.registry.store.count(entry.table)
+            ):
+                self.worker.add((self._emptying[entry.table],))
+
+    def _observe_definition(self, entry: Entry, is_gone: bool) -> None:
+        """What one definition gives up may be what another waits for."""
+        group, before = self._names.pop(entry.name, ("", {}))
+        if not is_gone:
+            self._note_names(entry)
+            self.worker.add((entry.name,))
+        else:
+            self._refused.pop(entry.name, None)
+            self._emptying = {table: name for table, name in self._emptying.items() if name != entry.name}
+        if before and self._names.get(entry.name) != (group, before):
+            self._try_refused(group)
+
+    def _try_refused(self, group: str) -> None:
+        for name, other in self._refused.items():
+            if other == group:
+                self.worker.add((name,))
+
+    def _note_names(self, entry: Entry) -> None:
+        named = _decode_named(entry.value)
+        self._names[entry.name] = (named.spec.group, (named.status and named.status.accepted) or {})
 
     async def _reconcile(self, key: tuple[str]) -> None:
-        (name,) = key
-        crd = self.registry.read(TABLE, "", name)
+        crd = self.registry.read(TABLE, "", key[0])
         if crd is None:
-            self._emptying = {t: n for t, n in self._emptying.items() if n != name}
-        elif "deletionTimestamp" in crd["metadata"]:
+            return
+        if "deletionTimestamp" in crd["metadata"]:
             await self._empty(crd)
         else:
             await self._establish(crd)
 
+    # -- names ---------------------------------------------------------------------------------------------------
+
     async def _establish(self, crd: Obj) -> None:
-        others = [decode(entry.value) for entry in self.registry.store.scan(TABLE)]
-        accepted, reason, message = names_in_use(crd, others)
-        status = dict(crd.get("status") or {})
-        status["acceptedNames"] = accepted
-        if reason:
-            names = _condition("NamesAccepted", "False", reason, message)
-            established = _condition("Established", "False", "NotAccepted", "not all names are accepted")
+        name, group = crd["metadata"]["name"], crd["spec"]["group"]
+        before = self._names.get(name, (group, {}))
+        taken = [names for other, (of, names) in self._names.items() if of == group and other != name]
+        accepted, refused = accept_names(crd["spec"]["names"], before[1], taken)
+        self._names[name] = (group, accepted)
+        if refused:
+            self._refused[name] = group
         else:
-            names = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
-            established = _condition(
-                "Established", "True", "InitialNamesAccepted", "the initial names have been accepted"
-            )
-            if _has(status, "Established", "True"):
-                established = next(c for c in status["conditions"] if c["type"] == "Established")
-        status["conditions"] = with_condition(with_condition(status.get("conditions") or [], names), established)
-        stored = set(status.get("storedVersions") or [])
-        storage = next(v["name"] for v in crd["spec"]["versions"] if v.get("storage"))
-        if storage not in stored:
-            status["storedVersions"] = [*(status.get("storedVersions") or []), storage]
-        if status != crd.get("status"):
-            await self._write_status(crd["metadata"]["name"], status)
+            self._refused.pop(name, None)
+        try:
+            await self._report(name, _about_names(refused, is_established(crd)), accepted)
+        except BaseException:
+            self._names[name] = before
+            raise
+        if before[1] and before[1] != accepted:
+            self._try_refused(group)
+
+    async def _report(self, name: str, found: Sequence[Condition], accepted: dict[str, Any] | None = None) -> None:
+        def reported(live: Obj) -> Obj:
+            status = dict(live.get("status") or {})
+            status["conditions"] = with_conditions(status.get("conditions") or (), found)
+            if accepted is not None:
+                status["acceptedNames"] = accepted
+            return {**live, "metadata": dict(live["metadata"]), "status": status}
+
+        await modify(self.registry, TABLE, "", name, reported, "status")
+
+    # -- the end -------------------------------------------------------------------------------------------------
 
     async def _empty(self, crd: Obj) -> None:
-        names = crd["spec"]["names"]
-        table = f"{names['plural']}.{crd['spec']['group']}"
+        if CLEANUP not in (crd["metadata"].get("finalizers") or ()):
+            return
         name = crd["metadata"]["name"]
-        if CLEANUP not in crd["metadata"].get("finalizers", []):
-            return
-        self._emptying[table] = name
-        await self._delete_instances(table)
-        if self.registry.store.count(table):
-            return  # instances with finalizers; the last DELETED event brings us back
-
-        def release(live: Obj) -> Obj:
-            metadata = dict(live["metadata"])
-            metadata["finalizers"] = [f for f in metadata.get("finalizers", []) if f != CLEANUP]
-            if not metadata["finalizers"]:
-                del metadata["finalizers"]
-            return {**live, "metadata": metadata}
-
-        await modify(self.registry, TABLE, "", name, release)
-
-    async def _delete_instances(self, table: str) -> None:
-        resource = self.registry.resources.of_table(table)
-        if resource is None:
-            return
-        for entry in self.registry.store.scan(table):
-            call = self.registry.system_call("delete", resource, entry.namespace, entry.name)
-            try:
-                await self.registry.delete(call, DeleteOptions(propagation_policy="Background"))
-            except StatusError as error:
-                if error.code != 404:
-                    raise
-
-    async def _write_status(self, name: str, status: dict[str, Any]) -> None:
-        await modify(self.registry, TABLE, "", name, lambda live: {**live, "status": status}, "status")
+        in_progress = ("InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        await self._report(name, [condition("Terminating", "True", *in_progress)])
+        if is_established(crd):
+            table = f"{crd['spec']['names']['plural']}.{crd['spec']['group']}"
+            resource = self.registry.resources.of_table(table) or stored_resource(crd)
+            self._emptying[table] = name
+            call = self.registry.system_call("deletecollection", resource, "", "")
+            await self.registry.delete_collection(call, ListOptions(), DeleteOptions())
+            if self.registry.store.count(table):
+                return  # objects with finalizers; the last DELETED event brings us back
+        await modify(self.registry, TABLE, "", name, _released)
 
 
-def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
-    return {"type": kind, "status": status, "lastTransitionTime": timestamp(), "reason": reason, "message": message}
+def _about_names(refused: tuple[str, str] | None, established: bool) -> list[Condition]:
+    if refused is None:
+        names = condition("NamesAccepted", "True", "NoConflicts", "no conflicts found")
+    else:
+        names = condition("NamesAccepted", "False", *refused)
+    if established:
+        return [names]  # once it is served, it is served under the names it has
+    if refused is None:
+        message = "the initial names have been accepted"
+        return [names, condition("Established", "True", "InitialNamesAccepted", message)]
+    return [names, condition("Established", "False", "NotAccepted", "not all names are accepted")]
 
 
-def _has(status: dict[str, Any], kind: str, value: str) -> bool:
-    return any(c["type"] == kind and c["status"] == value for c in status.get("conditions") or [])
-
-
-def with_condition(conditions: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
-    """Conditions with one replaced or added; its transition time moves only when its status does."""
-    for i, old in enumerate(conditions):
-        if old["type"] == new["type"]:
-            same = old["status"] == new["status"]
-            kept = {**new, "lastTransitionTime": old.get("lastTransitionTime")} if same else new
-            return [*conditions[:i], kept, *conditions[i + 1 :]]
-    return [*conditions, new]
+def _released(live: Obj) -> Obj:
+    metadata = dict(live["metadata"])
+    metadata["finalizers"] = [f for f in metadata.get("finalizers") or () if f != CLEANUP]
+    if not metadata["finalizers"]:
+        del metadata["finalizers"]
+    return {**live, "metadata": metadata}

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from remuda.apiserver.registry.calls import WriteOptions
+from remuda.apiserver.registry.calls import DeleteOptions, WriteOptions
 from remuda.apiserver.registry.registry import Registry
-from remuda.apiserver.resource import Obj
+from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.types import Event
 from remuda.apiserver.upkeep.worker import Worker
+from remuda.kube.errors import StatusError
 
-# Field owner of what upkeep writes; the name upstream's own built-in loops use.
-MANAGER = "kube-apiserver"
-WRITE = WriteOptions(field_manager=MANAGER, field_validation="Ignore")
+# Field owners of what upkeep writes: upstream some loops are the server's own, others run beside it.
+SERVER = "kube-apiserver"
+CONTROLLERS = "kube-controller-manager"
 
 
 class Duty(Protocol):
@@ -27,18 +28,39 @@ class Duty(Protocol):
 
 
 async def modify(
-    registry: Registry, table: str, namespace: str, name: str, change: Callable[[Obj], Obj], subresource: str = ""
+    registry: Registry,
+    table: str,
+    namespace: str,
+    name: str,
+    change: Callable[[Obj], Obj],
+    subresource: str = "",
+    *,
+    manager: str = SERVER,
 ) -> None:
     """Changes a stored object as the server itself. `change` gives a new object and leaves its argument alone."""
     resource = registry.resources.of_table(table)
     if resource is not None:
-        await registry.modify(registry.system_call("update", resource, namespace, name, subresource), change, WRITE)
+        call = registry.system_call("update", resource, namespace, name, subresource)
+        await registry.modify(call, change, _options(manager))
 
 
-async def create(registry: Registry, table: str, namespace: str, obj: Obj) -> None:
+async def create(registry: Registry, table: str, namespace: str, obj: Obj, *, manager: str = SERVER) -> None:
     resource = registry.resources.of_table(table)
     if resource is not None:
-        await registry.create(registry.system_call("create", resource, namespace, ""), obj, WRITE)
+        await registry.create(registry.system_call("create", resource, namespace, ""), obj, _options(manager))
+
+
+async def delete(registry: Registry, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> None:
+    """Deletes as the server itself; that it is gone already is no error."""
+    try:
+        await registry.delete(registry.system_call("delete", resource, namespace, name), options)
+    except StatusError as error:
+        if error.code != 404:
+            raise
+
+
+def _options(manager: str) -> WriteOptions:
+    return WriteOptions(field_manager=manager, field_validation="Ignore")
 
 
 class KeyedDuty:

@@ -1,7 +1,7 @@
 """Namespace lifecycle: a namespace being deleted is emptied, then released.
 
-Everything in it is deleted in the background; objects with finalizers keep it waiting, and its conditions say which
-kinds and finalizers those are.
+Everything in it is deleted in the background, pods before what they may need. Objects with finalizers keep the
+namespace waiting, and its conditions say which kinds and finalizers those are, or what could not be deleted and why.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from remuda.apiserver.registry.calls import DeleteOptions, ListOptions
 from remuda.apiserver.registry.identity import NAMESPACES
-from remuda.apiserver.registry.objects import decode, timestamp
+from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj, Resource
-from remuda.apiserver.storage.types import Event
-from remuda.apiserver.upkeep.definitions import with_condition
-from remuda.apiserver.upkeep.duty import KeyedDuty, create, modify
+from remuda.apiserver.storage.types import Entry, Event
+from remuda.apiserver.upkeep.conditions import Condition, condition, with_conditions
+from remuda.apiserver.upkeep.duty import CONTROLLERS, KeyedDuty, create, modify
 from remuda.kube.errors import StatusError
 
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+FINALIZER = "kubernetes"
+_PODS = "pods"
 _RECHECK_SECONDS = 5.0
 
 
@@ -44,10 +45,16 @@ class NamespacesDuty(KeyedDuty):
         for event in events:
             entry = event.entry
             if entry.table == NAMESPACES:
-                if event.type != "DELETED" and b'"deletionTimestamp"' in entry.value:
+                if event.type == "DELETED":
+                    self._ending.discard(entry.name)
+                elif b'"deletionTimestamp"' in entry.value:
                     self.worker.add((entry.name,))
-            elif event.type == "DELETED" and entry.namespace in self._ending:
+            elif event.type == "DELETED" and entry.namespace in self._ending and self._was_last(entry):
                 self.worker.add((entry.namespace,))
+
+    def _was_last(self, entry: Entry) -> bool:
+        """Of its kind in its namespace: what remains is counted then, not at each of a thousand deletions."""
+        return not self.registry.store.scan(entry.table, entry.namespace, limit=1)
 
     async def _reconcile(self, key: tuple[str]) -> None:
         (name,) = key
@@ -55,86 +62,115 @@ class NamespacesDuty(KeyedDuty):
         if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
             self._ending.discard(name)
             return
+        if not (namespace.get("spec") or {}).get("finalizers"):
+            return  # released; it may still wait for finalizers of its own
         self._ending.add(name)
-        tables = self._namespaced_tables()
-        await self._delete_contents(name, tables)
-        remaining = [r for r in tables if self.registry.store.scan(r.table, name, limit=1)]
+        remaining, failures = await self._empty(name)
+        await self._report(name, [*_about_deletes(failures), *self._about_contents(name, remaining)])
+        if failures:
+            raise failures[0]
         if remaining:
-            await self._report(namespace, name, remaining)
             self.worker.add_later(key, _RECHECK_SECONDS)
-        elif (namespace.get("spec") or {}).get("finalizers"):
-            await modify(self.registry, NAMESPACES, "", name, _without_finalizers, "finalize")
+        else:
+            await modify(self.registry, NAMESPACES, "", name, _released, "finalize", manager=CONTROLLERS)
+
+    async def _empty(self, name: str) -> tuple[list[Resource], list[StatusError]]:
+        """Deletes what is in the namespace: the kinds of which something remains, and what went wrong."""
+        resources = self._namespaced_tables()
+        failures: list[StatusError] = []
+        for first in (True, False):
+            for resource in resources:
+                if (resource.table == _PODS) == first:
+                    failures += await self._delete_all(name, resource)
+            remaining = [r for r in resources if self.registry.store.scan(r.table, name, limit=1)]
+            if first and any(r.table == _PODS for r in remaining):
+                break
+        return remaining, failures
 
     def _namespaced_tables(self) -> list[Resource]:
         by_table = {r.table: r for r in self.registry.resources.all() if r.namespaced and "delete" in r.verbs}
         return [self.registry.resources.of_table(table) or r for table, r in by_table.items()]
 
-    async def _delete_contents(self, name: str, resources: Sequence[Resource]) -> None:
-        for resource in resources:
-            if not self.registry.store.scan(resource.table, name, limit=1):
-                continue
-            call = self.registry.system_call("deletecollection", resource, name, "")
-            try:
-                await self.registry.delete_collection(
-                    call, ListOptions(), DeleteOptions(propagation_policy="Background")
-                )
-            except StatusError as error:
-                if error.code not in (404, 409):
-                    raise
+    async def _delete_all(self, name: str, resource: Resource) -> list[StatusError]:
+        if not self.registry.store.scan(resource.table, name, limit=1):
+            return []
+        call = self.registry.system_call("deletecollection", resource, name, "")
+        try:
+            await self.registry.delete_collection(call, ListOptions(), DeleteOptions(propagation_policy="Background"))
+        except StatusError as error:
+            return [error]
+        return []
 
-    async def _report(self, namespace: Obj, name: str, remaining: Sequence[Resource]) -> None:
-        status = dict(namespace.get("status") or {})
-        conditions = status.get("conditions") or []
-        for condition in self._conditions(name, remaining):
-            conditions = with_condition(conditions, condition)
-        if conditions != status.get("conditions"):
-            status["conditions"] = conditions
-            await modify(self.registry, NAMESPACES, "", name, lambda live: {**live, "status": status}, "status")
+    async def _report(self, name: str, found: Sequence[Condition]) -> None:
+        def reported(live: Obj) -> Obj:
+            status = dict(live.get("status") or {})
+            status["conditions"] = with_conditions(status.get("conditions") or (), found)
+            return {**live, "metadata": dict(live["metadata"]), "status": status}
 
-    def _conditions(self, name: str, remaining: Sequence[Resource]) -> list[dict[str, Any]]:
-        kinds, finalizers = [], Counter[str]()
+        await modify(self.registry, NAMESPACES, "", name, reported, "status", manager=CONTROLLERS)
+
+    def _about_contents(self, name: str, remaining: Sequence[Resource]) -> list[Condition]:
+        kinds: list[str] = []
+        finalizers = Counter[str]()
         for resource in remaining:
             entries = self.registry.store.scan(resource.table, name)
-            kinds.append(f"{resource.qualified}. has {len(entries)} resource instances")
+            kinds.append(f"{resource.plural}.{resource.group} has {len(entries)} resource instances")
             for entry in entries:
-                finalizers.update(decode(entry.value)["metadata"].get("finalizers", []))
-        waiting = [f"{f} in {n} resource instances" for f, n in sorted(finalizers.items())]
-        found = [
-            (
-                "NamespaceDeletionDiscoveryFailure",
-                "False",
-                "ResourcesDiscovered",
-                "All resources successfully discovered",
-            ),
-            (
-                "NamespaceDeletionGroupVersionParsingFailure",
-                "False",
-                "ParsedGroupVersions",
-                "All legacy kube types successfully parsed",
-            ),
-            (
-                "NamespaceDeletionContentFailure",
-                "False",
-                "ContentDeleted",
-                "All content successfully deleted, may be waiting on finalization",
-            ),
-            (
-                "NamespaceContentRemaining",
-                "True",
-                "SomeResourcesRemain",
-                f"Some resources are remaining: {', '.join(kinds)}",
-            ),
-        ]
-        if waiting:
-            message = f"Some content in the namespace has finalizers remaining: {', '.join(waiting)}"
-            found.append(("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", message))
-        now = timestamp()
+                finalizers.update(decode(entry.value)["metadata"].get("finalizers") or ())
+        waiting = [f"{finalizer} in {count} resource instances" for finalizer, count in finalizers.items()]
         return [
-            {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
-            for kind, status, reason, message in found
+            _remaining("NamespaceContentRemaining", kinds),
+            _remaining("NamespaceFinalizersRemaining", waiting),
         ]
 
 
-def _without_finalizers(live: Obj) -> Obj:
-    spec = {k: v for k, v in (live.get("spec") or {}).items() if k != "finalizers"}
+# What a condition says when there is nothing left, and how it begins when there is.
+_NOTHING = {
+    "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}
+_SOMETHING = {
+    "NamespaceContentRemaining": ("SomeResourcesRemain", "Some resources are remaining"),
+    "NamespaceFinalizersRemaining": (
+        "SomeFinalizersRemain",
+        "Some content in the namespace has finalizers remaining",
+    ),
+}
+
+
+def _remaining(kind: str, what: Sequence[str]) -> Condition:
+    if not what:
+        return condition(kind, "False", *_NOTHING[kind])
+    reason, start = _SOMETHING[kind]
+    return condition(kind, "True", reason, f"{start}: {', '.join(sorted(what))}")
+
+
+def _about_deletes(failures: Sequence[StatusError]) -> list[Condition]:
+    """The first two can go wrong only where kinds are found over the network."""
+    found = [
+        condition(
+            "NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"
+        ),
+        condition(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+    ]
+    kind = "NamespaceDeletionContentFailure"
+    if failures:
+        why = ", ".join(sorted(failure.message for failure in failures))
+        message = f"Failed to delete all resource types, {len(failures)} remaining: {why}"
+        return [*found, condition(kind, "True", "ContentDeletionFailed", message)]
+    message = "All content successfully deleted, may be waiting on finalization"
+    return [*found, condition(kind, "False", "ContentDeleted", message)]
+
+
+def _released(live: Obj) -> Obj:
+    """Only our own finalizer goes: others may hold the namespace for reasons of their own."""
+    spec = dict(live.get("spec") or {})
+    spec["finalizers"] = [f for f in spec.get("finalizers") or () if f != FINALIZER]
+    if not spec["finalizers"]:
+        del spec["finalizers"]
     return {**live, "metadata": dict(live["metadata"]), "spec": spec}

@@ -1,9 +1,14 @@
-"""ServiceAccounts: every namespace has `default`, and token Secrets hold a token as long as their account lives."""
+"""ServiceAccounts: every namespace has `default`, and token Secrets hold a token as long as their account lives.
+
+A Secret of the token type is filled with what is missing in it, and follows the server's CA. It goes with its account:
+one made anew under the same name has another uid, and no use for the old one's tokens.
+"""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from functools import partial
 
 from remuda.apiserver.auth.jws import Signer
 from remuda.apiserver.auth.tokens import Ref, legacy_token
@@ -13,7 +18,7 @@ from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
 from remuda.apiserver.storage.types import Event
-from remuda.apiserver.upkeep.duty import KeyedDuty, create, modify
+from remuda.apiserver.upkeep.duty import CONTROLLERS, KeyedDuty, create, delete, modify
 from remuda.kube.errors import StatusError
 
 ACCOUNTS, SECRETS = "serviceaccounts", "secrets"
@@ -26,7 +31,7 @@ class ServiceAccountsDuty(KeyedDuty):
     def __init__(self, registry: Registry, signer: Signer, ca: bytes) -> None:
         super().__init__("serviceaccounts", registry, self._reconcile)
         self._signer = signer
-        self._ca = ca
+        self._ca = b64encode(ca).decode()
 
     async def start(self) -> None:
         for entry in self.registry.store.scan(NAMESPACES):
@@ -66,7 +71,8 @@ class ServiceAccountsDuty(KeyedDuty):
             return
         if self.registry.store.latest(ACCOUNTS, namespace, "default") is None:
             try:
-                await create(self.registry, ACCOUNTS, namespace, {"metadata": {"name": "default"}})
+                account = {"metadata": {"name": "default"}}
+                await create(self.registry, ACCOUNTS, namespace, account, manager=CONTROLLERS)
             except StatusError as error:
                 if error.reason != "AlreadyExists" and error.code != 404:
                     raise
@@ -83,8 +89,14 @@ class ServiceAccountsDuty(KeyedDuty):
         expected_uid = annotations.get(ACCOUNT_UID)
         if account is None or (expected_uid and expected_uid != account["metadata"]["uid"]):
             await self._delete_secret(secret)
-        elif not _is_filled(secret):
-            await modify(self.registry, SECRETS, namespace, name, lambda live: self._filled(live, account))
+        elif not self._is_filled(secret):
+            fill = partial(self._filled, account=account)
+            await modify(self.registry, SECRETS, namespace, name, fill, manager=CONTROLLERS)
+
+    def _is_filled(self, secret: Obj) -> bool:
+        data = secret.get("data") or {}
+        annotated = (secret["metadata"].get("annotations") or {}).get(ACCOUNT_UID)
+        return bool(annotated and data.get("token") and data.get("namespace") and data.get("ca.crt") == self._ca)
 
     def _filled(self, secret: Obj, account: Obj) -> Obj:
         meta = dict(secret["metadata"])
@@ -92,8 +104,9 @@ class ServiceAccountsDuty(KeyedDuty):
         meta["annotations"] = {**(meta.get("annotations") or {}), ACCOUNT_UID: uid}
         data = dict(secret.get("data") or {})
         owner = Ref(account["metadata"]["name"], uid)
-        data["ca.crt"] = b64encode(self._ca).decode()
-        data["namespace"] = b64encode(meta["namespace"].encode()).decode()
+        data["ca.crt"] = self._ca
+        if not data.get("namespace"):
+            data["namespace"] = b64encode(meta["namespace"].encode()).decode()
         if not data.get("token"):
             token = legacy_token(self._signer, meta["namespace"], owner, meta["name"])
             data["token"] = b64encode(token.encode()).decode()
@@ -104,15 +117,5 @@ class ServiceAccountsDuty(KeyedDuty):
         resource = self.registry.resources.of_table(SECRETS)
         assert resource is not None
         meta = secret["metadata"]
-        call = self.registry.system_call("delete", resource, meta["namespace"], meta["name"])
-        try:
-            await self.registry.delete(call, DeleteOptions(precondition_uid=meta["uid"]))
-        except StatusError as error:
-            if error.code != 404:
-                raise
-
-
-def _is_filled(secret: Obj) -> bool:
-    data = secret.get("data") or {}
-    annotated = (secret["metadata"].get("annotations") or {}).get(ACCOUNT_UID)
-    return bool(annotated and data.get("token") and data.get("ca.crt") and data.get("namespace"))
+        options = DeleteOptions(precondition_uid=meta["uid"], precondition_resource_version=meta["resourceVersion"])
+        await delete(self.registry, resource, meta["namespace"], meta["name"], options)

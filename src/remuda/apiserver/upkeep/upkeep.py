@@ -10,7 +10,7 @@ from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.storage.types import Event
 from remuda.apiserver.upkeep.aggregation import AggregationDuty
 from remuda.apiserver.upkeep.definitions import DefinitionsDuty
-from remuda.apiserver.upkeep.duty import Duty
+from remuda.apiserver.upkeep.duty import Duty, KeyedDuty
 from remuda.apiserver.upkeep.expiry import ExpiryDuty
 from remuda.apiserver.upkeep.garbage import GarbageDuty
 from remuda.apiserver.upkeep.namespaces import NamespacesDuty
@@ -49,6 +49,11 @@ class Upkeep:
     def _observe(self, events: Sequence[Event]) -> None:
         for duty in self._duties:
             duty.observe(events)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is being done, and nothing waits to be done again."""
+        return all(duty.worker.is_idle for duty in self._duties if isinstance(duty, KeyedDuty))
 
     async def close(self) -> None:
         if self._unsubscribe is not None:

@@ -1,13 +1,15 @@
 """A keyed, de-duplicating work queue with back-off: the machinery every duty shares.
 
 A key added while it waits is done once; added while it is being done, once more afterwards. A failure is retried
-after a delay that doubles up to half a minute, so a broken key costs nothing and is never given up.
+after a delay that doubles up to half a minute, so a broken key costs nothing and is never given up. A worker can be
+held while its duty still looks around: keys gather and nothing is done on half a picture.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -26,11 +28,20 @@ class Worker(Generic[Key]):
         self._name = name
         self._process = process
         self._parallel = parallel
-        self._waiting: dict[Key, None] = {}
+        self._waiting: OrderedDict[Key, None] = OrderedDict()  # a dict gets slow when its first keys go one by one
         self._running: dict[Key, asyncio.Task[None]] = {}
         self._delays: dict[Key, float] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._held = False
         self._closed = False
+
+    def hold(self) -> None:
+        """Does nothing until `release`; keys are kept."""
+        self._held = True
+
+    def release(self) -> None:
+        self._held = False
+        self._fill()
 
     def add(self, key: Key) -> None:
         if self._closed:
@@ -47,15 +58,13 @@ class Worker(Generic[Key]):
         self._timers[key] = asyncio.get_running_loop().call_later(seconds, self.add, key)
 
     def _fill(self) -> None:
-        if len(self._running) >= self._parallel:
-            return
-        for key in list(self._waiting):
-            if key in self._running:
-                continue  # its turn comes again when the run under way ends
+        while not self._held and not self._closed and len(self._running) < self._parallel:
+            # What is running gets its next turn when it ends; there are few of them, so the search is short.
+            key = next((key for key in self._waiting if key not in self._running), None)
+            if key is None:
+                return
             del self._waiting[key]
             self._running[key] = asyncio.get_running_loop().create_task(self._run(key), name=f"{self._name}:{key}")
-            if len(self._running) >= self._parallel:
-                return
 
     async def _run(self, key: Key) -> None:
         try:
@@ -68,8 +77,7 @@ class Worker(Generic[Key]):
             self._retry(key, error)
         finally:
             del self._running[key]
-            if not self._closed:
-                self._fill()
+            self._fill()
 
     def _retry(self, key: Key, error: Exception) -> None:
         delay = self._delays.get(key, _FIRST_DELAY)

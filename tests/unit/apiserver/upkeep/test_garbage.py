@@ -1,0 +1,374 @@
+"""Objects go when the last of their owners is gone, in the way the deletion asked for, whenever the server dies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from remuda.kube.client import Target
+from tests.unit.apiserver.engine import (
+    CONFIGMAPS,
+    CRDS,
+    NODES,
+    Engine,
+    definition,
+    owned,
+    owner_reference,
+)
+
+HOLD = ["test.io/hold"]
+
+
+async def make(engine: Engine, name: str, *owners: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return await engine.create(CONFIGMAPS, "ns", owned(name, *owners, **more))
+
+
+def owners_of(engine: Engine, name: str) -> list[str]:
+    found = engine.find(CONFIGMAPS, "ns", name)
+    assert found is not None
+    return [ref["name"] for ref in found["metadata"].get("ownerReferences", ())]
+
+
+def finalizers_of(engine: Engine, name: str) -> list[str]:
+    found = engine.find(CONFIGMAPS, "ns", name)
+    return found["metadata"].get("finalizers", []) if found else []
+
+
+def is_ending(engine: Engine, name: str) -> bool:
+    found = engine.find(CONFIGMAPS, "ns", name)
+    return found is not None and "deletionTimestamp" in found["metadata"]
+
+
+# ---- background --------------------------------------------------------------------------------------------------
+
+
+async def test_dependents_follow_their_owner(engine: Engine) -> None:
+    owner = await make(engine, "owner")
+    await make(engine, "child", owner)
+    await make(engine, "stranger")
+    await engine.delete(CONFIGMAPS, "ns", "owner")
+    await engine.gone(CONFIGMAPS, "ns", "child")
+    await engine.settled()
+    assert engine.find(CONFIGMAPS, "ns", "stranger")
+
+
+async def test_a_chain_falls_from_its_head(engine: Engine) -> None:
+    links = [await make(engine, "c0")]
+    for i in range(1, 6):
+        links.append(await make(engine, f"c{i}", links[-1]))
+    await engine.delete(CONFIGMAPS, "ns", "c0", "Background")
+    await engine.gone(CONFIGMAPS, "ns", *(f"c{i}" for i in range(6)))
+
+
+async def test_it_stays_while_one_owner_is_there_and_forgets_the_other(engine: Engine) -> None:
+    first, second = await make(engine, "first"), await make(engine, "second")
+    await make(engine, "child", first, second)
+    await engine.delete(CONFIGMAPS, "ns", "first")
+    await engine.eventually(lambda: owners_of(engine, "child") == ["second"])
+    await engine.delete(CONFIGMAPS, "ns", "second")
+    await engine.gone(CONFIGMAPS, "ns", "child")
+
+
+async def test_an_owner_that_never_was(engine: Engine) -> None:
+    ghost = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ghost", "uid": "no-such-uid"}}
+    await make(engine, "child", ghost)
+    await engine.gone(CONFIGMAPS, "ns", "child")
+
+
+async def test_an_owner_made_anew_under_the_same_name_is_another(engine: Engine) -> None:
+    owner = await make(engine, "owner", finalizers=HOLD)
+    await make(engine, "child", owner)
+    await engine.delete(CONFIGMAPS, "ns", "owner")
+    await engine.release(CONFIGMAPS, "ns", "owner")
+    await make(engine, "owner")
+    await engine.gone(CONFIGMAPS, "ns", "child")
+    await engine.settled()
+    assert engine.find(CONFIGMAPS, "ns", "owner")
+
+
+async def test_an_owner_that_waits_for_its_own_finalizers_still_owns(engine: Engine) -> None:
+    owner = await make(engine, "owner", finalizers=HOLD)
+    await make(engine, "child", owner)
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Background")
+    await engine.settled()
+    assert not is_ending(engine, "child")
+    await engine.release(CONFIGMAPS, "ns", "owner")
+    await engine.gone(CONFIGMAPS, "ns", "child")
+
+
+async def test_owners_given_later_count(engine: Engine) -> None:
+    owner = await make(engine, "owner")
+    await make(engine, "child")
+    await engine.patch(CONFIGMAPS, "ns", "child", {"metadata": {"ownerReferences": [owner_reference(owner)]}})
+    await engine.delete(CONFIGMAPS, "ns", "owner")
+    await engine.gone(CONFIGMAPS, "ns", "child")
+
+
+async def test_a_dependent_saved_from_its_owner_stays(engine: Engine) -> None:
+    owner = await make(engine, "owner")
+    await make(engine, "child", owner)
+    await engine.patch(CONFIGMAPS, "ns", "child", {"metadata": {"ownerReferences": None}})
+    await engine.delete(CONFIGMAPS, "ns", "owner")
+    await engine.settled()
+    assert engine.find(CONFIGMAPS, "ns", "child")
+
+
+async def test_a_rescue_that_is_acknowledged_is_never_overrun(engine: Engine) -> None:
+    """The owner's end and the rescue of its dependents race: whoever was told of a rescue keeps the object."""
+    owner = await make(engine, "owner")
+    for i in range(20):
+        await make(engine, f"c{i}", owner)
+    rescue = {"metadata": {"ownerReferences": None, "labels": {"saved": "yes"}}}
+    attempts = [engine.patch(CONFIGMAPS, "ns", f"c{i}", rescue) for i in range(20)]
+    results = await asyncio.gather(engine.delete(CONFIGMAPS, "ns", "owner"), *attempts, return_exceptions=True)
+    await engine.settled()
+    saved = [f"c{i}" for i, result in enumerate(results[1:]) if not isinstance(result, BaseException)]
+    assert engine.names(CONFIGMAPS, "ns") == sorted(saved)
+
+
+async def test_owners_are_looked_for_in_the_same_namespace(engine: Engine) -> None:
+    owner = await make(engine, "owner")
+    await engine.namespace("elsewhere")
+    await engine.create(CONFIGMAPS, "elsewhere", owned("child", owner))
+    await engine.gone(CONFIGMAPS, "elsewhere", "child")
+    assert engine.find(CONFIGMAPS, "ns", "owner")
+
+
+async def test_a_cluster_scoped_owner_of_a_namespaced_dependent(engine: Engine) -> None:
+    node = await engine.create(NODES, "", {"metadata": {"name": "n"}})
+    await make(engine, "child", node)
+    await engine.settled()
+    assert engine.find(CONFIGMAPS, "ns", "child")
+    await engine.delete(NODES, "", "n")
+    await engine.gone(CONFIGMAPS, "ns", "child")
+
+
+async def test_a_cluster_scoped_dependent_of_a_cluster_scoped_owner(engine: Engine) -> None:
+    node = await engine.create(NODES, "", {"metadata": {"name": "n"}})
+    await engine.create(NODES, "", owned("child", node))
+    await engine.delete(NODES, "", "n")
+    await engine.gone(NODES, "", "child")
+
+
+async def test_a_cluster_scoped_dependent_of_a_namespaced_owner_is_left_alone(engine: Engine) -> None:
+    """Its reference cannot say in which namespace to look."""
+    ghost = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ghost", "uid": "no-such-uid"}}
+    await engine.create(NODES, "", owned("child", ghost))
+    await engine.settled()
+    assert engine.find(NODES, "", "child")
+
+
+async def test_a_thousand_dependents(engine: Engine) -> None:
+    owner = await make(engine, "owner")
+    await asyncio.gather(*(make(engine, f"c{i}", owner) for i in range(1000)))
+    await engine.delete(CONFIGMAPS, "ns", "owner")
+    await engine.eventually(lambda: not engine.names(CONFIGMAPS, "ns"))
+
+
+# ---- kinds that come and go --------------------------------------------------------------------------------------
+
+
+async def test_owners_of_an_unknown_kind_are_believed_until_the_kind_is_known(engine: Engine) -> None:
+    ghost = {"apiVersion": "test.io/v1", "kind": "Widget", "metadata": {"name": "ghost", "uid": "no-such-uid"}}
+    await make(engine, "child", ghost)
+    await engine.settled()
+    assert engine.find(CONFIGMAPS, "ns", "child")
+    await engine.define(definition())
+    await engine.gone(CONFIGMAPS, "ns", "child")
+
+
+async def test_dependents_go_with_the_definition_of_their_owner(engine: Engine) -> None:
+    widgets = await engine.define(definition())
+    widget = await engine.create(widgets, "ns", {"metadata": {"name": "w"}})
+    for i in range(40):
+        await make(engine, f"c{i}", widget)
+    await engine.delete(CRDS, "", "widgets.test.io")
+    await engine.eventually(lambda: not engine.names(CONFIGMAPS, "ns"))
+
+
+async def test_any_served_version_of_an_owner_will_do(engine: Engine) -> None:
+    both = definition()
+    both["spec"]["versions"].append({**both["spec"]["versions"][0], "name": "v1beta1", "storage": False})
+    await engine.define(both)
+    old = Target("test.io/v1beta1", "widgets")
+    widget = await engine.create(old, "ns", {"metadata": {"name": "w"}})
+    assert widget["apiVersion"] == "test.io/v1beta1"
+    await make(engine, "child", widget)
+    await engine.settled()
+    assert engine.find(CONFIGMAPS, "ns", "child")
+    await engine.delete(old, "ns", "w")
+    await engine.gone(CONFIGMAPS, "ns", "child")
+
+
+# ---- foreground --------------------------------------------------------------------------------------------------
+
+
+async def test_foreground_waits_for_those_that_block(engine: Engine) -> None:
+    owner = await make(engine, "owner")
+    await make(engine, "child", owner, finalizers=HOLD, blockOwnerDeletion=True)
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
+    await engine.eventually(lambda: is_ending(engine, "child"))
+    await engine.settled()
+    assert finalizers_of(engine, "owner") == ["foregroundDeletion"]
+    await engine.release(CONFIGMAPS, "ns", "child")
+    await engine.gone(CONFIGMAPS, "ns", "child", "owner")
+
+
+async def test_foreground_does_not_wait_for_those_that_do_not(engine: Engine) -> None:
+    owner = await make(engine, "owner")
+    await make(engine, "child", owner, finalizers=HOLD)
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
+    await engine.gone(CONFIGMAPS, "ns", "owner")
+    await engine.eventually(lambda: is_ending(engine, "child"))
+
+
+async def test_foreground_goes_on_when_a_blocker_stops_blocking(engine: Engine) -> None:
+    owner = await make(engine, "owner")
+    await make(engine, "child", owner, finalizers=HOLD, blockOwnerDeletion=True)
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
+    await engine.eventually(lambda: is_ending(engine, "child"))
+    free = {"metadata": {"ownerReferences": [owner_reference(owner, blockOwnerDeletion=False)]}}
+    await engine.patch(CONFIGMAPS, "ns", "child", free)
+    await engine.gone(CONFIGMAPS, "ns", "owner")
+
+
+async def test_foreground_goes_on_when_a_blocker_leaves(engine: Engine) -> None:
+    owner, other = await make(engine, "owner"), await make(engine, "other")
+    await make(engine, "child", owner, other, blockOwnerDeletion=True)
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
+    await engine.gone(CONFIGMAPS, "ns", "owner")
+    await engine.settled()
+    assert owners_of(engine, "child") == ["other"]
+
+
+async def test_foreground_reaches_down_and_the_leaves_go_first(engine: Engine) -> None:
+    top = await make(engine, "top")
+    middle = await make(engine, "middle", top, blockOwnerDeletion=True)
+    await make(engine, "leaf", middle, finalizers=HOLD, blockOwnerDeletion=True)
+    await engine.delete(CONFIGMAPS, "ns", "top", "Foreground")
+    await engine.eventually(lambda: is_ending(engine, "leaf"))
+    await engine.settled()
+    assert finalizers_of(engine, "middle") == ["foregroundDeletion"]
+    assert finalizers_of(engine, "top") == ["foregroundDeletion"]
+    await engine.release(CONFIGMAPS, "ns", "leaf")
+    await engine.gone(CONFIGMAPS, "ns", "leaf", "middle", "top")
+
+
+async def test_foreground_with_nobody_below(engine: Engine) -> None:
+    await make(engine, "owner")
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
+    await engine.gone(CONFIGMAPS, "ns", "owner")
+
+
+async def test_foreground_leaves_other_finalizers_to_others(engine: Engine) -> None:
+    owner = await make(engine, "owner", finalizers=HOLD)
+    await make(engine, "child", owner, blockOwnerDeletion=True)
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
+    await engine.gone(CONFIGMAPS, "ns", "child")
+    await engine.eventually(lambda: finalizers_of(engine, "owner") == HOLD)
+    await engine.release(CONFIGMAPS, "ns", "owner")
+    await engine.gone(CONFIGMAPS, "ns", "owner")
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+async def test_a_circle_is_broken(engine: Engine, size: int) -> None:
+    members = [await make(engine, f"c{i}") for i in range(size)]
+    for i, member in enumerate(members):
+        reference = owner_reference(members[i - 1], blockOwnerDeletion=True)
+        patch = {"metadata": {"ownerReferences": [reference]}}
+        await engine.patch(CONFIGMAPS, "ns", member["metadata"]["name"], patch)
+    await engine.delete(CONFIGMAPS, "ns", "c0", "Foreground")
+    await engine.gone(CONFIGMAPS, "ns", *(f"c{i}" for i in range(size)))
+
+
+async def test_a_circle_of_one(engine: Engine) -> None:
+    alone = await make(engine, "alone")
+    reference = owner_reference(alone, blockOwnerDeletion=True)
+    await engine.patch(CONFIGMAPS, "ns", "alone", {"metadata": {"ownerReferences": [reference]}})
+    await engine.settled()
+    assert engine.find(CONFIGMAPS, "ns", "alone")
+    await engine.delete(CONFIGMAPS, "ns", "alone", "Foreground")
+    await engine.gone(CONFIGMAPS, "ns", "alone")
+
+
+async def test_a_circle_falls_in_the_background_too(engine: Engine) -> None:
+    a = await make(engine, "a")
+    b = await make(engine, "b", a)
+    await engine.patch(CONFIGMAPS, "ns", "a", {"metadata": {"ownerReferences": [owner_reference(b)]}})
+    await engine.delete(CONFIGMAPS, "ns", "a", "Background")
+    await engine.gone(CONFIGMAPS, "ns", "a", "b")
+
+
+# ---- orphan ------------------------------------------------------------------------------------------------------
+
+
+async def test_orphans_stay_and_forget_their_owner(engine: Engine) -> None:
+    owner, other = await make(engine, "owner"), await make(engine, "other")
+    await make(engine, "child", owner)
+    await make(engine, "shared", owner, other)
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Orphan")
+    await engine.gone(CONFIGMAPS, "ns", "owner")
+    await engine.settled()
+    assert owners_of(engine, "child") == []
+    assert owners_of(engine, "shared") == ["other"]
+
+
+async def test_a_change_of_mind_from_orphan_to_foreground(engine: Engine) -> None:
+    owner = await make(engine, "owner", finalizers=HOLD)
+    await make(engine, "child", owner, blockOwnerDeletion=True)
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Background")
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
+    await engine.gone(CONFIGMAPS, "ns", "child")
+
+
+# ---- restarts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground"])
+async def test_a_restart_finds_what_was_left(idle_engine: Engine, policy: Any) -> None:
+    engine = idle_engine
+    owner = await make(engine, "owner")
+    for i in range(30):
+        child = await make(engine, f"c{i}", owner, blockOwnerDeletion=True)
+        await make(engine, f"g{i}", child, blockOwnerDeletion=True)
+    await engine.delete(CONFIGMAPS, "ns", "owner", policy)
+    await engine.restart()
+    await engine.eventually(lambda: not engine.names(CONFIGMAPS, "ns"))
+
+
+async def test_a_restart_in_the_middle_of_orphaning_loses_nobody(idle_engine: Engine) -> None:
+    """The objects sort behind their owner, and the index is built in steps: nothing is decided on half of it."""
+    engine = idle_engine
+    owner = await make(engine, "a-owner")
+    count = 1500
+    await asyncio.gather(*(make(engine, f"c{i}", owner) for i in range(count)))
+    await engine.delete(CONFIGMAPS, "ns", "a-owner", "Orphan")
+    await engine.restart()
+    await engine.gone(CONFIGMAPS, "ns", "a-owner")
+    await engine.settled()
+    assert len(engine.names(CONFIGMAPS, "ns")) == count
+    assert not any(owners_of(engine, f"c{i}") for i in range(count))
+
+
+async def test_restarts_while_it_works(engine: Engine) -> None:
+    owner = await make(engine, "owner")
+    await asyncio.gather(*(make(engine, f"c{i}", owner, blockOwnerDeletion=True) for i in range(300)))
+    await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
+    await engine.eventually(lambda: len(engine.names(CONFIGMAPS, "ns")) <= 200)
+    await engine.restart()
+    await engine.eventually(lambda: len(engine.names(CONFIGMAPS, "ns")) <= 100)
+    await engine.restart()
+    await engine.eventually(lambda: not engine.names(CONFIGMAPS, "ns"))
+
+
+async def test_what_changes_while_it_starts_is_not_overwritten_by_what_it_scanned(idle_engine: Engine) -> None:
+    owner, other = await make(idle_engine, "owner"), await make(idle_engine, "other")
+    await asyncio.gather(*(make(idle_engine, f"c{i}", owner) for i in range(1200)))
+    starting = asyncio.create_task(idle_engine.upkeep.start())
+    moved = {"metadata": {"ownerReferences": [owner_reference(other)]}}
+    await asyncio.gather(*(idle_engine.patch(CONFIGMAPS, "ns", f"c{i}", moved) for i in range(1100, 1200)))
+    await starting
+    await idle_engine.delete(CONFIGMAPS, "ns", "other")
+    await idle_engine.gone(CONFIGMAPS, "ns", *(f"c{i}" for i in range(1100, 1200)))
