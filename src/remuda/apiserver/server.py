@@ -7,6 +7,7 @@ brings every write to disk. Whoever embeds the server uses `registry`, `client` 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -112,8 +113,9 @@ class ApiServer:
         """Raises StartRefused with what is wrong, before anything is served."""
         try:
             tokens = _static_tokens(settings)
+            pki_module.serving_names(settings.host, settings.names)  # before a directory is made for nothing
             store = await SqliteStore.open(settings.data_dir)
-        except (StoreUnusable, TokenFileError) as error:
+        except (StoreUnusable, TokenFileError, pki_module.PkiError) as error:
             raise StartRefused(str(error)) from None
         try:
             pki = await asyncio.to_thread(
@@ -133,11 +135,21 @@ class ApiServer:
         await bootstrap(self.registry)
         await self._upkeep.start()
         try:
-            await self.front.start(self._settings.host, self._settings.port, self.pki.server_context())
+            await self._listen()
             self._write_kubeconfig()
         except BaseException:
             await self._close()
             raise
+
+    async def _listen(self) -> None:
+        host, port = self._settings.host, self._settings.port
+        try:
+            await self.front.start(host, port, self.pki.server_context())
+        except OSError as error:
+            # A resolver's errors have negative numbers and say it in words already.
+            number = error.errno or 0
+            why = os.strerror(number) if number > 0 else error.strerror
+            raise StartRefused(f"cannot listen on {_shown(host)}:{port}: {why}") from None
 
     def _write_kubeconfig(self) -> None:
         admin = self.pki.admin
@@ -155,7 +167,7 @@ class ApiServer:
         host = self._settings.host
         if host in ("0.0.0.0", "::", ""):  # noqa: S104 - listening everywhere, reached on loopback
             host = "127.0.0.1"
-        return f"https://[{host}]:{self.front.port}" if ":" in host else f"https://{host}:{self.front.port}"
+        return f"https://{_shown(host)}:{self.front.port}"
 
     @property
     def kubeconfig(self) -> Path:
@@ -173,6 +185,10 @@ class ApiServer:
         await self._upkeep.close()
         self._definitions.close()
         await self.store.close()
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _static_tokens(settings: Settings) -> list[TokenAuthenticator]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
+_ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})", re.ASCII)
+
 
 def _split_address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, int]:
-    host, _colon, port = value.rpartition(":")
-    if not port.isdigit() or not 0 <= int(port) <= 65535:
+    found = _ADDRESS.fullmatch(value)
+    if found is None or int(found["port"]) > 65535:
         raise click.BadParameter(f"{value!r} is not HOST:PORT, for example 127.0.0.1:6443 or [::1]:6443")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - an empty host means every address, as written
+    return found["six"] or found["host"] or "0.0.0.0", int(found["port"])  # noqa: S104 - no host: every address
 
 
 @click.command(name="apiserver", context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from remuda.cli.signals import clean_up_when_terminated
+
 
 @click.command(name="backup", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("data_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
@@ -20,6 +22,7 @@ def command(data_dir: Path, file: Path, force: bool) -> None:
     """
     from remuda.app.archive import ArchiveError, backup
 
+    clean_up_when_terminated()
     try:
         summary = backup(data_dir, file, force=force)
     except ArchiveError as error:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from remuda.cli.signals import clean_up_when_terminated
+
 
 @click.command(name="restore", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -17,6 +19,7 @@ def command(file: Path, data_dir: Path) -> None:
     """
     from remuda.app.archive import ArchiveError, restore
 
+    clean_up_when_terminated()
     try:
         summary = restore(file, data_dir)
     except ArchiveError as error:

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from remuda.apiserver.auth import certificates
 from remuda.apiserver.auth.user import MASTERS
+from remuda.kube.names import dns1123_subdomain
 
 CA_DAYS = 3650
 LEAF_DAYS = 365
@@ -100,20 +101,28 @@ def prepare(data_dir: Path, *, listen_address: str = "", extra_names: Iterable[s
 
 
 def serving_names(listen_address: str, extra: Iterable[str]) -> tuple[str, ...]:
-    """Every name and address the serving certificate must be good for, each once."""
-    wanted = [*_STANDARD_NAMES, socket.gethostname(), listen_address, *extra]
-    return tuple(dict.fromkeys(_canonical(name) for name in wanted if name and not _is_wildcard(name)))
+    """Every name and address the serving certificate must be good for, each once. Raises PkiError for what is none."""
+    own = [name for name in (socket.gethostname(),) if _is_dns_name(name.lower())]
+    asked = (name for name in (listen_address, *extra) if not _is_wildcard(name))
+    return tuple(dict.fromkeys((*_STANDARD_NAMES, *map(str.lower, own), *map(_canonical, asked))))
 
 
 def _canonical(name: str) -> str:
     try:
         return str(ipaddress.ip_address(name.strip("[]")))
     except ValueError:
+        if not _is_dns_name(name.lower().removeprefix("*.")):
+            raise PkiError(f"{name!r} is neither a DNS name nor an IP address") from None
         return name.lower()
 
 
+def _is_dns_name(name: str) -> bool:
+    """Underscores are no part of a host name but of many a machine's."""
+    return not dns1123_subdomain(name.replace("_", "x")) and all(len(label) < 64 for label in name.split("."))
+
+
 def _is_wildcard(address: str) -> bool:
-    return address.strip("[]") in ("0.0.0.0", "::")  # noqa: S104  (an address to leave out, not to listen on)
+    return address.strip("[]") in ("", "0.0.0.0", "::")  # noqa: S104  (an address to leave out, not to listen on)
 
 
 def _authority(folder: Path) -> certificates.Authority:

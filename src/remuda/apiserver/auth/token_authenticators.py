@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -128,18 +129,31 @@ class TokenFileError(Exception):
 def read_token_file(path: Path) -> list[tuple[str, User]]:
     """CSV lines of token, user name, user uid and optionally the groups in one quoted field."""
     users = []
-    with path.open(newline="", encoding="utf-8") as file:
-        for number, record in enumerate(csv.reader(file, skipinitialspace=True), 1):
-            if not record or not record[0]:
-                continue
-            if len(record) < 3:
-                raise TokenFileError(
-                    f"token file '{path}' must have at least 3 columns (token, user name, user uid), "
-                    f"found {len(record)} in record {number}"
-                )
-            groups = tuple(record[3].split(",")) if len(record) > 3 and record[3] else ()
-            users.append((record[0], User(record[1], record[2], groups)))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TokenFileError(f"token file '{path}' cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise TokenFileError(f"token file '{path}' is not UTF-8") from None
+    records = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
+    number = 0
+    try:
+        for number, record in enumerate(records, 1):
+            if record and record[0]:
+                users.append(_token_user(path, number, record))
+    except csv.Error as error:
+        raise TokenFileError(f"token file '{path}' has a fault in record {number + 1}: {error}") from None
     return users
+
+
+def _token_user(path: Path, number: int, record: list[str]) -> tuple[str, User]:
+    if len(record) < 3:
+        raise TokenFileError(
+            f"token file '{path}' must have at least 3 columns (token, user name, user uid), "
+            f"found {len(record)} in record {number}"
+        )
+    groups = tuple(record[3].split(",")) if len(record) > 3 and record[3] else ()
+    return record[0], User(record[1], record[2], groups)
 
 
 _KEYED = hashlib.sha256(secrets.token_bytes(64))

@@ -501,6 +501,11 @@ class Connection(asyncio.Protocol):
         elif self._active is None:
             self._close_after_writing()
 
+    @property
+    def said_all(self) -> bool:
+        """Nothing more will be written, and what was is on its way."""
+        return (self._closing or self._transport.is_closing()) and not self._transport.get_write_buffer_size()
+
     def abort(self) -> None:
         self._transport.abort()
 

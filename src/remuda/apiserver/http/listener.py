@@ -16,6 +16,8 @@ from remuda.apiserver.http.message import Handler, Request, Response, text
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
+_LOOK_AGAIN_SECONDS = 0.02
+_FAREWELL_SECONDS = 0.2
 
 
 class Listener:
@@ -52,23 +54,33 @@ class Listener:
         self._schedule_sweep(sweep_every)
 
     async def stop(self, grace: float) -> None:
-        """Accepts nothing more, ends streams and waits up to `grace` seconds for what is in work."""
+        """Accepts nothing more, ends streams and waits up to `grace` seconds for what is in work. A client that has
+        its whole answer may say goodbye too, but nobody waits long for that: one that reads nothing never does."""
         self.draining = True
         if self._server is not None:
             self._server.close()
         self._emptied = asyncio.Event()
         for connection in list(self.connections):
             connection.drain()
-        if self.connections:
-            try:
-                await asyncio.wait_for(self._emptied.wait(), grace)
-            except TimeoutError:
-                log.warning("%d connections did not end within %s s and are dropped", len(self.connections), grace)
+        until = self.loop.time() + grace
+        while busy := sum(not connection.said_all for connection in self.connections):
+            if self.loop.time() >= until:
+                log.warning("%d connections did not end within %s s and are dropped", busy, grace)
+                break
+            await self._wait_emptied(_LOOK_AGAIN_SECONDS)
+        await self._wait_emptied(_FAREWELL_SECONDS)
         for connection in list(self.connections):
             connection.abort()
         if self._sweeper is not None:
             self._sweeper.cancel()
         await asyncio.sleep(0)  # lets aborted transports report their end
+
+    async def _wait_emptied(self, seconds: float) -> None:
+        if self.connections and self._emptied is not None:
+            try:
+                await asyncio.wait_for(self._emptied.wait(), seconds)
+            except TimeoutError:
+                pass
 
     # -- what a connection asks ----------------------------------------------------------------------------------
 

@@ -106,6 +106,7 @@ class Disk:
         self._log_is_long = True  # for all we know: the last life may have ended before it was trimmed
         self._trimmed_to = Revision(0)
         _create_private(path)
+        _refuse_stump(path)
         with _explained(path):
             self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
             try:
@@ -333,7 +334,15 @@ def _create_private(path: Path) -> None:
     sync_directory(path.parent)
 
 
+def _refuse_stump(path: Path) -> None:
+    """SQLite takes a file shorter than its smallest page for a new one and would begin anew over what was there. A
+    journal beside it tells that our very first write was cut short: that one may begin anew."""
+    if 0 < path.stat().st_size < 512 and not path.with_name(f"{path.name}-journal").exists():
+        raise StoreCorrupt(_corrupt(path, "it is cut short"))
+
+
 def _corrupt(path: Path, why: str) -> str:
+    why = " ".join(why.replace("*** in database main ***", "").split())
     return f"{path} is damaged ({why}); restore a backup into a new data directory"
 
 

@@ -1,0 +1,111 @@
+"""Ending: watches end whole, what is under way is answered, and the process leaves at once with 0."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Launch
+from tests.e2e.program import Running, begin, configmap, terminate
+from tests.lab.server import end
+
+QUICKLY = 4.0  # seconds, of a machine that has other things to do
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_open_watches_end_with_their_last_chunk(data: Path, launch: Launch, number: int) -> None:
+    server = launch(data)
+    watches = [open_watch(server) for _ in range(20)]
+    server.create("seen")
+    code, said, seconds = server.signal(number)
+    assert (code, said, server.complaints) == (0, "", "")
+    assert seconds < QUICKLY
+    for connection, response in watches:
+        lines = [json.loads(line) for line in response.read().splitlines()]  # raises when the last chunk is missing
+        assert [line["object"]["metadata"]["name"] for line in lines if line["type"] == "ADDED"] == ["seen"]
+        assert not [line for line in lines if line["type"] == "ERROR"]
+        connection.close()
+
+
+def open_watch(server: Running) -> tuple[http.client.HTTPSConnection, http.client.HTTPResponse]:
+    connection = server.connect(timeout=20)
+    connection.request("GET", "/api/v1/namespaces/default/configmaps?watch=1")
+    return connection, connection.getresponse()
+
+
+def test_a_request_under_way_is_answered(data: Path, launch: Launch) -> None:
+    server = launch(data)
+    connection = server.connect()
+    body = json.dumps(configmap("late")).encode()
+    connection.putrequest("POST", "/api/v1/namespaces/default/configmaps")
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders()
+    connection.send(body[:20])
+    time.sleep(0.3)  # the head has been read
+    ended: list[tuple[int, str, float]] = []
+    ending = threading.Thread(target=lambda: ended.append(server.signal(signal.SIGTERM)))
+    ending.start()
+    time.sleep(0.3)
+    connection.send(body[20:])
+    answer = connection.getresponse()
+    assert answer.status == 201
+    assert answer.headers["Connection"] == "close"
+    answer.read()
+    ending.join()
+    assert ended[0][0] == 0
+    assert launch(data).names() >= {"late"}
+
+
+def test_a_client_that_does_nothing_does_not_hold_it_up_for_long(data: Path, launch: Launch) -> None:
+    server = launch(data)
+    connection = server.connect()
+    connection.putrequest("POST", "/api/v1/namespaces/default/configmaps")
+    connection.putheader("Content-Length", "100")
+    connection.endheaders()
+    time.sleep(0.3)
+    code, _, seconds = server.signal(signal.SIGTERM, within=15)
+    assert code == 0
+    assert seconds < 10
+
+
+def test_new_connections_are_refused_once_it_ends(data: Path, launch: Launch) -> None:
+    server = launch(data)
+    terminate(server)
+    with pytest.raises(ConnectionRefusedError):
+        server.connect()
+
+
+def test_a_signal_during_the_start_is_heeded(data: Path) -> None:
+    """Wherever it strikes, the next start works."""
+    for delay in (0.05, 0.2, 0.4, 0.6, 0.8, 1.0):
+        process = begin("apiserver", "--data-dir", data, "--listen", "127.0.0.1:0", log=data.with_name("log"))
+        time.sleep(delay)
+        process.terminate()
+        try:
+            process.wait(20)
+        finally:
+            end(process)
+            assert process.stdout is not None
+            process.stdout.close()
+    assert "Traceback" not in data.with_name("log").read_text()
+    server = Running(data)
+    try:
+        assert server.http("GET", "/readyz").code == 200
+        terminate(server)
+    finally:
+        server.stop()
+
+
+def test_the_database_is_one_file_afterwards(data: Path, launch: Launch) -> None:
+    server = launch(data)
+    server.create("something")
+    terminate(server)
+    left = {path.name for path in data.iterdir() if not path.name.startswith("lab-")}
+    assert left == {"admin.kubeconfig", "lock", "pki", "state.db"}
