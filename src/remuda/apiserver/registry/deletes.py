@@ -54,6 +54,8 @@ class Deleter:
         _check_preconditions(resource, obj, options)
         await self._admission.admit(call, "DELETE", None, obj, WriteOptions(dry_run=options.dry_run))
         before = self._reader.object(resource, entry)
+        if metadata(obj).get("deletionTimestamp") and resource.behaviour.is_held(obj):
+            return Written(self._reader.render(resource, entry))  # on its way: it answers as it is
         graceful = _grace(resource, obj, options)
         if graceful == "pending":
             return Written(self._reader.render(resource, entry))
