@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
 from collections.abc import Awaitable
 from typing import Any, Protocol, cast
@@ -138,8 +139,16 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return  # lingering: the rest of a refused body
         self._chunk_size = len(data)
+        begins = not self._in_head and self._reading is None and not self._queue
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserInvalidMethodError:
+            unheard_of = _METHOD.match(data) if begins and not self._queue else None
+            if unheard_of is None or self._reading is not None:
+                self._refuse(400)
+            else:
+                self._start_over(_UNOFFERED + data[unheard_of.end() :])
+            return
         except httptools.HttpParserUpgrade as upgrade:
             self._hold_back(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
@@ -448,7 +457,7 @@ class Connection(asyncio.Protocol):
         request.body_complete = True
 
     def _start_over(self, rest: bytes) -> None:
-        """An upgrade that was declined: the connection goes on as HTTP."""
+        """The connection goes on as HTTP with `rest`: an upgrade was declined, or the parser knew no such method."""
         self._parser = httptools.HttpRequestParser(self)
         if rest:
             self._owner.loop.call_soon(self.data_received, rest)
@@ -556,6 +565,12 @@ class Connection(asyncio.Protocol):
     def _measured_head(self) -> int:
         lines = [*self._headers.items(), *self._repeated]
         return len(self._url) + sum(len(name) + len(value) + 4 for name, value in lines)
+
+
+# The parser knows a list of methods. Any other is read as one of them that nobody offers either, so that it is refused
+# where methods are: after the client is known, with the answer the path has for it.
+_METHOD = re.compile(rb"[A-Z][A-Z0-9_-]*(?= [/*h])")
+_UNOFFERED = b"PROPFIND"
 
 
 class Malformed(Exception):

@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.http.answers import COMPRESS_FROM, audit_header, finish, gzipped, takes_gzip
+from remuda.apiserver.http.fixed import require_get
 from remuda.apiserver.http.message import Request, Response, Result, header_block, text
 from remuda.apiserver.http.negotiate import Form, aggregated_discovery_version, plain_format
 from remuda.apiserver.registry.calls import ServedResources
 from remuda.apiserver.resource import Resource
-from remuda.kube.errors import not_acceptable
+from remuda.kube.errors import no_such_path, not_acceptable
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 _STATUS_VERBS = ["get", "patch", "update"]
@@ -38,12 +39,23 @@ class Discovery:
         if version and path in ("/api", "/apis"):
             return self._serve_aggregated(request, path, version)
         body = self._document(path)
-        if body is None:
+        if self._is_fixed(path):
+            if body is None:
+                raise no_such_path()
+            require_get(request)
+        elif body is None:
             return text(404, "404 page not found\n")
         form = plain_format(request.headers.get(b"accept", b""))
         if form is None:
             raise not_acceptable(("application/json", "application/yaml"))
         return finish(request, 200, body, Form(form))
+
+    def _is_fixed(self, path: str) -> bool:
+        """Everything about the core group; of other groups that are built in, what is about a version."""
+        parts = path.strip("/").split("/")
+        if parts[0] == "api":
+            return True
+        return len(parts) == 3 and any(not r.custom and r.group == parts[1] for r in self._resources.all())
 
     def _serve_aggregated(self, request: Request, path: str, version: str) -> Response:
         body = self._document(f"{path}?{version}")

@@ -141,8 +141,6 @@ class HttpFront:
         decision = self._authorizer.authorize(user, attributes)
         if not decision.allowed:
             raise messages.forbidden(user, attributes, decision.reason)
-        if request.method not in ("GET", "HEAD"):
-            return text(405, "405 Method Not Allowed\n")
         if path.startswith("/api"):
             return self._discovery.serve(request)
         if path == "/openapi/v2":

@@ -182,10 +182,8 @@ def body_media_type(request: Request, accepted: Sequence[str]) -> str:
 def patch_kind(request: Request, *, strategic: bool) -> PatchKind:
     """Strategic merge patch is for built-in kinds only. Raises 415."""
     kind = _PATCHES.get(media_type(request.header(b"content-type")))
+    if kind is None and strategic:
+        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
     if kind is None or (kind == "strategic" and not strategic):
-        raise _unsupported_patch(strategic)
+        raise unsupported_media_type(media for media, kind in _PATCHES.items() if kind != "strategic")
     return kind
-
-
-def _unsupported_patch(strategic: bool) -> StatusError:
-    return unsupported_media_type(media for media, kind in _PATCHES.items() if strategic or kind != "strategic")

@@ -14,6 +14,7 @@ from remuda.apiserver.auth.user import Authorizer, User
 from remuda.apiserver.http import options
 from remuda.apiserver.http.answers import Views, error_response, finish
 from remuda.apiserver.http.decode import ObjectReader, read_patch
+from remuda.apiserver.http.fixed import method_not_allowed, require_named
 from remuda.apiserver.http.message import Request, Response, Result, text
 from remuda.apiserver.http.negotiate import YAML, Form, negotiate, negotiate_stream, patch_kind
 from remuda.apiserver.http.routes import RequestInfo, attributes_of
@@ -22,14 +23,14 @@ from remuda.apiserver.http.streams import log_stream
 from remuda.apiserver.http.watch import watch_stream
 from remuda.apiserver.registry.calls import Call, FieldValidation, ListOptions, WatchOptions
 from remuda.apiserver.resource import Obj, Resource
-from remuda.kube.errors import StatusError, bad_request, method_not_supported, no_such_path
+from remuda.kube.errors import StatusError, bad_request, method_not_supported, no_such_path, not_found
 
 _STATUS_VERBS = ("get", "patch", "update")
 _STREAMED = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 _OF_COLLECTIONS = ("create",)
 _OF_OBJECTS = ("update", "patch")
+_OF_ALL_NAMESPACES = ("list", "watch")
 _SLOW_YAML = 16 * 1024  # YAML is read at about 1 MB/s: more than this goes to a thread
-_METHOD_NOT_ALLOWED = "the server does not allow this method on the requested resource"
 
 Answer = Result | Awaitable[Result]
 
@@ -50,7 +51,7 @@ class ResourceRequests:
 
     def serve(self, request: Request, info: RequestInfo, user: User) -> Answer:
         resource = self._registry.resources.find(info.group, info.version, info.resource)
-        if resource is None:
+        if resource is None or not _is_served_at(info, resource):
             return self._unknown(request, info, user)
         call = self._registry.authorize(
             user,
@@ -61,7 +62,7 @@ class ResourceRequests:
             info.subresource,
             field_selector=request.first("fieldSelector") if request.raw_query and not info.name else "",
         )
-        self._require_route(info, resource)
+        self._require_route(request, info, resource)
         if resource.deprecation_warning:
             call.warnings.append(resource.deprecation_warning)
         return self._dispatch(request, info, call)
@@ -88,20 +89,22 @@ class ResourceRequests:
             raise no_such_path()
         return text(404, "404 page not found\n")
 
-    def _require_route(self, info: RequestInfo, resource: Resource) -> None:
-        if not resource.namespaced and info.namespace and resource.qualified != "namespaces":
-            raise no_such_path()
-        if resource.namespaced and not info.namespace and not info.old_watch:
-            if info.name:
-                raise no_such_path()
-            if info.verb not in ("list", "watch"):
-                raise _not_allowed(info, resource)
+    def _require_route(self, request: Request, info: RequestInfo, resource: Resource) -> None:
         verbs = _verbs_of(resource, info.subresource)
-        if verbs is None:
+        if resource.custom:
+            _require_custom_route(info, resource, verbs)
+            return
+        if verbs is None or not _is_path_of(info, resource):
             raise no_such_path()
-        names_the_wrong_thing = info.verb in (_OF_COLLECTIONS if info.name else _OF_OBJECTS) and not info.subresource
-        if info.verb not in verbs or names_the_wrong_thing:
-            raise _not_allowed(info, resource)
+        unfit = _OF_COLLECTIONS if info.name else _OF_OBJECTS
+        if (
+            info.verb not in verbs
+            or (info.verb in unfit and not info.subresource)
+            or (_spans_namespaces(info, resource) and info.verb not in _OF_ALL_NAMESPACES)
+            or request.method == "HEAD"
+        ):
+            raise method_not_allowed()
+        require_named(request)
 
     # -- reads ---------------------------------------------------------------------------------------------------
 
@@ -227,10 +230,32 @@ def _verbs_of(resource: Resource, subresource: str) -> tuple[str, ...] | None:
     return declared.verbs if declared is not None else None
 
 
-def _not_allowed(info: RequestInfo, resource: Resource) -> StatusError:
-    if resource.custom:
-        return method_not_supported(resource.group, resource.plural, info.verb)
-    return StatusError(405, "MethodNotAllowed", _METHOD_NOT_ALLOWED)
+def _is_path_of(info: RequestInfo, resource: Resource) -> bool:
+    """Whether its objects live where the path says: in a namespace, or in none."""
+    if not resource.namespaced:
+        return not info.namespace or resource.qualified == "namespaces"
+    return bool(info.namespace) or not info.name or info.old_watch
+
+
+def _spans_namespaces(info: RequestInfo, resource: Resource) -> bool:
+    return resource.namespaced and not info.namespace and not info.old_watch
+
+
+def _is_served_at(info: RequestInfo, resource: Resource) -> bool:
+    """Paths of built-in kinds exist for every method, those of custom ones only for what can be done there."""
+    if not resource.custom:
+        return True
+    is_fit = not _spans_namespaces(info, resource) or info.verb in _OF_ALL_NAMESPACES
+    return is_fit and _is_path_of(info, resource)
+
+
+def _require_custom_route(info: RequestInfo, resource: Resource, verbs: tuple[str, ...] | None) -> None:
+    if verbs is None:
+        raise not_found(resource.group, resource.plural, info.name)
+    if info.verb not in verbs:
+        raise method_not_supported(resource.group, resource.plural, info.verb)
+    if info.verb in _OF_OBJECTS and not info.name:
+        raise bad_request("name must be provided")
 
 
 def _select_name(wanted: WatchOptions, name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.http.answers import audit_header, json_headers
+from remuda.apiserver.http.fixed import method_not_allowed, require_get
 from remuda.apiserver.http.message import TEXT_HEADERS, Request, Response, header_block, text
 from remuda.apiserver.http.metrics import RequestMetrics
 
@@ -22,6 +23,7 @@ GIT_VERSION = "v1.36.3+remuda"
 Check = Callable[[], str]
 PathHandler = Callable[[Request], Response]
 
+_JSON_ONLY = ("application/json",)
 _ENDPOINTS = ("healthz", "livez", "readyz")
 _METRICS_HEADERS = header_block([("Content-Type", "text/plain; version=0.0.4; charset=utf-8")])
 
@@ -60,7 +62,7 @@ class SystemPaths:
         self._version = msgspec.json.format(msgspec.json.encode(version_document()), indent=2)
         self._handlers: dict[str, PathHandler] = {
             "/": self._index,
-            "/version": lambda request: Response(200, self._version, json_headers(request)),
+            "/version": self._serve_version,
             "/metrics": lambda request: Response(200, metrics.render(), _METRICS_HEADERS),
         }
         for path, make in documents.items():
@@ -72,6 +74,10 @@ class SystemPaths:
 
     def find(self, path: str) -> PathHandler | None:
         return self._handlers.get(path) or self._handlers.get(path.rstrip("/"))
+
+    def _serve_version(self, request: Request) -> Response:
+        require_get(request, _JSON_ONLY)
+        return Response(200, self._version, json_headers(request))
 
     def _index(self, request: Request) -> Response:
         paths = sorted({*self._handlers, *self._listed()} - {"/"})
@@ -120,7 +126,12 @@ class SystemPaths:
 
 
 def _document_handler(make: Callable[[], Any]) -> PathHandler:
-    return lambda request: Response(200, msgspec.json.encode(make()), json_headers(request))
+    def serve(request: Request) -> Response:
+        if request.method != "GET":
+            raise method_not_allowed()
+        return Response(200, msgspec.json.encode(make()), json_headers(request))
+
+    return serve
 
 
 def _always_well() -> str:

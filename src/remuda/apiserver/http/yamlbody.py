@@ -90,9 +90,13 @@ def _require_shallow(body: bytes) -> None:
 
 
 def _one_line(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
+    """The place is given as the real server's reader counts: from 0, except for what no token can be made of."""
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return f"yaml: line {mark.line + 1}: {problem}" if mark is not None else f"yaml: {problem}"
+    marks = (getattr(error, name, None) for name in ("problem_mark", "context_mark"))
+    line = next((mark.line for mark in marks if mark is not None and mark.line), 0)
+    if isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    return f"yaml: line {line}: {problem}" if line else f"yaml: {problem}"
 
 
 def _json_value(value: Any, visited: list[int]) -> Any:

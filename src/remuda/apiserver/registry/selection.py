@@ -13,6 +13,7 @@ from remuda.apiserver.registry.objects import at_path, decode
 from remuda.apiserver.resource import Resource
 from remuda.apiserver.storage.types import Entry
 from remuda.kube.errors import bad_request
+from remuda.kube.quoting import quoted
 from remuda.kube.selectors import parse_field_selector, parse_label_selector
 
 _KEY_FIELDS = ("metadata.name", "metadata.namespace")
@@ -34,7 +35,7 @@ class Selection:
             selector = parse_field_selector(fields)
             for requirement in selector.requirements:
                 if requirement.field not in _KEY_FIELDS and requirement.field not in resource.selectable:
-                    raise bad_request(f"field label not supported: {requirement.field}")
+                    raise bad_request(_unknown_field(resource, requirement.field))
             self.name = selector.exact("metadata.name") or ""
             self._fields = selector
             self._extract = _extractor(resource)
@@ -57,6 +58,13 @@ class Selection:
         assert self._extract is not None
         fields = entry.fields(self._extract)
         return self._fields.matches({**fields, "metadata.name": entry.name, "metadata.namespace": entry.namespace})
+
+
+def _unknown_field(resource: Resource, field: str) -> str:
+    if resource.custom or resource.selectable:
+        return f"field label not supported: {field}"
+    known = ", ".join(map(quoted, _KEY_FIELDS))
+    return f"{quoted(field)} is not a known field selector: only {known}"
 
 
 def _extractor(resource: Resource) -> Extract:
