@@ -82,17 +82,21 @@ def _unfit(resource: Resource, problem: str) -> StatusError:
     )
 
 
-def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> None:
-    """Raises one Invalid that lists everything wrong with the object."""
+def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> bool:
+    """Raises one Invalid that lists everything wrong with the object. False if it breaks rules that the write does not
+    touch, which the caller is warned of."""
     resource = call.resource
     meta = metadata(new)
+    tolerated: list[str] = []
     errors = _metadata_errors(resource, meta, metadata(old) if old is not None else None)
     if old is None or not same_json(new, old):
         check = structural.validate_status if call.subresource == "status" else structural.validate
-        errors.extend(check(new, old))
+        errors.extend(check(new, old, tolerated))
+        call.warnings.extend(tolerated)
         errors.extend(_kind_errors(call, new, old))
     if errors:
         raise invalid_object(resource.group, resource.kind, meta.get("name", ""), errors)
+    return not tolerated
 
 
 def _metadata_errors(resource: Resource, meta: Obj, old: Obj | None) -> list[FieldError]:

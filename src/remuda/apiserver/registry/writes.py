@@ -31,6 +31,7 @@ from remuda.apiserver.registry.reads import Reader
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.registry.validation import complain, decode_strictly, drop_repeated_owners, validate
 from remuda.apiserver.resource import Obj, Resource
+from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Entry, WriteConflict
 from remuda.kube.errors import (
@@ -131,7 +132,8 @@ class Writer:
         assert admitted is not None
         obj = admitted
         self._guard(call, obj, None)
-        validate(call, self._served.shape(resource).structural, obj, None)
+        structural = self._served.shape(resource).structural
+        validate(call, structural, obj, None)
         name = metadata(obj)["name"]
         if self._store.latest(resource.table, call.namespace, name) is not None:
             raise WriteConflict
@@ -141,6 +143,7 @@ class Writer:
         entry = await self._store.put(
             resource.table, call.namespace, name, lambda revision: encode_at(stored, revision), expect=None
         )
+        structural.remember(entry.revision)
         return Written(self._reader.render(resource, entry), created=True)
 
     def _guard(self, call: Call, new: Obj, old: Obj | None) -> None:
@@ -294,15 +297,17 @@ class Writer:
         assert admitted is not None
         new = admitted
         self._guard(call, new, live)
-        validate(call, self._served.shape(resource).structural, new, live)
+        structural = self._served.shape(resource).structural
+        keeps_rules = validate(call, structural, new, live)
         managed.keep_times(live, new)
         if new == live and same_json(new, live):
             return Written(self._reader.render(resource, entry))
         if options.dry_run:
             return Written(encode(new))
-        return await self._store_modified(call, entry, new)
+        return await self._store_modified(call, entry, new, structural if keeps_rules else None)
 
-    async def _store_modified(self, call: Call, entry: Entry, new: Obj) -> Written:
+    async def _store_modified(self, call: Call, entry: Entry, new: Obj, kept: Structural | None) -> Written:
+        """`kept`: the schema, if the object breaks none of its rules."""
         resource = call.resource
         meta = metadata(new)
         stored = to_storage(resource, new)
@@ -313,6 +318,8 @@ class Writer:
             await self._store.delete(*key, lambda revision: encode_at(last, revision), expect=entry)
             return Written(encode(new))
         written = await self._store.put(*key, lambda revision: encode_at(stored, revision), expect=entry)
+        if kept is not None:
+            kept.remember(written.revision, entry.revision)
         return Written(self._reader.render(resource, written))
 
     def _check_same_object(self, call: Call, new: Obj, live: Obj) -> None:

@@ -4,6 +4,9 @@
 types of built-in shapes, nulls and defaults, pruning, schema validation, list uniqueness, embedded resources, rules.
 Objects are changed in place, and only by defaulting and pruning. Nothing here raises for what an object contains;
 objects nested deeper than `depth.MAX_DEPTH` are refused as malformed.
+
+Rules that a write does not touch are not held against it, but upstream warns of those that are broken. Running them all
+on every write would cost most where least changes, so the revisions of objects known to break none are remembered.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ Obj = dict[str, Any]
 class RulesValidator(Protocol):
     """x-kubernetes-validations of one schema, compiled."""
 
-    def validate(self, obj: Obj, old: Obj | None, path: str) -> list[FieldError]: ...
+    def validate(self, obj: Obj, old: Obj | None, path: str, warnings: list[str] | None = None) -> list[FieldError]: ...
 
 
 class Prepared(NamedTuple):
@@ -46,6 +49,7 @@ class Outcome(NamedTuple):
     errors: list[FieldError]
 
 
+_MOST_REMEMBERED = 1 << 13  # revisions per schema; forgetting one costs time only
 _NO_PATHS: list[str] = []
 _CLEAN = Prepared(_NO_PATHS, "", fine=True)
 
@@ -75,6 +79,7 @@ class Structural:
         self.rules = rules
         self._kind = kind
         self._check: Check | None = None
+        self._blameless: dict[str, None] = {}  # revisions of objects that break no rule, oldest first
 
     def is_fine(self, obj: Any) -> bool:
         """Defaults the object; True when nothing is unknown, malformed or invalid (rules aside)."""
@@ -121,31 +126,32 @@ class Structural:
             removed.sort(key=lambda path: (not path.startswith("metadata."), path))
         return removed
 
-    def validate(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
-        """All complaints; of an update, without those about what the update leaves as it was."""
+    def validate(self, obj: Obj, old: Obj | None = None, warnings: list[str] | None = None) -> list[FieldError]:
+        """All complaints; of an update, without those about what the update leaves as it was: of these, broken rules
+        are noted in `warnings`."""
         if self.native:
             return []
         if self.is_fine(obj):
-            return self.rule_errors(obj, old)
+            return self.rule_errors(obj, old, warnings)
         was = Correlation(obj, old, self.schema) if old is not None else None
         found = Validation().run(self.schema, obj, was)
         found += embedded_errors(self.schema, obj)
         found += self._list_errors(obj, old)
-        return self._with_rules(found, obj, old)
+        return self._with_rules(found, obj, old, warnings)
 
-    def validate_status(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+    def validate_status(self, obj: Obj, old: Obj | None = None, warnings: list[str] | None = None) -> list[FieldError]:
         """Of a write to the status subresource: the rest of the object is not looked at, except by the rules."""
         if self.native:
             return []
         if self.is_fine(obj):
-            return self.rule_errors(obj, old)
+            return self.rule_errors(obj, old, warnings)
         status = self.schema.properties.get("status")
         found: list[FieldError] = []
         if status is not None and "status" in obj:
             whole = Correlation(obj, old, self.schema) if old is not None else None
             found = Validation("status").run(status, obj["status"], whole.field("status") if whole else None)
         found += self._list_errors(obj, old)
-        return self._with_rules(found, obj, old)
+        return self._with_rules(found, obj, old, warnings)
 
     def _list_errors(self, obj: Obj, old: Obj | None) -> list[FieldError]:
         found = list_errors(self.schema, obj)
@@ -153,13 +159,29 @@ class Structural:
             return []
         return found
 
-    def _with_rules(self, found: list[FieldError], obj: Obj, old: Obj | None) -> list[FieldError]:
+    def _with_rules(
+        self, found: list[FieldError], obj: Obj, old: Obj | None, warnings: list[str] | None
+    ) -> list[FieldError]:
         if self.rules is None:
             return found
         if any(error.kind in _BLOCKS_RULES for error in found):
             return [*found, _RULES_SKIPPED]
-        return found + self.rule_errors(obj, old)
+        return found + self.rule_errors(obj, old, warnings)
 
-    def rule_errors(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+    def rule_errors(self, obj: Obj, old: Obj | None = None, warnings: list[str] | None = None) -> list[FieldError]:
         """Of x-kubernetes-validations alone, for an object known to be fine otherwise."""
-        return self.rules.validate(obj, old, "") if self.rules is not None else []
+        if self.rules is None:
+            return []
+        if warnings is not None and old is not None and old["metadata"]["resourceVersion"] in self._blameless:
+            warnings = None
+        return self.rules.validate(obj, old, "", warnings)
+
+    def remember(self, revision: int, replaced: int | None = None) -> None:
+        """The revision of an object that was validated without a complaint or a warning."""
+        if self.rules is None:
+            return
+        if replaced is not None:
+            self._blameless.pop(str(replaced), None)
+        if len(self._blameless) >= _MOST_REMEMBERED:
+            del self._blameless[next(iter(self._blameless))]
+        self._blameless[str(revision)] = None

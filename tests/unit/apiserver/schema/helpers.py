@@ -18,7 +18,8 @@ def structural(spec: dict[str, Any], **root: Any) -> Structural:
 
 
 def an_object(spec: Any, **more: Any) -> dict[str, Any]:
-    return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": spec, **more}
+    metadata = {"name": "x", "resourceVersion": "1", **more.pop("metadata", {})}
+    return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata, "spec": spec, **more}
 
 
 def complaints(spec: dict[str, Any], value: Any, old: Any = None) -> list[str]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.apiserver.schema.helpers import complaints
+from remuda.apiserver.cel.rules import compile_rules
+from tests.unit.apiserver.schema.helpers import an_object, complaints, structural
 
 NAMED: dict[str, Any] = {"type": "string", "maxLength": 1}
 LIST_MAP: dict[str, Any] = {
@@ -55,3 +56,23 @@ def test_duplicates_are_tolerated_only_where_there_were_some() -> None:
     items = {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}
     assert complaints(items, ["a", "a"], ["b", "b"]) == []
     assert complaints(items, ["a", "a"], ["a"]) == ['spec[1]: Duplicate value: "a"']
+
+
+def test_a_broken_rule_that_a_write_does_not_touch_is_warned_of_every_time() -> None:
+    small = {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 10", "message": "small only"}]}
+    validator = structural({"type": "object", "properties": {"size": small, "other": {"type": "string"}}})
+    validator.rules, _ = compile_rules(validator.schema, "")
+
+    def warned(size: int, revision: str) -> list[str]:
+        old = an_object({"size": size, "other": "a"}, metadata={"name": "x", "resourceVersion": revision})
+        warnings: list[str] = []
+        assert validator.validate(an_object({"size": size, "other": "b"}), old, warnings) == []
+        return warnings
+
+    assert warned(50, "7") == ["spec.size: Invalid value: 50: small only"]
+    assert warned(50, "7") != []
+    assert warned(5, "8") == []
+    validator.remember(8)
+    validator.remember(9, replaced=8)
+    assert warned(50, "9") == []  # what is known to keep the rules is not tried again
+    assert warned(50, "8") != []

@@ -227,7 +227,7 @@ def test_status_alone_is_named_from_its_own_root() -> None:
 
 def test_rules_run_unless_shape_or_size_is_wrong() -> None:
     class Rules:
-        def validate(self, obj: Any, old: Any, path: str) -> list[Any]:
+        def validate(self, obj: Any, old: Any, path: str, warnings: list[str] | None = None) -> list[Any]:
             calls.append((obj["spec"], old))
             return []
 
