@@ -20,9 +20,13 @@ PatchKind = Literal["json", "merge", "strategic", "apply"]
 
 
 class Call:
-    """One authorised request on one resource. The registry adds `warnings`; the front shows them."""
+    """One authorised request on one resource. The registry adds `warnings`; the front shows them.
 
-    __slots__ = ("name", "namespace", "resource", "subresource", "user", "verb", "warnings")
+    `fine` is the registry's note that decoding found nothing wrong with the object and that nothing but its metadata
+    has changed since, so that validation need not ask its schema again: on an ordinary write that would be the most
+    expensive step of all, done twice."""
+
+    __slots__ = ("fine", "name", "namespace", "resource", "subresource", "user", "verb", "warnings")
 
     def __init__(
         self, user: User, verb: str, resource: Resource, namespace: str, name: str, subresource: str = ""
@@ -34,6 +38,7 @@ class Call:
         self.name = name
         self.subresource = subresource
         self.warnings: list[str] = []
+        self.fine = False
 
 
 class ListOptions(msgspec.Struct, kw_only=True):

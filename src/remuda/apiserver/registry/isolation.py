@@ -13,22 +13,30 @@ from remuda.apiserver.apply.fieldset import LEAF, Fields, fields_at
 from remuda.apiserver.resource import Obj, Resource
 
 
-def forget_status(resource: Resource, new: Obj) -> None:
-    """A new object has no status but the one its kind starts with."""
-    if new.pop("status", None) is not None and not resource.custom:
+def forget_status(resource: Resource, new: Obj) -> bool:
+    """A new object has no status but the one its kind starts with. Tells whether one was sent."""
+    if new.pop("status", None) is None:
+        return False
+    if not resource.custom:
         resource.behaviour.default(new)  # puts the empty status of the normal form back
+    return True
 
 
-def keep_other_side(resource: Resource, subresource: str, new: Obj, live: Obj) -> None:
+def keep_other_side(resource: Resource, subresource: str, new: Obj, live: Obj) -> bool:
+    """Takes back what this write may not change. Tells whether it had changed any of it, metadata aside."""
     if subresource == "status":
-        _keep_all_but_status(resource, new, live)
-    elif resource.has_status:
-        _keep(new, live, "status")
+        return _keep_all_but_status(resource, new, live)
+    return resource.has_status and _keep(new, live, "status")
 
 
-def _keep_all_but_status(resource: Resource, new: Obj, live: Obj) -> None:
-    for field in {*new, *live} - {"metadata", "status", "apiVersion", "kind"}:
-        _keep(new, live, field)
+def _keep_all_but_status(resource: Resource, new: Obj, live: Obj) -> bool:
+    fields = {*new, *live} - {"metadata", "status", "apiVersion", "kind"}
+    changed = [field for field in fields if _keep(new, live, field)]
+    _keep_metadata(resource, new, live)
+    return bool(changed)
+
+
+def _keep_metadata(resource: Resource, new: Obj, live: Obj) -> None:
     if "metadata" in resource.status_leaves:
         managed = new["metadata"].get("managedFields")
         new["metadata"] = dict(live["metadata"])
@@ -41,11 +49,13 @@ def _keep_all_but_status(resource: Resource, new: Obj, live: Obj) -> None:
             _keep(new["metadata"], live["metadata"], field)
 
 
-def _keep(new: Obj, live: Obj, field: str) -> None:
-    if field in live:
-        new[field] = live[field]
-    else:
-        new.pop(field, None)
+def _keep(new: Obj, live: Obj, field: str) -> bool:
+    """Tells whether it was another."""
+    if field not in live:
+        return new.pop(field, None) is not None
+    changed = field not in new or new[field] != live[field]
+    new[field] = live[field]
+    return changed
 
 
 def untouchable(resource: Resource, subresource: str) -> Fields:

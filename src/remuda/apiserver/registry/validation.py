@@ -42,6 +42,7 @@ def decode_strictly(
     if refuse is None:
         refuse = partial(_unfit, call.resource)
     prepared = structural.prepare(obj)
+    call.fine = prepared.fine
     if prepared.malformed:
         raise refuse(prepared.malformed)
     if complaints or prepared.unknown:
@@ -90,13 +91,21 @@ def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> b
     tolerated: list[str] = []
     errors = _metadata_errors(resource, meta, metadata(old) if old is not None else None)
     if old is None or not same_json(new, old):
-        check = structural.validate_status if call.subresource == "status" else structural.validate
-        errors.extend(check(new, old, tolerated))
+        errors.extend(_schema_errors(call, structural, new, old, tolerated))
         call.warnings.extend(tolerated)
         errors.extend(_kind_errors(call, new, old))
     if errors:
         raise invalid_object(resource.group, resource.kind, meta.get("name", ""), errors)
     return not tolerated
+
+
+def _schema_errors(
+    call: Call, structural: Structural, new: Obj, old: Obj | None, warnings: list[str]
+) -> list[FieldError]:
+    if call.fine:
+        return structural.rule_errors(new, old, warnings)
+    check = structural.validate_status if call.subresource == "status" else structural.validate
+    return check(new, old, warnings)
 
 
 def _metadata_errors(resource: Resource, meta: Obj, old: Obj | None) -> list[FieldError]:

@@ -34,6 +34,7 @@ from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Entry, WriteConflict
+from remuda.kube.admission import Operation
 from remuda.kube.errors import (
     StatusError,
     already_exists,
@@ -125,12 +126,10 @@ class Writer:
         check_namespace_open(self._store, call, metadata(obj).get("name", ""))
         if resource.closed:
             raise forbidden_request(resource.group, resource.plural, metadata(obj).get("name", ""), resource.closed)
-        if resource.has_status and not resource.keeps_status_on_create:
-            forget_status(resource, obj)
+        if resource.has_status and not resource.keeps_status_on_create and forget_status(resource, obj):
+            call.fine = False
         resource.behaviour.prepare_create(obj)
-        admitted = await self._admission.admit(call, "CREATE", obj, None, options)
-        assert admitted is not None
-        obj = admitted
+        obj = await self._admitted(call, "CREATE", obj, None, options)
         self._guard(call, obj, None)
         structural = self._served.shape(resource).structural
         validate(call, structural, obj, None)
@@ -145,6 +144,15 @@ class Writer:
         )
         structural.remember(entry.revision)
         return Written(self._reader.render(resource, entry), created=True)
+
+    async def _admitted(
+        self, call: Call, operation: Operation, new: Obj, old: Obj | None, options: WriteOptions
+    ) -> Obj:
+        admitted = await self._admission.admit(call, operation, new, old, options)
+        assert admitted is not None
+        if admitted is not new:
+            call.fine = False
+        return admitted
 
     def _guard(self, call: Call, new: Obj, old: Obj | None) -> None:
         guard = self.guards.get(call.resource.table)
@@ -274,7 +282,8 @@ class Writer:
         live = self._reader.object(resource, entry)
         new = change(live)
         self._check_same_object(call, new, live)
-        keep_other_side(resource, call.subresource, new, live)
+        if keep_other_side(resource, call.subresource, new, live):
+            call.fine = False
         drop_repeated_owners(call, new)
         if own:
             managed.on_update(
@@ -293,14 +302,12 @@ class Writer:
             resource.behaviour.prepare_update(new, live)
         if resource.has_generation and changes_generation(resource, new, live):
             metadata(new)["generation"] = metadata(live).get("generation", 0) + 1
-        admitted = await self._admission.admit(call, "UPDATE", new, live, options)
-        assert admitted is not None
-        new = admitted
+        new = await self._admitted(call, "UPDATE", new, live, options)
         self._guard(call, new, live)
         structural = self._served.shape(resource).structural
         keeps_rules = validate(call, structural, new, live)
         managed.keep_times(live, new)
-        if new == live and same_json(new, live):
+        if same_json(new, live):
             return Written(self._reader.render(resource, entry))
         if options.dry_run:
             return Written(encode(new))

@@ -19,13 +19,19 @@ _CONTAINERS = frozenset((dict, list))
 
 
 def same_json(left: Any, right: Any) -> bool:
-    """Equal as JSON texts: 1, 1.0 and true are three values, though Python's `==` takes them for one."""
-    if type(left) is not type(right):
+    """Equal as JSON texts: 1, 1.0 and true are three values, though Python's `==` takes them for one.
+
+    `==` goes first: it is many times faster, and what it holds for different is."""
+    return left is right or (left == right and _same_types(left, right))
+
+
+def _same_types(left: Any, right: Any) -> bool:
+    """Of two values that are equal to Python."""
+    kind = type(left)
+    if kind is not type(right):
         return False
-    if type(left) is dict:
-        if len(left) != len(right):
-            return False
-        return all(key in right and same_json(item, right[key]) for key, item in left.items())
-    if type(left) is list:
-        return len(left) == len(right) and all(map(same_json, left, right))
-    return bool(left == right)
+    if kind is dict:
+        return all(_same_types(item, right[key]) for key, item in left.items())
+    if kind is list:
+        return all(map(_same_types, left, right))
+    return True
