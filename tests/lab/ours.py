@@ -18,31 +18,37 @@ class Ours(Server):
     def __init__(self, *flags: str, ready_seconds: float = 20) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-ours-"))
         self.log = self.folder / "apiserver.log"
-        data = self.folder / "data"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "remuda.cli.main",
-                    "apiserver",
-                    "--data-dir",
-                    str(data),
-                    "--listen",
-                    f"127.0.0.1:{free_port()}",
-                    *flags,
-                ],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+        self.data = self.folder / "data"
+        self._flags = ("--data-dir", str(self.data), "--listen", f"127.0.0.1:{free_port()}", *flags)
         try:
-            self._wait_for_the_line(ready_seconds)
-            super().__init__(data / "admin.kubeconfig")
+            self._run(ready_seconds)
+            super().__init__(self.data / "admin.kubeconfig")
             self.wait_until_ready(self.process, ready_seconds, self.log)
         except BaseException:
             self._remove()
             raise
+
+    def _run(self, ready_seconds: float) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "remuda.cli.main", "apiserver", *self._flags],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self._wait_for_the_line(ready_seconds)
+
+    def kill(self) -> None:
+        """Without a word, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def start_again(self, ready_seconds: float = 20) -> None:
+        """On the same data and the same port, after `kill`."""
+        self._run(ready_seconds)
+        self.wait_until_ready(self.process, ready_seconds, self.log)
 
     def _wait_for_the_line(self, seconds: float) -> None:
         assert self.process.stdout is not None

@@ -1,4 +1,5 @@
-"""Where the real upstream programs are. `interop/build` makes them, at the versions pinned in interop/*/go.mod.
+"""Where the real upstream programs are. `interop/build` makes them, at the versions pinned in interop/*/go.mod, and
+`clients`, our own program on upstream's client libraries, whose version is a digest of its files.
 
 A test that needs one which is not there skips and says so; in CI (CI=true) that is a failure, because a comparison
 that did not happen must not look like one that passed.
@@ -6,6 +7,7 @@ that did not happen must not look like one that passed.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from functools import cache
@@ -22,6 +24,16 @@ _MODULES = {
 }
 
 
+_OWN = ("clients",)
+
+
+@cache
+def _digest(program: str) -> str:
+    folder = _ROOT / "interop" / program
+    files = [*sorted(folder.glob("*.go")), folder / "go.mod", folder / "go.sum"]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
 @cache
 def pinned_version(program: str) -> str:
     folder, module = _MODULES[program]
@@ -35,7 +47,8 @@ def pinned_version(program: str) -> str:
 def peer_path(program: str) -> Path:
     cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get("REMUDA_PEERS") or Path(cache_home) / "remuda" / "peers")
-    return folder / f"{program}-{pinned_version(program)}"
+    version = _digest(program) if program in _OWN else pinned_version(program)
+    return folder / f"{program}-{version}"
 
 
 def require_peer(*programs: str) -> list[Path]:
