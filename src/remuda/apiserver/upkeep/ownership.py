@@ -101,7 +101,7 @@ class Ownership:
 
     def _waiting_among(self, links: Links) -> list[Key]:
         """The owners that wait for this dependent: it goes, lets them go, or leaves them."""
-        return [self._waiting[uid] for uid, _ in links if uid in self._waiting]
+        return [self._waiting[uid] for uid in {uid for uid, _ in links} if uid in self._waiting]
 
     def _link(self, key: Key, before: Links, after: Links) -> None:
         if before == after:

@@ -32,6 +32,7 @@ class Worker(Generic[Key]):
         self._running: dict[Key, asyncio.Task[None]] = {}
         self._delays: dict[Key, float] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._next_fill: asyncio.Handle | None = None
         self._held = False
         self._closed = False
 
@@ -50,7 +51,8 @@ class Worker(Generic[Key]):
         if timer is not None:
             timer.cancel()
         self._waiting[key] = None
-        self._fill()
+        if self._next_fill is None:  # not at once: one batch of changes often names a key several times
+            self._next_fill = asyncio.get_running_loop().call_soon(self._fill)
 
     def add_later(self, key: Key, seconds: float) -> None:
         if self._closed or key in self._waiting or key in self._timers:
@@ -58,6 +60,7 @@ class Worker(Generic[Key]):
         self._timers[key] = asyncio.get_running_loop().call_later(seconds, self.add, key)
 
     def _fill(self) -> None:
+        self._next_fill = None
         while not self._held and not self._closed and len(self._running) < self._parallel:
             # What is running gets its next turn when it ends; there are few of them, so the search is short.
             key = next((key for key in self._waiting if key not in self._running), None)
@@ -92,6 +95,8 @@ class Worker(Generic[Key]):
     async def close(self) -> None:
         self._closed = True
         self._waiting.clear()
+        if self._next_fill is not None:
+            self._next_fill.cancel()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
