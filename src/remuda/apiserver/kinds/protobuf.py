@@ -19,12 +19,14 @@ import msgspec
 
 from remuda.apiserver.kinds.idl import Field, MessageType, message, resolve
 from remuda.apiserver.resource import Obj
+from remuda.apiserver.schema.depth import too_deep
 from remuda.kube.errors import StatusError, bad_request
 
 MAGIC = b"k8s\x00"
 _MAX_DEPTH = 200
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOTHING = memoryview(b"")
 
 Wire = tuple[int, int, Any]  # number, wire type, varint or bytes
 Read = Callable[[int, Any, int], Any]  # (wire type, value, depth)
@@ -38,18 +40,24 @@ def decode(body: bytes) -> Obj:
     """The object in a request's body, with its apiVersion and kind. Raises BadRequest."""
     try:
         return _decode(body)
-    except (Malformed, UnicodeDecodeError, struct.error, OverflowError, msgspec.DecodeError) as error:
+    except (Malformed, UnicodeDecodeError, OverflowError, msgspec.DecodeError) as error:
         raise bad_request(f"the body of the request is not valid protobuf: {error}") from None
+    except RecursionError:
+        raise bad_request("the body of the request is not valid protobuf: nested too deeply") from None
 
 
 def _decode(body: bytes) -> Obj:
     if not body.startswith(MAGIC):
         raise Malformed("the prefix of a Kubernetes object is missing")
     envelope = {number: value for number, _, value in _fields(memoryview(body)[len(MAGIC) :])}
-    named = {number: bytes(value).decode() for number, _, value in _fields(memoryview(envelope.get(1, b"")))}
+    named = {
+        number: _string(wire, value, 0)
+        for number, wire, value in _fields(envelope.get(1, _NOTHING))
+        if number in (1, 2)
+    }
     api_version, kind = named.get(1, ""), named.get(2, "")
     type_ = _type_of(api_version, kind)
-    obj = _reader(type_)(_BYTES, memoryview(envelope.get(2, b"")), 0)
+    obj = _reader(type_)(_BYTES, envelope.get(2, _NOTHING), 0)
     return {"apiVersion": api_version, "kind": kind, **obj}
 
 
@@ -71,7 +79,10 @@ def _unknown(api_version: str, kind: str) -> StatusError:
 # ---- the wire ------------------------------------------------------------------------------------------------------
 
 
-def _fields(data: memoryview) -> Iterator[Wire]:
+def _fields(data: Any) -> Iterator[Wire]:
+    """The fields of a message, whose content must be bytes and not a number."""
+    if not isinstance(data, memoryview):
+        raise Malformed("a message is expected")
     at, end = 0, len(data)
     while at < end:
         key, at = _varint(data, at)
@@ -173,7 +184,7 @@ def _map_member(name: str, read: Read) -> Callable[[Obj, int, Any, int], None]:
     def put(obj: Obj, wire: int, value: Any, depth: int) -> None:
         if wire != _BYTES:
             raise Malformed("a map entry is expected")
-        key, held = "", read(_BYTES, memoryview(b""), depth) if read is not _bool and read is not _int else 0
+        key, held = "", read(_BYTES, _NOTHING, depth) if read is not _bool and read is not _int else 0
         for number, kind, content in _fields(value):
             if number == 1:
                 key = _string(kind, content, depth)
@@ -258,7 +269,7 @@ def _only(number: int, read: Read) -> Read:
     """A message with one field that counts."""
 
     def inner(wire: int, value: Any, depth: int) -> Any:
-        found = read(_BYTES, memoryview(b""), depth) if read is not _int else 0
+        found = read(_BYTES, _NOTHING, depth) if read is not _int else 0
         for at, kind, content in _fields(value):
             if at == number:
                 found = read(kind, content, depth)
@@ -275,15 +286,20 @@ def _duration(wire: int, value: Any, depth: int) -> str:
 def _int_or_string(wire: int, value: Any, depth: int) -> int | str:
     parts = {number: (kind, content) for number, kind, content in _fields(value)}
     is_text = _int(*parts.get(1, (_VARINT, 0)), depth) == 1
-    return _string(*parts.get(3, (_BYTES, b"")), depth) if is_text else _int(*parts.get(2, (_VARINT, 0)), depth)
+    return _string(*parts.get(3, (_BYTES, _NOTHING)), depth) if is_text else _int(*parts.get(2, (_VARINT, 0)), depth)
 
 
 def _raw_json(wire: int, value: Any, depth: int) -> Any:
-    raw = b""
-    for number, _, content in _fields(value):
+    raw: Any = _NOTHING
+    for number, kind, content in _fields(value):
+        if number == 1 and kind != _BYTES:
+            raise Malformed("JSON is expected")
         if number == 1:
-            raw = bytes(content)
-    return msgspec.json.decode(raw) if raw else None
+            raw = content
+    found = msgspec.json.decode(raw) if raw else None
+    if too_deep(found):
+        raise Malformed("nested too deeply")
+    return found
 
 
 def _schema_or(other: Callable[[list[Wire], int], Any]) -> Read:

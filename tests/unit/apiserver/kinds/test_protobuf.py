@@ -1,0 +1,262 @@
+"""Protobuf bodies: each shape of field by hand, and bytes that are none of them."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from remuda.apiserver.kinds.protobuf import MAGIC, decode
+from remuda.kube.errors import StatusError
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def number(field: int, value: int) -> bytes:
+    return varint(field << 3) + varint(value)
+
+
+def block(field: int, content: bytes | str) -> bytes:
+    content = content.encode() if isinstance(content, str) else content
+    return varint(field << 3 | 2) + varint(len(content)) + content
+
+
+def double(field: int, value: float) -> bytes:
+    return varint(field << 3 | 1) + struct.pack("<d", value)
+
+
+def body(api_version: str, kind: str, content: bytes) -> bytes:
+    return MAGIC + block(1, block(1, api_version) + block(2, kind)) + block(2, content)
+
+
+def read(api_version: str, kind: str, content: bytes) -> Any:
+    decoded = decode(body(api_version, kind, content))
+    assert (decoded.pop("apiVersion"), decoded.pop("kind")) == (api_version, kind)
+    return decoded
+
+
+def refusal(data: bytes) -> StatusError:
+    with pytest.raises(StatusError) as caught:
+        decode(data)
+    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
+    return caught.value
+
+
+# ---- what each field becomes ---------------------------------------------------------------------------------------
+
+
+def test_text_and_maps() -> None:
+    entry = block(2, block(1, "k") + block(2, "wörd"))
+    config_map = read("v1", "ConfigMap", block(1, block(1, "name")) + entry + block(2, block(1, "empty")))
+    assert config_map == {"metadata": {"name": "name"}, "data": {"k": "wörd", "empty": ""}}
+
+
+def test_bytes_are_base64() -> None:
+    secret = read("v1", "Secret", block(2, block(1, "k") + block(2, b"\x00\xff")) + number(5, 1) + number(5, 0))
+    assert secret == {"data": {"k": base64.b64encode(b"\x00\xff").decode()}, "immutable": False}
+
+
+@pytest.mark.parametrize("value", [0, 1, 300, 2**31 - 1, -1, -(2**63), 2**63 - 1])
+def test_numbers(value: int) -> None:
+    assert read("v1", "ConfigMap", block(1, number(7, value)))["metadata"] == {"generation": value}
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (b"", None),
+        (number(1, 1), "1970-01-01T00:00:01Z"),
+        (number(1, 1_700_000_000) + number(2, 123_456_789), "2023-11-14T22:13:20Z"),
+        (number(1, -1), "1969-12-31T23:59:59Z"),
+    ],
+)
+def test_times(content: bytes, shown: str | None) -> None:
+    assert read("v1", "ConfigMap", block(1, block(8, content)))["metadata"] == {"creationTimestamp": shown}
+
+
+def test_times_to_the_microsecond() -> None:
+    renewed = block(4, number(1, 1_700_000_000) + number(2, 123_456_789))
+    lease = read("coordination.k8s.io/v1", "Lease", block(2, block(1, "me") + number(2, 15) + renewed))
+    assert lease["spec"] == {
+        "holderIdentity": "me",
+        "leaseDurationSeconds": 15,
+        "renewTime": "2023-11-14T22:13:20.123456Z",
+    }
+
+
+def test_ports_are_numbers_or_names_and_lists_repeat() -> None:
+    by_number = block(1, number(3, 80) + block(4, number(1, 0) + number(2, 8080)))
+    by_name = block(1, block(2, "TCP") + block(4, number(1, 1) + block(3, "web")))
+    service = read("v1", "Service", block(2, by_number + by_name + block(1, block(4, b""))))
+    assert service["spec"]["ports"] == [
+        {"port": 80, "targetPort": 8080},
+        {"protocol": "TCP", "targetPort": "web"},
+        {"targetPort": 0},
+    ]
+
+
+def test_numbers_in_lists_packed_or_not() -> None:
+    packed = block(4, varint(1) + varint(300)) + number(4, 7)
+    pod = read("v1", "Pod", block(2, block(14, packed)))
+    assert pod["spec"]["securityContext"] == {"supplementalGroups": [1, 300, 7]}
+
+
+def test_quantities() -> None:
+    limits = block(1, block(1, "cpu") + block(2, block(1, "500m")))
+    container = block(2, block(1, "c") + block(8, limits))
+    assert read("v1", "Pod", block(2, container))["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "500m"}}
+
+
+def test_what_is_inline_stands_in_the_surrounding_object() -> None:
+    selector = block(1, block(1, "map")) + block(2, "key")
+    env = block(7, block(1, "A") + block(3, block(3, selector)))
+    container = read("v1", "Pod", block(2, block(2, env)))["spec"]["containers"][0]
+    assert container["env"] == [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "map", "key": "key"}}}]
+
+
+def test_lists_in_messages_of_their_own() -> None:
+    extra = block(5, block(1, "scopes") + block(2, block(1, "a") + block(1, "b")))
+    review = read("authorization.k8s.io/v1", "SubjectAccessReview", block(2, block(3, "jane") + extra))
+    assert review["spec"] == {"user": "jane", "extra": {"scopes": ["a", "b"]}}
+
+
+def test_json_inside() -> None:
+    fields = block(7, block(1, '{"f:data":{}}'))
+    entry = block(17, block(1, "lab") + fields)
+    assert read("v1", "ConfigMap", block(1, entry))["metadata"]["managedFields"] == [
+        {"manager": "lab", "fieldsV1": {"f:data": {}}}
+    ]
+
+
+def schema(content: bytes) -> Any:
+    version = block(7, block(1, "v1") + block(4, block(1, content)))
+    definition = read("apiextensions.k8s.io/v1", "CustomResourceDefinition", block(2, version))
+    return definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+def test_schemas() -> None:
+    text = block(5, "string")
+    assert schema(double(9, 2.5) + double(11, -1)) == {"maximum": 2.5, "minimum": -1.0}
+    assert schema(block(8, block(1, '{"a":[1]}'))) == {"default": {"a": [1]}}
+    assert schema(block(24, block(1, text))) == {"items": {"type": "string"}}
+    assert schema(block(24, block(2, text) + block(2, text))) == {"items": [{"type": "string"}] * 2}
+    assert schema(block(30, number(1, 1) + block(2, text))) == {"additionalProperties": {"type": "string"}}
+    assert schema(block(30, number(1, 1))) == {"additionalProperties": True}
+    assert schema(block(30, b"")) == {"additionalProperties": False}
+    assert schema(block(29, block(1, "x") + block(2, text))) == {"properties": {"x": {"type": "string"}}}
+
+
+def test_delete_options_come_with_the_version_of_what_is_deleted() -> None:
+    options = block(2, block(1, "uid")) + block(4, "Orphan") + number(1, 0) + block(5, "All")
+    assert read("apps/v1", "DeleteOptions", options) == {
+        "preconditions": {"uid": "uid"},
+        "propagationPolicy": "Orphan",
+        "gracePeriodSeconds": 0,
+        "dryRun": ["All"],
+    }
+
+
+def test_unknown_fields_are_skipped() -> None:
+    strange = number(900, 1) + block(901, b"x") + double(902, 1.0) + varint(903 << 3 | 5) + b"1234"
+    assert read("v1", "ConfigMap", strange + block(1, block(1, "n"))) == {"metadata": {"name": "n"}}
+
+
+# ---- what is refused -----------------------------------------------------------------------------------------------
+
+
+def test_kinds_nobody_knows() -> None:
+    assert refusal(body("v1", "Poem", b"")).message == 'no kind "Poem" is registered for version "v1"'
+    refusal(body("../../etc/v1", "ConfigMap", b""))
+    refusal(body("v1", "ObjectMeta", b""))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        MAGIC[:3],
+        MAGIC,
+        MAGIC + number(1, 5),
+        MAGIC + number(1, 2**40),
+        MAGIC + block(1, number(1, 2**40)),
+        MAGIC + block(1, block(1, b"\xff")),
+        body("v1", "ConfigMap", b"\x08"),
+        body("v1", "ConfigMap", b"\x80" * 11),
+        body("v1", "ConfigMap", b"\x0b"),
+        body("v1", "ConfigMap", varint(1 << 3 | 2) + varint(2**60)),
+        body("v1", "ConfigMap", number(1, 5)),
+        body("v1", "ConfigMap", number(2, 5)),
+        body("v1", "ConfigMap", block(2, number(1, 2**40))),
+        body("v1", "ConfigMap", block(1, number(1, 2**40))),
+        body("v1", "ConfigMap", block(1, block(7, b"x"))),
+        body("v1", "ConfigMap", block(1, number(8, 5))),
+        body("v1", "ConfigMap", block(1, block(8, number(1, 2**62)))),
+        body("v1", "ConfigMap", block(1, block(8, block(1, b"")))),
+        body("v1", "ConfigMap", block(1, block(17, number(7, 3)))),
+        body("v1", "ConfigMap", block(1, block(17, block(7, number(1, 2**40))))),
+        body("v1", "ConfigMap", block(1, block(17, block(7, block(1, "{"))))),
+        body("v1", "ConfigMap", block(1, block(17, block(7, block(1, "[" * 500 + "]" * 500))))),
+        body("v1", "ConfigMap", block(1, block(17, block(7, block(1, "[" * 100_000 + "]" * 100_000))))),
+        body("v1", "Service", block(2, block(1, number(4, 1)))),
+        body("v1", "Service", block(2, block(1, block(4, block(1, b""))))),
+    ],
+)
+def test_malformed(data: bytes) -> None:
+    refusal(data)
+
+
+def test_schemas_in_schemas_end_somewhere() -> None:
+    content = b""
+    for _ in range(3_000):
+        content = block(24, block(1, content))
+    version = block(7, block(4, block(1, content)))
+    refusal(body("apiextensions.k8s.io/v1", "CustomResourceDefinition", block(2, version)))
+
+
+KINDS = [("v1", "Pod"), ("v1", "Secret"), ("apps/v1", "Deployment"), ("v1", "Event"), ("v1", "DeleteOptions")]
+KINDS += [("apiextensions.k8s.io/v1", "CustomResourceDefinition"), ("coordination.k8s.io/v1", "Lease")]
+FIELDS = st.integers(1, 40)
+MESSAGES = st.recursive(
+    st.binary(max_size=12) | st.text(max_size=6).map(str.encode),
+    lambda inner: st.lists(
+        st.builds(block, FIELDS, inner)
+        | st.builds(number, FIELDS, st.integers(0, 2**64))
+        | st.builds(double, FIELDS, st.floats()),
+        max_size=4,
+    ).map(b"".join),
+    max_leaves=12,
+)
+
+
+def outcome(data: bytes) -> int:
+    """The code a client would see; anything but a StatusError fails the test."""
+    try:
+        decode(data)
+    except StatusError as error:
+        return error.code
+    return 200
+
+
+@given(st.sampled_from(KINDS), MESSAGES)
+@example(("v1", "Pod"), block(2, number(5, 2**63)))
+def test_any_bytes_are_an_object_or_a_bad_request(kind: tuple[str, str], content: bytes) -> None:
+    assert outcome(body(*kind, content)) in (200, 400)
+
+
+@given(st.binary(max_size=40))
+def test_any_envelope(data: bytes) -> None:
+    assert outcome(MAGIC + data) in (200, 400)
