@@ -1,6 +1,7 @@
 """Requests that are questions or acts rather than objects: reviews, tokens, evictions, guarded RBAC writes.
 
-Registered with the registry under (table, subresource); the verbs themselves know none of them.
+Registered with the registry under (table, subresource); the verbs themselves know none of them. Nothing of what is
+asked is stored, but it is a create like any other: the answer says who owns the fields of the question.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from remuda.apiserver.apply import managed
 from remuda.apiserver.auth import escalation, reviews
 from remuda.apiserver.auth.authenticate import Authenticator
 from remuda.apiserver.auth.jws import Signer
@@ -17,6 +19,7 @@ from remuda.apiserver.auth.tokens import Settings as TokenSettings
 from remuda.apiserver.registry.calls import Call, WriteOptions, Written
 from remuda.apiserver.registry.evictions import Evictions
 from remuda.apiserver.registry.identity import identify
+from remuda.apiserver.registry.objects import timestamp
 from remuda.apiserver.registry.registry import Handler, Registry, answer
 from remuda.apiserver.registry.validation import decode_strictly
 from remuda.apiserver.resource import Obj
@@ -62,6 +65,16 @@ def _reviewing(registry: Registry, review: Review) -> Handler:
     async def handle(call: Call, obj: Obj, options: WriteOptions) -> Written:
         identify(call, obj)
         decode_strictly(call, registry.resources.shape(call.resource).structural, obj, options.field_validation)
+        resource = call.resource
+        managed.on_update(
+            None,
+            obj,
+            schema=resource.schema,
+            manager=options.field_manager,
+            api_version=resource.api_version,
+            now=timestamp(),
+            blank=resource.blank,
+        )
         return answer(review(call, obj))
 
     return handle
@@ -77,6 +90,7 @@ def _issuing(registry: Registry, signer: Signer, settings: TokenSettings) -> Han
             signer=signer,
             lookup=registry.store.get,
             now=time.time(),
+            manager=options.field_manager,
             field_validation=options.field_validation,
         )
         call.warnings.extend(issued.warnings)

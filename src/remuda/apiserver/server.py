@@ -99,9 +99,10 @@ class ApiServer:
             impersonate=impersonation.apply,
             build_openapi=openapi_v3,
             documents={
-                "/openid/v1/jwks": keys.jwks,
-                "/.well-known/openid-configuration": lambda: openid_configuration(
-                    token_settings, keys, f"{self.url}/openid/v1/jwks"
+                "/openid/v1/jwks": ("application/jwk-set+json", keys.jwks),
+                "/.well-known/openid-configuration": (
+                    "application/json",
+                    lambda: openid_configuration(token_settings, keys, f"{self.url}/openid/v1/jwks"),
                 ),
             },
             protobuf=protobuf.decode,

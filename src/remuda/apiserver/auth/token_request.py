@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from remuda.apiserver.apply import managed
 from remuda.apiserver.auth import tokens
 from remuda.apiserver.auth.jws import Signer
 from remuda.apiserver.auth.tokens import KubernetesClaim, Lookup, Ref, Settings
@@ -102,15 +103,16 @@ def request_token(
     signer: Signer,
     lookup: Lookup,
     now: float,
+    manager: str = "",
     field_validation: FieldValidation = "Warn",
 ) -> Issued:
     """`obj` is the decoded body; what does not belong in it is removed. Raises StatusError."""
     warnings = _decoded(obj, field_validation)
+    _own(obj, manager, now)
     uid = _account_uid(obj, namespace, name, lookup)
     spec = dict(obj.get("spec") or {})
     audiences = tuple(spec.get("audiences") or settings.api_audiences)
-    seconds = spec.get("expirationSeconds")
-    seconds = DEFAULT_SECONDS if seconds is None else seconds
+    seconds = spec["expirationSeconds"]
     _validate_seconds(seconds)
     claim = _bound(spec.get("boundObjectRef"), namespace, Ref(name, uid), lookup)
     limit = settings.max_expiration_seconds
@@ -137,6 +139,23 @@ def _decoded(obj: dict[str, Any], field_validation: FieldValidation) -> list[str
     if complaints and field_validation == "Strict":
         raise errors.bad_request(f"{refused}: strict decoding error: {', '.join(complaints)}")
     return complaints if field_validation == "Warn" else []
+
+
+def _own(obj: dict[str, Any], manager: str, now: float) -> None:
+    """Fills in the default and notes who asked for what, as for anything that is created."""
+    given = obj.get("spec") or {}
+    seconds = given.get("expirationSeconds")
+    obj["spec"] = {**given, "expirationSeconds": DEFAULT_SECONDS if seconds is None else seconds}
+    managed.on_update(
+        None,
+        obj,
+        schema=_SHAPE.schema,
+        manager=manager,
+        api_version=f"{GROUP}/v1",
+        subresource="token",
+        now=clock.rfc3339(now),
+        blank={"metadata": {}, "spec": {}},
+    )
 
 
 def _account_uid(obj: dict[str, Any], namespace: str, name: str, lookup: Lookup) -> str:

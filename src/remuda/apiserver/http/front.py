@@ -34,7 +34,7 @@ from remuda.apiserver.http.seams import (
     Impersonate,
     asks_to_impersonate,
 )
-from remuda.apiserver.http.system import Check, SystemPaths
+from remuda.apiserver.http.system import Check, Document, SystemPaths
 from remuda.kube.errors import StatusError, internal
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class HttpFront:
     """The API on one port.
 
     `extra_routes` maps path prefixes to handlers that see requests before anything else does, and authenticate
-    themselves where they need to. `documents` are JSON answers by path (OpenID configuration, token keys).
+    themselves where they need to. `documents` are media types and answers by path (OpenID configuration, token keys).
     `protobuf` decodes protobuf bodies of built-in kinds; without it they are refused.
     """
 
@@ -63,7 +63,7 @@ class HttpFront:
         build_openapi: BuildOpenApi,
         extra_routes: Mapping[str, Handler] | None = None,
         checks: Mapping[str, Check] | None = None,
-        documents: Mapping[str, Callable[[], Any]] | None = None,
+        documents: Mapping[str, Document] | None = None,
         stored_objects: Callable[[], Mapping[str, int]] | None = None,
         protobuf: ProtobufDecoder | None = None,
         limits: Limits | None = None,

@@ -22,6 +22,7 @@ GIT_VERSION = "v1.36.3+remuda"
 # A health check: what is wrong, or an empty string.
 Check = Callable[[], str]
 PathHandler = Callable[[Request], Response]
+Document = tuple[str, Callable[[], Any]]  # its media type, and what makes it
 
 _JSON_ONLY = ("application/json",)
 _ENDPOINTS = ("healthz", "livez", "readyz")
@@ -48,13 +49,13 @@ def version_document() -> dict[str, str]:
 
 
 class SystemPaths:
-    """Exact paths with a handler each. `documents` are fixed JSON answers by path (OpenID configuration, keys)."""
+    """Exact paths with a handler each. `documents` are public answers by path (OpenID configuration, keys)."""
 
     def __init__(
         self,
         metrics: RequestMetrics,
         checks: Mapping[str, Check],
-        documents: Mapping[str, Callable[[], Any]],
+        documents: Mapping[str, Document],
         listed: Callable[[], list[str]],
     ) -> None:
         self._checks = {"ping": _always_well, **checks}
@@ -66,7 +67,7 @@ class SystemPaths:
             "/metrics": lambda request: Response(200, metrics.render(), _METRICS_HEADERS),
         }
         for path, make in documents.items():
-            self._handlers[path] = _document_handler(make)
+            self._handlers[path] = _document_handler(*make)
         for endpoint in _ENDPOINTS:
             self._handlers[f"/{endpoint}"] = self._health_handler(endpoint)
             for name in self._checks:
@@ -125,11 +126,13 @@ class SystemPaths:
         return serve
 
 
-def _document_handler(make: Callable[[], Any]) -> PathHandler:
+def _document_handler(media_type: str, make: Callable[[], Any]) -> PathHandler:
+    headers = header_block((("Content-Type", media_type), ("Cache-Control", "public, max-age=3600")))
+
     def serve(request: Request) -> Response:
         if request.method != "GET":
             raise method_not_allowed()
-        return Response(200, msgspec.json.encode(make()), json_headers(request))
+        return Response(200, msgspec.json.encode(make()), audit_header(request) + headers)
 
     return serve
 

@@ -96,6 +96,9 @@ def test_the_answer_is_the_request_with_its_defaults(store: FakeStore) -> None:
     obj = ask(store, {"audiences": ["vault"], "expirationSeconds": 601})
     assert obj["kind"] == "TokenRequest"
     assert obj["apiVersion"] == "authentication.k8s.io/v1"
+    (asked,) = obj["metadata"].pop("managedFields")
+    assert asked["fieldsV1"] == {"f:spec": {"f:audiences": {}, "f:expirationSeconds": {}}}
+    assert (asked["operation"], asked["subresource"], asked["time"]) == ("Update", "token", rfc3339(NOW))
     assert obj["metadata"] == {
         "name": "robot",
         "namespace": "ns",

@@ -165,7 +165,7 @@ async def test_metrics_count_only_what_is_served() -> None:
 
 
 async def test_the_index_and_documents() -> None:
-    async with Fronted(documents={"/openid/v1/jwks": lambda: {"keys": []}}) as server:
+    async with Fronted(documents={"/openid/v1/jwks": ("application/jwk-set+json", lambda: {"keys": []})}) as server:
         paths = (await server.ask("GET", "/")).json["paths"]
         assert {"/api", "/api/v1", "/apis/example.com/v1", "/healthz", "/version", "/openid/v1/jwks"} <= set(paths)
         assert (await server.ask("GET", "/openid/v1/jwks")).json == {"keys": []}
