@@ -17,6 +17,7 @@ import msgspec
 
 from remuda.apiserver.http.message import Request
 from remuda.apiserver.http.negotiate import JSON, PROTOBUF, YAML, body_media_type
+from remuda.apiserver.http.numbers import NumberTooLarge, decode_numbers, settled
 from remuda.apiserver.http.yamlbody import YamlError, decode_yaml
 from remuda.apiserver.registry.calls import FieldValidation, PatchKind
 from remuda.apiserver.resource import Obj, Resource
@@ -34,6 +35,10 @@ _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 
 class Unreadable(ValueError):
     """A body that is not the JSON it claims to be; the text says where, in Go's words as far as they are known."""
+
+
+class OutOfRange(Unreadable):
+    """JSON with a number that nothing can hold."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -59,10 +64,12 @@ def target_of(resource: Resource, subresource: str) -> Target:
     return Target(resource.group, resource.version, resource.kind, resource.custom)
 
 
-def decode_json(body: bytes) -> Any:
+def decode_json(body: bytes, *, custom: bool = False) -> Any:
     """Raises Unreadable."""
     try:
-        value = _decode(body)
+        value = decode_numbers(body) if custom else _decode(body)
+    except NumberTooLarge as number:
+        raise OutOfRange(f"json: cannot unmarshal number {number} into Go value of type float64") from None
     except msgspec.DecodeError as error:
         raise Unreadable(_go_words(body, str(error))) from None
     except (RecursionError, ValueError):
@@ -184,21 +191,25 @@ class ObjectReader:
     def _parse(self, body: bytes, media: str, target: Target, validation: FieldValidation) -> tuple[Any, list[str]]:
         try:
             if media == YAML:
-                return _parse_yaml(body)
-            value = decode_json(body)
+                return _parse_yaml(body, custom=target.custom)
+            value = decode_json(body, custom=target.custom)
         except YamlError as error:
             raise _unrecognized(target, str(error), body) from None
+        except OutOfRange as error:
+            raise _unfit(target.kind, target.api_version, target, str(error)) from None
         except Unreadable as error:
             raise _unrecognized(target, f"couldn't get version/kind; json parse error: {error}", body) from None
         return value, [] if validation == "Ignore" else repeated_fields(body, value)
 
 
-def read_patch(body: bytes, kind: PatchKind, validation: FieldValidation) -> tuple[Any, list[str]]:
+def read_patch(
+    body: bytes, kind: PatchKind, validation: FieldValidation, *, custom: bool = False
+) -> tuple[Any, list[str]]:
     """The decoded patch, whatever it is, and complaints about fields that are given twice or unknown in a patch."""
     if kind == "apply":
-        return _read_apply(body, validation)
+        return _read_apply(body, validation, custom=custom)
     try:
-        value = decode_json(body)
+        value = decode_json(body, custom=custom)
     except Unreadable as error:
         raise bad_request(str(error) if kind == "strategic" else f"error decoding patch: {error}") from None
     if validation == "Ignore":
@@ -221,9 +232,9 @@ def _unknown_members(operations: Any) -> list[str]:
     ]
 
 
-def _read_apply(body: bytes, validation: FieldValidation) -> tuple[Obj, list[str]]:
+def _read_apply(body: bytes, validation: FieldValidation, *, custom: bool) -> tuple[Obj, list[str]]:
     try:
-        value, repeated = _parse_yaml(body)
+        value, repeated = _parse_yaml(body, custom=custom)
     except YamlError as error:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     if not isinstance(value, dict):
@@ -233,15 +244,19 @@ def _read_apply(body: bytes, validation: FieldValidation) -> tuple[Obj, list[str
     return value, [] if validation == "Ignore" else repeated
 
 
-def _parse_yaml(body: bytes) -> tuple[Any, list[str]]:
+def _parse_yaml(body: bytes, *, custom: bool) -> tuple[Any, list[str]]:
     """Most of what is sent as YAML is JSON (which YAML contains), and JSON is a hundred times quicker to read."""
     if body[:1] == b"{":
         try:
-            value = decode_json(body)
+            value = decode_json(body, custom=custom)
             return value, repeated_fields(body, value)
         except Unreadable:
             pass
-    return decode_yaml(body)
+    value, repeated = decode_yaml(body)
+    try:
+        return settled(value) if custom else value, repeated
+    except NumberTooLarge as number:
+        raise YamlError(f"json: cannot unmarshal number {number} into Go value of type float64") from None
 
 
 def _settle_kind(value: Obj, target: Target, body: bytes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from remuda.apiserver.auth import messages
 from remuda.apiserver.auth.user import Authorizer, User
@@ -170,10 +171,8 @@ class ResourceRequests:
         form = negotiate(request)
         body = await request.body()
         chosen = options.patch_options(request, kind)
-        if kind == "apply" and _is_slow(body):
-            patch, complaints = await asyncio.to_thread(read_patch, body, kind, chosen.field_validation)
-        else:
-            patch, complaints = read_patch(body, kind, chosen.field_validation)
+        read = partial(read_patch, body, kind, chosen.field_validation, custom=call.resource.custom)
+        patch, complaints = await asyncio.to_thread(read) if kind == "apply" and _is_slow(body) else read()
         written = await self._registry.patch(call, kind, patch, chosen, complaints)
         return await self._answer(request, call, 201 if written.created else 200, written.value, form)
 

@@ -83,6 +83,10 @@ class Complaints:
     def below(self, place: str, bad: float, limit: float, exclusive: bool) -> FieldError:
         return self._invalid(place, bad, f"should be greater than {'' if exclusive else 'or equal to '}{number(limit)}")
 
+    def bad_factor(self, place: str, factor: float) -> FieldError:
+        detail = f"factor MultipleOf declared for {place} must be positive: {number(factor)}"
+        return FieldError(errors.INVALID, self._field(place), _as_printed(factor), detail)
+
     def not_multiple(self, place: str, bad: float, factor: float) -> FieldError:
         return self._invalid(place, bad, f"should be a multiple of {number(factor)}")
 

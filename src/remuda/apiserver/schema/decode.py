@@ -11,7 +11,7 @@ from typing import Any
 
 from remuda.apiserver.schema import facts
 from remuda.apiserver.schema.golang import decoder_word
-from remuda.apiserver.schema.wire import bytes_error, time_error
+from remuda.apiserver.schema.wire import MICRO_TIME, bytes_error, micro_time_error, time_error
 from remuda.kube import errors
 from remuda.kube.schema import Schema
 
@@ -131,7 +131,7 @@ def _text_error(schema: Schema, value: Any, path: tuple[str, ...], struct: str) 
         return bytes_error(value) if isinstance(value, str) else _mismatch(schema, value, path, struct)
     if not isinstance(value, str):
         return f"json: cannot unmarshal {decoder_word(value)} into Go value of type string"
-    return time_error(value)
+    return micro_time_error(value) if schema.ref == MICRO_TIME else time_error(value)
 
 
 def _int_or_string_error(value: Any) -> str:

@@ -19,8 +19,8 @@ from remuda.apiserver.schema.decode import integer_range
 from remuda.apiserver.schema.embedded import resource_errors
 from remuda.apiserver.schema.formats import string_format
 from remuda.apiserver.schema.patterns import BadPattern, matcher
-from remuda.apiserver.schema.validate import Validation
-from remuda.apiserver.schema.wire import is_bytes, is_time
+from remuda.apiserver.schema.validate import Validation, fits_type
+from remuda.apiserver.schema.wire import MICRO_TIME, is_bytes, is_micro_time, is_time
 from remuda.kube.schema import UNSET, Schema
 
 Check = Callable[[Any], bool]
@@ -141,6 +141,9 @@ def _number(schema: Schema, native: bool) -> Check:
         low, high = integer_range(schema.format)
     if native:
         return lambda value: type(value) in kinds and (type(value) is float or low <= value <= high)
+    limits = (schema.minimum, schema.maximum, schema.multiple_of)
+    if any(limit is not None and not fits_type(schema, limit) for limit in limits):
+        return lambda value: False  # of which the thorough walker complains
     if schema.minimum is not None and not schema.exclusive_minimum:
         low = max(low, schema.minimum)
     if schema.maximum is not None and not schema.exclusive_maximum:
@@ -164,7 +167,8 @@ def _number(schema: Schema, native: bool) -> Check:
 
 def _text(schema: Schema, native: bool) -> Check | type:
     if native:
-        special = {"date-time": is_time, "byte": is_bytes}.get(schema.format)
+        moment = is_micro_time if schema.ref == MICRO_TIME else is_time
+        special = {"date-time": moment, "byte": is_bytes}.get(schema.format)
         return str if special is None else _text_passing(special)
     shortest, longest = schema.min_length or 0, schema.max_length
     tests: list[Check] = []

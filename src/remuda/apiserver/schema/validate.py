@@ -107,16 +107,34 @@ class Validation:
         return 2 if check is not None else 1
 
     def _number(self, schema: Schema, value: int | float, place: str, found: list[FieldError]) -> None:
-        if not schema.int_or_string and not _in_range(schema, value):
-            format_ = facts.enforced_format(schema)
-            found.append(self.say.out_of_range(place, "Checked", schema.type, format_))
-        if schema.multiple_of is not None and not _is_multiple(value, schema.multiple_of):
-            found.append(self.say.not_multiple(place, value, schema.multiple_of))
-        low, high = schema.minimum, schema.maximum
-        if low is not None and (value <= low if schema.exclusive_minimum else value < low):
-            found.append(self.say.below(place, value, low, schema.exclusive_minimum))
-        if high is not None and (value >= high if schema.exclusive_maximum else value > high):
-            found.append(self.say.above(place, value, high, schema.exclusive_maximum))
+        self._fit(schema, "Checked", value, place, found)
+        if schema.multiple_of is not None:
+            factor = self._limit(schema, "MultipleOf", schema.multiple_of, value, place, found)
+            if factor <= 0:
+                found.append(self.say.bad_factor(place, factor))
+            elif not _is_multiple(value, factor):
+                found.append(self.say.not_multiple(place, value, factor))
+        if schema.minimum is not None:
+            low = self._limit(schema, "Minimum boundary", schema.minimum, value, place, found)
+            if value <= low if schema.exclusive_minimum else value < low:
+                found.append(self.say.below(place, value, low, schema.exclusive_minimum))
+        if schema.maximum is not None:
+            high = self._limit(schema, "Maximum boundary", schema.maximum, value, place, found)
+            if value >= high if schema.exclusive_maximum else value > high:
+                found.append(self.say.above(place, value, high, schema.exclusive_maximum))
+
+    def _fit(self, schema: Schema, what: str, number: int | float, place: str, found: list[FieldError]) -> bool:
+        fits = schema.int_or_string or fits_type(schema, number)
+        if not fits:
+            found.append(self.say.out_of_range(place, what, schema.type, facts.enforced_format(schema)))
+        return fits
+
+    def _limit(
+        self, schema: Schema, what: str, limit: int | float, value: int | float, place: str, found: list[FieldError]
+    ) -> int | float:
+        """A limit as upstream compares it: of integers without its fraction, unless it does not fit the type."""
+        fits = self._fit(schema, what, limit, place, found)
+        return math.trunc(limit) if fits and isinstance(value, int) else limit
 
     def _items(
         self, schema: Schema, value: list[Any], place: str, was: Correlation | None, found: list[FieldError]
@@ -245,7 +263,7 @@ def _type_mismatch(types: tuple[str, ...], format_: str, value: Any) -> tuple[st
     return ",".join(types), given
 
 
-def _in_range(schema: Schema, value: int | float) -> bool:
+def fits_type(schema: Schema, value: int | float) -> bool:
     if schema.type == "integer":
         if isinstance(value, float) and not facts.is_integral(value):
             return False
@@ -258,8 +276,6 @@ def _in_range(schema: Schema, value: int | float) -> bool:
 
 
 def _is_multiple(value: int | float, factor: int | float) -> bool:
-    if factor <= 0:
-        return False
     if isinstance(value, int) and isinstance(factor, int):
         return value % factor == 0
     ratio = value / factor if factor >= 1 else (1 / factor) * value

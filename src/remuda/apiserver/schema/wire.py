@@ -11,11 +11,8 @@ import re
 from remuda.apiserver.schema.formats import is_date, is_plain_utc
 from remuda.kube.quoting import quoted
 
-_LAYOUT = "2006-01-02T15:04:05Z07:00"
-_is_rfc3339 = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.,][0-9]+)?"
-    r"(Z|[+-]([01][0-9]|2[0-4]):[0-5][0-9])"
-).fullmatch
+_DATE_AND_CLOCK = r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+_ZONE = r"(Z|[+-]([01][0-9]|2[0-4]):[0-5][0-9])"
 _ELEMENTS = (
     ("2006", "[0-9]{4}"),
     ("-", "-"),
@@ -27,33 +24,52 @@ _ELEMENTS = (
     (":", ":"),
     ("04", "[0-9]{2}"),
     (":", ":"),
-    ("05", "[0-9]{2}([.,][0-9]+)?"),
-    ("Z07:00", "Z|[+-][0-9]{2}:[0-9]{2}"),
 )
-_MATCHERS = tuple((name, re.compile(pattern).match) for name, pattern in _ELEMENTS)
+_SECONDS = (("05", "[0-9]{2}([.,][0-9]+)?"),)
+_MICROSECONDS = (("05", "[0-9]{2}"), (".000000", "[.,][0-9]{6}"))
+_OFFSET = ("Z07:00", "Z|[+-][0-9]{2}:[0-9]{2}")
+
+
+class _Layout:
+    """One way of writing a time, as Go's time.Parse reads it."""
+
+    def __init__(self, fraction: str, seconds: tuple[tuple[str, str], ...]) -> None:
+        elements = (*_ELEMENTS, *seconds, _OFFSET)
+        self._name = "".join(name for name, _ in elements)
+        self._matchers = tuple((name, re.compile(pattern).match) for name, pattern in elements)
+        self._whole = re.compile(_DATE_AND_CLOCK + fraction + _ZONE).fullmatch
+
+    def fits(self, text: str) -> bool:
+        parts = self._whole(text)
+        return parts is not None and is_date(parts[1])
+
+    def error(self, text: str) -> str:
+        """What Go says of a text that is not such a time, or an empty string."""
+        if self.fits(text):
+            return ""
+        said = f"parsing time {quoted(text)}"
+        position = 0
+        for name, match in self._matchers:
+            found = match(text, position)
+            if found is None:
+                return f'{said} as "{self._name}": cannot parse {quoted(text[position:])} as "{name}"'
+            position = found.end()
+        if position < len(text):
+            return f"{said}: extra text: {quoted(text[position:])}"
+        return f"{said}: {_out_of_range(text)} out of range"
+
+
+_TIME = _Layout("([.,][0-9]+)?", _SECONDS)
+_MICRO_TIME = _Layout("[.,][0-9]{6}", _MICROSECONDS)
+MICRO_TIME = "MicroTime"  # the `ref` of times that must have exactly six digits of a second
+
+is_micro_time = _MICRO_TIME.fits
+micro_time_error = _MICRO_TIME.error
+time_error = _TIME.error
 
 
 def is_time(text: str) -> bool:
-    if is_plain_utc(text):
-        return True
-    parts = _is_rfc3339(text)
-    return parts is not None and is_date(parts[1])
-
-
-def time_error(text: str) -> str:
-    """What Go's time.Parse says of a text that is not a time, or an empty string."""
-    if is_time(text):
-        return ""
-    said = f"parsing time {quoted(text)}"
-    position = 0
-    for name, match in _MATCHERS:
-        found = match(text, position)
-        if found is None:
-            return f'{said} as "{_LAYOUT}": cannot parse {quoted(text[position:])} as "{name}"'
-        position = found.end()
-    if position < len(text):
-        return f"{said}: extra text: {quoted(text[position:])}"
-    return f"{said}: {_out_of_range(text)} out of range"
+    return bool(is_plain_utc(text)) or _TIME.fits(text)
 
 
 def _out_of_range(text: str) -> str:

@@ -225,6 +225,26 @@ def test_status_alone_is_named_from_its_own_root() -> None:
     assert validator.validate_status(obj, an_object("s", status={"phase": "Down", "n": "x"})) == []
 
 
+@pytest.mark.parametrize(
+    ("limits", "value", "said"),
+    [
+        ({"type": "number", "multipleOf": 0.5}, 4.5, []),
+        ({"type": "number", "multipleOf": 0.5}, 4, ["0: factor MultipleOf declared for spec must be positive: 0"]),
+        ({"type": "number", "multipleOf": 2.5}, 4, []),  # of which an integer sees 2
+        ({"type": "number", "minimum": 0.5}, 0, []),
+        ({"type": "number", "minimum": 0.5}, 0.25, ["0.25: spec in body should be greater than or equal to 0.5"]),
+        ({"type": "number", "maximum": 4.5}, 5, ["5: spec in body should be less than or equal to 4"]),
+        (
+            {"type": "integer", "maximum": 4.5},
+            3,
+            ['"": Maximum boundary value must be of type integer (default format) in spec'],
+        ),
+    ],
+)
+def test_integers_see_limits_without_their_fraction(limits: dict[str, Any], value: Any, said: list[str]) -> None:
+    assert [text.partition("Invalid value: ")[2] for text in complaints(limits, value)] == said
+
+
 def test_rules_run_unless_shape_or_size_is_wrong() -> None:
     class Rules:
         def validate(self, obj: Any, old: Any, path: str, warnings: list[str] | None = None) -> list[Any]:
