@@ -123,6 +123,7 @@ class Resource:
     to_storage: Callable[[Obj], Obj] | None = None  # None with a storage_version: only apiVersion differs
     from_storage: Callable[[Obj], Obj] | None = None
     table_name: str = ""  # where two groups share one store (events); else `plural.group`
+    named_group: str | None = None  # in complaints about the object, where two groups share one kind; else `group`
     deprecation_warning: str = ""
     discovered_verbs: tuple[str, ...] = ()  # as discovery lists them; empty: `verbs` in alphabetical order
     plain_finalizers: bool = False  # finalizers need no domain
@@ -141,6 +142,10 @@ class Resource:
     @property
     def table(self) -> str:
         return self.table_name or (f"{self.plural}.{self.group}" if self.group else self.plural)
+
+    @property
+    def group_in_complaints(self) -> str:
+        return self.group if self.named_group is None else self.named_group
 
     @property
     def qualified(self) -> str:

@@ -144,9 +144,20 @@ def _group(name: str, versions: list[str]) -> Json:
     return {"name": name, "versions": listed, "preferredVersion": listed[0]}
 
 
+def _own_kind(resource: Resource) -> Json:
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
+
+
+def _response_kind(resource: Resource, kind: Json) -> Json:
+    """Of built-in kinds the aggregated document names group and version only where they are not the resource's own."""
+    if resource.custom or (kind["group"], kind["version"]) != (resource.group, resource.version):
+        return kind
+    return {"group": "", "version": "", "kind": kind["kind"]}
+
+
 def _subresources(resource: Resource) -> list[tuple[str, Json, list[str]]]:
     """Name, kind that is answered, verbs; by name."""
-    own = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    own = _own_kind(resource)
     found: list[tuple[str, Json, list[str]]] = []
     if resource.has_status:
         found.append(("status", own, _STATUS_VERBS))
@@ -188,7 +199,7 @@ def _plain_subresource(resource: Resource, name: str, kind: Json, verbs: list[st
 def _aggregated_entry(resource: Resource) -> Json:
     entry: Json = {
         "resource": resource.plural,
-        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "responseKind": _response_kind(resource, _own_kind(resource)),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular or resource.kind.lower(),
         "verbs": list(resource.discovered_verbs) or sorted(resource.verbs),
@@ -198,7 +209,8 @@ def _aggregated_entry(resource: Resource) -> Json:
     if resource.categories:
         entry["categories"] = list(resource.categories)
     subresources = [
-        {"subresource": name, "responseKind": kind, "verbs": verbs} for name, kind, verbs in _subresources(resource)
+        {"subresource": name, "responseKind": _response_kind(resource, kind), "verbs": verbs}
+        for name, kind, verbs in _subresources(resource)
     ]
     if subresources:
         entry["subresources"] = subresources

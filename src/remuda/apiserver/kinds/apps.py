@@ -249,6 +249,8 @@ STATEFUL_SETS = declare(
 
 def _default_daemon_set(daemon: Obj) -> None:
     _default_template(daemon)
+    # A field of the real server's own type, written as an annotation: there from the start, hence owned by the writer.
+    _set_template_generation(daemon, _template_generation(daemon))
     strategy = daemon["spec"]["updateStrategy"]
     if strategy["type"] == "RollingUpdate":
         rolling = strategy.setdefault("rollingUpdate", {})
@@ -264,6 +266,10 @@ def _template_generation(daemon: Obj) -> int:
 def _set_template_generation(daemon: Obj, number: int) -> None:
     meta = daemon["metadata"]
     meta["annotations"] = {**(meta.get("annotations") or {}), _TEMPLATE_GENERATION: str(number)}
+
+
+def _create_daemon_set(daemon: Obj) -> None:
+    _set_template_generation(daemon, max(_template_generation(daemon), 1))
 
 
 def _update_daemon_set(new: Obj, old: Obj) -> None:
@@ -306,7 +312,7 @@ DAEMON_SETS = declare(
     "daemonsets",
     Rules(
         default=_default_daemon_set,
-        create=lambda daemon: _set_template_generation(daemon, 1),
+        create=_create_daemon_set,
         update=_update_daemon_set,
         validate=_validate_daemon_set,
         validate_update=_selector_is_fixed,

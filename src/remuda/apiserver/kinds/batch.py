@@ -71,7 +71,7 @@ def _default_job(job: Obj) -> None:
     spec.setdefault("backoffLimit", _INT32_MAX if "backoffLimitPerIndex" in spec else 6)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
     if (labels := template_labels(spec)) and not job["metadata"].get("labels"):
-        job["metadata"]["labels"] = dict(labels)
+        job["metadata"]["labels"] = labels
 
 
 def _create_job(job: Obj) -> None:
@@ -81,15 +81,22 @@ def _create_job(job: Obj) -> None:
         return
     name, uid = job["metadata"].get("name", ""), job["metadata"].get("uid", "")
     generated = {OLD_NAME_LABEL: name, NAME_LABEL: name, OLD_UID_LABEL: uid, UID_LABEL: uid}
-    template = spec["template"]
-    meta = {**template["metadata"], "labels": {**generated, **template_labels(spec)}}
+    template, given = spec["template"], template_labels(spec)
+    labels = _ordered({**generated, **given})
+    if not job["metadata"].get("labels") or job["metadata"]["labels"] is given:
+        # A job without labels has its template's, those the server makes included.
+        job["metadata"]["labels"] = labels
     selector = spec.get("selector") or {}
-    matched = {UID_LABEL: uid, **(selector.get("matchLabels") or {})}
+    matched = _ordered({UID_LABEL: uid, **(selector.get("matchLabels") or {})})
     job["spec"] = {
         **spec,
-        "template": {**template, "metadata": meta},
+        "template": {**template, "metadata": {**template["metadata"], "labels": labels}},
         "selector": {**selector, "matchLabels": matched},
     }
+
+
+def _ordered(labels: dict[str, str]) -> dict[str, str]:
+    return dict(sorted(labels.items()))
 
 
 def _validate_job(job: Obj) -> list[FieldError]:

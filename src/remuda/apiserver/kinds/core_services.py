@@ -43,9 +43,7 @@ def _create_service(service: Obj) -> None:
     service["status"] = {"loadBalancer": {}}
     spec = service["spec"]
     _join_addresses(spec)
-    if spec["type"] != "ExternalName":
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
+    _default_families(spec)
 
 
 def _update_service(new: Obj, old: Obj) -> None:
@@ -59,6 +57,19 @@ def _update_service(new: Obj, old: Obj) -> None:
         if before.get(field) is not None:
             spec.setdefault(field, before[field])
     _join_addresses(spec)
+    _default_families(spec)
+
+
+def _default_families(spec: Obj) -> None:
+    """One family, but for a headless service without a selector: its endpoints may be of either."""
+    if spec["type"] == "ExternalName":
+        return
+    any_family = spec.get("clusterIP") == "None" and not spec.get("selector")
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if any_family else "SingleStack")
+    families = spec.get("ipFamilies") or ["IPv4"]
+    if any_family and len(families) == 1 and spec["ipFamilyPolicy"] != "SingleStack":
+        families = [*families, "IPv6" if families[0] == "IPv4" else "IPv4"]
+    spec["ipFamilies"] = families
 
 
 def _join_addresses(spec: Obj) -> None:

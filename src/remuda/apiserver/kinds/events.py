@@ -195,6 +195,7 @@ _SHARED: dict[str, Any] = {
     "collects_garbage": False,
     "selectable": _SELECTABLE,
     "table_name": "events",
+    "named_group": "",
 }
 
 CORE_EVENTS = declare(

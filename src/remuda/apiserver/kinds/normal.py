@@ -18,7 +18,7 @@ from remuda.apiserver.kinds.idl import Field, Form, MessageType, message, resolv
 from remuda.apiserver.resource import Obj
 from remuda.kube import clock
 from remuda.kube.errors import StatusError, bad_request
-from remuda.kube.quantity import QuantityError, canonical_quantity
+from remuda.kube.quantity import Quantity, QuantityError, canonical_quantity
 from remuda.kube.schema import UNSET
 
 _Step = Callable[[Obj, str, Any], None]
@@ -208,7 +208,7 @@ def _message_step(form: Form, target: MessageType) -> _Step:
 
 
 def _container_step(form: Form, target: Any, keeps_empty: bool) -> _Step:
-    inner: _Spelling | None = _SPELLINGS.get(form.type)
+    inner: _Spelling | None = _amount_form if form.type == "Quantity" else _SPELLINGS.get(form.type)
     if isinstance(target, MessageType) and not (target.file == "meta" and target.name == "ManagedFieldsEntry"):
         walk = _normalizer(target)
 
@@ -253,10 +253,19 @@ def _each_value(inner: _Spelling) -> Callable[[Any], None]:
 
 
 def _quantity_form(value: Any) -> Any:
+    return _written(value, canonical_quantity)
+
+
+def _amount_form(value: Any) -> Any:
+    """Of a map of resources, which is rounded up to thousandths."""
+    return _written(value, lambda given: str(Quantity.parse(given).rounded_up_to_milli()))
+
+
+def _written(value: Any, write: Callable[[str | int | float], str]) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return value if value is not None else "0"
     try:
-        return canonical_quantity(value)
+        return write(value)
     except QuantityError as why:
         raise _Malformed(str(why)) from None
 

@@ -65,7 +65,7 @@ class AdmissionChain:
                 raise forbidden_request(resource.group, resource.plural, call.name, verdict.denied)
             if verdict.errors:
                 name = metadata(new or old or {}).get("name", call.name)
-                raise invalid_object(resource.group, resource.kind, name, list(verdict.errors))
+                raise invalid_object(resource.group_in_complaints, resource.kind, name, list(verdict.errors))
             if verdict.patch is not None and new is not None:
                 new = apply_merge_patch(new, verdict.patch)
         return new

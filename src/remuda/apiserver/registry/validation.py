@@ -95,7 +95,7 @@ def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> b
         call.warnings.extend(tolerated)
         errors.extend(_kind_errors(call, new, old))
     if errors:
-        raise invalid_object(resource.group, resource.kind, meta.get("name", ""), errors)
+        raise invalid_object(resource.group_in_complaints, resource.kind, meta.get("name", ""), errors)
     return not tolerated
 
 

@@ -77,6 +77,8 @@ async def test_aggregated_discovery_with_etag() -> None:
         again = await server.ask("GET", "/apis", Accept=V2, If_None_Match=etag)
         assert (again.status, again.body) == (304, b"")
         core = (await server.ask("GET", "/api", Accept=V2.replace("v=v2", "v=v2beta1"))).json
+        kinds = {r["resource"]: r["responseKind"] for r in core["items"][0]["versions"][0]["resources"]}
+        assert kinds["pods"] == {"group": "", "version": "", "kind": "Pod"}
         assert core["apiVersion"] == "apidiscovery.k8s.io/v2beta1"
         assert [v["version"] for v in core["items"][0]["versions"]] == ["v1"]
 

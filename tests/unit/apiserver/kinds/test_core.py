@@ -355,6 +355,10 @@ def test_a_new_service() -> None:
     assert spec["ports"][0] == {"port": 80, "protocol": "TCP", "targetPort": 80}
     assert spec["ports"][1]["targetPort"] == "http"
     assert (spec["ipFamilies"], spec["ipFamilyPolicy"]) == (["IPv4"], "SingleStack")
+    headless = created(SERVICE, spec={"clusterIP": "None"})["spec"]
+    assert (headless["ipFamilies"], headless["ipFamilyPolicy"]) == (["IPv4", "IPv6"], "RequireDualStack")
+    selecting = created(SERVICE, spec={"clusterIP": "None", "selector": {"a": "b"}})["spec"]
+    assert (selecting["ipFamilies"], selecting["ipFamilyPolicy"]) == (["IPv4"], "SingleStack")
     assert "clusterIP" not in spec
     assert service["status"] == {"loadBalancer": {}}
     balancer = created(SERVICE, spec={"type": "LoadBalancer", "ports": [{"port": 1}]})["spec"]

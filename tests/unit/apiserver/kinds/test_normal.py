@@ -54,6 +54,9 @@ def normal(group: str, message: str, obj: dict[str, Any]) -> dict[str, Any]:
         ("", "HostPathVolumeSource", {"path": "/x"}, {"path": "/x", "type": ""}),
         # One spelling for quantities, times and bytes.
         ("", "ResourceRequirements", {"limits": {"cpu": 0.5, "a": "1024Mi"}}, {"limits": {"cpu": "500m", "a": "1Gi"}}),
+        # Amounts of resources have no more than thousandths, other quantities may.
+        ("", "ResourceRequirements", {"requests": {"cpu": "0.1n"}}, {"requests": {"cpu": "1m"}}),
+        ("", "EmptyDirVolumeSource", {"sizeLimit": "5n"}, {"sizeLimit": "5n"}),
         (
             "",
             "ContainerStateRunning",
@@ -84,7 +87,9 @@ def test_schemas_inside_schemas_lose_what_they_do_not_know() -> None:
 
 def test_a_bad_quantity_is_a_bad_request() -> None:
     pod = {"apiVersion": "v1", "spec": {"containers": [{"resources": {"limits": {"cpu": "1x"}}}]}}
-    with pytest.raises(StatusError, match='Pod in version "v1" cannot be handled as a Pod: quantities must match') as caught:
+    with pytest.raises(
+        StatusError, match='Pod in version "v1" cannot be handled as a Pod: quantities must match'
+    ) as caught:
         normal("", "Pod", pod)
     assert caught.value.code == 400
 

@@ -107,6 +107,7 @@ def test_one_event_in_two_shapes() -> None:
     assert "regarding" not in stored
     assert from_core(stored) == event
     assert resource.table == kind("Event").table == "events"
+    assert (resource.group, resource.group_in_complaints) == ("events.k8s.io", "")
     assert resource.selectable == kind("Event").selectable
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from remuda.apiserver.kinds.batch import schedule_complaint
 
-from .writing import POD, SELECTOR, TEMPLATE, UID, changed, complaints, created, given, kind, updated
+from .writing import POD, SELECTOR, TEMPLATE, UID, changed, complaints, created, defaulted, given, kind, updated
 
 DEPLOYMENT, REPLICA_SET = kind("Deployment", "apps"), kind("ReplicaSet", "apps")
 STATEFUL_SET, DAEMON_SET = kind("StatefulSet", "apps"), kind("DaemonSet", "apps")
@@ -59,6 +59,7 @@ def test_a_daemon_set_counts_its_templates() -> None:
 
     old = created(DAEMON_SET, spec=SPEC)
     assert counted(old) == "1"
+    assert counted(defaulted(DAEMON_SET, spec=SPEC)) == "0"
     assert counted(updated(DAEMON_SET, old, changed(old, "spec.minReadySeconds", 5))[0]) == "1"
     assert counted(updated(DAEMON_SET, old, changed(old, "spec.template.spec.hostname", "h"))[0]) == "2"
 
@@ -156,6 +157,14 @@ def test_a_new_job_gets_its_selector_and_labels() -> None:
     assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (1, 1, 6)
     assert (spec["completionMode"], spec["suspend"], spec["manualSelector"]) == ("NonIndexed", False, False)
     assert spec["podReplacementPolicy"] == "TerminatingOrFailed"
+
+
+def test_labels_a_job_takes_over_from_its_template_grow_with_them() -> None:
+    spec = {"template": {"metadata": {"labels": {"z": "1"}}, **JOB_SPEC["template"]}}
+    job = created(JOB, spec=spec)
+    assert list(job["metadata"]["labels"])[-2:] == ["job-name", "z"]
+    assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"]
+    assert created(JOB, spec=spec, metadata={"labels": {"z": "1"}})["metadata"]["labels"] == {"z": "1"}
 
 
 def test_parallelism_without_completions_makes_a_work_queue() -> None:
