@@ -46,32 +46,32 @@ def patched(
     complaints: Sequence[str],
 ) -> Obj:
     """The patched object, decoded. `complaints` are a strict reader's about the body of the patch."""
-    schema = call.resource.schema
+    resource, schema = call.resource, call.resource.schema
 
     def refuse(problem: str) -> StatusError:
-        shown = go_value(patch) if kind == "strategic" else _document(apply_patch(kind, live, patch, schema), schema)
+        shown = go_value(patch) if kind == "strategic" else _document(apply_patch(kind, live, patch, schema), resource)
         return invalid_object("", "", "", [invalid("patch", shown, problem)])
 
     new = apply_patch(kind, live, patch, schema)
     if kind == "strategic":
         new["apiVersion"], new["kind"] = live["apiVersion"], live["kind"]  # it patches fields, and these are none
-    elif call.resource.custom:
-        _require_custom_kind(call.resource, new, call.name, refuse)
+    elif resource.custom:
+        _require_custom_kind(resource, new, call.name, refuse)
     else:
-        complaints = [*complaints, *_require_kind(call.resource, new, refuse)]
+        complaints = [*complaints, *_require_kind(resource, new, refuse)]
     decode_strictly(call, structural, new, options.field_validation, complaints=complaints, refuse=refuse)
     require_identity(call, new)
     return new
 
 
-def _document(obj: Obj, schema: Schema) -> str:
-    """As the real server prints it: fields sorted, those of the metadata in the order of their declaration."""
-    shown = dict(sorted(obj.items()))
-    meta, declared = shown.get("metadata"), schema.properties.get("metadata")
-    if isinstance(meta, dict) and declared is not None:
-        order = {name: place for place, name in enumerate(declared.properties)}
-        shown["metadata"] = dict(sorted(meta.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
-    return msgspec.json.encode(shown).decode()
+def _document(obj: Obj, resource: Resource) -> str:
+    """As the real server prints it: sorted, but the metadata of built-in kinds in the order of its declaration."""
+    meta, declared = obj.get("metadata"), resource.schema.properties.get("metadata")
+    if resource.custom or not isinstance(meta, dict) or declared is None:
+        return msgspec.json.encode(obj, order="sorted").decode()
+    order = {name: place for place, name in enumerate(declared.properties)}
+    ordered = sorted(meta.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
+    return msgspec.json.encode(dict(sorted({**obj, "metadata": dict(ordered)}.items()))).decode()
 
 
 def _require_kind(resource: Resource, new: Obj, refuse: Refuse) -> list[str]:
@@ -99,7 +99,7 @@ _WORDS = {bool: "bool", int: "number", float: "number", list: "array", dict: "ob
 def _require_custom_kind(resource: Resource, new: Obj, name: str, refuse: Refuse) -> None:
     version, kind = new.get("apiVersion"), new.get("kind")
     if not kind or not isinstance(kind, str):
-        raise refuse(f"Object 'Kind' is missing in '{_document(new, resource.schema)}'")
+        raise refuse(f"Object 'Kind' is missing in '{_document(new, resource)}'")
     if not version or not isinstance(version, str):
         raise internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
     group = version.rpartition("/")[0]

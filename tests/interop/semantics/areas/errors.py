@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.interop.semantics.trial import Trial, case
+from tests.interop.semantics.trial import Trial, case, shared
+
+shared("plains")
 
 
 @case("errors")
@@ -94,6 +96,51 @@ def methods_nobody_offers(t: Trial) -> None:
     t.ask("POST", "/version")
     t.ask("DELETE", "/apis/authorization.k8s.io/v1/subjectaccessreviews")
     t.ask("GET", "/apis/authorization.k8s.io/v1/subjectaccessreviews")
+
+
+@case("errors")
+def updates_that_are_not_this_object(t: Trial) -> None:
+    path = t.configmaps()
+    t.quietly("POST", path, {"metadata": {"name": "a"}})
+    t.put(f"{path}/a", {"metadata": {}})
+    t.put(f"{path}/a", {"metadata": {"name": "b"}})
+    t.put(f"{path}/a", {"metadata": {"name": "a", "namespace": "elsewhere"}})
+    t.put(f"{path}/nothing", {"data": {"k": 1}}, note="read before it is looked for")
+    t.put(f"{path}/nothing", {"metadata": {"name": "nothing"}})
+
+
+@case("errors")
+def routes_of_what_is_built_in(t: Trial) -> None:
+    collection = f"/api/v1/namespaces/{t.namespace()}/configmaps"
+    for method in ("HEAD", "OPTIONS", "TRACE", "FROBNICATE"):
+        for path in (collection, "/version", "/api", "/api/v1", "/apis/apps/v1"):
+            reply = t.server.http(method, path)
+            t.note([method, path, reply.code, reply.body if reply.content else ""])
+    for path in ("/api/v1", "/version", collection):
+        t.get(path, headers={"Accept": "application/*"}, note=path)
+
+
+@case("errors")
+def routes_without_methods(t: Trial) -> None:
+    for path in ("/", "/apis", "/apis/apps", "/healthz", "/readyz/ping", "/metrics", "/nothing", "/openapi/v3"):
+        for method in ("POST", "OPTIONS", "HEAD"):
+            t.note([method, path, t.server.http(method, path).code])
+
+
+@case("errors")
+def routes_of_custom_resources(t: Trial) -> None:
+    path = t.crd("plains")
+    t.quietly("POST", path, t.custom("plains"))
+    for method in ("HEAD", "OPTIONS", "FROBNICATE"):
+        reply = t.server.http(method, path)
+        t.note([method, reply.code, reply.body if reply.content else ""])
+    t.put(path, t.custom("plains"))
+    t.patch(path, {})
+    t.post(f"{path}/any", t.custom("plains", "other"), query={"dryRun": "All"})
+    t.get(f"{path}/{t.name()}/nothing")
+    t.put(f"{path}/{t.name()}/status", {})
+    t.get(path.replace("/plains", "/namespaces/default/plains"))
+    t.ask("DELETE", path.replace("/plains", "/nothings"))
 
 
 @case("errors")

@@ -66,6 +66,57 @@ def merge_of_identity(t: Trial) -> None:
 
 
 @case("patch")
+def merge_of_what_is_gone(t: Trial) -> None:
+    path = _configmap(t)
+    for patch in (
+        {"kind": None},
+        {"apiVersion": None},
+        {"metadata": None},
+        {"metadata": {"name": None}},
+        {"metadata": {"namespace": None}},
+        {"metadata": {"creationTimestamp": None, "uid": None, "resourceVersion": None}},
+        {"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}},
+        {"metadata": {"deletionGracePeriodSeconds": 5}},
+        {"metadata": {"generation": -4}},
+    ):
+        t.patch(path, patch)
+
+
+@case("patch")
+def strategic_of_identity(t: Trial) -> None:
+    path = _configmap(t)
+    for patch in (
+        {"kind": "Secret"},
+        {"kind": None, "apiVersion": "v9"},
+        {"metadata": {"name": "b"}},
+        {"metadata": {"namespace": "elsewhere"}},
+        {"metadata": {"uid": "11111111-1111-1111-1111-111111111111"}},
+        {"metadata": None},
+    ):
+        t.patch(path, patch, "strategic")
+
+
+@case("patch")
+def identity_of_custom_resources(t: Trial) -> None:
+    path = t.crd("plains")
+    t.quietly("POST", path, t.custom("plains"))
+    path = f"{path}/{t.name()}"
+    for patch in (
+        {"kind": "Other"},
+        {"kind": None},
+        {"apiVersion": "v9"},
+        {"apiVersion": None},
+        {"metadata": None},
+        {"metadata": "text"},
+        {"metadata": {"labels": {"x": 5}}},
+        {"metadata": {"name": "b"}},
+        {"metadata": {"uid": "11111111-1111-1111-1111-111111111111"}},
+        {"metadata": {"labels": {"x": "not ok!"}}},
+    ):
+        t.patch(path, patch)
+
+
+@case("patch")
 def merge_with_a_wrong_type(t: Trial) -> None:
     path = _configmap(t)
     t.patch(path, {"data": {"k": 5}})

@@ -81,7 +81,7 @@ def test_config_map_keys() -> None:
     found = complaints(CONFIG_MAP, data={"a": "x"}, binaryData={"a": "YQ=="})
     assert found == ['data[a]: Invalid value: "a": duplicate of key present in binaryData']
     assert complaints(CONFIG_MAP, data={"..": "x"})[0].startswith('data[..]: Invalid value: ".."')
-    assert complaints(CONFIG_MAP, data={"a": "é" * 600_000}) == ["<nil>: Too long: may not be more than 1048576 bytes"]
+    assert complaints(CONFIG_MAP, data={"a": "é" * 600_000}) == ["[]: Too long: may not be more than 1048576 bytes"]
 
 
 # -- namespaces -------------------------------------------------------------------------------------------------------
