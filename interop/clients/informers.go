@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -253,12 +254,12 @@ func (s *Setting) loseTrack(ctx context.Context) (Report, error) {
 	if err := s.ballast(ctx); err != nil {
 		return nil, err
 	}
-	configMaps := s.typed().CoreV1().ConfigMaps(s.Namespace)
+	mounts := s.dynamic().Resource(s.mounts()).Namespace(s.Namespace) // the real server's memory of them began when they did
 	var lock sync.Mutex
 	fresh, resumed, gone := 0, 0, 0
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return configMaps.List(ctx, options)
+			return mounts.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			lock.Lock()
@@ -267,10 +268,10 @@ func (s *Setting) loseTrack(ctx context.Context) (Report, error) {
 				if fresh++; fresh == 1 {
 					options.TimeoutSeconds = ptr.To(int64(2))
 				}
-				return configMaps.Watch(ctx, options)
+				return mounts.Watch(ctx, options)
 			}
 			if resumed++; resumed > 1 {
-				return configMaps.Watch(ctx, options)
+				return mounts.Watch(ctx, options)
 			}
 			if err := s.put(ctx, "e", nil); err != nil {
 				return nil, err
@@ -279,7 +280,7 @@ func (s *Setting) loseTrack(ctx context.Context) (Report, error) {
 				return nil, err
 			}
 			options.ResourceVersion = "1"
-			stream, err := configMaps.Watch(ctx, options)
+			stream, err := mounts.Watch(ctx, options)
 			if err != nil {
 				return nil, err
 			}
@@ -293,7 +294,7 @@ func (s *Setting) loseTrack(ctx context.Context) (Report, error) {
 			}), nil
 		},
 	}
-	informer := cache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, nil)
+	informer := cache.NewSharedIndexInformer(source, &unstructured.Unstructured{}, 0, nil)
 	log := listen(informer)
 	go informer.RunWithContext(ctx)
 	err := until(ctx, "what was missed", func(context.Context) (bool, error) { return log.seen() >= 2, nil })

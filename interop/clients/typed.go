@@ -185,7 +185,7 @@ func typedPods(ctx context.Context, s *Setting, client *kubernetes.Clientset) (R
 	}
 	_, gone := pods.Get(ctx, "p", metav1.GetOptions{})
 	return Report{
-		"account": made.Spec.ServiceAccountName, "quality": string(made.Status.QOSClass), "pull": string(made.Spec.Containers[0].ImagePullPolicy),
+		"quality": string(made.Status.QOSClass), "pull": string(made.Spec.Containers[0].ImagePullPolicy),
 		"phase": string(running.Status.Phase), "protected": reason(refused), "evicted": reason(gone),
 	}, nil
 }
