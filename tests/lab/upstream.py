@@ -1,7 +1,8 @@
 """The real thing: etcd, kube-apiserver and the five controllers whose work our upkeep does.
 
 Everything listens on loopback and lives in one temporary folder. etcd does not sync to disk, unless asked to: nothing
-here must survive. The API server runs with its default admission plugins and with RBAC; the only flags that differ
+here must survive. The API server runs with RBAC and with its default admission plugins, less those whose other half
+is a node, a scheduler or a controller that runs on neither side (docs/compatibility.md); the other flags that differ
 from a production server are those a single throw-away process needs.
 """
 
@@ -25,6 +26,25 @@ _CONTROLLERS = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
     "clusterrole-aggregation-controller",
+)
+
+DISABLED_PLUGINS = (
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
+    "DefaultIngressClass",
+    "DefaultStorageClass",
+    "DefaultTolerationSeconds",
+    "LimitRanger",
+    "PersistentVolumeClaimResize",
+    "PodSecurity",
+    "Priority",
+    "ResourceQuota",
+    "RuntimeClass",
+    "ServiceAccount",
+    "StorageObjectInUseProtection",
+    "TaintNodesByCondition",
 )
 
 
@@ -125,6 +145,7 @@ def _apiserver_flags(files: dict[str, Path], port: int, etcd_url: str) -> tuple[
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.0.0.0/24",
+        f"--disable-admission-plugins={','.join(DISABLED_PLUGINS)}",
     )
 
 
