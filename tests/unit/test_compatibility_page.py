@@ -1,0 +1,15 @@
+"""docs/compatibility.md says what the code says."""
+
+from __future__ import annotations
+
+from tests.interop.semantics.page import PAGE, rewritten
+
+
+def test_the_lists_of_the_page_are_those_of_the_code() -> None:
+    page = PAGE.read_text()
+    assert page == rewritten(page), "write them anew: .venv/bin/python -m tests.interop.semantics.page"
+
+
+def test_a_list_that_fell_behind_is_noticed() -> None:
+    page = PAGE.read_text()
+    assert rewritten(page.replace("- LimitRanger\n", "")) == page
