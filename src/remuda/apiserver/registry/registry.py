@@ -162,9 +162,12 @@ class Registry:
         scale = scale_of(paths, decode(written.value))
         return Written(encode(scale))
 
-    async def modify(self, call: Call, change: Callable[[Obj], Obj], options: WriteOptions) -> Written:
-        """Read, change, write, in process. `change` must return a new object, not alter the one it gets."""
-        return await self._writer.modify(call, change, options)
+    async def modify(
+        self, call: Call, change: Callable[[Obj], Obj], options: WriteOptions, *, own: bool = True
+    ) -> Written:
+        """Read, change, write, in process. `change` must return a new object, not alter the one it gets.
+        Without `own` nobody owns what is changed."""
+        return await self._writer.modify(call, change, options, own=own)
 
     async def delete(self, call: Call, options: DeleteOptions) -> Written:
         return await self._deleter.delete(call, options)

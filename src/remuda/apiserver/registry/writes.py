@@ -239,13 +239,13 @@ class Writer:
 
         return await self._modify(call, merged, options, own=False, missing=missing)
 
-    async def modify(self, call: Call, change: Change, options: WriteOptions) -> Written:
+    async def modify(self, call: Call, change: Change, options: WriteOptions, *, own: bool = True) -> Written:
         def decoded(live: Obj) -> Obj:
             new = change(live)
             self._decode(call, new, options)
             return new
 
-        return await self._modify(call, decoded, options, own=True)
+        return await self._modify(call, decoded, options, own=own)
 
     def _decode(self, call: Call, obj: Obj, options: WriteOptions) -> None:
         decode_strictly(call, self._served.shape(call.resource).structural, obj, options.field_validation)

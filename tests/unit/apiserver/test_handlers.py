@@ -1,0 +1,212 @@
+"""Questions and acts: reviews, tokens and the guard on RBAC, asked of the whole registry."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.apiserver.auth.user import User
+from remuda.apiserver.bootstrap import bootstrap
+from remuda.kube.client import Target
+from tests.unit.apiserver.engine import ACCOUNTS, ADMIN, CLUSTER_ROLES, Engine, loads, refusal
+
+AUTHORIZATION, AUTHENTICATION, RBAC = (
+    "authorization.k8s.io/v1",
+    "authentication.k8s.io/v1",
+    "rbac.authorization.k8s.io/v1",
+)
+ROLES, BINDINGS = Target(RBAC, "roles"), Target(RBAC, "rolebindings")
+CLUSTER_BINDINGS = Target(RBAC, "clusterrolebindings")
+JANE = User("jane", groups=("system:authenticated",))
+POD_READER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    engine = await Engine.open(tmp_path / "data", upkeep=False)
+    await bootstrap(engine.registry)
+    await engine.namespace("ns")
+    yield engine
+    await engine.close()
+
+
+async def allow(engine: Engine, name: str, *rules: dict[str, Any]) -> None:
+    """Jane may do this, everywhere."""
+    await engine.create(CLUSTER_ROLES, "", {"metadata": {"name": name}, "rules": list(rules)})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]
+    await engine.create(CLUSTER_BINDINGS, "", {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects})
+
+
+async def ask(
+    engine: Engine, user: User, api_version: str, plural: str, spec: dict[str, Any], namespace: str = ""
+) -> dict[str, Any]:
+    answer = await engine.client_of(user).create(Target(api_version, plural), namespace, {"spec": spec})
+    return loads(answer)
+
+
+GET_PODS = {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "ns"}}
+
+
+# ---- reviews -----------------------------------------------------------------------------------------------------
+
+
+async def test_may_i(engine: Engine) -> None:
+    assert not (await ask(engine, JANE, AUTHORIZATION, "selfsubjectaccessreviews", GET_PODS))["status"]["allowed"]
+    await allow(engine, "pods", POD_READER)
+    answer = await ask(engine, JANE, AUTHORIZATION, "selfsubjectaccessreviews", GET_PODS)
+    assert answer["status"]["allowed"]
+    assert answer["kind"] == "SelfSubjectAccessReview"
+
+
+async def test_may_they(engine: Engine) -> None:
+    spec = {**GET_PODS, "user": "jane"}
+    assert not (await ask(engine, ADMIN, AUTHORIZATION, "subjectaccessreviews", spec))["status"]["allowed"]
+    masters = {**GET_PODS, "groups": ["system:masters"]}
+    assert (await ask(engine, ADMIN, AUTHORIZATION, "subjectaccessreviews", masters))["status"]["allowed"]
+
+
+async def test_may_they_here(engine: Engine) -> None:
+    spec = {**GET_PODS, "user": "jane"}
+    answer = await ask(engine, ADMIN, AUTHORIZATION, "localsubjectaccessreviews", spec, "ns")
+    assert answer["metadata"]["namespace"] == "ns"
+    assert not answer["status"]["allowed"]
+    elsewhere = ask(engine, ADMIN, AUTHORIZATION, "localsubjectaccessreviews", spec, "default")
+    assert (await refusal(elsewhere)).code == 422
+
+
+async def test_what_may_i(engine: Engine) -> None:
+    await allow(engine, "pods", POD_READER)
+    answer = await ask(engine, JANE, AUTHORIZATION, "selfsubjectrulesreviews", {"namespace": "ns"})
+    assert POD_READER in answer["status"]["resourceRules"]
+
+
+async def test_who_am_i(engine: Engine) -> None:
+    answer = loads(await engine.client_of(JANE).create(Target(AUTHENTICATION, "selfsubjectreviews"), "", {}))
+    assert answer["status"]["userInfo"] == {"username": "jane", "groups": ["system:authenticated"]}
+
+
+async def test_who_is_this(engine: Engine) -> None:
+    answer = await ask(engine, ADMIN, AUTHENTICATION, "tokenreviews", {"token": "nonsense"})
+    assert not answer["status"].get("authenticated")
+
+
+async def test_asking_about_others_takes_a_right(engine: Engine) -> None:
+    error = await refusal(ask(engine, JANE, AUTHORIZATION, "subjectaccessreviews", {**GET_PODS, "user": "bob"}))
+    assert error.code == 403
+    error = await refusal(ask(engine, JANE, AUTHENTICATION, "tokenreviews", {"token": "x"}))
+    assert error.code == 403
+
+
+async def test_the_answer_says_who_asked_what(engine: Engine) -> None:
+    answer = await ask(engine, JANE, AUTHORIZATION, "selfsubjectaccessreviews", GET_PODS)
+    (entry,) = answer["metadata"]["managedFields"]
+    asked: dict[str, Any] = {".": {}, "f:namespace": {}, "f:resource": {}, "f:verb": {}}
+    assert entry["fieldsV1"] == {"f:spec": {"f:resourceAttributes": asked}}
+    assert entry["manager"] == "test"
+
+
+async def test_nothing_is_stored(engine: Engine) -> None:
+    before = engine.store.revision
+    await ask(engine, JANE, AUTHORIZATION, "selfsubjectaccessreviews", GET_PODS)
+    await ask(engine, ADMIN, AUTHENTICATION, "tokenreviews", {"token": "nonsense"})
+    assert engine.store.revision == before
+
+
+async def test_a_review_of_another_kind_is_refused(engine: Engine) -> None:
+    body = {"apiVersion": AUTHORIZATION, "kind": "SubjectAccessReview", "spec": GET_PODS}
+    target = Target(AUTHORIZATION, "selfsubjectaccessreviews")
+    assert (await refusal(engine.client.create(target, "", body))).code == 400
+
+
+# ---- tokens ------------------------------------------------------------------------------------------------------
+
+
+async def token(engine: Engine, user: User = ADMIN, **spec: Any) -> dict[str, Any]:
+    client = engine.client_of(user)
+    body = {"spec": spec}
+    return loads(await client.create(ACCOUNTS, "ns", body, name="robot", subresource="token"))
+
+
+async def test_a_token_is_good_as_long_as_its_account(engine: Engine) -> None:
+    await engine.create(ACCOUNTS, "ns", {"metadata": {"name": "robot"}})
+    issued = (await token(engine))["status"]["token"]
+    review = await ask(engine, ADMIN, AUTHENTICATION, "tokenreviews", {"token": issued})
+    assert review["status"]["authenticated"]
+    assert review["status"]["user"]["username"] == "system:serviceaccount:ns:robot"
+    await engine.delete(ACCOUNTS, "ns", "robot")
+    gone = await ask(engine, ADMIN, AUTHENTICATION, "tokenreviews", {"token": issued})
+    assert not gone["status"].get("authenticated")
+
+
+async def test_a_token_of_nobody(engine: Engine) -> None:
+    assert (await refusal(token(engine))).code == 404
+
+
+async def test_too_short_a_token(engine: Engine) -> None:
+    await engine.create(ACCOUNTS, "ns", {"metadata": {"name": "robot"}})
+    assert (await refusal(token(engine, expirationSeconds=10))).code == 422
+
+
+async def test_asking_for_a_token_takes_a_right_of_its_own(engine: Engine) -> None:
+    await engine.create(ACCOUNTS, "ns", {"metadata": {"name": "robot"}})
+    await allow(engine, "accounts", {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["*"]})
+    assert (await refusal(token(engine, JANE))).code == 403
+    await allow(engine, "tokens", {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]})
+    assert (await token(engine, JANE))["status"]["token"]
+
+
+# ---- nobody gives what they do not have --------------------------------------------------------------------------
+
+RBAC_WRITER = {
+    "apiGroups": ["rbac.authorization.k8s.io"],
+    "resources": ["*"],
+    "verbs": ["create", "update", "patch", "get"],
+}
+
+
+def role(*rules: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"name": "r"}, "rules": list(rules)}
+
+
+async def test_a_role_may_hold_only_what_its_writer_may_do(engine: Engine) -> None:
+    await allow(engine, "writer", RBAC_WRITER)
+    jane = engine.client_of(JANE)
+    error = await refusal(jane.create(ROLES, "ns", role(POD_READER)))
+    assert error.code == 403
+    assert "attempting to grant RBAC permissions not currently held" in error.message
+    await allow(engine, "pods", POD_READER)
+    await jane.create(ROLES, "ns", role(POD_READER))
+    more = {"rules": [{**POD_READER, "verbs": ["delete"]}]}
+    assert (await refusal(jane.patch(ROLES, "ns", "r", more))).code == 403
+    await jane.patch(ROLES, "ns", "r", {"metadata": {"labels": {"a": "b"}}})
+
+
+async def test_escalate_lets_anyone_give_anything(engine: Engine) -> None:
+    await allow(engine, "writer", {**RBAC_WRITER, "verbs": ["create", "escalate"]})
+    await engine.client_of(JANE).create(ROLES, "ns", role(POD_READER))
+
+
+async def test_a_binding_may_give_only_what_its_writer_may_do(engine: Engine) -> None:
+    await allow(engine, "writer", RBAC_WRITER)
+    jane = engine.client_of(JANE)
+    body = {
+        "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
+    }
+    assert (await refusal(jane.create(BINDINGS, "ns", body))).code == 403
+    assert (await refusal(jane.create(CLUSTER_BINDINGS, "", body))).code == 403
+    bind = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"]}
+    await allow(engine, "bind", {**bind, "resourceNames": ["cluster-admin"]})
+    await jane.create(BINDINGS, "ns", body)
+
+
+async def test_an_aggregating_role_takes_every_right(engine: Engine) -> None:
+    await allow(engine, "writer", RBAC_WRITER)
+    body = {**role(), "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
+    assert (await refusal(engine.client_of(JANE).create(CLUSTER_ROLES, "", body))).code == 403
+    await engine.create(CLUSTER_ROLES, "", body)
