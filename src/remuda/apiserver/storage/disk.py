@@ -14,10 +14,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,11 @@ SCHEMA_VERSION = 1
 APPLICATION_ID = 0x524D4441  # "RMDA": what `file` and we tell our databases by
 
 _PAGE_BYTES = 8192
-_CHECKPOINT_PAGES = 1000  # of the WAL, before it is copied into the database
+# The WAL is copied into the database after about 8 MB. Counted here, because a hook of SQLite's would have every commit
+# wait for the interpreter lock once more: each change is in the log, the objects and its index.
+_CHECKPOINT_PAGES = 1000
+_PAGES_PER_COMMIT = 4
+_TRIM_STEP = 256  # revisions the floor of the log moves before it is trimmed: not a statement for every commit
 _TRIM_ROWS = 256  # of the log, besides four per change written
 _VACUUM_PAGES = 64  # given back in one step
 _TIDY_EVERY = 64  # commits: then the next pause looks for free pages
@@ -64,26 +67,27 @@ CREATE TABLE events (
 # The type of a row in the log that is no change: it marks that history starts here (see `backup.restore`).
 RESTORED = "RESTORED"
 
-_Row = tuple[str | int | bytes, ...]
+# Each statement run gives up the interpreter lock and must win it back from a busy event loop. So a batch is one
+# statement where it can be: it appends to the log, which the objects follow by triggers, and commits by itself.
+_ROWS_PER_STATEMENT = 64
 
-# Many rows in one statement: each statement run gives up the interpreter lock and must win it back from a busy
-# event loop, so a batch is a handful of statements instead of two per change.
-_ROWS_PER_STATEMENT = (64, 16, 4, 1)
-
-
-_UPSERT = (
-    "INSERT INTO objects (resource, namespace, name, revision, value) VALUES",
-    "(?, ?, ?, ?, ?)",
-    "ON CONFLICT (resource, namespace, name) DO UPDATE SET revision = excluded.revision, value = excluded.value",
-)
-_REMOVE = ("DELETE FROM objects WHERE (resource, namespace, name) IN (VALUES", "(?, ?, ?)", ")")
-_APPEND = ("INSERT INTO events (revision, type, resource, namespace, name, value) VALUES", "(?, ?, ?, ?, ?, ?)", "")
+# Of this connection, not of the database: they are how this program writes, not what it has written.
+_OBJECTS_FOLLOW = """
+CREATE TEMP TRIGGER object_written AFTER INSERT ON main.events WHEN NEW.type IN ('ADDED', 'MODIFIED') BEGIN
+    INSERT INTO objects (resource, namespace, name, revision, value)
+    VALUES (NEW.resource, NEW.namespace, NEW.name, NEW.revision, NEW.value)
+    ON CONFLICT (resource, namespace, name) DO UPDATE SET revision = excluded.revision, value = excluded.value;
+END;
+CREATE TEMP TRIGGER object_deleted AFTER INSERT ON main.events WHEN NEW.type = 'DELETED' BEGIN
+    DELETE FROM objects WHERE resource = NEW.resource AND namespace = NEW.namespace AND name = NEW.name;
+END;
+"""
 
 
 @cache
-def _statement(shape: tuple[str, str, str], rows: int) -> str:
-    head, row, tail = shape
-    return " ".join((head, ", ".join([row] * rows), tail))
+def _append(rows: int) -> str:
+    insert = "INSERT INTO events (revision, type, resource, namespace, name, value) VALUES "
+    return insert + ", ".join(["(?, ?, ?, ?, ?, ?)"] * rows)
 
 
 # One upper bound, not two: SQLite would search by one of them and read the whole log for the other.
@@ -113,6 +117,7 @@ class Disk:
                 self._configure()
                 self._check_identity(path)
                 self._check_integrity(path)
+                self._connection.execute(_OBJECTS_FOLLOW)
             except BaseException:
                 self._connection.close()
                 raise
@@ -127,17 +132,14 @@ class Disk:
     def commit(self, events: Sequence[Event], floor: Revision) -> None:
         """Makes the changes durable together, or raises StorageFailed and has changed nothing."""
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._write_objects(events)
-            self._write(
-                _APPEND,
-                [
-                    (e.entry.revision, e.type, e.entry.table, e.entry.namespace, e.entry.name, e.entry.value)
-                    for e in events
-                ],
-            )
-            self._trim(floor, _TRIM_ROWS + 4 * len(events))
-            self._connection.execute("COMMIT")
+            if len(events) <= _ROWS_PER_STATEMENT and not self._must_trim(floor):
+                self._write(events)
+            else:
+                self._connection.execute("BEGIN IMMEDIATE")
+                for start in range(0, len(events), _ROWS_PER_STATEMENT):
+                    self._write(events[start : start + _ROWS_PER_STATEMENT])
+                self._trim(floor, _TRIM_ROWS + 4 * len(events))
+                self._connection.execute("COMMIT")
             self._count_commit()
         except Exception as error:  # whatever it was, nothing was promised yet
             self._abandon()
@@ -158,6 +160,7 @@ class Disk:
         """Copies the WAL into the database before it grows; the next commit starts it anew. A failure loses
         nothing (the WAL still has it all) and is met again by the next attempt."""
         if self._wal_pages >= _CHECKPOINT_PAGES:
+            self._wal_pages = 0
             try:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except Exception as error:
@@ -181,6 +184,7 @@ class Disk:
         if spare > 0:
             self._connection.execute(f"PRAGMA incremental_vacuum({min(_VACUUM_PAGES, spare)})").fetchall()
         self._connection.execute("COMMIT")
+        self._wal_pages += _VACUUM_PAGES
         self.checkpoint_if_due()
         return True
 
@@ -205,11 +209,7 @@ class Disk:
         connection.pragma("temp_store", 2)
         connection.pragma("cell_size_check", 1)
         connection.pragma("trusted_schema", 0)
-        connection.set_wal_hook(self._note_wal)  # and with it no automatic checkpoint inside COMMIT
-
-    def _note_wal(self, connection: apsw.Connection, database: str, pages: int) -> int:
-        self._wal_pages = pages
-        return apsw.SQLITE_OK
+        connection.wal_autocheckpoint(0)  # see `checkpoint_if_due`: not inside COMMIT
 
     def _check_identity(self, path: Path) -> None:
         version = self._connection.pragma("user_version")
@@ -264,29 +264,16 @@ class Disk:
                 history.append(_remember(row, tables, newest))
         return history, self.revision()
 
-    def _write_objects(self, events: Iterable[Event]) -> None:
-        """Of several changes of one key in a batch only the last reaches the table."""
-        last = {(e.entry.table, e.entry.namespace, e.entry.name): e for e in events}
-        gone = [key for key, event in last.items() if event.type == "DELETED"]
-        self._write(
-            _UPSERT,
-            [
-                (e.entry.table, e.entry.namespace, e.entry.name, e.entry.revision, e.entry.value)
-                for e in last.values()
-                if e.type != "DELETED"
-            ],
-        )
-        self._write(_REMOVE, gone)
+    def _write(self, events: Sequence[Event]) -> None:
+        values: list[str | int | bytes] = []
+        for event in events:
+            entry = event.entry
+            values += (entry.revision, event.type, entry.table, entry.namespace, entry.name, entry.value)
+            self._wal_pages += 1 + 2 * len(entry.value) // _PAGE_BYTES
+        self._connection.execute(_append(len(events)), values)
 
-    def _write(self, shape: tuple[str, str, str], rows: Sequence[_Row]) -> None:
-        start, left = 0, len(rows)
-        for size in _ROWS_PER_STATEMENT:
-            while left >= size:
-                self._connection.execute(
-                    _statement(shape, size), tuple(chain.from_iterable(rows[start : start + size]))
-                )
-                start += size
-                left -= size
+    def _must_trim(self, floor: Revision) -> bool:
+        return self._log_is_long or floor - self._trimmed_to >= _TRIM_STEP
 
     def _trim(self, floor: Revision, rows: int) -> None:
         if floor == self._trimmed_to and not self._log_is_long:
@@ -301,6 +288,7 @@ class Disk:
 
     def _count_commit(self) -> None:
         self._commits += 1
+        self._wal_pages += _PAGES_PER_COMMIT
         if self._log_is_long or self._commits % _TIDY_EVERY == 0:
             self.needs_tidying = True
 

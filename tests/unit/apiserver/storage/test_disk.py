@@ -126,6 +126,7 @@ async def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> No
 
 def test_the_log_follows_the_floor_in_small_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_module, "_TRIM_ROWS", 10)
+    monkeypatch.setattr(disk_module, "_TRIM_STEP", 10)
     disk = Disk(tmp_path / "state.db")
     disk.commit([event(i) for i in range(1, 101)], Revision(0))
 
@@ -155,9 +156,41 @@ def test_a_trim_reads_no_more_of_the_log_than_it_deletes(tmp_path: Path) -> None
         return False
 
     disk._connection.set_progress_handler(count, 100)  # called every hundred instructions of SQLite's machine
-    disk.commit([event(5001)], Revision(5))
-    assert steps < 20
-    assert disk._connection.execute("SELECT min(revision) FROM events").get == 6
+    disk.commit([event(5001)], Revision(300))
+    assert steps < 60
+    disk._connection.set_progress_handler(None)
+    assert disk._connection.execute("SELECT min(revision) FROM events").get == 261  # 256, and four for the write
+    disk.close()
+
+
+def test_a_small_batch_is_one_statement(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "state.db")
+    disk.commit([event(1)], Revision(0))
+    run: list[str] = []
+
+    def trace(cursor: object, statement: str, bindings: object) -> bool:
+        run.append(statement.split()[0])
+        return True
+
+    disk._connection.exec_trace = trace
+    disk.commit([event(2, "b"), event(3, "b"), event(4, "c"), event(5, "c", kind="DELETED")], Revision(0))
+    disk._connection.exec_trace = None
+    assert run == ["INSERT"]
+    assert disk._connection.execute("SELECT name, revision FROM objects ORDER BY name").fetchall() == [
+        ("a", 1),
+        ("b", 3),
+    ]
+    disk.close()
+
+
+def test_the_log_is_trimmed_in_steps(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "state.db")
+    disk.commit([event(i) for i in range(1, 301)], Revision(0))
+    oldest = "SELECT min(revision) FROM events"
+    disk.commit([event(301)], Revision(255))
+    assert disk._connection.execute(oldest).get == 1
+    disk.commit([event(302)], Revision(256))
+    assert disk._connection.execute(oldest).get == 257
     disk.close()
 
 

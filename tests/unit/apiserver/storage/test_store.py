@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from remuda.apiserver.storage import disk as disk_module
 from remuda.apiserver.storage.disk import Disk
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.sqlite import SqliteStore
@@ -44,14 +45,16 @@ class Breaking:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.armed = False
-        original = Disk._trim
+        original = Disk.commit
 
-        def trim(disk: Disk, floor: Revision, rows: int) -> None:
-            if self.armed:
-                raise OSError("no space left on device")
-            original(disk, floor, rows)
+        def fail() -> bool:
+            raise OSError("no space left on device")
 
-        monkeypatch.setattr(Disk, "_trim", trim)
+        def commit(disk: Disk, events: Sequence[Event], floor: Revision) -> None:
+            disk._connection.set_commit_hook(fail if self.armed else None)
+            original(disk, events, floor)
+
+        monkeypatch.setattr(Disk, "commit", commit)
 
 
 async def test_it_is_a_store(store: SqliteStore) -> None:
@@ -242,7 +245,10 @@ async def test_the_counter_survives_the_deletion_of_the_newest_object(tmp_path: 
         await store.close()
 
 
-async def test_the_state_before_an_event_is_rebuilt_from_the_log_where_it_reaches(tmp_path: Path) -> None:
+async def test_the_state_before_an_event_is_rebuilt_from_the_log_where_it_reaches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_module, "_TRIM_STEP", 1)
     store = await SqliteStore.open(tmp_path, history_events=4)
     old = await store.put(T, "", "old", text("v"), expect=None)
     new = await store.put(T, "", "new", text("v"), expect=None)
