@@ -11,8 +11,6 @@ _GO_DECODER = "how Go's decoders and its table of types fail; ours names the fie
 _SCHEME = "names a Go source file; ours says which version or kind it wants"
 _ETCD = "shows a key of etcd and its error code"
 _GO_STRUCTS = "shows an object as a Go struct, with Go's names for its fields; ours shows it as JSON"
-_GO_JSON = "how Go's JSON decoder names the character it stumbled over; ours names the place or the fact"
-_MEMBERS = "shows a patched object with its fields in another order"
 _GO_TYPES = "ends with the name of a Go type"
 
 KNOWN_WORDING: dict[str, dict[str, str]] = {
@@ -23,16 +21,10 @@ KNOWN_WORDING: dict[str, dict[str, str]] = {
         'Invalid value: {"labels":': _GO_STRUCTS,
         'Job.batch "a" is invalid: spec.template: ': _GO_STRUCTS,
     },
-    "kinds/leases": {' "" is invalid: patch: ': _MEMBERS, 'Invalid value: "{': _MEMBERS},
-    "kinds/secret_types": {
-        'Invalid value: "<secret contents redacted>": ': _GO_JSON,
-        'Secret "c" is invalid: ': _GO_JSON,
-    },
     "kinds/volume_attachments": {
         'Invalid value: {"Attacher":': _GO_STRUCTS,
         "VolumeAttachment.storage.k8s.io ": _GO_STRUCTS,
     },
-    "pagination/bad_limits_and_tokens": {"invalid continue token: ": _GO_JSON},
     "patch/merge_of_identity": {' "" is invalid: patch: ': _GO_DECODER, 'Invalid value: "{': _GO_DECODER},
     "patch/strategic_with_a_wrong_type": {' "" is invalid: patch: ': _GO_DECODER, 'Invalid value: "map[': _GO_DECODER},
     "verbs/create_of_another_kind": {'ConfigMap in version "v2" cannot be handled': _SCHEME},

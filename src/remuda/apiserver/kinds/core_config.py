@@ -16,6 +16,7 @@ from remuda.apiserver.kinds.declare import Rules, declare, unchanged
 from remuda.apiserver.resource import Obj, Subresource
 from remuda.kube import errors, names
 from remuda.kube.errors import FieldError
+from remuda.kube.malformed_json import json_complaint
 
 SIZE_LIMIT = 1024 * 1024
 _FROZEN = "field is immutable when `immutable` is set"
@@ -73,11 +74,12 @@ def _type_errors(secret: Obj, data: dict[str, str]) -> list[FieldError]:
 def _json_errors(data: dict[str, str], key: str) -> list[FieldError]:
     if key not in data:
         return [errors.required(f"data[{key}]")]
+    raw = binascii.a2b_base64(data[key])
     try:
-        content = msgspec.json.decode(binascii.a2b_base64(data[key]))
+        content = msgspec.json.decode(raw)
         why = "" if isinstance(content, dict | None) else "the value is not a JSON object"
-    except (ValueError, RecursionError):
-        why = "the value is not valid JSON"
+    except (ValueError, RecursionError) as error:
+        why = json_complaint(raw, str(error))
     return [errors.invalid(f"data[{key}]", "<secret contents redacted>", why)] if why else []
 
 

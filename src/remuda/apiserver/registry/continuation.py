@@ -11,7 +11,8 @@ import binascii
 
 import msgspec
 
-from remuda.kube.errors import bad_request
+from remuda.kube.errors import StatusError, bad_request
+from remuda.kube.malformed_json import json_complaint
 
 
 class Continuation(msgspec.Struct, frozen=True):
@@ -32,9 +33,15 @@ def parse_continuation(token: str) -> Continuation:
     try:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         found = msgspec.json.decode(raw, type=Continuation)
-    except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
-        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
+    except binascii.Error as error:
+        raise _invalid(str(error)) from None
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise _invalid(json_complaint(raw, str(error))) from None
     if found.version != "meta.k8s.io/v1" or found.revision < 0:
         why = f'server does not recognize this encoded version "{found.version}"'
-        raise bad_request(f"invalid continue token: continue key is not valid: {why}")
+        raise _invalid(why)
     return found
+
+
+def _invalid(why: str) -> StatusError:
+    return bad_request(f"invalid continue token: continue key is not valid: {why}")

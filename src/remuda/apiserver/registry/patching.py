@@ -49,7 +49,11 @@ def patched(
     resource, schema = call.resource, call.resource.schema
 
     def refuse(problem: str) -> StatusError:
-        shown = go_value(patch) if kind == "strategic" else _document(apply_patch(kind, live, patch, schema), resource)
+        shown = (
+            go_value(patch)
+            if kind == "strategic"
+            else _document(apply_patch(kind, live, patch, schema), resource, patch if kind == "merge" else {})
+        )
         return invalid_object("", "", "", [invalid("patch", shown, problem)])
 
     new = apply_patch(kind, live, patch, schema)
@@ -64,14 +68,21 @@ def patched(
     return new
 
 
-def _document(obj: Obj, resource: Resource) -> str:
+def _document(obj: Obj, resource: Resource, patch: Any) -> str:
     """As the real server prints it: sorted, but the metadata of built-in kinds in the order of its declaration."""
     meta, declared = obj.get("metadata"), resource.schema.properties.get("metadata")
     if resource.custom or not isinstance(meta, dict) or declared is None:
         return msgspec.json.encode(obj, order="sorted").decode()
     order = {name: place for place, name in enumerate(declared.properties)}
     ordered = sorted(meta.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
-    return msgspec.json.encode(dict(sorted({**obj, "metadata": dict(ordered)}.items()))).decode()
+    return msgspec.json.encode(_sorted_along({**obj, "metadata": dict(ordered)}, patch)).decode()
+
+
+def _sorted_along(value: Any, patch: Any) -> Any:
+    """Objects that a merge patch went into come out sorted."""
+    if not isinstance(value, dict) or not isinstance(patch, dict):
+        return value
+    return {name: _sorted_along(item, patch.get(name)) for name, item in sorted(value.items())}
 
 
 def _require_kind(resource: Resource, new: Obj, refuse: Refuse) -> list[str]:
@@ -99,7 +110,7 @@ _WORDS = {bool: "bool", int: "number", float: "number", list: "array", dict: "ob
 def _require_custom_kind(resource: Resource, new: Obj, name: str, refuse: Refuse) -> None:
     version, kind = new.get("apiVersion"), new.get("kind")
     if not kind or not isinstance(kind, str):
-        raise refuse(f"Object 'Kind' is missing in '{_document(new, resource)}'")
+        raise refuse(f"Object 'Kind' is missing in '{_document(new, resource, {})}'")
     if not version or not isinstance(version, str):
         raise internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
     group = version.rpartition("/")[0]
