@@ -9,7 +9,8 @@ import pytest
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.registry.calls import FieldValidation, WriteOptions
 from remuda.apiserver.registry.registry import Registry
-from tests.unit.apiserver.registry.conftest import JANE, NAMESPACES, WIDGETS, loads, widget
+from remuda.kube.errors import FieldError
+from tests.unit.apiserver.registry.conftest import JANE, NAMESPACES, WIDGET, WIDGETS, loads, widget
 from tests.unit.apiserver.registry.test_writes import refused
 
 
@@ -84,3 +85,23 @@ async def test_complaints_about_the_patch_and_its_result_are_one_list(client: Lo
     assert error.code == 422
     assert error.message.endswith(f"strict decoding error: {', '.join(said)}")
     assert '\\"shape\\":\\"round\\"' in error.message
+
+
+async def test_rules_that_came_later_are_only_run_where_something_may_break_them(
+    client: LocalClient, registry: Registry
+) -> None:
+    class Rules:
+        def validate(self, obj: Any, old: Any, path: str, warnings: list[str] | None = None) -> list[FieldError]:
+            looked.append(warnings is not None and old is not None)
+            if warnings is not None and obj["spec"]["size"] > 9:
+                warnings.append("too large")
+            return []
+
+    looked: list[bool] = []
+    await client.create(WIDGETS, "ns", widget(size=50))
+    registry.resources.shape(WIDGET).structural.rules = Rules()
+    for colour in ("red", "blue"):
+        assert await _patch(registry, {"spec": {"colour": colour}}, "Warn", []) == ["too large"]
+    assert await _patch(registry, {"spec": {"size": 5}}, "Warn", []) == []
+    assert await _patch(registry, {"spec": {"colour": "red"}}, "Warn", []) == []
+    assert looked == [True, True, True, False]
