@@ -19,12 +19,15 @@ from remuda.apiserver.http.message import Request
 from remuda.apiserver.http.negotiate import JSON, PROTOBUF, YAML, body_media_type
 from remuda.apiserver.http.numbers import NumberTooLarge, decode_numbers, settled
 from remuda.apiserver.http.yamlbody import YamlError, decode_yaml
+from remuda.apiserver.kinds.protobuf import Malformed, Unfit
 from remuda.apiserver.registry.calls import FieldValidation, PatchKind
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP, too_deep
 from remuda.kube.errors import StatusError, bad_request, invalid, invalid_object
+from remuda.kube.malformed_json import json_complaint, open_containers
 
-ProtobufDecoder = Callable[[bytes], Obj]  # a whole body, its apiVersion and kind included; raises BadRequest
+# A whole body, and the apiVersion and kind it has if it does not say; raises Malformed, Unfit
+ProtobufDecoder = Callable[[bytes, str, str], Obj]
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -71,7 +74,7 @@ def decode_json(body: bytes, *, custom: bool = False) -> Any:
     except NumberTooLarge as number:
         raise OutOfRange(f"json: cannot unmarshal number {number} into Go value of type float64") from None
     except msgspec.DecodeError as error:
-        raise Unreadable(_go_words(body, str(error))) from None
+        raise Unreadable(json_complaint(body, str(error))) from None
     except (RecursionError, ValueError):
         raise Unreadable(_nests_too_deeply(body)) from None
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and too_deep(value):
@@ -79,82 +82,9 @@ def decode_json(body: bytes, *, custom: bool = False) -> Any:
     return value
 
 
-_AFTER = {
-    "Expecting value": "looking for beginning of value",
-    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
-    "Illegal trailing comma before end of object": "looking for beginning of object key string",
-    "Illegal trailing comma before end of array": "looking for beginning of value",
-    "Expecting ':' delimiter": "after object key",
-    "Extra data": "after top-level value",
-}
-
-
-def _go_words(body: bytes, complaint: str) -> str:
-    """What Go says about malformed JSON, found out by reading it once more with a reader that says where."""
-    try:
-        text = body.decode()
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        at = error.pos
-        if at >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
-            return "unexpected end of JSON input"
-        after = _AFTER.get(error.msg)
-        if error.msg == "Expecting ',' delimiter":
-            after = "after object key:value pair" if _is_in_object(text, at) else "after array element"
-        if error.msg == "Expecting value" and text[at] in _LITERALS:
-            return _bad_literal(text, at, _LITERALS[text[at]])
-        return f"invalid character {_shown(text[at])} {after or 'in string literal'}"
-    except (ValueError, RecursionError):
-        pass
-    return complaint
-
-
-_LITERALS = {"n": "null", "t": "true", "f": "false"}
-
-
-def _bad_literal(text: str, at: int, literal: str) -> str:
-    for offset, expected in enumerate(literal):
-        if at + offset >= len(text):
-            break
-        if text[at + offset] != expected:
-            return f"invalid character {_shown(text[at + offset])} in literal {literal} (expecting '{expected}')"
-    return "unexpected end of JSON input"
-
-
-def _is_in_object(text: str, at: int) -> bool:
-    """Whether the innermost container that is open at a position is an object."""
-    opened = _open_containers(text[:at])
-    return bool(opened) and opened[-1] == "{"
-
-
 def _nests_too_deeply(body: bytes) -> str:
-    opened = _open_containers(body.decode("utf-8", "replace"), MAX_DEPTH)
+    opened = open_containers(body, MAX_DEPTH)
     return f"invalid character '{opened[-1]}' {TOO_DEEP}" if opened else TOO_DEEP
-
-
-def _open_containers(text: str, limit: int = 0) -> list[str]:
-    """The brackets that are open at the end of a text, or as soon as there are more than `limit`."""
-    opened: list[str] = []
-    quoted = False
-    characters = iter(text)
-    for char in characters:
-        if quoted:
-            if char == "\\":
-                next(characters, None)
-            quoted = char != '"'
-        elif char == '"':
-            quoted = True
-        elif char in "{[":
-            opened.append(char)
-            if limit and len(opened) > limit:
-                break
-        elif char in "}]" and opened:
-            opened.pop()
-    return opened
-
-
-def _shown(char: str) -> str:
-    return f"'{char}'" if char.isprintable() and char != "'" else repr(char)
 
 
 class ObjectReader:
@@ -174,7 +104,7 @@ class ObjectReader:
         """The object, with its apiVersion and kind, and warnings about fields given twice."""
         target = target_of(resource, subresource)
         if media == PROTOBUF and self.protobuf is not None:
-            decoded = self.protobuf(body)
+            decoded = _read_protobuf(self.protobuf, body, target)
             _settle_kind(decoded, target, body)
             return decoded, []
         value, repeated = self._parse(body, media, target, validation)
@@ -200,6 +130,15 @@ class ObjectReader:
         except Unreadable as error:
             raise _unrecognized(target, f"couldn't get version/kind; json parse error: {error}", body) from None
         return value, [] if validation == "Ignore" else repeated_fields(body, value)
+
+
+def _read_protobuf(decode: ProtobufDecoder, body: bytes, target: Target) -> Obj:
+    try:
+        return decode(body, target.api_version, target.kind)
+    except Malformed as error:
+        raise _unrecognized(target, str(error), body) from None
+    except Unfit as error:
+        raise _unfit(error.kind, error.api_version, target, str(error)) from None
 
 
 def read_patch(
@@ -292,7 +231,7 @@ def _settle_custom(value: Obj, api_version: str, kind: str, target: Target, body
         metadata = value.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else ""
         problem = invalid("kind", kind, f"must be {target.kind}")
-        raise invalid_object(target.group, target.kind, name if isinstance(name, str) else "", [problem])
+        raise invalid_object(target.group, kind, name if isinstance(name, str) else "", [problem])
 
 
 def _wrong_version(api_version: str, target: Target) -> StatusError:

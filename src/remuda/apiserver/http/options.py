@@ -13,6 +13,7 @@ from remuda.apiserver.http.message import Query, Request
 from remuda.apiserver.http.negotiate import JSON, PROTOBUF, YAML, body_media_type
 from remuda.apiserver.http.routes import is_true
 from remuda.apiserver.http.yamlbody import YamlError, decode_yaml
+from remuda.apiserver.kinds.protobuf import Malformed, Unfit
 from remuda.apiserver.registry.calls import (
     DeleteOptions,
     FieldValidation,
@@ -270,12 +271,19 @@ def _delete_errors(policy: str | None, orphan: bool | None, dry_run: list[str]) 
 def _options_of_body(request: Request, body: bytes, protobuf: ProtobufDecoder | None) -> Obj:
     media = body_media_type(request, (JSON, YAML) if protobuf is None else (JSON, YAML, PROTOBUF))
     if media == PROTOBUF and protobuf is not None:
-        return _checked_options(protobuf(body))
+        return _checked_options(_options_of_protobuf(body, protobuf))
     try:
         value = decode_yaml(body)[0] if media == YAML and body[:1] != b"{" else decode_json(body)
     except (Unreadable, YamlError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     return _checked_options(value)
+
+
+def _options_of_protobuf(body: bytes, decode: ProtobufDecoder) -> Obj:
+    try:
+        return decode(body, "v1", "DeleteOptions")
+    except (Malformed, Unfit) as error:
+        raise bad_request(str(error)) from None
 
 
 def _checked_options(value: Any) -> Obj:

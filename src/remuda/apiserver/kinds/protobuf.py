@@ -2,13 +2,15 @@
 
 Go clients send built-in kinds this way: a magic prefix, an envelope that names apiVersion and kind, and the object
 itself, whose field numbers are those of `types/*.idl`. What is read still has the zeros that Go writes for absent
-fields; the normal form of the kind drops them, as it does for JSON. Unknown fields are skipped, as protobuf means it.
-Anything malformed is a 400: lengths are checked before they are used, and nesting is bounded.
+fields; the normal form of the kind drops them, as it does for JSON. Unknown fields are skipped, as protobuf means it
+(groups, which nobody sends, are not known). Text that is not UTF-8 becomes what Go's JSON makes of it. Lengths are
+checked before they are used, and nesting is bounded.
 """
 
 from __future__ import annotations
 
 import base64
+import codecs
 import struct
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,45 +22,69 @@ import msgspec
 from remuda.apiserver.kinds.idl import Field, MessageType, message, resolve
 from remuda.apiserver.resource import Obj
 from remuda.apiserver.schema.depth import too_deep
-from remuda.kube.errors import StatusError, bad_request
 
 MAGIC = b"k8s\x00"
 _MAX_DEPTH = 200
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = memoryview(b"")
+_MENDED = "remuda-protobuf"
 
 Wire = tuple[int, int, Any]  # number, wire type, varint or bytes
 Read = Callable[[int, Any, int], Any]  # (wire type, value, depth)
+
+
+def _mend(error: UnicodeError) -> tuple[str, int]:
+    """Every byte that is not UTF-8 is one U+FFFD."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "\ufffd" * (error.end - error.start), error.end
+
+
+codecs.register_error(_MENDED, _mend)
 
 
 class Malformed(ValueError):
     """Bytes that are not the protobuf they claim to be."""
 
 
-def decode(body: bytes) -> Obj:
-    """The object in a request's body, with its apiVersion and kind. Raises BadRequest."""
-    try:
-        return _decode(body)
-    except (Malformed, UnicodeDecodeError, OverflowError, msgspec.DecodeError) as error:
-        raise bad_request(f"the body of the request is not valid protobuf: {error}") from None
-    except RecursionError:
-        raise bad_request("the body of the request is not valid protobuf: nested too deeply") from None
+class Unfit(ValueError):
+    """An object of a kind that is not known, or not what its kind says."""
+
+    def __init__(self, api_version: str, kind: str, problem: str) -> None:
+        super().__init__(problem)
+        self.api_version = api_version
+        self.kind = kind
 
 
-def _decode(body: bytes) -> Obj:
-    if not body.startswith(MAGIC):
-        raise Malformed("the prefix of a Kubernetes object is missing")
-    envelope = {number: value for number, _, value in _fields(memoryview(body)[len(MAGIC) :])}
-    named = {
-        number: _string(wire, value, 0)
-        for number, wire, value in _fields(envelope.get(1, _NOTHING))
-        if number in (1, 2)
-    }
-    api_version, kind = named.get(1, ""), named.get(2, "")
+def decode(body: bytes, api_version: str = "", kind: str = "") -> Obj:
+    """The object in a request's body, with its apiVersion and kind: the given ones where the body says none.
+
+    Raises Malformed if the body is no Kubernetes object at all, Unfit if it is none of its kind.
+    """
+    named, content = _open(body)
+    api_version, kind = named.get(1) or api_version, named.get(2) or kind
     type_ = _type_of(api_version, kind)
-    obj = _reader(type_)(_BYTES, envelope.get(2, _NOTHING), 0)
+    try:
+        obj = _reader(type_)(_BYTES, content, 0)
+    except (Malformed, OverflowError, msgspec.DecodeError) as error:
+        raise Unfit(api_version, kind, str(error)) from None
+    except RecursionError:
+        raise Unfit(api_version, kind, "nested too deeply") from None
     return {"apiVersion": api_version, "kind": kind, **obj}
+
+
+def _open(body: bytes) -> tuple[dict[int, str], memoryview]:
+    """Who the envelope says it is for, and what is in it."""
+    if not body:
+        raise Malformed("empty data")
+    if not body.startswith(MAGIC):
+        prefix = " ".join(map(str, MAGIC))
+        raise Malformed(f"provided data does not appear to be a protobuf message, expected prefix [{prefix}]")
+    if len(body) == len(MAGIC):
+        raise Malformed("empty body")
+    envelope = {n: value for n, wire, value in _fields(memoryview(body)[len(MAGIC) :]) if wire == _BYTES}
+    named = {n: _string(wire, value, 0) for n, wire, value in _fields(envelope.get(1, _NOTHING)) if n in (1, 2)}
+    return named, envelope.get(2, _NOTHING)
 
 
 def _type_of(api_version: str, kind: str) -> MessageType:
@@ -66,14 +92,10 @@ def _type_of(api_version: str, kind: str) -> MessageType:
     if kind == "DeleteOptions":  # sent with the version of what is deleted
         group, version = "meta.k8s.io", "v1"
     try:
-        found = message(group, version, kind)
+        return message(group, version, kind)
     except (KeyError, FileNotFoundError):
-        raise _unknown(api_version, kind) from None
-    return found
-
-
-def _unknown(api_version: str, kind: str) -> StatusError:
-    return bad_request(f'no kind "{kind}" is registered for version "{api_version}"')
+        problem = f'no kind "{kind}" is registered for version "{api_version}"'
+        raise Unfit(api_version, kind, problem) from None
 
 
 # ---- the wire ------------------------------------------------------------------------------------------------------
@@ -98,7 +120,7 @@ def _fields(data: Any) -> Iterator[Wire]:
         else:
             raise Malformed(f"unknown wire type {wire}")
         if size > end - at:
-            raise Malformed("a field is longer than its message")
+            raise Malformed("unexpected EOF")
         yield key >> 3, wire, data[at : at + size]
         at += size
 
@@ -107,7 +129,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while shift < 70:
         if at >= len(data):
-            raise Malformed("a number is cut off")
+            raise Malformed("unexpected EOF")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -220,7 +242,7 @@ def _wrapped(read: Read) -> Read:
 def _string(wire: int, value: Any, depth: int) -> str:
     if wire != _BYTES:
         raise Malformed("text is expected")
-    return bytes(value).decode()
+    return str(value, "utf-8", _MENDED)
 
 
 def _bytes(wire: int, value: Any, depth: int) -> str:
@@ -276,11 +298,6 @@ def _only(number: int, read: Read) -> Read:
         return found
 
     return inner
-
-
-def _duration(wire: int, value: Any, depth: int) -> str:
-    nanoseconds = _only(1, _int)(wire, value, depth)
-    return f"{nanoseconds / 1e9:g}s" if nanoseconds % 10**9 else f"{nanoseconds // 10**9}s"
 
 
 def _int_or_string(wire: int, value: Any, depth: int) -> int | str:
@@ -343,7 +360,6 @@ _SCALARS: dict[str, Read] = {
     "bytes": _bytes,
     "Time": _time,
     "MicroTime": _micro_time,
-    "Duration": _duration,
     "Quantity": _only(1, _string),
     "IntOrString": _int_or_string,
     "RawExtension": _raw_json,

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.kinds.protobuf import Malformed
 from remuda.apiserver.registry.calls import ListOptions, Page, WriteOptions
 from remuda.apiserver.storage.types import Revision
 
@@ -177,13 +178,18 @@ async def test_protobuf_bodies_are_refused_without_a_decoder_and_read_with_one()
     async with Fronted() as server:
         assert reason(await server.ask("POST", PODS, b"k8s\0", Content_Type=kind)) == (415, "UnsupportedMediaType")
 
-    def decode(body: bytes) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "Pod" if body == b"k8s\0" else "Secret", "size": len(body)}
+    def decode(body: bytes, api_version: str, kind: str) -> dict[str, Any]:
+        if body == b"torn":
+            raise Malformed("unexpected EOF")
+        return {"apiVersion": api_version, "kind": kind if body == b"k8s\0" else "Secret", "size": len(body)}
 
     async with Fronted(protobuf=decode) as server:
         assert (await server.ask("POST", PODS, b"k8s\0", Content_Type=kind)).json["size"] == 4
         assert (await server.ask("POST", WIDGETS, b"k8s\0", Content_Type=kind)).status == 415
         assert (await server.ask("POST", PODS, b"other", Content_Type=kind)).status == 400
+        torn = await server.ask("POST", PODS, b"torn", Content_Type=kind)
+        unrecognized = "the object provided is unrecognized (must be of type Pod): unexpected EOF (746f726e)"
+        assert (torn.status, torn.json["message"]) == (400, unrecognized)
 
 
 async def test_nobody_without_permission_gets_a_body_read() -> None:

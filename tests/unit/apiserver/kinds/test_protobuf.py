@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remuda.apiserver.kinds.protobuf import MAGIC, decode
-from remuda.kube.errors import StatusError
+from remuda.apiserver.kinds.protobuf import MAGIC, Malformed, Unfit, decode
 
 # ---- writing -------------------------------------------------------------------------------------------------------
 
@@ -48,11 +47,10 @@ def read(api_version: str, kind: str, content: bytes) -> Any:
     return decoded
 
 
-def refusal(data: bytes) -> StatusError:
-    with pytest.raises(StatusError) as caught:
+def refusal(data: bytes) -> str:
+    with pytest.raises((Malformed, Unfit)) as caught:
         decode(data)
-    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
-    return caught.value
+    return str(caught.value)
 
 
 # ---- what each field becomes ---------------------------------------------------------------------------------------
@@ -174,13 +172,47 @@ def test_unknown_fields_are_skipped() -> None:
     assert read("v1", "ConfigMap", strange + block(1, block(1, "n"))) == {"metadata": {"name": "n"}}
 
 
+def test_the_path_says_what_the_envelope_leaves_out() -> None:
+    content = block(1, block(1, "n"))
+    for api_version, kind in (("", ""), ("v1", ""), ("", "ConfigMap")):
+        decoded = decode(body(api_version, kind, content), "v1", "ConfigMap")
+        assert decoded == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "n"}}
+    assert decode(body("v1", "Secret", b""), "v1", "ConfigMap")["kind"] == "Secret"
+
+
+def test_text_that_is_not_utf8_becomes_what_go_writes_as_json() -> None:
+    entry = block(2, block(1, "k") + block(2, b"a\xff\xe4\xbdb"))
+    assert read("v1", "ConfigMap", entry)["data"] == {"k": "a\ufffd\ufffd\ufffdb"}
+
+
 # ---- what is refused -----------------------------------------------------------------------------------------------
 
 
 def test_kinds_nobody_knows() -> None:
-    assert refusal(body("v1", "Poem", b"")).message == 'no kind "Poem" is registered for version "v1"'
+    assert refusal(body("v1", "Poem", b"")) == 'no kind "Poem" is registered for version "v1"'
     refusal(body("../../etc/v1", "ConfigMap", b""))
     refusal(body("v1", "ObjectMeta", b""))
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "empty data"),
+        (b"{}", "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"),
+        (MAGIC, "empty body"),
+        (body("v1", "ConfigMap", b"")[:-1], "unexpected EOF"),
+    ],
+)
+def test_what_is_no_object_at_all(data: bytes, problem: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        decode(data, "v1", "ConfigMap")
+    assert str(caught.value) == problem
+
+
+def test_what_is_not_what_its_kind_says() -> None:
+    with pytest.raises(Unfit) as caught:
+        decode(body("v1", "ConfigMap", b"\x0a\x7f"), "v1", "Secret")
+    assert (caught.value.api_version, caught.value.kind, str(caught.value)) == ("v1", "ConfigMap", "unexpected EOF")
 
 
 @pytest.mark.parametrize(
@@ -242,21 +274,20 @@ MESSAGES = st.recursive(
 )
 
 
-def outcome(data: bytes) -> int:
-    """The code a client would see; anything but a StatusError fails the test."""
+def outcome(data: bytes) -> str:
+    """Anything but an object or one of the two refusals fails the test."""
     try:
-        decode(data)
-    except StatusError as error:
-        return error.code
-    return 200
+        return str(decode(data)["kind"])
+    except (Malformed, Unfit):
+        return "refused"
 
 
 @given(st.sampled_from(KINDS), MESSAGES)
 @example(("v1", "Pod"), block(2, number(5, 2**63)))
-def test_any_bytes_are_an_object_or_a_bad_request(kind: tuple[str, str], content: bytes) -> None:
-    assert outcome(body(*kind, content)) in (200, 400)
+def test_any_bytes_are_an_object_or_refused(kind: tuple[str, str], content: bytes) -> None:
+    assert outcome(body(*kind, content)) in (kind[1], "refused")
 
 
 @given(st.binary(max_size=40))
 def test_any_envelope(data: bytes) -> None:
-    assert outcome(MAGIC + data) in (200, 400)
+    assert outcome(MAGIC + data)
