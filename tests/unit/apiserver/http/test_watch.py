@@ -95,7 +95,7 @@ async def test_the_watch_is_closed_when_the_client_leaves() -> None:
             if server.registry.watches[0].closed:
                 break
         assert server.registry.watches[0].closed
-        assert list(server.front.metrics._watches.values()) == [0]
+        assert list(server.front.metrics.watches.values()) == [0]
 
 
 async def test_a_watch_whose_client_leaves_at_once_is_closed_too() -> None:
