@@ -13,6 +13,10 @@ from remuda.apiserver.server import ApiServer, Settings, StartRefused
 
 __all__ = ["Settings", "run"]
 
+# The thread that writes to disk comes back from every commit into a busy event loop and waits for the interpreter lock.
+# By default it would be given it after 5 ms, which is several times the commit itself.
+_SWITCH_SECONDS = 0.0005
+
 
 def run(settings: Settings, *, verbose: bool = False) -> int:
     """Serves until a signal; the exit code says whether it ended well."""
@@ -23,6 +27,7 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
     )
     import uvloop
 
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings))
