@@ -87,8 +87,7 @@ def _start_terminating(crd: Obj) -> None:
 def validate_crd(crd: Obj) -> list[FieldError]:
     """What is wrong with a definition, its schemas apart."""
     spec = crd["spec"]
-    found = _name_errors(crd)
-    found += _group_errors(spec.get("group") or "")
+    found = _group_errors(spec.get("group") or "")
     found += _choice_errors(spec.get("scope"), "spec.scope", ("Cluster", "Namespaced"))
     found += _version_list_errors(spec)
     found += _names_errors(spec["names"])
@@ -355,7 +354,7 @@ def _is_url(text: str) -> bool:
 
 
 def _validate_create(crd: Obj) -> list[FieldError]:
-    return _approval(crd)[1]
+    return _name_errors(crd) + _approval(crd)[1]
 
 
 def _validate_update(new: Obj, old: Obj) -> list[FieldError]:

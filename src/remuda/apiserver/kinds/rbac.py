@@ -100,7 +100,9 @@ def _subject_errors(subject: Obj, path: str, *, namespaced: bool) -> list[FieldE
 def _validate_binding_update(new: Obj, old: Obj) -> list[FieldError]:
     if new["roleRef"] == old["roleRef"]:
         return []
-    return [errors.invalid("roleRef", new["roleRef"], "cannot change roleRef")]
+    given = new["roleRef"]
+    shown = {"APIGroup": given.get("apiGroup", ""), "Kind": given.get("kind", ""), "Name": given.get("name", "")}
+    return [errors.invalid("roleRef", shown, "cannot change roleRef")]
 
 
 def _subjects(kind: str) -> Cell:

@@ -14,6 +14,7 @@ from typing import Any
 
 from remuda.apiserver.cel.rules import compile_rules
 from remuda.apiserver.registry.objects import decode
+from remuda.apiserver.registry.scaling import scale_errors, scale_status_errors
 from remuda.apiserver.registry.served import Served, Shape
 from remuda.apiserver.resource import Behaviour, Column, Obj, Path, Resource, ScalePaths
 from remuda.apiserver.schema.parse import parse_crd_schema
@@ -127,6 +128,7 @@ def resource_of(crd: Obj, version: dict[str, Any], schema: Schema) -> Resource:
     names = (crd.get("status") or {}).get("acceptedNames") or spec["names"]
     storage = next(v["name"] for v in spec["versions"] if v.get("storage"))
     subresources = version.get("subresources") or {}
+    scale = _scale_paths(subresources.get("scale"))
     ending = "deletionTimestamp" in crd["metadata"]
     return Resource(
         group=spec["group"],
@@ -143,10 +145,10 @@ def resource_of(crd: Obj, version: dict[str, Any], schema: Schema) -> Resource:
         plain_finalizers=True,
         schema=schema,
         has_status="status" in subresources,
-        scale=_scale_paths(subresources.get("scale")),
+        scale=scale,
         columns=tuple(_column(c) for c in version.get("additionalPrinterColumns") or ()),
         selectable={f["jsonPath"].lstrip("."): _path(f["jsonPath"]) for f in version.get("selectableFields") or ()},
-        behaviour=Behaviour(),
+        behaviour=_behaviour(scale),
         custom=True,
         storage_version=storage,
         allow_unconditional_update=False,
@@ -161,6 +163,15 @@ def _scale_paths(scale: dict[str, Any] | None) -> ScalePaths | None:
         spec_replicas=_path(scale["specReplicasPath"]),
         status_replicas=_path(scale["statusReplicasPath"]),
         selector=_path(scale.get("labelSelectorPath") or ""),
+    )
+
+
+def _behaviour(scale: ScalePaths | None) -> Behaviour:
+    if scale is None:
+        return Behaviour()
+    return Behaviour(
+        validate=lambda obj: scale_errors(scale, obj),
+        validate_status=lambda new, old: scale_status_errors(scale, new),
     )
 
 
