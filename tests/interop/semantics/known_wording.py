@@ -13,7 +13,14 @@ _ETCD = "shows a key of etcd and its error code"
 _GO_STRUCTS = "shows an object as a Go struct, with Go's names for its fields; ours shows it as JSON"
 _GO_TYPES = "ends with the name of a Go type"
 
+_BAD_VERSIONS = 'CustomResourceDefinition.apiextensions.k8s.io "things.bad-TAG.dev" is invalid: '
+
 KNOWN_WORDING: dict[str, dict[str, str]] = {
+    "definitions/bad_versions": {
+        'Invalid value: [{"Name":': _GO_STRUCTS,
+        f'{_BAD_VERSIONS}[spec.versions: Invalid value: [{{"Name":': _GO_STRUCTS,
+        f'{_BAD_VERSIONS}spec.versions: Invalid value: [{{"Name":': _GO_STRUCTS,
+    },
     "errors/accepts_nobody_can_serve": {"406: Not Acceptable": _PROTOBUF, "only the following media types": _PROTOBUF},
     "errors/accepts_with_a_choice": {"406: Not Acceptable": _PROTOBUF},
     "errors/routes_of_what_is_built_in": {"406: Not Acceptable": _PROTOBUF},

@@ -88,6 +88,7 @@ class Writer:
 
     async def _create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
         resource = call.resource
+        empty = _given_empty(resource, obj)
         self._decode(call, obj, options)
         meta = metadata(obj)
         if meta.get("resourceVersion"):
@@ -96,7 +97,7 @@ class Writer:
         drop_repeated_owners(call, obj)
         managed.on_update(
             None,
-            obj,
+            {**obj, **empty} if empty else obj,
             schema=resource.schema,
             manager=options.field_manager,
             api_version=resource.api_version,
@@ -358,6 +359,11 @@ class Writer:
 
 def _unfit_yaml(problem: str) -> StatusError:
     return bad_request(f"error strict decoding YAML: {problem.removeprefix('strict decoding error: ')}")
+
+
+def _given_empty(resource: Resource, obj: Obj) -> Obj:
+    """Lists that a kind keeps as null when they are empty: whoever gives an empty one owns it all the same."""
+    return {name: [] for name, blank in (resource.blank or {}).items() if blank is None and obj.get(name) == []}
 
 
 def changes_generation(resource: Resource, new: Obj, live: Obj) -> bool:
