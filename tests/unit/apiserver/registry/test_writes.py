@@ -239,11 +239,6 @@ class TestScale:
         await client.patch(WIDGETS, "ns", "w", {"spec": {"replicas": 3}}, subresource="scale")
         assert loads(await client.get(WIDGETS, "ns", "w"))["spec"]["replicas"] == 3
 
-    async def test_negative_is_invalid(self, client: LocalClient) -> None:
-        await client.create(WIDGETS, "ns", widget(replicas=2))
-        error = await refused(client.patch(WIDGETS, "ns", "w", {"spec": {"replicas": -3}}, subresource="scale"))
-        assert error.code == 422
-
 
 class TestVersions:
     async def test_one_object_in_two_versions(self, client: LocalClient) -> None:
