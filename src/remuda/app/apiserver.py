@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -28,12 +29,20 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
     import uvloop
 
     sys.setswitchinterval(_SWITCH_SECONDS)
+    _allow_many_files()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings))
     except StartRefused as refused:
         print(f"remuda apiserver: {refused}", file=sys.stderr)
         return 1
+
+
+def _allow_many_files() -> None:
+    """Each watch is a socket: as many as the system lets this process have, not as many as a shell gives it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(settings: Settings) -> int:

@@ -44,6 +44,7 @@ NEVER = float("inf")
 # What the deadline of a connection means when it passes.
 IDLE, HEAD, BODY, HANDLING, STREAMING, LINGERING = range(6)
 
+_HIGH_WATER = 128 * 1024  # unsent, before a stream must wait: a thousand watchers that do not read are 128 MB
 _JOIN_BELOW = 64 * 1024  # head and body go out as one piece up to here; above, copying costs more than a second write
 
 
@@ -98,7 +99,9 @@ class Connection(asyncio.Protocol):
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._transport = cast(asyncio.Transport, None)
-        self._parser: Any = httptools.HttpRequestParser(self)
+        self._parser: Any = (
+            None  # it will refer to us: not before `connection_made`, which a failed handshake never sees
+        )
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._repeated: list[tuple[bytes, bytes]] = []
@@ -130,6 +133,8 @@ class Connection(asyncio.Protocol):
             self._closing = True
             self._transport.abort()
             return
+        self._transport.set_write_buffer_limits(high=_HIGH_WATER)
+        self._parser = httptools.HttpRequestParser(self)
         self._wait_idle()
 
     def data_received(self, data: bytes) -> None:
@@ -179,7 +184,10 @@ class Connection(asyncio.Protocol):
         if self._sink is not None:
             self._sink.resume()
         self._cancel(self._task)
-        self._parser = None  # it refers to us: without this the pair waits for the cycle collector
+        # All of these refer to us: without this each lost connection waits for the cycle collector, which looks for
+        # garbage when much is allocated and not when much is held.
+        self._parser = self._sink = self._active = self._reading = self._task = self._takeover = None
+        self._transport = _GONE
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -571,6 +579,26 @@ class Connection(asyncio.Protocol):
 # where methods are: after the client is known, with the answer the path has for it.
 _METHOD = re.compile(rb"[A-Z][A-Z0-9_-]*(?= [/*h])")
 _UNOFFERED = b"PROPFIND"
+
+
+class _Gone(asyncio.Transport):
+    """What is left of a transport when the connection is lost: closed, and deaf."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: object) -> None: ...
+    def writelines(self, list_of_data: object) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+_GONE = _Gone()
 
 
 class Malformed(Exception):

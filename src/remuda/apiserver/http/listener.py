@@ -12,12 +12,14 @@ from email.utils import formatdate
 from remuda.apiserver.http.connection import Connection
 from remuda.apiserver.http.limits import Limits
 from remuda.apiserver.http.message import Handler, Request, Response, text
+from remuda.apiserver.http.trimming import trim
 
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 1.0
 _LOOK_AGAIN_SECONDS = 0.02
 _FAREWELL_SECONDS = 0.2
+_TRIM_AFTER = 512  # connections that have come and gone
 
 
 class Listener:
@@ -35,13 +37,14 @@ class Listener:
         self._date = b""
         self._date_until = 0.0
         self._emptied: asyncio.Event | None = None
+        self._made = 0  # connections since memory was last given back
 
     async def start(
         self, host: str, port: int, tls: ssl.SSLContext | None, sweep_every: float = _SWEEP_SECONDS
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self._server = await self.loop.create_server(
-            lambda: Connection(self),
+            self._new_connection,
             host,
             port,
             ssl=tls,
@@ -82,6 +85,10 @@ class Listener:
             except TimeoutError:
                 pass
 
+    def _new_connection(self) -> Connection:
+        self._made += 1
+        return Connection(self)
+
     # -- what a connection asks ----------------------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> bool:
@@ -119,4 +126,7 @@ class Listener:
         late = [c for c in self.connections if c.deadline <= now or c.write_deadline <= now]
         for connection in late:
             connection.expire(now)
+        if self._made - len(self.connections) >= _TRIM_AFTER:
+            self._made = len(self.connections)
+            trim()
         self._schedule_sweep(every)

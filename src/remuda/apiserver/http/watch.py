@@ -7,7 +7,7 @@ A line is `{"type":…,"object":…}` and a newline. The framed chunk of a singl
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from remuda.apiserver.http.answers import audit_header, is_status, warning_headers
 from remuda.apiserver.http.message import Request, Sink, Stream, frame_chunk, header_block
@@ -18,6 +18,7 @@ from remuda.apiserver.registry.calls import Call, Watch, WatchLine
 
 _SHORTEST_SECONDS = 1800.0  # a watch without a timeout of its own ends after 30 to 60 minutes, so that all move on
 _LINES_PER_WRITE = 128  # a watch may begin with ten thousand objects: its reader sets the pace
+_BYTES_PER_WRITE = 256 * 1024  # of objects that are large
 _HEADERS = header_block([("Cache-Control", "no-cache, private"), ("Content-Type", "application/json")])
 
 _HEADS = {
@@ -79,9 +80,23 @@ async def _pour(watch: Watch, lines: Lines, sink: Sink) -> None:
             sink.write_chunk(lines.chunk(batch[0]))
             await sink.drain()
             continue
-        for start in range(0, len(batch), _LINES_PER_WRITE):
-            sink.write_chunks([lines.chunk(line) for line in batch[start : start + _LINES_PER_WRITE]])
+        for chunks in _portions(batch, lines):
+            sink.write_chunks(chunks)
             await sink.drain()
+
+
+def _portions(batch: Sequence[WatchLine], lines: Lines) -> Iterator[list[bytes]]:
+    """Encoded when its turn comes: what a slow reader has not asked for yet costs nothing."""
+    chunks: list[bytes] = []
+    size = 0
+    for line in batch:
+        chunks.append(lines.chunk(line))
+        size += len(chunks[-1])
+        if len(chunks) == _LINES_PER_WRITE or size >= _BYTES_PER_WRITE:
+            yield chunks
+            chunks, size = [], 0
+    if chunks:
+        yield chunks
 
 
 def _plain(line: WatchLine) -> bytes:

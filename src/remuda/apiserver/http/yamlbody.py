@@ -5,7 +5,8 @@ document that grows out of all proportion through them is refused before anythin
 reported for field validation.
 
 Nesting is bounded before the document is composed: the composer is C code that recurses without a limit of its own, and
-a hostile document would end the process.
+a hostile document would end the process. So is the number of values, since this is the slowest reader we have; an
+object of that size travels as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import yaml
 
 from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP
 
-_MAX_NODES = 1_000_000  # more than a body of 3 MiB can hold without aliases
+_FREE_NODES = 50_000  # that aliases may add to any document, and ten times what is written in it
+_MOST_NODES = 200_000  # written in one document: reading it takes a second or two, in which nobody else is served
+_EXCESSIVE = "yaml: document contains excessive aliasing"
 _NOT_JSON = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _INT = re.compile(r"^(?:[-+]?0b[0-1_]+|[-+]?0o?[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$")
 _FLOAT = re.compile(
@@ -32,6 +35,15 @@ class YamlError(ValueError):
 
 class _Loader(yaml.CSafeLoader):
     duplicates: list[str]
+    merged = 0
+    most_nodes = 0
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Called for every mapping that is merged into another: entries are counted before they multiply."""
+        self.merged += len(node.value)
+        if self.merged > self.most_nodes:
+            raise YamlError(_EXCESSIVE)
+        super().flatten_mapping(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
@@ -60,14 +72,15 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456
 def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     """The value of the first document, and a complaint for each key given twice. Raises YamlError."""
     try:
-        _require_shallow(body)
+        written = _count_shallow(body)
         loader = _Loader(body)
         loader.duplicates = []
+        loader.most_nodes = _FREE_NODES + 10 * written
         try:
             value = loader.get_single_data()
         finally:
             loader.dispose()
-        return _json_value(value, [0]), loader.duplicates
+        return _json_value(value, [loader.most_nodes]), loader.duplicates
     except yaml.YAMLError as error:
         raise YamlError(_one_line(error)) from None
     except RecursionError:
@@ -78,15 +91,20 @@ def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
         raise YamlError(f"yaml: {error}") from None
 
 
-def _require_shallow(body: bytes) -> None:
-    depth = 0
+def _count_shallow(body: bytes) -> int:
+    """How many nodes are written in a document that is not too deep."""
+    depth = nodes = 0
     for event in yaml.parse(body, Loader=yaml.CSafeLoader):
+        nodes += 1
+        if nodes > _MOST_NODES:
+            raise YamlError(f"yaml: document has more than {_MOST_NODES} values; send it as JSON")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
                 raise YamlError(TOO_DEEP)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+    return nodes
 
 
 def _one_line(error: yaml.YAMLError) -> str:
@@ -99,14 +117,14 @@ def _one_line(error: yaml.YAMLError) -> str:
     return f"yaml: line {line}: {problem}" if line else f"yaml: {problem}"
 
 
-def _json_value(value: Any, visited: list[int]) -> Any:
-    visited[0] += 1
-    if visited[0] > _MAX_NODES:
-        raise ValueError("document contains excessive aliasing")
+def _json_value(value: Any, left: list[int]) -> Any:
+    left[0] -= 1
+    if left[0] < 0:
+        raise YamlError(_EXCESSIVE)
     if isinstance(value, dict):
-        return {_key(k): _json_value(v, visited) for k, v in value.items()}
+        return {_key(k): _json_value(v, left) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_value(v, visited) for v in value]
+        return [_json_value(v, left) for v in value]
     if isinstance(value, set):
         return {_key(k): None for k in value}
     if isinstance(value, bytes):

@@ -1,0 +1,135 @@
+"""Schemas made to cost: patterns, CEL rules, and objects that make the most of them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+import pytest
+
+from tests.faults.abuse.conftest import Bounded
+from tests.faults.abuse.victim import Victim
+from tests.lab import Reply
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def define(victim: Victim, spec: dict[str, Any]) -> tuple[Reply, str]:
+    """The answer to a definition with this schema of spec, and where its objects go."""
+    plural = f"t{secrets.token_hex(4)}s"
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+    }
+    names = {"plural": plural, "singular": plural[:-1], "kind": plural[:-1].title()}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.abuse.example"},
+        "spec": {"group": "abuse.example", "scope": "Cluster", "names": names, "versions": [version]},
+    }
+    return victim.http("POST", DEFINITIONS, body), f"/apis/abuse.example/v1/{plural}"
+
+
+def create(victim: Victim, path: str, spec: Any, within: float = 2.0) -> Reply:
+    """Retried while the definition is on its way to being served."""
+    plural = path.rpartition("/")[2]
+    body = {
+        "apiVersion": "abuse.example/v1",
+        "kind": plural[:-1].title(),
+        "metadata": {"name": f"x{secrets.token_hex(4)}"},
+        "spec": spec,
+    }
+    until = time.monotonic() + 5
+    while True:
+        started = time.monotonic()
+        reply = victim.http("POST", path, body)
+        if reply.code != 404 or time.monotonic() > until:
+            break
+        time.sleep(0.05)
+    took = time.monotonic() - started
+    assert took < within, f"{took:.1f} s"
+    return reply
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|aa)+$", "^(.*)*$", "(x+x+)+y", "^(([a-z])+.)+[A-Z]([a-z])+$"])
+def test_patterns_that_would_backtrack(victim: Victim, pattern: str) -> None:
+    made, path = define(victim, {"type": "string", "pattern": pattern})
+    assert made.code == 201, made
+    reply = create(victim, path, "a" * 50_000 + "!\n")
+    assert reply.code in (201, 422), reply
+
+
+@pytest.mark.parametrize("pattern", ["(", "[z-a]", "a{2000}", "((a{100}){100}){100}", r"(?=x)", r"\1"])
+def test_patterns_nobody_should_compile(victim: Victim, bounded: Bounded, pattern: str) -> None:
+    with bounded(40):
+        made, _ = define(victim, {"type": "string", "pattern": pattern})
+    assert made.code == 422, made
+    assert made.body["reason"] == "Invalid"
+
+
+def test_a_large_pattern_on_a_large_text(victim: Victim, bounded: Bounded) -> None:
+    with bounded(60):
+        made, path = define(victim, {"type": "string", "pattern": r"^(\pL{0,100}\pN{0,100}){0,9}$"})
+        assert made.code in (201, 422), made
+        if made.code == 201:
+            create(victim, path, "ä" * 1_000_000 + "!", within=5)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d != ''))))",
+        "self.map(a, self.map(b, a + b)).size() > 0",
+    ],
+)
+def test_rules_estimated_too_costly(victim: Victim, rule: str) -> None:
+    spec = {"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": rule}]}
+    made, _ = define(victim, spec)
+    assert made.code == 422, made
+    assert "exceeds budget" in made.body["message"]
+
+
+def test_rules_that_turn_out_too_costly(victim: Victim) -> None:
+    """Estimated within bounds, and cut off when the object makes them cost more than one request may."""
+    item = {"type": "string", "maxLength": 10}
+    rule = {"rule": "self.all(a, self.all(b, a == b || a != b))"}
+    properties = {
+        f"list{n}": {"type": "array", "maxItems": 600, "items": item, "x-kubernetes-validations": [rule]}
+        for n in range(10)
+    }
+    made, path = define(victim, {"type": "object", "properties": properties})
+    assert made.code == 201, made
+    reply = create(victim, path, {f"list{n}": ["a" * 10] * 600 for n in range(10)}, within=30)
+    assert reply.code in (201, 422), reply
+
+
+@pytest.mark.parametrize(
+    "rule", ["(" * 5000 + "true" + ")" * 5000, "!" * 50_000 + "true", "true && " * 20_000 + "true", "[" * 3000]
+)
+def test_rules_nobody_should_parse(victim: Victim, rule: str) -> None:
+    started = time.monotonic()
+    made, _ = define(victim, {"type": "object", "x-kubernetes-validations": [{"rule": rule}]})
+    assert time.monotonic() - started < 5
+    assert made.code in (201, 422), made
+
+
+def test_a_deep_schema(victim: Victim, bounded: Bounded) -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(300):
+        schema = {"type": "object", "properties": {"a": schema}}
+    with bounded(40):
+        made, _ = define(victim, schema)
+        assert made.code in (201, 400, 422), made
+        assert made.body["kind"] in ("Status", "CustomResourceDefinition")
+
+
+def test_a_wide_schema(victim: Victim, bounded: Bounded) -> None:
+    with bounded(80):
+        properties = {f"p{n}": {"type": "string", "pattern": f"^{n}+$"} for n in range(5000)}
+        made, path = define(victim, {"type": "object", "properties": properties})
+        assert made.code in (201, 422), made
+        victim.http("DELETE", f"{DEFINITIONS}/{path.rpartition('/')[2]}.abuse.example")
