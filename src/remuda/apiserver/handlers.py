@@ -1,4 +1,4 @@
-"""Requests that are questions or acts rather than objects: reviews, tokens, evictions, guarded RBAC writes.
+"""Requests that are questions or acts rather than objects: reviews, tokens, bindings, evictions, guarded RBAC writes.
 
 Registered with the registry under (table, subresource); the verbs themselves know none of them. Nothing of what is
 asked is stored, but it is a create like any other: the answer says who owns the fields of the question.
@@ -16,6 +16,7 @@ from remuda.apiserver.auth.jws import Signer
 from remuda.apiserver.auth.rbac import RbacAuthorizer
 from remuda.apiserver.auth.token_request import request_token
 from remuda.apiserver.auth.tokens import Settings as TokenSettings
+from remuda.apiserver.registry.bindings import Bindings
 from remuda.apiserver.registry.calls import Call, WriteOptions, Written
 from remuda.apiserver.registry.evictions import Evictions
 from remuda.apiserver.registry.identity import identify
@@ -38,6 +39,7 @@ def register_handlers(
     for table, review in _reviews(authenticator, authorizer).items():
         registry.handle(table, "", _reviewing(registry, review))
     registry.handle("serviceaccounts", "token", _issuing(registry, signer, token_settings))
+    registry.handle("pods", "binding", Bindings(registry).bind)
     registry.handle("pods", "eviction", Evictions(registry).evict)
     for resource in escalation.RESOURCES:
         registry.guard(f"{resource}.{_RBAC}", _guarding(resource, authorizer))

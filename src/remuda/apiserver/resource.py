@@ -91,6 +91,7 @@ class Subresource:
     verbs: tuple[str, ...]
     group: str = ""
     version: str = ""
+    schema: Schema | None = None  # of what its handler takes; None: the handler reads it by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,7 +18,7 @@ from remuda.apiserver.kinds.columns import (
     human_duration,
     string,
 )
-from remuda.apiserver.kinds.declare import Rules, declare, join_list
+from remuda.apiserver.kinds.declare import Rules, declare, join_list, schema
 from remuda.apiserver.kinds.podspec import (
     default_pod_spec,
     validate_pod_spec,
@@ -304,8 +304,10 @@ PODS = declare(
         string("Readiness Gates", _readiness_gates, wide=True),
     ),
     subresources={
-        "binding": Subresource(kind="Binding", verbs=("create",)),
-        "eviction": Subresource(kind="Eviction", verbs=("create",), group="policy", version="v1"),
+        "binding": Subresource(kind="Binding", verbs=("create",), schema=schema("", "v1", "Binding")),
+        "eviction": Subresource(
+            kind="Eviction", verbs=("create",), group="policy", version="v1", schema=schema("policy", "v1", "Eviction")
+        ),
         "log": Subresource(kind="Pod", verbs=("get",)),
     },
 )

@@ -16,6 +16,7 @@ from remuda.apiserver.kinds.normal import normalizer
 from remuda.apiserver.resource import Behaviour, Obj, Resource
 from remuda.kube import errors
 from remuda.kube.errors import FieldError
+from remuda.kube.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,11 @@ def declare(group: str, version: str, kind: str, plural: str, rules: Rules = NO_
         behaviour=Behaviour(default=_default(normalizer(type_), rules.default), **given),
         **more,
     )
+
+
+def schema(group: str, version: str, kind: str) -> Schema:
+    """Of a kind that is not stored: what a subresource takes."""
+    return idl.schema_of(idl.message(group, version, kind))
 
 
 def _default(normalize: Callable[[Obj], None], own: Callable[[Obj], None] | None) -> Callable[[Obj], None]:

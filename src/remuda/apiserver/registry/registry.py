@@ -7,6 +7,7 @@ name: what is special is declared by the `Resource`, or registered as a handler 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,10 +31,11 @@ from remuda.apiserver.registry.patching import apply_patch
 from remuda.apiserver.registry.reads import Reader
 from remuda.apiserver.registry.scaling import SCALE_SCHEMA, rescale, scale_of
 from remuda.apiserver.registry.served import Served
-from remuda.apiserver.registry.validation import complain
+from remuda.apiserver.registry.validation import complain, read_strictly, unfit
 from remuda.apiserver.registry.watching import RegistryWatch
 from remuda.apiserver.registry.writes import Guard, Writer
 from remuda.apiserver.resource import Obj, Resource
+from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
 from remuda.kube.errors import bad_request, method_not_supported, not_found
 from remuda.kube.selectors import parse_field_selector
@@ -55,6 +57,7 @@ class Registry:
         self._deleter = Deleter(store, self.reader, self.admission)
         self._handlers: dict[tuple[str, str], Handler] = {}
         self._connectors: dict[tuple[str, str], Connector] = {}
+        self._bodies: dict[tuple[str, str], Structural] = {}
 
     # -- composition ----------------------------------------------------------------------------------------------
 
@@ -131,10 +134,22 @@ class Registry:
     async def create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
         handler = self._handlers.get((call.resource.table, call.subresource))
         if handler is not None:
+            self._read_body(call, obj, options)
             return await handler(call, obj, options)
         if call.subresource:
             raise method_not_supported(call.resource.group, call.resource.plural, "create")
         return await self._writer.create(call, obj, options)
+
+    def _read_body(self, call: Call, obj: Obj, options: WriteOptions) -> None:
+        declared = call.resource.subresources.get(call.subresource)
+        if declared is None or declared.schema is None:
+            return
+        key = (call.resource.table, call.subresource)
+        structural = self._bodies.get(key)
+        if structural is None:
+            structural = self._bodies[key] = Structural(declared.schema, native=True, kind=declared.kind)
+        refuse = partial(unfit, declared.version or call.resource.version, declared.kind)
+        read_strictly(call, structural, obj, options.field_validation, refuse=refuse)
 
     async def update(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
         handler = self._handlers.get((call.resource.table, call.subresource)) if call.subresource else None

@@ -39,15 +39,26 @@ def decode_strictly(
     """What a decoder does: wrong types are refused, unknown fields dropped (and complained of), defaults filled in.
 
     `complaints` are earlier ones about the same request; `refuse` words the refusal where it is not about a body."""
-    if refuse is None:
-        refuse = partial(_unfit, call.resource)
+    read_strictly(call, structural, obj, validation, complaints=complaints, refuse=refuse or _unfit(call.resource))
+    call.resource.behaviour.default(obj)
+
+
+def read_strictly(
+    call: Call,
+    structural: Structural,
+    obj: Obj,
+    validation: FieldValidation,
+    *,
+    complaints: Sequence[str] = (),
+    refuse: Callable[[str], StatusError],
+) -> None:
+    """The part of decoding that is the same for what is not the resource itself, but the body of a subresource."""
     prepared = structural.prepare(obj)
     call.fine = prepared.fine
     if prepared.malformed:
         raise refuse(prepared.malformed)
     if complaints or prepared.unknown:
         complain(call, [*complaints, *(f'unknown field "{path}"' for path in prepared.unknown)], validation, refuse)
-    call.resource.behaviour.default(obj)
 
 
 def complain(
@@ -77,10 +88,12 @@ def drop_repeated_owners(call: Call, obj: Obj) -> None:
         call.warnings.append(_REPEATED_OWNERS + ", ".join(repeated))
 
 
-def _unfit(resource: Resource, problem: str) -> StatusError:
-    return bad_request(
-        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {problem}'
-    )
+def _unfit(resource: Resource) -> Callable[[str], StatusError]:
+    return partial(unfit, resource.version, resource.kind)
+
+
+def unfit(version: str, kind: str, problem: str) -> StatusError:
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
 def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> bool:
