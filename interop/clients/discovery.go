@@ -47,7 +47,15 @@ func discover(ctx context.Context, s *Setting) (Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	report := Report{"differences": apart(together, separately), "minor": version.Minor, "mounts": slices.ContainsFunc(together, func(line string) bool { return strings.HasPrefix(line, "mounts."+s.Group+" ") })}
+	preferred, err := aggregated.ServerPreferredNamespacedResources()
+	if err != nil {
+		return nil, err
+	}
+	old, err := aggregated.OpenAPISchema()
+	if err != nil {
+		return nil, err
+	}
+	report := Report{"preferred": len(preferred) > 5, "openapi v2": old.Swagger, "differences": apart(together, separately), "minor": version.Minor, "mounts": slices.ContainsFunc(together, func(line string) bool { return strings.HasPrefix(line, "mounts."+s.Group+" ") })}
 	for name, part := range map[string]func(context.Context, *Setting) (any, error){"mapper": mapKinds, "openapi": readOpenAPI, "gzip": squeeze} {
 		if report[name], err = part(ctx, s); err != nil {
 			return nil, err

@@ -259,6 +259,9 @@ func (s *Setting) loseTrack(ctx context.Context) (Report, error) {
 	fresh, resumed, gone := 0, 0, 0
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			lock.Lock()
+			defer lock.Unlock()
+			fresh++
 			return mounts.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {

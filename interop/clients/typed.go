@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -27,7 +28,7 @@ func useTyped(ctx context.Context, s *Setting) (Report, error) {
 	report := Report{}
 	parts := map[string]func(context.Context, *Setting, *kubernetes.Clientset) (Report, error){
 		"secrets": typedSecrets, "config maps": typedConfigMaps, "nodes": typedNodes, "pods": typedPods, "tokens": typedTokens,
-		"rbac": typedRBAC, "jobs": typedJobs, "namespaces": typedNamespaces, "definitions": typedDefinitions,
+		"rbac": typedRBAC, "jobs": typedJobs, "namespaces": typedNamespaces, "definitions": typedDefinitions, "scale": typedScale,
 	}
 	for name, part := range parts {
 		seen, err := part(ctx, s, s.typed())
@@ -175,6 +176,14 @@ func typedPods(ctx context.Context, s *Setting, client *kubernetes.Clientset) (R
 	if err != nil {
 		return nil, err
 	}
+	bound := pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}, metav1.CreateOptions{})
+	if bound != nil {
+		return nil, bound
+	}
+	placed, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=n,status.phase=Running"})
+	if err != nil {
+		return nil, err
+	}
 	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "p"}, DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}}
 	refused := pods.EvictV1(ctx, eviction)
 	if err := budgets.Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
@@ -186,8 +195,37 @@ func typedPods(ctx context.Context, s *Setting, client *kubernetes.Clientset) (R
 	_, gone := pods.Get(ctx, "p", metav1.GetOptions{})
 	return Report{
 		"quality": string(made.Status.QOSClass), "pull": string(made.Spec.Containers[0].ImagePullPolicy),
-		"phase": string(running.Status.Phase), "protected": reason(refused), "evicted": reason(gone),
+		"phase": string(running.Status.Phase), "placed": len(placed.Items), "protected": reason(refused), "evicted": reason(gone),
 	}, nil
+}
+
+func typedScale(ctx context.Context, s *Setting, client *kubernetes.Clientset) (Report, error) {
+	deployments, labels := client.AppsV1().Deployments(s.Namespace), map[string]string{"app": "d"}
+	_, err := deployments.Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "d"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	scale, err := deployments.GetScale(ctx, "d", metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	was := scale.Spec.Replicas
+	scale.Spec.Replicas = 0
+	scaled, err := deployments.UpdateScale(ctx, "d", scale, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	_, stale := deployments.UpdateScale(ctx, "d", scale, metav1.UpdateOptions{})
+	return Report{"was": was, "is": scaled.Spec.Replicas, "selector": scaled.Status.Selector, "stale": reason(stale)}, nil
 }
 
 func typedTokens(ctx context.Context, s *Setting, client *kubernetes.Clientset) (Report, error) {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import subprocess
 import time
@@ -29,8 +30,9 @@ class Clients:
     def __init__(self, program: Path, server: Server, group: str) -> None:
         self._command = [str(program), "--kubeconfig", str(server.kubeconfig), "--group", group]
 
-    def __call__(self, *words: str) -> Any:
-        done = subprocess.run([*self._command, *words], capture_output=True, text=True, timeout=150)
+    def __call__(self, *words: str, **environment: str) -> Any:
+        environment = {**os.environ, **environment}
+        done = subprocess.run([*self._command, *words], capture_output=True, text=True, timeout=150, env=environment)
         assert done.returncode == 0, done.stderr[-4000:]
         return json.loads(done.stdout)
 
@@ -58,12 +60,19 @@ def clients(request: pytest.FixtureRequest, program: Path, run_tag: str) -> Clie
 # ---- informers -----------------------------------------------------------------------------------------------------
 
 
-def test_informers_see_every_change_once_and_in_order(clients: Clients) -> None:
-    report = clients("informers")
+@pytest.mark.parametrize(
+    ("watch_list", "requests"),
+    [("true", {"watchlist 200": 5}), ("false", {"list 200": 5, "watch 200": 5})],
+    ids=["one watch", "list and watch"],
+)
+def test_informers_see_every_change_once_and_in_order(
+    clients: Clients, watch_list: str, requests: dict[str, int]
+) -> None:
+    report = clients("informers", KUBE_FEATURE_WatchListClient=watch_list)
     told = {"initial": ["a", "b", "c"], "then": ["update b", "delete a", "add d", "update b", "add a"]}
     sorts = ["typed configmaps", "dynamic configmaps", "dynamic mounts", "metadata configmaps", "metadata mounts"]
     assert {sort: report[sort] for sort in sorts} == dict.fromkeys(sorts, told)
-    assert report["requests"] == {"watchlist 200": 5}, "each begins with one watch that sends the initial events"
+    assert report["requests"] == requests, "how they began, and that nobody had to begin again"
     assert report["after 410"] == {
         "initial": ["a", "b", "c", "d"],
         "then": ["add e", "delete (found missing) c"],
@@ -232,6 +241,8 @@ def test_metadata_and_tables(clients: Clients) -> None:
 def test_discovery_in_all_its_forms(clients: Clients) -> None:
     assert clients("discovery") == {
         "differences": [],
+        "preferred": True,
+        "openapi v2": "2.0",
         "minor": "36",
         "mounts": True,
         "mapper": {
@@ -323,11 +334,13 @@ def test_typed_clients_in_protobuf(clients: Clients) -> None:
             "quality": "BestEffort",
             "pull": "IfNotPresent",
             "phase": "Running",
+            "placed": 1,
             "protected": "TooManyRequests",
             "evicted": NOT_FOUND,
         },
         "tokens": {"seconds": 900, "authenticated": True, "user": True, "self": True, "secrets": "Forbidden"},
         "rbac": {"one": True, "two": False, "rules": True, "another role": INVALID},
+        "scale": {"was": 2, "is": 0, "selector": "app=d", "stale": CONFLICT},
         "jobs": {"selector": True, "labels": 4, "parallelism": 1, "succeeded": 1, "time kept": True},
         "namespaces": {"phase": "Active", "finalizers": ["kubernetes"], "label": True, "too late": True},
         "definitions": {"enum": '"grey"', "default": '"plain"', "minimum": 0},
