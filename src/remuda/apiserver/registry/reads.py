@@ -32,12 +32,14 @@ def parse_revision(text: str, *, refusal: int = 500) -> Revision:
     """A resourceVersion parameter; empty counts as 0. The real server takes the blame for all but lists."""
     if not text:
         return Revision(0)
-    if not text.isascii() or not text.isdigit():
-        complaint = invalid("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax')
-        if refusal == 400:
-            raise bad_request(f"invalid resource version: {complaint}")
-        raise StatusError(500, "", str(complaint))
-    return Revision(int(text))
+    digits = text.lstrip("0") if text.isascii() and text.isdigit() else None
+    if digits is not None and len(digits) <= 20 and int(text[-20:]) < 1 << 64:
+        return Revision(int(text[-20:]))
+    fault = "invalid syntax" if digits is None else "value out of range"
+    complaint = invalid("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": {fault}')
+    if refusal == 400:
+        raise bad_request(f"invalid resource version: {complaint}")
+    raise StatusError(500, "", str(complaint))
 
 
 class Reader:
@@ -56,11 +58,25 @@ class Reader:
         return obj
 
     def render(self, resource: Resource, entry: Entry) -> bytes:
-        if is_stored_as_served(resource) and (
-            not resource.custom or entry.revision >= self._served.shape(resource).since
-        ):
+        since = self._as_stored_since(resource)
+        if since is not None and entry.revision >= since:
             return entry.value
         return self._render_converted(resource, entry)
+
+    def _render_all(self, resource: Resource, entries: Sequence[Entry]) -> list[bytes]:
+        """What is the same for all is asked once: a list of stored bytes costs next to nothing per item."""
+        since = self._as_stored_since(resource)
+        if since is None:
+            return [self._render_converted(resource, entry) for entry in entries]
+        return [
+            entry.value if entry.revision >= since else self._render_converted(resource, entry) for entry in entries
+        ]
+
+    def _as_stored_since(self, resource: Resource) -> int | None:
+        """The revision from which on stored bytes can be shown unchanged; None: never."""
+        if not is_stored_as_served(resource):
+            return None
+        return self._served.shape(resource).since if resource.custom else 0
 
     def _render_converted(self, resource: Resource, entry: Entry) -> bytes:
         key = (resource, entry.namespace, entry.name)
@@ -130,7 +146,7 @@ class Reader:
         shown, left = _cut(entries, limit) if selection.is_everything else _pick(selection, entries, limit)
         token = Continuation(revision, *shown[-1].key).encode() if left else ""
         remaining = left if left and selection.is_everything else None
-        return Page([self.render(resource, e) for e in shown], revision, token, remaining)
+        return Page(self._render_all(resource, shown), revision, token, remaining)
 
     def watch(self, call: Call, options: WatchOptions) -> RegistryWatch:
         resource = call.resource
