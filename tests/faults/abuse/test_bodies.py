@@ -157,4 +157,4 @@ def test_hostile_queries(victim: Victim, query: str) -> None:
     started = time.monotonic()
     reply = victim.http("GET", f"{CONFIGMAPS}?{query}")
     assert time.monotonic() - started < SOON + 3  # a revision of the future is waited for, for three seconds
-    assert reply.code < 500 or reply.body["reason"] in ("Timeout", "InternalError")
+    assert reply.code < 500 or reply.body["reason"] == "Timeout", reply
