@@ -209,3 +209,16 @@ def namespaced_objects_need_their_namespace(t: Trial) -> None:
     t.post(inside, body)
     t.get(path)
     t.post(path.replace("/locals", "/namespaces/nowhere/locals"), body)
+
+
+@case("definitions")
+def scaled_ones_hold_counts(t: Trial) -> None:
+    scale = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n", "labelSelectorPath": ".status.sel"}
+    path = t.define("counteds", group="counted", version={"subresources": {"status": {}, "scale": scale}})
+    head = {"apiVersion": f"{t.group('counted')}/v1", "kind": "Counted"}
+    for i, count in enumerate((-1, 2**31, "x", 1.5, True, None, {"a": [1, "b"]})):
+        t.post(path, {**head, "metadata": {"name": f"a{i}"}, "spec": {"n": count}})
+    t.post(path, {**head, "metadata": {"name": "b"}, "spec": "none"})
+    t.quietly("POST", path, {**head, "metadata": {"name": "c"}, "spec": {"n": 1}})
+    for status in ({"n": -1}, {"n": "x"}, {"sel": 1}, {"sel": "a=b", "n": 2}):
+        t.patch(f"{path}/c/status", {"status": status})

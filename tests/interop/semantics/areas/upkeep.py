@@ -231,3 +231,46 @@ def deletion_is_watched(t: Trial) -> None:
         event = json.loads(line)
         types.append([event["type"], event["object"]["status"]["phase"]])
     t.note([types[0], types[-1]])
+
+
+@case("upkeep")
+def a_circle_of_owners(t: Trial) -> None:
+    path = t.configmaps()
+    members = [t.quietly("POST", path, {"metadata": {"name": name}}) for name in ("a", "b", "c")]
+    for i, member in enumerate(members):
+        references = _owned(members[i - 1], "x", blockOwnerDeletion=True)["metadata"]["ownerReferences"]
+        patch = {"metadata": {"ownerReferences": references}}
+        t.quietly("PATCH", f"{path}/{member['metadata']['name']}", patch, headers=MERGE)
+    t.delete(f"{path}/a", {"propagationPolicy": "Foreground"})
+    for name in ("a", "b", "c"):
+        t.until_gone(f"{path}/{name}")
+
+
+@case("upkeep")
+def a_blocker_that_stops_blocking(t: Trial) -> None:
+    path = t.configmaps()
+    owner = t.quietly("POST", path, {"metadata": {"name": "owner"}})
+    child = _owned(owner, "child", blockOwnerDeletion=True)
+    child["metadata"]["finalizers"] = ["lab.dev/keep"]
+    t.quietly("POST", path, child)
+    t.delete(f"{path}/owner", {"propagationPolicy": "Foreground"})
+    t.until(lambda: "deletionTimestamp" in t.server.http("GET", f"{path}/child").body["metadata"])
+    t.quietly("PATCH", f"{path}/child", _owned(owner, "child", blockOwnerDeletion=False), headers=MERGE)
+    t.until_gone(f"{path}/owner")
+    t.quietly("PATCH", f"{path}/child", {"metadata": {"finalizers": None}}, headers=MERGE)
+
+
+@case("upkeep")
+def token_secrets(t: Trial) -> None:
+    namespace = f"/api/v1/namespaces/{t.namespace()}"
+    account = t.quietly("POST", f"{namespace}/serviceaccounts", {"metadata": {"name": "robot"}})
+    name, uid = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
+    kind = {"type": "kubernetes.io/service-account-token"}
+    t.quietly("POST", f"{namespace}/secrets", {"metadata": {"name": "s", "annotations": {name: "robot"}}, **kind})
+    secret = f"{namespace}/secrets/s"
+    t.until(lambda: "token" in (t.server.http("GET", secret).body.get("data") or {}))
+    filled = t.quietly("GET", secret)
+    t.note([sorted(filled["data"]), filled["metadata"]["annotations"][uid] == account["metadata"]["uid"]])
+    t.note(sorted(entry["manager"] for entry in filled["metadata"]["managedFields"]))
+    t.quietly("DELETE", f"{namespace}/serviceaccounts/robot")
+    t.until_gone(secret)
