@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.apiserver import fanout, objects, wrk
-from bench.apiserver.subject import Subject, start_ours, start_peer
+from bench.apiserver.subject import Subject, installed, start_ours, start_peer
 from bench.apiserver.wrk import Load
 from bench.report import Budget, Effort, Row, Sample, circumstances, table
 
@@ -81,7 +81,8 @@ def names() -> list[str]:
 def run(wanted: Sequence[str], effort: Effort, *, with_peer: bool) -> str:
     wrk.require_wrk()
     print(f"{circumstances()}; median of {effort.rounds}", flush=True)
-    ours = _of_server(start_ours, wanted, effort)
+    with installed():
+        ours = _of_server(start_ours, wanted, effort)
     peer = _of_server(start_peer, wanted, effort) if with_peer else {}
     print(f"{circumstances()}\n", flush=True)
     return table(

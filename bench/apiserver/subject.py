@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -61,6 +62,21 @@ class Subject:
 
     def stop(self) -> None:
         self.server.stop()
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Our server starts from bytecode, as an installed program does, whatever this environment says about it."""
+    with tempfile.TemporaryDirectory(prefix="remuda-bench-") as folder:
+        before = dict(os.environ)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        try:
+            start_ours().stop()
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def start_ours() -> Subject:
