@@ -112,7 +112,11 @@ def _scratch(folder: Path, name: str) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            shutil.rmtree(path, ignore_errors=True)
+        except BaseException:  # told to stop while at it
+            shutil.rmtree(path, ignore_errors=True)
+            raise
 
 
 def _copy_database(source: Path, target: Path) -> int:
