@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,18 +25,29 @@ const finalizer = "clients.example.com/stabled"
 // stable keeps a ConfigMap for each Mount and says so in its status.
 type stable struct {
 	client.Client
-	scheme          *runtime.Scheme
-	released, wrong atomic.Int64
+	scheme   *runtime.Scheme
+	released atomic.Int64
+	wrong    sync.Map
 }
 
 func (r *stable) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request)
-	switch reason(err) {
-	case "", string(metav1.StatusReasonConflict): // the cache was behind: it is tried again
+	switch why := reason(err); metav1.StatusReason(why) {
+	case "", metav1.StatusReasonConflict, metav1.StatusReasonAlreadyExists, metav1.StatusReasonNotFound:
+		// the cache was behind: it is tried again
 	default:
-		r.wrong.Add(1)
+		r.wrong.Store(why, true)
 	}
 	return result, err
+}
+
+func (r *stable) complaints() []string {
+	all := []string{}
+	r.wrong.Range(func(why, _ any) bool {
+		all = append(all, why.(string))
+		return true
+	})
+	return all
 }
 
 func (r *stable) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -167,7 +179,7 @@ func (s *Setting) herd(ctx context.Context, reconciler *stable) (Report, error) 
 	}
 	total, ready, owned, err := counts(ctx)
 	return Report{
-		"mounts": total, "ready": ready, "owned": owned, "released": reconciler.released.Load() >= int64(gone), "errors": reconciler.wrong.Load(),
+		"mounts": total, "ready": ready, "owned": owned, "released": reconciler.released.Load() >= int64(gone), "errors": reconciler.complaints(),
 		"led": lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "", "quiet": quiet,
 	}, err
 }

@@ -19,7 +19,7 @@ import (
 const (
 	protobufType = "application/vnd.kubernetes.protobuf"
 	jsonType     = "application/json"
-	patience     = 20 * time.Second
+	patience     = time.Minute // the real collector looks for new kinds every 30 seconds
 )
 
 // Setting is where a command works and with what.

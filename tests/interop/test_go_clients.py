@@ -388,7 +388,7 @@ def test_a_controller_runtime_manager_converges(clients: Clients) -> None:
         "ready": 150,
         "owned": 150,
         "released": True,
-        "errors": 0,
+        "errors": [],
         "led": True,
         "quiet": True,
     }

@@ -17,16 +17,9 @@ from cryptography.hazmat.primitives import serialization
 
 from remuda.kube import kubeconfig
 from tests.lab import certificates
+from tests.lab.controllers import CONTROLLERS
 from tests.lab.peers import require_peer
 from tests.lab.server import Server, end, free_port
-
-_CONTROLLERS = (
-    "garbage-collector-controller",
-    "namespace-controller",
-    "serviceaccount-controller",
-    "serviceaccount-token-controller",
-    "clusterrole-aggregation-controller",
-)
 
 DISABLED_PLUGINS = (
     "CertificateApproval",
@@ -103,7 +96,7 @@ class Upstream(Server):
         name = program.name.rpartition("-v")[0]
         with (self.folder / f"{name}.log").open("wb") as log:
             # Its own name, not the file's with a version: it is the field manager of what the server writes itself.
-            process = subprocess.Popen([name, *flags], executable=program, stdout=log, stderr=log, cwd=self.folder)
+            process = subprocess.Popen([name, *flags], executable=program, stdout=log, stderr=log, cwd=self.folder, preexec_fn=die_with_parent)
         self.processes.append(process)
         return process
 
@@ -152,7 +145,7 @@ def _apiserver_flags(files: dict[str, Path], port: int, etcd_url: str) -> tuple[
 def _manager_flags(files: dict[str, Path], kubeconfig_path: Path) -> tuple[str, ...]:
     return (
         f"--kubeconfig={kubeconfig_path}",
-        f"--controllers={','.join(_CONTROLLERS)}",
+        f"--controllers={','.join(CONTROLLERS)}",
         f"--service-account-private-key-file={files['accounts']}",
         f"--root-ca-file={files['ca']}",
         "--leader-elect=false",
