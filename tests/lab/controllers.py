@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from remuda.kube import kubeconfig
+from tests.lab.children import die_with_parent
 from tests.lab.peers import require_peer
 from tests.lab.server import Server, end
 
@@ -53,6 +54,7 @@ class ControllerManager:
                 stdout=log,
                 stderr=log,
                 cwd=folder,
+                preexec_fn=die_with_parent,
             )
 
     def stop(self) -> None:

@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.lab.children import die_with_parent
 from tests.lab.server import Server, end, free_port, tail
 
 
@@ -35,6 +36,7 @@ class Ours(Server):
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                preexec_fn=die_with_parent,
             )
         self._wait_for_the_line(ready_seconds)
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import serialization
 
 from remuda.kube import kubeconfig
 from tests.lab import certificates
+from tests.lab.children import die_with_parent
 from tests.lab.controllers import CONTROLLERS
 from tests.lab.peers import require_peer
 from tests.lab.server import Server, end, free_port
@@ -96,7 +97,9 @@ class Upstream(Server):
         name = program.name.rpartition("-v")[0]
         with (self.folder / f"{name}.log").open("wb") as log:
             # Its own name, not the file's with a version: it is the field manager of what the server writes itself.
-            process = subprocess.Popen([name, *flags], executable=program, stdout=log, stderr=log, cwd=self.folder, preexec_fn=die_with_parent)
+            process = subprocess.Popen(
+                [name, *flags], executable=program, stdout=log, stderr=log, cwd=self.folder, preexec_fn=die_with_parent
+            )
         self.processes.append(process)
         return process
 
