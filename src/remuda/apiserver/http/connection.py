@@ -18,23 +18,21 @@ import logging
 import re
 from collections import deque
 from collections.abc import Awaitable
-from typing import Any, Protocol, cast
+from typing import cast
 
-import httptools
-
-from remuda.apiserver.http.limits import Limits
 from remuda.apiserver.http.message import (
     MAX_BODY,
     STATUS_LINES,
     TEXT_HEADERS,
-    Handler,
     Request,
     Response,
     Result,
     Stream,
     Upgrade,
 )
-from remuda.apiserver.http.stream import ChunkSink
+from remuda.apiserver.http.owner import Owner
+from remuda.apiserver.http.reading import Malformed, RequestReader, UnknownMethod
+from remuda.apiserver.http.stream import GONE, ChunkSink
 from remuda.kube.errors import entity_too_large
 
 log = logging.getLogger(__name__)
@@ -48,25 +46,6 @@ _HIGH_WATER = 128 * 1024  # unsent, before a stream must wait: a thousand watche
 _JOIN_BELOW = 64 * 1024  # head and body go out as one piece up to here; above, copying costs more than a second write
 
 
-class Owner(Protocol):
-    """What a connection asks of the listener it belongs to."""
-
-    handler: Handler
-    limits: Limits
-    draining: bool
-    loop: asyncio.AbstractEventLoop
-
-    def opened(self, connection: Connection) -> bool: ...
-
-    def closed(self, connection: Connection) -> None: ...
-
-    def date_header(self) -> bytes: ...
-
-    def failed(self, request: Request, error: BaseException) -> Response: ...
-
-    def timed_out(self, request: Request) -> Response: ...
-
-
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_active",
@@ -74,23 +53,17 @@ class Connection(asyncio.Protocol):
         "_body_limit",
         "_body_waiter",
         "_certificate",
-        "_chunk_size",
         "_closing",
-        "_head_bytes",
-        "_headers",
-        "_in_head",
         "_owner",
-        "_parser",
         "_phase",
         "_queue",
+        "_reader",
         "_reading",
         "_reading_paused",
-        "_repeated",
         "_sink",
         "_takeover",
         "_task",
         "_transport",
-        "_url",
         "_writing_paused",
         "deadline",
         "write_deadline",
@@ -99,15 +72,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._transport = cast(asyncio.Transport, None)
-        self._parser: Any = (
-            None  # it will refer to us: not before `connection_made`, which a failed handshake never sees
-        )
-        self._url = b""
-        self._headers: dict[bytes, bytes] = {}
-        self._repeated: list[tuple[bytes, bytes]] = []
-        self._in_head = False
-        self._head_bytes = 0
-        self._chunk_size = 0
+        # It will refer to us: not before `connection_made`, which a failed handshake never sees.
+        self._reader = cast(RequestReader, None)
         self._queue: deque[Request] = deque()
         self._active: Request | None = None  # being answered
         self._reading: Request | None = None  # whose body is arriving
@@ -134,7 +100,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=_HIGH_WATER)
-        self._parser = httptools.HttpRequestParser(self)
+        self._reader = RequestReader(self, self._owner.limits)
         self._wait_idle()
 
     def data_received(self, data: bytes) -> None:
@@ -143,30 +109,21 @@ class Connection(asyncio.Protocol):
             return
         if self._closing:
             return  # lingering: the rest of a refused body
-        self._chunk_size = len(data)
-        begins = not self._in_head and self._reading is None and not self._queue
+        begins = not self._reader.in_head and self._reading is None and not self._queue
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserInvalidMethodError:
+            leftover = self._reader.feed(data)
+        except UnknownMethod:
             unheard_of = _METHOD.match(data) if begins and not self._queue else None
             if unheard_of is None or self._reading is not None:
                 self._refuse(400)
             else:
                 self._start_over(_UNOFFERED + data[unheard_of.end() :])
             return
-        except httptools.HttpParserUpgrade as upgrade:
-            self._hold_back(data[upgrade.args[0] :])
-        except httptools.HttpParserCallbackError as error:
-            self._refuse_malformed(error.__context__)
+        except Malformed as malformed:
+            self._refuse(malformed.status)
             return
-        except httptools.HttpParserError:
-            self._refuse(400)
-            return
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > self._owner.limits.head_bytes:
-                self._refuse(431)
-                return
+        if leftover is not None:
+            self._hold_back(leftover)
         self._pump()
 
     def eof_received(self) -> bool:
@@ -186,8 +143,10 @@ class Connection(asyncio.Protocol):
         self._cancel(self._task)
         # All of these refer to us: without this each lost connection waits for the cycle collector, which looks for
         # garbage when much is allocated and not when much is held.
-        self._parser = self._sink = self._active = self._reading = self._task = self._takeover = None
-        self._transport = _GONE
+        if self._reader is not None:
+            self._reader.close()
+        self._sink = self._active = self._reading = self._task = self._takeover = None
+        self._transport = GONE
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -208,54 +167,20 @@ class Connection(asyncio.Protocol):
         else:
             self._pump()
 
-    # -- the parser's side ---------------------------------------------------------------------------------------
+    # -- the reader's side ---------------------------------------------------------------------------------------
 
-    def on_message_begin(self) -> None:
-        self._in_head = True
-        self._head_bytes = 0
-        self._url = b""
-        self._headers = {}
-        self._repeated = []
+    def head_begins(self) -> None:
         if self._active is None and self._phase == IDLE:
             self._phase = HEAD
             self.deadline = self._owner.loop.time() + self._owner.limits.head_timeout
 
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if name in self._headers:
-            self._repeated.append((name, value))
-            if len(self._repeated) > self._owner.limits.header_count:
-                raise Malformed(431)
-        else:
-            self._headers[name] = value
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        headers = self._headers
-        limits = self._owner.limits
-        if len(headers) > limits.header_count:
-            raise Malformed(431)
-        if self._head_bytes + self._chunk_size > limits.head_bytes and self._measured_head() > limits.head_bytes:
-            raise Malformed(431)
-        if len(self._queue) >= limits.pipelined:
+    def head_complete(self, request: Request) -> None:
+        if len(self._queue) >= self._owner.limits.pipelined:
             raise Malformed(400)
-        parser = self._parser
-        request = Request(self, parser.get_method().decode(), self._url.decode("latin-1"), headers)
-        if self._repeated:
-            request.repeated = self._repeated
-        request.keep_alive = parser.should_keep_alive()
-        request.http_1_0 = parser.get_http_version() == "1.0"
-        if b"host" not in headers and not request.http_1_0:
-            raise Malformed(400)
-        if b"transfer-encoding" not in headers:
-            request.content_length = int(headers.get(b"content-length", 0))
         self._reading = request
         self._queue.append(request)
 
-    def on_body(self, data: bytes) -> None:
+    def body_arrives(self, data: bytes) -> None:
         request = self._reading
         if request is None:
             return
@@ -266,7 +191,7 @@ class Connection(asyncio.Protocol):
         if wanted and request.received > self._body_limit:
             self._wake_body()
 
-    def on_message_complete(self) -> None:
+    def message_complete(self) -> None:
         request = self._reading
         self._reading = None
         if request is None:
@@ -380,7 +305,7 @@ class Connection(asyncio.Protocol):
         if request.content_length is not None and request.content_length > limit:
             raise entity_too_large(limit)
         if not request.body_complete:
-            await self._body_arrives(request, limit)
+            await self._await_body(request, limit)
         if request.received > limit:
             request.chunks.clear()
             raise entity_too_large(limit)
@@ -388,7 +313,7 @@ class Connection(asyncio.Protocol):
         request.chunks = [body]
         return body
 
-    async def _body_arrives(self, request: Request, limit: int) -> None:
+    async def _await_body(self, request: Request, limit: int) -> None:
         if request.headers.get(b"expect", b"").lower() == b"100-continue" and not request.received:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if request.received > limit:
@@ -466,7 +391,7 @@ class Connection(asyncio.Protocol):
 
     def _start_over(self, rest: bytes) -> None:
         """The connection goes on as HTTP with `rest`: an upgrade was declined, or the parser knew no such method."""
-        self._parser = httptools.HttpRequestParser(self)
+        self._reader.start_over()
         if rest:
             self._owner.loop.call_soon(self.data_received, rest)
 
@@ -526,13 +451,6 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
-    def _refuse_malformed(self, cause: BaseException | None) -> None:
-        if isinstance(cause, Malformed):
-            self._refuse(cause.status)
-        else:
-            log.error("reading a request failed", exc_info=cause)
-            self._refuse(400)
-
     def _refuse(self, status: int) -> None:
         """Answers what could not be understood, unless an earlier request is still being answered, and closes."""
         self._queue.clear()
@@ -570,38 +488,8 @@ class Connection(asyncio.Protocol):
             self._address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "")
         return self._address
 
-    def _measured_head(self) -> int:
-        lines = [*self._headers.items(), *self._repeated]
-        return len(self._url) + sum(len(name) + len(value) + 4 for name, value in lines)
-
 
 # The parser knows a list of methods. Any other is read as one of them that nobody offers either, so that it is refused
 # where methods are: after the client is known, with the answer the path has for it.
 _METHOD = re.compile(rb"[A-Z][A-Z0-9_-]*(?= [/*h])")
 _UNOFFERED = b"PROPFIND"
-
-
-class _Gone(asyncio.Transport):
-    """What is left of a transport when the connection is lost: closed, and deaf."""
-
-    def is_closing(self) -> bool:
-        return True
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def write(self, data: object) -> None: ...
-    def writelines(self, list_of_data: object) -> None: ...
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-
-
-_GONE = _Gone()
-
-
-class Malformed(Exception):
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status

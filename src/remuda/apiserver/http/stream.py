@@ -51,3 +51,23 @@ class ChunkSink:
 def _unframed(chunk: bytes) -> bytes:
     """What a chunk holds, for clients of HTTP/1.0, which know no chunks."""
     return chunk[chunk.index(b"\r\n") + 2 : -2]
+
+
+class _Gone(asyncio.Transport):
+    """What is left of a transport when the connection is lost: closed, and deaf."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: object) -> None: ...
+    def writelines(self, list_of_data: object) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+GONE = _Gone()

@@ -1,0 +1,29 @@
+"""What a connection asks of the listener it belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.message import Handler, Request, Response
+
+if TYPE_CHECKING:
+    from remuda.apiserver.http.connection import Connection
+
+
+class Owner(Protocol):
+    handler: Handler
+    limits: Limits
+    draining: bool
+    loop: asyncio.AbstractEventLoop
+
+    def opened(self, connection: Connection) -> bool: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+    def date_header(self) -> bytes: ...
+
+    def failed(self, request: Request, error: BaseException) -> Response: ...
+
+    def timed_out(self, request: Request) -> Response: ...
