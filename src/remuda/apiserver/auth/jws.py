@@ -12,9 +12,11 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import jwt.algorithms
 import msgspec
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 # Ours are about 1 KB; with the longest names and many audiences still well below.
@@ -37,12 +39,47 @@ class _Header(msgspec.Struct):
 _decode_header = msgspec.json.Decoder(_Header).decode
 
 
-def _algorithm(key: PublicKey) -> tuple[str, Any]:
+class _Rs256:
+    name = "RS256"
+
+    def sign(self, message: bytes, key: Any) -> bytes:
+        signature: bytes = key.sign(message, padding.PKCS1v15(), SHA256())
+        return signature
+
+    def verify(self, message: bytes, key: Any, signature: bytes) -> bool:
+        try:
+            key.verify(signature, message, padding.PKCS1v15(), SHA256())
+        except InvalidSignature:
+            return False
+        return True
+
+
+class _Es256:
+    """Tokens hold the two numbers of a signature side by side, 32 bytes each, where libraries wrap them in DER."""
+
+    name = "ES256"
+
+    def sign(self, message: bytes, key: Any) -> bytes:
+        r, s = decode_dss_signature(key.sign(message, ec.ECDSA(SHA256())))
+        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+    def verify(self, message: bytes, key: Any, signature: bytes) -> bool:
+        if len(signature) != 64:
+            return False
+        r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
+        try:
+            key.verify(encode_dss_signature(r, s), message, ec.ECDSA(SHA256()))
+        except InvalidSignature:
+            return False
+        return True
+
+
+def _algorithm(key: PublicKey) -> _Rs256 | _Es256:
     if isinstance(key, rsa.RSAPublicKey):
-        return "RS256", jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256)
+        return _Rs256()
     if not isinstance(key.curve, ec.SECP256R1):
         raise ValueError("a service-account key must be EC P-256 or RSA")
-    return "ES256", jwt.algorithms.ECAlgorithm(jwt.algorithms.ECAlgorithm.SHA256)
+    return _Es256()
 
 
 def key_id(key: PublicKey) -> str:
@@ -57,23 +94,24 @@ class Signer:
     def __init__(self, key: PrivateKey) -> None:
         self._key = key
         self.public_key: PublicKey = key.public_key()
-        name, self._algorithm = _algorithm(self.public_key)
-        header = {"alg": name, "kid": key_id(self.public_key)}
+        self._algorithm = _algorithm(self.public_key)
+        header = {"alg": self._algorithm.name, "kid": key_id(self.public_key)}
         self._header = encode_segment(msgspec.json.encode(header))
 
     def sign(self, payload: bytes) -> str:
         message = self._header + b"." + encode_segment(payload)
-        signature: bytes = self._algorithm.sign(message, self._key)
+        signature = self._algorithm.sign(message, self._key)
         return (message + b"." + encode_segment(signature)).decode()
 
 
 class _Verification:
     def __init__(self, key: PublicKey) -> None:
         self.key = key
-        self.name, self._algorithm = _algorithm(key)
+        self._algorithm = _algorithm(key)
+        self.name = self._algorithm.name
 
     def accepts(self, algorithm: str, message: bytes, signature: bytes) -> bool:
-        return algorithm == self.name and bool(self._algorithm.verify(message, self.key, signature))
+        return algorithm == self.name and self._algorithm.verify(message, self.key, signature)
 
 
 class KeySet:
