@@ -16,6 +16,9 @@ from remuda.kube.quoting import quoted
 # The real server shows bad values whole. Of one that is complained about at each of many levels this is the most.
 _SHOWN_BAD_VALUE = 32 * 1024
 
+_MOST_CAUSES = 128
+_MOST_TEXT = 256 * 1024
+
 
 class FieldError(NamedTuple):
     """One complaint about one field, as the cause of an Invalid status."""
@@ -217,10 +220,21 @@ def forbidden_request(group: str, resource: str, name: str, why: str) -> StatusE
 
 
 def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422: every bad field is listed, as a sentence in the message and as a cause each."""
-    causes = [{"reason": e.kind, "message": e.message, "field": e.path or "<nil>"} for e in errors]
-    sentences = list(dict.fromkeys(str(e) for e in errors))  # said once, though each is a cause
-    listed = sentences[0] if len(sentences) == 1 else "[" + ", ".join(sentences) + "]"
+    """422: every bad field is listed, as a sentence in the message and as a cause each, up to a bound: a body with ten
+    thousand faults has no right to an answer larger than itself."""
+    causes: list[dict[str, str]] = []
+    sentences: dict[str, None] = {}  # said once, though each is a cause
+    size = 0
+    for error in errors[:_MOST_CAUSES]:
+        message, path = error.message, error.path or "<nil>"
+        causes.append({"reason": error.kind, "message": message, "field": path})
+        sentences[f"{path}: {message}"] = None
+        size += len(message)
+        if size > _MOST_TEXT:
+            break
+    if len(causes) < len(errors):
+        sentences[f"and {len(errors) - len(causes)} more"] = None
+    listed = next(iter(sentences)) if len(sentences) == 1 else "[" + ", ".join(sentences) + "]"
     target = qualified(group, kind)
     return StatusError(
         422,

@@ -255,15 +255,17 @@ def _shown_reference(reference: Mapping[str, Any]) -> dict[str, Any]:
 def validate_owner_references(references: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
     found: list[FieldError] = []
     controller = ""
+    shown: list[Any] = []  # made once, however many complain
     for reference in references:
         found += _owner_reference_errors(reference, path)
         if reference.get("controller"):
             this = f"{reference.get('kind', '')}/{reference.get('name', '')}"
             if controller:
+                shown = shown or [_shown_reference(each) for each in references]
                 found.append(
                     errors.invalid(
                         path,
-                        [_shown_reference(shown) for shown in references],
+                        shown,
                         "Only one reference can have Controller set to true. "
                         f'Found "true" in references for {controller} and {this}',
                     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+
+import msgspec
 
 from remuda.apiserver.registry.calls import Call, FieldValidation
 from remuda.apiserver.registry.objects import metadata
@@ -76,16 +79,13 @@ def drop_repeated_owners(call: Call, obj: Obj) -> None:
     references = metadata(obj).get("ownerReferences")
     if not references or len(references) < 2:
         return
-    kept: list[Obj] = []
-    repeated: list[str] = []
-    for reference in references:
-        if reference not in kept:
-            kept.append(reference)
-        elif reference.get("uid") not in repeated:
-            repeated.append(str(reference.get("uid")))
-    if repeated:
-        metadata(obj)["ownerReferences"] = kept
-        call.warnings.append(_REPEATED_OWNERS + ", ".join(repeated))
+    once = {msgspec.json.encode(reference, order="sorted"): reference for reference in references}
+    if len(once) == len(references):
+        return
+    counts = Counter(str(reference.get("uid")) for reference in references)
+    counts.subtract(str(reference.get("uid")) for reference in once.values())
+    metadata(obj)["ownerReferences"] = list(once.values())
+    call.warnings.append(_REPEATED_OWNERS + ", ".join(uid for uid, extra in counts.items() if extra))
 
 
 def _unfit(resource: Resource) -> Callable[[str], StatusError]:

@@ -285,3 +285,13 @@ class TestTerminatingNamespace:
         error = await refused(client.create(WIDGETS, "ending", widget()))
         assert error.code == 403
         assert error.details["causes"][0]["reason"] == "NamespaceTerminating"
+
+
+class TestOwners:
+    async def test_one_named_twice_is_kept_once(self, client: LocalClient) -> None:
+        owner = {"apiVersion": "v1", "kind": "Namespace", "name": "ns", "uid": "u"}
+        other = {**owner, "uid": "v"}
+        body = widget()
+        body["metadata"]["ownerReferences"] = [owner, other, dict(owner)]
+        made = loads(await client.create(WIDGETS, "ns", body))
+        assert made["metadata"]["ownerReferences"] == [owner, other]
