@@ -12,16 +12,14 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from remuda.apiserver.cel.rules import compile_rules
+from remuda.apiserver.registry.crd_schemas import compiled, schema_errors
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.scaling import scale_errors, scale_status_errors
 from remuda.apiserver.registry.served import Served, Shape
 from remuda.apiserver.resource import Behaviour, Column, Obj, Path, Resource, ScalePaths
-from remuda.apiserver.schema.parse import parse_crd_schema
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Event, Revision
-from remuda.kube.errors import FieldError
 from remuda.kube.schema import Schema
 
 Names = Mapping[str, Any]  # of a definition: plural, singular, shortNames, kind, listKind, categories
@@ -33,27 +31,6 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _DISCOVERED = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _DISCOVERED_AT_THE_END = ("delete", "deletecollection", "get", "list", "watch")
 _CLOSED = "create not allowed while custom resource definition is terminating"
-
-_FREE_FORM: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-
-
-def schema_errors(crd: Obj) -> list[FieldError]:
-    """What is wrong with the schemas and CEL rules of a definition, version by version."""
-    errors: list[FieldError] = []
-    versions = crd.get("spec", {}).get("versions", [])
-    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
-    if len(schemas) > 1 and all(schema == schemas[0] for schema in schemas):
-        versions, schemas = versions[:1], schemas[:1]  # upstream checks what all versions share once, and says so
-    for i, (version, given) in enumerate(zip(versions, schemas, strict=True)):
-        if given is None:
-            continue  # reported as required by the kind's own validation
-        shared = len(schemas) == 1
-        path = "spec.validation.openAPIV3Schema" if shared else f"spec.versions[{i}].schema.openAPIV3Schema"
-        schema, found = parse_crd_schema(given, path=path, has_status="status" in (version.get("subresources") or {}))
-        errors.extend(found)
-        if not found:
-            errors.extend(compile_rules(schema, path)[1])
-    return errors
 
 
 def with_schema_validation(resource: Resource) -> Resource:
@@ -106,8 +83,7 @@ class Definitions:
         ]
 
     def _serve(self, crd: Obj, version: dict[str, Any], revision: Revision) -> Resource:
-        schema, _ = parse_crd_schema(_schema_of(version), path="")
-        rules, _ = compile_rules(schema, "")
+        schema, rules = compiled(version)
         resource = resource_of(crd, version, schema)
         self._served.add(resource, Shape(resource, Structural(schema, rules=rules), revision))
         return resource
@@ -116,11 +92,6 @@ class Definitions:
         self._specs.pop(name, None)
         for resource in self._resources.pop(name, ()):
             self._served.remove(resource)
-
-
-def _schema_of(version: dict[str, Any]) -> dict[str, Any]:
-    given: dict[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or _FREE_FORM
-    return given
 
 
 def resource_of(crd: Obj, version: dict[str, Any], schema: Schema) -> Resource:
@@ -216,8 +187,7 @@ def _by_priority(crd: Obj) -> list[dict[str, Any]]:
 def stored_resource(crd: Obj) -> Resource:
     """The resource in its stored version, whether or not that is served: what a definition is emptied through."""
     storage = next(version for version in crd["spec"]["versions"] if version.get("storage"))
-    schema, _ = parse_crd_schema(_schema_of(storage), path="")
-    return resource_of(crd, storage, schema)
+    return resource_of(crd, storage, compiled(storage).schema)
 
 
 def accept_names(

@@ -70,6 +70,13 @@ def parse_crd_schema(props: dict[str, Any], *, path: str, has_status: bool = Fal
     return schema, found
 
 
+def read_crd_schema(props: dict[str, Any]) -> Schema:
+    """The same, of a schema that has been found good before."""
+    schema = read_schema(props)
+    _complete(schema, is_root=True)
+    return schema
+
+
 def _root_errors(props: Props, path: str, has_status: bool) -> list[FieldError]:
     found: list[FieldError] = []
     if has_status:
