@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.lab.children import die_with_parent
 from tests.lab.server import Server, end, tail
 
 READY = re.compile(
@@ -50,7 +51,14 @@ def begin(*arguments: str | Path, log: Path | None = None) -> subprocess.Popen[s
             stderr=errors,
             text=True,
             start_new_session=True,  # a Ctrl-C at the tests is not one at the program
+            preexec_fn=_as_from_a_terminal,
         )
+
+
+def _as_from_a_terminal() -> None:
+    """Tests may run in the background of a script, where Ctrl-C is ignored, and so it would be by what they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    die_with_parent()
 
 
 class Running(Server):
