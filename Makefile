@@ -43,7 +43,8 @@ e2e: $(READY) ## The whole program as its users run it
 faults: $(READY) ## Kills, power cuts and hostile input
 	$(BIN)/python -m pytest tests/faults -q
 
-bench: $(READY) ## Figures beside a real peer
+bench: $(READY) ## Figures beside a real peer (needs Go and wrk)
+	interop/build etcd kube-apiserver
 	$(BIN)/python -m bench
 
 clean: ## Remove what was built here
