@@ -20,10 +20,10 @@ from remuda.apiserver.registry.bindings import Bindings
 from remuda.apiserver.registry.calls import Call, WriteOptions, Written
 from remuda.apiserver.registry.evictions import Evictions
 from remuda.apiserver.registry.identity import identify
-from remuda.apiserver.registry.objects import timestamp
 from remuda.apiserver.registry.registry import Handler, Registry, answer
 from remuda.apiserver.registry.validation import decode_strictly
 from remuda.apiserver.resource import Obj
+from remuda.kube import clock
 
 _RBAC = "rbac.authorization.k8s.io"
 Review = Callable[[Call, Obj], Obj]
@@ -74,7 +74,7 @@ def _reviewing(registry: Registry, review: Review) -> Handler:
             schema=resource.schema,
             manager=options.field_manager,
             api_version=resource.api_version,
-            now=timestamp(),
+            now=clock.now(),
             blank=resource.blank,
         )
         return answer(review(call, obj))

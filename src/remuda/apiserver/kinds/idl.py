@@ -29,13 +29,6 @@ from remuda.kube.schema import OBJECT_META, UNSET, ListType, Schema
 Container = Literal["", "list", "map"]
 
 _MESSAGE_FLAGS = frozenset(("kind", "type"))
-_META_PREFIX = "io.k8s.apimachinery.pkg.apis.meta.v1."
-_SPECIAL_NAMES = {
-    "Quantity": "io.k8s.apimachinery.pkg.api.resource.Quantity",
-    "IntOrString": "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
-    "RawExtension": "io.k8s.apimachinery.pkg.runtime.RawExtension",
-    "JSON": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
-}
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -259,11 +252,6 @@ def resolve(type_: str) -> MessageType | tuple[str, ...] | str | None:
     name, _, own = type_.partition(".")
     file = _file(name, "v1")
     return file.enums.get(own) or file.lists.get(own) or file.message(own)
-
-
-def openapi_name(ref: str) -> str:
-    """The component name of a schema node's `ref` in OpenAPI documents."""
-    return ref if "." in ref else _SPECIAL_NAMES.get(ref) or _META_PREFIX + ref
 
 
 # One node per message; fields that add something of their own to it (a default, a description) get a copy that

@@ -7,10 +7,11 @@ status: both are written at once, past what guards ordinary updates, and nobody 
 from __future__ import annotations
 
 from remuda.apiserver.registry.calls import Call, WriteOptions, Written
-from remuda.apiserver.registry.objects import decode, encode_at, metadata, timestamp
+from remuda.apiserver.registry.objects import decode, encode_at, metadata
 from remuda.apiserver.registry.registry import Registry, answer
 from remuda.apiserver.resource import Obj
 from remuda.apiserver.storage.types import WriteConflict
+from remuda.kube import clock
 from remuda.kube.errors import FieldError, StatusError, bad_request, conflict, not_found, not_supported, required
 
 PODS = "pods"
@@ -91,6 +92,6 @@ def _scheduled(pod: Obj) -> list[Obj]:
     """The pod's conditions with PodScheduled true; since when is kept if it was."""
     present = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
     old = present.get("PodScheduled")
-    since = old.get("lastTransitionTime") if old is not None and old["status"] == "True" else timestamp()
+    since = old.get("lastTransitionTime") if old is not None and old["status"] == "True" else clock.now()
     new = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": since}
     return list({**present, "PodScheduled": new}.values())

@@ -13,12 +13,13 @@ import msgspec
 
 from remuda.apiserver.registry.admission import AdmissionChain
 from remuda.apiserver.registry.calls import Call, DeleteOptions, ListOptions, Page, WriteOptions, Written
-from remuda.apiserver.registry.objects import encode, encode_at, metadata, timestamp, to_storage
+from remuda.apiserver.registry.objects import encode, encode_at, metadata, to_storage
 from remuda.apiserver.registry.reads import Reader
 from remuda.apiserver.registry.selection import Selection
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Entry, WriteConflict
+from remuda.kube import clock
 from remuda.kube.errors import StatusError, conflict, forbidden_request, not_found
 
 ORPHAN = "orphan"
@@ -169,13 +170,13 @@ def _grace(resource: Resource, obj: Obj, options: DeleteOptions) -> str | int | 
             return "pending"
         started = datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(seconds=running)
         end = max(started + timedelta(seconds=asked), datetime.now(UTC))
-        meta["deletionTimestamp"] = end.strftime("%Y-%m-%dT%H:%M:%SZ")
+        meta["deletionTimestamp"] = clock.rfc3339(end.timestamp())
         meta["deletionGracePeriodSeconds"] = asked
         return asked
     seconds = decide(obj, asked)
     if seconds is None:
         return None
-    meta["deletionTimestamp"] = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    meta["deletionTimestamp"] = clock.rfc3339((datetime.now(UTC) + timedelta(seconds=seconds)).timestamp())
     meta["deletionGracePeriodSeconds"] = seconds
     if meta.get("generation"):
         meta["generation"] += 1
@@ -209,7 +210,7 @@ def _set_finalizers(meta: Obj, finalizers: list[str]) -> None:
 
 
 def _mark_deleting(meta: Obj) -> None:
-    now = timestamp()
+    now = clock.now()
     if not meta.get("deletionTimestamp"):
         if meta.get("generation"):
             meta["generation"] += 1

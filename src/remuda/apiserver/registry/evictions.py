@@ -11,9 +11,10 @@ from __future__ import annotations
 import msgspec
 
 from remuda.apiserver.registry.calls import Call, DeleteOptions, WriteOptions, Written
-from remuda.apiserver.registry.objects import decode, metadata, timestamp
+from remuda.apiserver.registry.objects import decode, metadata
 from remuda.apiserver.registry.registry import Registry, answer
 from remuda.apiserver.resource import Obj
+from remuda.kube import clock
 from remuda.kube.errors import StatusError, bad_request, conflict, forbidden_request, not_found, too_many_requests
 from remuda.kube.selectors import SelectorError, label_selector_from
 
@@ -144,7 +145,7 @@ def _with_condition(pod: Obj) -> Obj:
         "type": "DisruptionTarget",
         "status": "True",
         "lastProbeTime": None,
-        "lastTransitionTime": timestamp(),
+        "lastTransitionTime": clock.now(),
         **why,
     }
     status = dict(pod.get("status") or {})
@@ -181,7 +182,7 @@ def _with_disruption(budget: Obj, pod_name: str) -> Obj:
     status = dict(budget.get("status") or {})
     _check_budget(budget, status)
     status["disruptionsAllowed"] -= 1
-    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod_name: timestamp()}
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod_name: clock.now()}
     if status["disruptionsAllowed"] == 0:
         status["conditions"] = _exhausted(status)
     return {**budget, "metadata": dict(budget["metadata"]), "status": status}
@@ -194,9 +195,9 @@ def _exhausted(status: Obj) -> list[Obj]:
         new["observedGeneration"] = status["observedGeneration"]
     for i, old in enumerate(conditions):
         if old["type"] == "DisruptionAllowed":
-            time = old["lastTransitionTime"] if old["status"] == "False" else timestamp()
+            time = old["lastTransitionTime"] if old["status"] == "False" else clock.now()
             return [*conditions[:i], {**new, "lastTransitionTime": time}, *conditions[i + 1 :]]
-    return [*conditions, {**new, "lastTransitionTime": timestamp()}]
+    return [*conditions, {**new, "lastTransitionTime": clock.now()}]
 
 
 def _check_budget(budget: Obj, status: Obj) -> None:

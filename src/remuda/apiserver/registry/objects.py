@@ -6,10 +6,7 @@ it to leave the first two out without decoding. Its metadata.resourceVersion is 
 
 from __future__ import annotations
 
-import time
 import uuid
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -73,16 +70,6 @@ def metadata(obj: Obj) -> dict[str, Any]:
 
 def new_uid() -> str:
     return str(uuid.uuid4())
-
-
-def timestamp() -> str:
-    return _written_time(int(time.time()))
-
-
-@lru_cache(maxsize=2)
-def _written_time(second: int) -> str:
-    """Formatted once a second: it would be a tenth of the work of a small write."""
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def at_path(obj: Any, path: tuple[str, ...]) -> Any:

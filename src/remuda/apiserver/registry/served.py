@@ -29,7 +29,6 @@ class Served:
         self._generation = 0
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self._shapes: dict[Resource, Shape] = {}
-        self._by_kind: dict[tuple[str, str, str], Resource] = {}
         self._by_table: dict[str, list[Resource]] = {}
         for resource in resources:
             self.add(resource)
@@ -40,9 +39,6 @@ class Served:
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._by_path.get((group, version, plural))
-
-    def find_kind(self, group: str, version: str, kind: str) -> Resource | None:
-        return self._by_kind.get((group, version, kind))
 
     def of_kind(self, group: str, kind: str) -> Resource | None:
         """Any served version of a kind."""
@@ -68,7 +64,6 @@ class Served:
 
     def add(self, resource: Resource, shape: Shape | None = None) -> None:
         self._by_path[resource.group, resource.version, resource.plural] = resource
-        self._by_kind[resource.group, resource.version, resource.kind] = resource
         self._by_table.setdefault(resource.table, []).append(resource)
         if shape is not None:
             self._shapes[resource] = shape
@@ -76,7 +71,6 @@ class Served:
 
     def remove(self, resource: Resource) -> None:
         self._by_path.pop((resource.group, resource.version, resource.plural), None)
-        self._by_kind.pop((resource.group, resource.version, resource.kind), None)
         self._shapes.pop(resource, None)
         versions = self._by_table.get(resource.table, [])
         if resource in versions:

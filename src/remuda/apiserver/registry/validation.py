@@ -12,18 +12,15 @@ from remuda.apiserver.registry.calls import Call, FieldValidation
 from remuda.apiserver.registry.objects import metadata
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
-from remuda.kube.errors import FieldError, StatusError, bad_request, invalid, invalid_object
+from remuda.kube.errors import FieldError, StatusError, bad_request, invalid_object
 from remuda.kube.names import (
-    FOREGROUND_FINALIZER,
-    ORPHAN_FINALIZER,
     subdomain_name,
+    validate_builtin_finalizers,
     validate_object_meta,
     validate_object_meta_update,
 )
 from remuda.kube.patches.copying import same_json
 
-_STANDARD_FINALIZERS = ("kubernetes", ORPHAN_FINALIZER, FOREGROUND_FINALIZER)
-_PLAIN_FINALIZER = "name is neither a standard finalizer name nor is it fully qualified"
 _REPEATED_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject "
     "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
@@ -125,20 +122,11 @@ def _metadata_errors(resource: Resource, meta: Obj, old: Obj | None) -> list[Fie
     validate_name = resource.behaviour.validate_name or subdomain_name
     errors = validate_object_meta(meta, resource.namespaced, validate_name)
     if not resource.plain_finalizers:
-        errors += _finalizer_errors(meta.get("finalizers") or ())
+        errors += validate_builtin_finalizers(meta.get("finalizers") or (), "metadata.finalizers")
     if old is not None:
         # The real server asks twice, for all kinds and for this one, and counts what is wrong as often.
         errors += validate_object_meta_update(meta, old) * 2
     return errors
-
-
-def _finalizer_errors(finalizers: Sequence[str]) -> list[FieldError]:
-    """Most built-in kinds want finalizers with a domain, the others only advise it."""
-    return [
-        invalid(f"metadata.finalizers[{i}]", name, _PLAIN_FINALIZER)
-        for i, name in enumerate(finalizers)
-        if "/" not in name and name not in _STANDARD_FINALIZERS
-    ]
 
 
 def _kind_errors(call: Call, new: Obj, old: Obj | None) -> list[FieldError]:

@@ -23,7 +23,6 @@ from remuda.apiserver.registry.objects import (
     encode_at,
     metadata,
     new_uid,
-    timestamp,
     to_storage,
 )
 from remuda.apiserver.registry.patching import patched
@@ -34,6 +33,7 @@ from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Entry, WriteConflict
+from remuda.kube import clock
 from remuda.kube.admission import Operation
 from remuda.kube.errors import (
     StatusError,
@@ -102,7 +102,7 @@ class Writer:
             manager=options.field_manager,
             api_version=resource.api_version,
             subresource="",
-            now=timestamp(),
+            now=clock.now(),
             reset=untouchable(resource, ""),
             blank=resource.blank,
         )
@@ -118,7 +118,7 @@ class Writer:
         else:
             meta.pop("namespace", None)
         meta["uid"] = new_uid()
-        meta["creationTimestamp"] = timestamp()
+        meta["creationTimestamp"] = clock.now()
         if resource.has_generation:
             meta["generation"] = 1
 
@@ -210,7 +210,7 @@ class Writer:
                 api_version=resource.api_version,
                 kind=resource.kind,
                 subresource=call.subresource,
-                now=timestamp(),
+                now=clock.now(),
                 reset=untouchable(resource, call.subresource),
                 blank=resource.blank,
             )
@@ -294,7 +294,7 @@ class Writer:
                 manager=options.field_manager,
                 api_version=resource.api_version,
                 subresource=call.subresource,
-                now=timestamp(),
+                now=clock.now(),
                 reset=untouchable(resource, call.subresource),
                 blank=resource.blank,
             )

@@ -229,4 +229,4 @@ class SqliteStore:
         self._writer.resume()
         for write in lost:
             if not write.waiter.done():
-                write.waiter.set_exception(StorageFailed(*failure.args))
+                write.waiter.set_exception(StorageFailed(failure.why))

@@ -11,6 +11,8 @@ from typing import Literal, NewType
 
 import msgspec
 
+from remuda.kube.errors import StatusError
+
 Revision = NewType("Revision", int)
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -108,8 +110,14 @@ class WriteConflict(Exception):
     """The entry changed (or appeared, or vanished) since the caller read it; read `latest` and decide again."""
 
 
-class StorageFailed(Exception):
+class StorageFailed(StatusError):
     """The write could not be made durable (disk full, I/O error). Nothing of it is visible."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            500, "InternalError", f"Internal error occurred: {why}", details={"causes": [{"message": why}]}
+        )
+        self.why = why
 
 
 class FeedOverflow(Exception):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.apiserver.registry.objects import timestamp
+from remuda.kube import clock
 
 Condition = dict[str, Any]
 
 
 def condition(kind: str, status: str, reason: str, message: str) -> Condition:
-    return {"type": kind, "status": status, "lastTransitionTime": timestamp(), "reason": reason, "message": message}
+    return {"type": kind, "status": status, "lastTransitionTime": clock.now(), "reason": reason, "message": message}
 
 
 def with_conditions(present: Iterable[Condition], new: Iterable[Condition]) -> list[Condition]:

@@ -13,6 +13,7 @@ import msgspec
 from remuda.apiserver.registry.calls import DeleteOptions
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.storage.types import Entry, Event, StorageFailed
+from remuda.kube import clock
 from remuda.kube.errors import StatusError
 
 TABLE = "events"
@@ -71,7 +72,7 @@ class ExpiryDuty:
                 log.warning("old events stay for now: %s", error)
 
     async def sweep(self, now: datetime) -> None:
-        oldest = (now - self._ttl).strftime("%Y-%m-%dT%H:%M:%SZ")
+        oldest = clock.rfc3339((now - self._ttl).timestamp())
         expired = [e for e in self._registry.store.scan(TABLE) if _last_written(e) < oldest]
         for start in range(0, len(expired), 64):
             await asyncio.gather(*(self._delete(entry) for entry in expired[start : start + 64]))
@@ -82,5 +83,8 @@ class ExpiryDuty:
             return
         call = self._registry.system_call("delete", resource, entry.namespace, entry.name)
         unchanged = DeleteOptions(precondition_resource_version=str(entry.revision))
-        with contextlib.suppress(StatusError):  # gone, or written meanwhile
+        try:
             await self._registry.delete(call, unchanged)
+        except StatusError as error:
+            if error.code not in (404, 409):  # gone, or written meanwhile
+                raise

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from remuda.apiserver.storage.types import StorageFailed, WriteConflict
+from remuda.apiserver.storage.types import WriteConflict
 from remuda.kube.errors import StatusError
 
 Key = TypeVar("Key", bound=Hashable)
@@ -73,7 +73,7 @@ class Worker(Generic[Key]):
         try:
             await self._process(key)
             self._delays.pop(key, None)
-        except (StatusError, StorageFailed, WriteConflict) as error:
+        except (StatusError, WriteConflict) as error:
             self._retry(key, error)
         except Exception as error:
             log.exception("%s failed for %s", self._name, key)

@@ -6,6 +6,7 @@ import pytest
 
 from remuda.apiserver.kinds import idl
 from remuda.apiserver.kinds.idl import MessageType
+from remuda.apiserver.schema.openapi_render import component_name
 from remuda.kube.schema import OBJECT_META, UNSET, Schema
 
 GROUPS = (
@@ -118,7 +119,7 @@ def test_nodes_are_shared_between_kinds() -> None:
     ],
 )
 def test_names_in_openapi_documents(ref: str, name: str) -> None:
-    assert idl.openapi_name(ref) == name
+    assert component_name(ref) == name
 
 
 def test_enums_and_wrapped_lists() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.registry.registry import Registry
+from remuda.apiserver.storage.types import StorageFailed
 from remuda.kube.admission import Review, Verdict
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError, invalid
@@ -285,6 +286,19 @@ class TestTerminatingNamespace:
         error = await refused(client.create(WIDGETS, "ending", widget()))
         assert error.code == 403
         assert error.details["causes"][0]["reason"] == "NamespaceTerminating"
+
+
+class TestFullDisk:
+    async def test_is_said_in_words(
+        self, client: LocalClient, registry: Registry, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def fails(*_: Any, **__: Any) -> None:
+            raise StorageFailed("the write could not be made durable: the disk is full")
+
+        monkeypatch.setattr(registry.store, "put", fails)
+        error = await refused(client.create(WIDGETS, "ns", widget()))
+        assert (error.code, error.reason) == (500, "InternalError")
+        assert error.message == "Internal error occurred: the write could not be made durable: the disk is full"
 
 
 class TestOwners:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,27 @@ from remuda.apiserver.storage import disk
 from remuda.apiserver.storage.disk import Disk
 from remuda.apiserver.storage.writer import Writer
 from tests.faults.storage.campaigns import kills, power_cuts, power_cuts_of_a_failing_disk
+from tests.faults.storage.checker import Checker
 
 
 @pytest.fixture
 def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "_CHECKPOINT_PAGES", 100)
+
+
+Campaign = Callable[[Path, int, int], Checker]
+
+
+def caught(home: Path, campaign: Campaign) -> list[str]:
+    """What the checker finds first. Threads keep their own time whatever the seed, so a fault may need more than one
+    campaign to show; a sound store shows nothing in any."""
+    for seed in range(7, 27):
+        folder = home / str(seed)
+        folder.mkdir()
+        problems = campaign(folder, 20, seed).finish()
+        if problems:
+            return problems
+    return []
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
@@ -39,8 +56,7 @@ def test_a_store_that_goes_on_with_writes_that_built_on_a_failed_one_is_caught(
         return None  # does not wait for the loop to have forgotten them
 
     monkeypatch.setattr(Writer, "_skip_to_signal", careless)
-    problems = power_cuts_of_a_failing_disk(tmp_path, rounds=20, seed=7).finish()
-    assert problems
+    assert caught(tmp_path, power_cuts_of_a_failing_disk)
 
 
 def test_kills(tmp_path: Path) -> None:
@@ -58,7 +74,7 @@ def test_a_store_that_does_not_sync_is_caught(tmp_path: Path, monkeypatch: pytes
         self._connection.pragma("synchronous", 0)
 
     monkeypatch.setattr(Disk, "_configure", careless)
-    assert power_cuts(tmp_path, rounds=12, seed=7).finish()
+    assert caught(tmp_path, power_cuts)
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
@@ -70,5 +86,5 @@ def test_a_store_that_syncs_only_checkpoints_is_caught(tmp_path: Path, monkeypat
         self._connection.pragma("synchronous", 1)  # keeps the file sound, but loses the last commits
 
     monkeypatch.setattr(Disk, "_configure", careless)
-    problems = power_cuts(tmp_path, rounds=12, seed=7).finish()
+    problems = caught(tmp_path, power_cuts)
     assert any("was known to clients" in problem for problem in problems), problems
