@@ -1,0 +1,163 @@
+"""Typed views of objects: one msgspec struct per kind, read from JSON bytes, and the source of its CRD schema.
+
+A struct is for reading. It drops fields it does not know, so it is never written back whole: writers patch the raw
+JSON (`runtime.draft`) or apply what they own. Every field has a default, because controllers must be able to read
+what admission has not seen yet; what the schema demands is said by `Field`, which msgspec ignores when it decodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from remuda.kube.client import Target
+from remuda.kube.schema import ListType, MapType, Rule
+
+
+def json_name(name: str) -> str:
+    """`provider_id` → providerID, `cidr_blocks` → cidrBlocks."""
+    first, *rest = name.split("_")
+    return first + "".join("ID" if part == "id" else part.capitalize() for part in rest)
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=json_name):
+    """Base of every struct that is part of an object. The docstring of a subclass is its description in the schema."""
+
+
+class Field(msgspec.Struct, frozen=True):
+    """What the schema says of a field besides its Python type: `Annotated[str, Field("Why it is there.", min_length=1)]`.
+
+    On a list, `items` says the same of its items; on a map, of its values."""
+
+    doc: str = ""
+    required: bool = False
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str = ""
+    enum: tuple[Any, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    min_properties: int | None = None
+    max_properties: int | None = None
+    list_type: ListType | None = None
+    list_map_keys: tuple[str, ...] = ()
+    map_type: MapType | None = None
+    format: str = ""
+    int_or_string: bool = False
+    preserve_unknown: bool = False
+    default: Any = msgspec.UNSET
+    rules: tuple[Rule, ...] = ()
+    items: Field | None = None
+
+
+class OwnerReference(Part):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+
+class ObjectMeta(Part):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    owner_references: Sequence[OwnerReference] = ()
+    finalizers: Sequence[str] = ()
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+    @property
+    def deleting(self) -> bool:
+        return self.deletion_timestamp is not None
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The one owner that manages the object, if any."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+    def owner(self, kind: str, group: str) -> OwnerReference | None:
+        """The first owner of that kind, in whatever version it is written."""
+        return next((owner for owner in self.owner_references if owner.kind == kind and owner.group == group), None)
+
+
+class Key(NamedTuple):
+    """Which object of a kind: what a queue holds."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Object(Part):
+    """The part every object has, and all that is known of an object of any kind."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def key(self) -> Key:
+        return self.metadata.key
+
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+class Condition(Part):
+    """`metav1.Condition`. `reason` and `message` are written even when empty: real schemas demand the keys."""
+
+    type: str = ""
+    status: str = "Unknown"  # ConditionStatus; any text is read, because providers write what they like
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
+T = TypeVar("T", bound=Object)
+
+
+class Kind(Generic[T]):
+    """One kind in one version: where its objects are found and what they are read as."""
+
+    __slots__ = ("_decoder", "api_version", "name", "namespaced", "plural", "target", "type")
+
+    def __init__(self, api_version: str, name: str, plural: str, type: type[T], *, namespaced: bool = True) -> None:
+        self.api_version = api_version
+        self.name = name
+        self.plural = plural
+        self.type = type
+        self.namespaced = namespaced
+        self.target = Target(api_version, plural)
+        self._decoder = msgspec.json.Decoder(type)
+
+    @property
+    def group(self) -> str:
+        return self.target.group
+
+    def decode(self, value: bytes) -> T:
+        return self._decoder.decode(value)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.api_version}>"
