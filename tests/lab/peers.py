@@ -21,6 +21,7 @@ _MODULES = {
     "kube-apiserver": ("kubernetes", "k8s.io/kubernetes"),
     "kube-controller-manager": ("kubernetes", "k8s.io/kubernetes"),
     "etcd": ("etcd", "go.etcd.io/etcd/server/v3"),
+    "clusterctl": ("clusterctl", "sigs.k8s.io/cluster-api"),
 }
 
 
