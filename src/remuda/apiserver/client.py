@@ -6,23 +6,38 @@ objects given to writes are copied, because the registry fills them in.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from remuda.apiserver.auth.user import User
-from remuda.apiserver.registry.calls import Call, DeleteOptions, ListOptions, WatchOptions, WriteOptions
+from remuda.apiserver.registry.calls import (
+    Call,
+    DeleteOptions,
+    ListOptions,
+    Watch,
+    WatchLine,
+    WatchOptions,
+    WriteOptions,
+)
 from remuda.apiserver.registry.registry import Registry
 from remuda.kube.client import Change, Listing, PatchKind, Propagation, Target
-from remuda.kube.errors import no_such_path
+from remuda.kube.errors import no_such_path, status_error
+
+# Answers a path that is no resource's: the code and the body.
+ReadPath = Callable[[User, str], tuple[int, bytes]]
 
 
 class LocalClient:
     """Implements `remuda.kube.client.Client` on a registry in this process."""
 
-    def __init__(self, registry: Registry, user: User, *, field_manager: str) -> None:
+    def __init__(
+        self, registry: Registry, user: User, *, field_manager: str, read_path: ReadPath | None = None
+    ) -> None:
         self._registry = registry
+        self._read_path = read_path
         self._user = user
         self._field_manager = field_manager
 
@@ -59,6 +74,7 @@ class LocalClient:
         limit: int = 0,
         continue_token: str = "",
         resource_version: str = "",
+        metadata_only: bool = False,
     ) -> Listing:
         page = self._registry.list(
             self._call("list", target, namespace, field_selector=field_selector),
@@ -81,7 +97,9 @@ class LocalClient:
         label_selector: str = "",
         field_selector: str = "",
         send_initial_events: bool = False,
-    ) -> AsyncIterator[Change]:
+        metadata_only: bool = False,
+        timeout_seconds: float = 0,
+    ) -> AsyncGenerator[Change, None]:
         options = WatchOptions(
             label_selector=label_selector,
             field_selector=field_selector,
@@ -91,9 +109,12 @@ class LocalClient:
             send_initial_events=True if send_initial_events else None,
         )
         watch = self._registry.watch(self._call("watch", target, namespace, field_selector=field_selector), options)
+        deadline = asyncio.get_running_loop().time() + timeout_seconds if timeout_seconds else None
         try:
-            while lines := await watch.next_batch():
+            while lines := await _next_batch(watch, deadline):
                 for line in lines:
+                    if line.type == "ERROR":
+                        raise status_error(0, line.value)
                     yield Change(line.type, line.value)
         finally:
             watch.close()
@@ -176,6 +197,26 @@ class LocalClient:
         call = self._call("deletecollection", target, namespace, field_selector=field_selector)
         selection = ListOptions(label_selector=label_selector, field_selector=field_selector)
         await self._registry.delete_collection(call, selection, DeleteOptions(propagation_policy=propagation))
+
+    async def raw_get(self, path: str) -> bytes:
+        if self._read_path is None:
+            raise no_such_path()
+        code, body = self._read_path(self._user, path)
+        if code != 200:
+            raise status_error(code, body)
+        return body
+
+    async def close(self) -> None:
+        """Nothing is held: watches are closed by whoever opened them, and end with the engine."""
+
+
+async def _next_batch(watch: Watch, deadline: float | None) -> Sequence[WatchLine]:
+    """The next lines; none when the watch, or its time, has ended."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await watch.next_batch()
+    except TimeoutError:
+        return ()
 
 
 def _copy(value: Any) -> Any:

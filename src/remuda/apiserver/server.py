@@ -176,7 +176,12 @@ class ApiServer:
 
     def client(self, user: User | None = None, *, field_manager: str = "remuda") -> LocalClient:
         """An in-process client; without a user it may do everything."""
-        return LocalClient(self.registry, user or User("remuda", groups=(MASTERS,)), field_manager=field_manager)
+        return LocalClient(
+            self.registry,
+            user or User("remuda", groups=(MASTERS,)),
+            field_manager=field_manager,
+            read_path=self.front.read_path,
+        )
 
     async def stop(self) -> None:
         await self.front.stop(STOP_GRACE_SECONDS)

@@ -1,18 +1,22 @@
 """The Client protocol: how controllers speak to any Kubernetes API, wherever it runs.
 
 Objects come back as JSON bytes: immutable, a quarter of the memory of dicts, decoded by whoever needs them into what
-they need. Errors are `StatusError`s on every transport. The embedded engine implements this in process
-(`apiserver.client`); over HTTP it works on any Kubernetes.
+they need; each is whole, with its apiVersion and kind, also as the item of a list. Errors are `StatusError`s on every
+transport. The embedded engine implements this in process (`apiserver.client`); over HTTP it works on any Kubernetes
+(`kube.http`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from remuda.kube.errors import StatusError
+
 PatchKind = Literal["json", "merge", "strategic", "apply"]
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 Propagation = Literal["", "Orphan", "Background", "Foreground"]
 
 
@@ -38,9 +42,9 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One line of a watch."""
+    """One line of a watch. A BOOKMARK's value has only kind, apiVersion and metadata."""
 
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
+    type: ChangeType
     value: bytes
 
 
@@ -57,7 +61,9 @@ class Client(Protocol):
         limit: int = 0,
         continue_token: str = "",
         resource_version: str = "",
-    ) -> Listing: ...
+        metadata_only: bool = False,
+    ) -> Listing:
+        """`metadata_only` spares the wire: objects may then come as `PartialObjectMetadata`, or whole."""
 
     def watch(
         self,
@@ -68,8 +74,12 @@ class Client(Protocol):
         label_selector: str = "",
         field_selector: str = "",
         send_initial_events: bool = False,
-    ) -> AsyncIterator[Change]:
-        """Ends when the server ends it; bookmarks are always asked for."""
+        metadata_only: bool = False,
+        timeout_seconds: float = 0,
+    ) -> AsyncGenerator[Change, None]:
+        """Ends when the server ends it or after `timeout_seconds` (0: whatever suits the transport), and with a
+        `StatusError` when it went wrong: code 410 means listing again. Bookmarks are always asked for. Close it
+        (`contextlib.aclosing`) to give back what it holds."""
 
     async def create(
         self,
@@ -132,3 +142,49 @@ class Client(Protocol):
         field_selector: str = "",
         propagation: Propagation = "",
     ) -> None: ...
+
+    async def raw_get(self, path: str) -> bytes:
+        """The answer to a path that is no resource's: `/version`, `/readyz`, `/apis/apps/v1`."""
+
+    async def close(self) -> None:
+        """Gives back connections. Watches that still run end."""
+
+
+PAGE = 500
+
+
+async def list_all(
+    client: Client,
+    target: Target,
+    namespace: str = "",
+    *,
+    label_selector: str = "",
+    field_selector: str = "",
+    metadata_only: bool = False,
+    page: int = PAGE,
+) -> Listing:
+    """The whole list, as of one moment, fetched in pages of bounded size.
+
+    A list that takes so long that its moment is forgotten meanwhile (410) is asked for once more, in one piece."""
+    items: list[bytes] = []
+    token = ""
+    while True:
+        try:
+            found = await client.list(
+                target,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                metadata_only=metadata_only,
+                limit=page,
+                continue_token=token,
+            )
+        except StatusError as error:
+            if error.code != 410 or not token:
+                raise
+            items, token, page = [], "", 0
+            continue
+        items += found.items
+        token = found.continue_token
+        if not token:
+            return Listing(items, found.resource_version)

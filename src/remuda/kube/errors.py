@@ -310,3 +310,68 @@ def internal(message: str) -> StatusError:
         f"Internal error occurred: {message}",
         details={"causes": [{"message": message}]},
     )
+
+
+# -- reading what another server said ----------------------------------------------------------------------------
+
+
+class Unreachable(StatusError):
+    """No answer: the server could not be reached, or was lost before it answered. Whether a write was done is unknown,
+    unless `sent` is False."""
+
+    def __init__(self, message: str, *, code: int = 503, sent: bool = True) -> None:
+        super().__init__(code, "Timeout" if code == 504 else "ServiceUnavailable", message)
+        self.sent = sent
+
+
+class _Status(msgspec.Struct):
+    kind: str = ""
+    reason: str | None = None
+    message: str | None = None
+    code: int | None = None
+    details: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+_read_status = msgspec.json.Decoder(_Status).decode
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+_MOST_SHOWN = 500
+
+
+def status_error(code: int, body: bytes, headers: dict[str, str] | None = None) -> StatusError:
+    """The error in an answer of `code`: its Status, or for what a proxy wrote in its own words, those words.
+
+    `code` 0 is for a Status that came without one of HTTP's, in a watch."""
+    try:
+        status = _read_status(body)
+    except msgspec.MsgspecError:
+        status = _Status()
+    if status.kind != "Status":
+        text = " ".join(body[: 4 * _MOST_SHOWN].decode("utf-8", "replace").split())[:_MOST_SHOWN]
+        message = f"the server answered {code}" + (f": {text}" if text else "")
+        return StatusError(code, _REASONS.get(code, ""), message, headers=headers)
+    code = code or status.code or 500
+    return StatusError(
+        code,
+        status.reason or _REASONS.get(code, ""),
+        status.message or f"the server answered {code} without a message",
+        details=status.details,
+        headers=headers,
+        metadata=status.metadata,
+    )

@@ -35,7 +35,7 @@ from remuda.apiserver.http.seams import (
     asks_to_impersonate,
 )
 from remuda.apiserver.http.system import Check, Document, SystemPaths
-from remuda.kube.errors import StatusError, internal
+from remuda.kube.errors import StatusError, internal, no_such_path
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +121,17 @@ class HttpFront:
         self._record(info, 200, started)
         return answer
 
+    def read_path(self, user: User, path: str) -> tuple[int, bytes]:
+        """The answer to a user of this process who asks for a path that is no resource's: its code and its body."""
+        request = Request(_Nobody(), "GET", path, {})
+        info = request_info(request)
+        if info.is_resource:
+            raise no_such_path()
+        answer = self._other(request, info, user)
+        if not isinstance(answer, Response):
+            raise no_such_path()
+        return answer.status, answer.body
+
     def _extra_route(self, path: str) -> Handler | None:
         for prefix, handler in self._extra:
             if path.startswith(prefix):
@@ -200,6 +211,16 @@ class HttpFront:
 
     def _shutdown_check(self) -> str:
         return "process is shutting down" if self._listener.draining else ""
+
+
+class _Nobody:
+    """The other end of a request that came over no connection."""
+
+    certificate = None
+    address = ""
+
+    async def read_body(self, request: Request, limit: int) -> bytes:
+        return b""
 
 
 class _FrontListener(Listener):

@@ -152,10 +152,9 @@ class TestWatch:
         first = await client.list(WIDGETS, "ns")
         for n in range(20):
             await client.create(WIDGETS, "ns", widget(f"w{n}"))
-        changes = client.watch(WIDGETS, "ns", resource_version=first.resource_version)
-        (error,) = [change async for change in changes]
-        assert error.type == "ERROR"
-        assert (loads(error.value)["code"], loads(error.value)["reason"]) == (410, "Expired")
+        with pytest.raises(StatusError) as caught:
+            await _all(client.watch(WIDGETS, "ns", resource_version=first.resource_version))
+        assert (caught.value.code, caught.value.reason) == (410, "Expired")
         await store.close()
 
     async def test_a_page_too_old_offers_the_rest_as_it_is_now(self, tmp_path: Path) -> None:
