@@ -8,7 +8,7 @@ what admission has not seen yet; what the schema demands is said by `Field`, whi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -22,6 +22,7 @@ def json_name(name: str) -> str:
     return first + "".join("ID" if part == "id" else part.capitalize() for part in rest)
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=json_name):
     """Base of every struct that is part of an object. The docstring of a subclass is its description in the schema."""
 
