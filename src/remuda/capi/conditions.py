@@ -1,0 +1,263 @@
+"""How conditions are made of other conditions: summaries of one object, aggregates over many, mirrors of a provider's.
+
+Everything here is pure, and a result depends on nothing but what is said: the order in which objects are listed never
+shows, so that repeated reconciles produce identical bytes. `clusterctl describe` and people read the messages: one
+line each, the gravest first, at most three of them naming at most three objects.
+
+A condition is of positive polarity when True is good (Ready) and of negative when False is (Deleting). By status and
+polarity each source is an issue, unknown, or mere information; the gravest decides the status of the result.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from remuda.capi.inflection import plural
+from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition, find, is_false
+from remuda.kube.objects import Condition
+
+NEGATIVE = frozenset({"Deleting", "Paused", "Remediating", "RollingOut", "ScalingDown", "ScalingUp", "Updating"})
+
+_MOST_LINES = 3
+_MOST_NAMES = 3
+
+
+class Priority(enum.IntEnum):
+    ISSUE = 0
+    UNKNOWN = 1
+    INFO = 2
+
+
+Classify = Callable[[Condition], Priority]
+
+_OTHERS = {
+    Priority.ISSUE: "with other issues",
+    Priority.UNKNOWN: "with status unknown",
+    Priority.INFO: "with additional info",
+}
+
+
+class Reasons(NamedTuple):
+    """The reason of a result, by the gravest of what it is made of."""
+
+    issue: str
+    unknown: str
+    info: str
+
+    @classmethod
+    def of(cls, type: str) -> Reasons:
+        """The usual ones: NotReady, ReadyUnknown and Ready; for negative polarity ScalingUp, … and NotScalingUp."""
+        yes, no, unknown = type, f"Not{type}", f"{type}Unknown"
+        return cls(yes, unknown, no) if type in NEGATIVE else cls(no, unknown, yes)
+
+
+class Reporter(NamedTuple):
+    """An object whose condition takes part in an aggregate."""
+
+    kind: str
+    name: str
+    conditions: Sequence[Condition]
+    control_plane: bool = False  # Machines of the control plane are named before all others
+
+
+class Gate(Protocol):
+    """A condition the user wants considered: a readiness or an availability gate."""
+
+    @property
+    def condition_type(self) -> str: ...
+
+    @property
+    def polarity(self) -> str: ...
+
+
+def negative_with(gates: Iterable[Gate]) -> frozenset[str]:
+    """The types of negative polarity once gates have had their say."""
+    return NEGATIVE | {gate.condition_type for gate in gates if gate.polarity == "Negative"}
+
+
+def classifier(negative: Collection[str] = NEGATIVE) -> Classify:
+    def classify(one: Condition) -> Priority:
+        if one.status not in (TRUE, FALSE):
+            return Priority.UNKNOWN
+        healthy = FALSE if one.type in negative else TRUE
+        return Priority.INFO if one.status == healthy else Priority.ISSUE
+
+    return classify
+
+
+def summary(
+    target: str,
+    present: Iterable[Condition],
+    of: Sequence[str],
+    *,
+    optional: Collection[str] = (),
+    negative: Collection[str] = NEGATIVE,
+    reasons: Reasons | None = None,
+    classify: Classify | None = None,
+) -> Condition:
+    """One condition out of several of one object, told in the order of `of`; an optional one may be missing."""
+    classify = classify or classifier(negative)
+    by_type = {one.type: one for one in present}
+    sources = [
+        by_type.get(type) or _not_reported(type)
+        for type in dict.fromkeys(of)
+        if type in by_type or type not in optional
+    ]
+    gravest = min(map(classify, sources), default=Priority.INFO)
+    shown = (one for one in sources if classify(one) < Priority.INFO or (gravest == Priority.INFO and one.message))
+    lines = [f"* {one.type}:{_nested(one.message or one.reason)}" for one in shown]
+    return _result(target, gravest, reasons, lines)
+
+
+def aggregate(
+    target: str,
+    source: str,
+    reporters: Iterable[Reporter],
+    *,
+    nobody: str,
+    reasons: Reasons | None = None,
+    negative: Collection[str] = NEGATIVE,
+) -> Condition:
+    """One condition out of the same one of many objects; `nobody` is the reason when there are none."""
+    classify = classifier(negative)
+    sources = [(one, find(one.conditions, source) or _not_reported(source)) for one in reporters]
+    if not sources:
+        return condition(target, _status(target, Priority.INFO), nobody)
+    gravest = min(classify(found) for _, found in sources)
+    groups: defaultdict[tuple[str, str], _Group] = defaultdict(_Group)
+    for reporter, found in sources:
+        priority = classify(found)
+        if priority < Priority.INFO or (gravest == Priority.INFO and found.message):
+            groups[reporter.kind, found.message or found.reason].add(reporter, priority)
+    return _result(target, gravest, reasons or Reasons.of(source), _lines(groups))
+
+
+class _Group:
+    """The objects of one kind that say the same."""
+
+    def __init__(self) -> None:
+        self.priority = Priority.INFO
+        self.objects: list[tuple[bool, str]] = []
+
+    def add(self, reporter: Reporter, priority: Priority) -> None:
+        self.priority = min(self.priority, priority)
+        self.objects.append((not reporter.control_plane, reporter.name))
+
+    def rank(self) -> tuple[bool, Priority, int, list[tuple[bool, str]]]:
+        objects = sorted(self.objects)
+        return objects[0][0], self.priority, -len(objects), objects
+
+    def names(self) -> list[str]:
+        return [name for _, name in sorted(self.objects)]
+
+
+def _lines(groups: dict[tuple[str, str], _Group]) -> list[str]:
+    lines: list[str] = []
+    for kind in sorted({kind for kind, _ in groups}):
+        ranked = sorted((group.rank(), message, group) for (of, message), group in groups.items() if of == kind)
+        others = dict.fromkeys(Priority, 0)
+        room = _MOST_LINES - sum(line.startswith("* ") for line in lines)
+        for place, (_, message, group) in enumerate(ranked):
+            if place < room:
+                lines.append(f"* {_named(kind, group.names())}:{_nested(message)}")
+            else:
+                others[group.priority] += len(group.objects)
+        lines += [f"And {_count(n, kind)} {_OTHERS[priority]}" for priority, n in others.items() if n]
+    return lines
+
+
+def _named(kind: str, names: list[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    if len(names) > _MOST_NAMES:
+        shown += f", ... ({len(names) - _MOST_NAMES} more)"
+    return f"{kind if len(names) == 1 else plural(kind)} {shown}"
+
+
+def _count(n: int, kind: str) -> str:
+    return f"{n} {kind if n == 1 else plural(kind)}"
+
+
+_BULLET = re.compile(r"\s*\*\s")
+
+
+def _nested(message: str) -> str:
+    """A message behind the colon of a line; one of several lines, or a list itself, below it and indented."""
+    lines = message.split("\n")
+    bullets = [_BULLET.match(line) is not None for line in lines]
+    if len(lines) == 1 and not bullets[0]:
+        return f" {message}"
+    if all(bullets):
+        return "".join(f"\n  {line}" for line in lines)
+    return "".join(f"\n    {line}" if bullet else f"\n  * {line}" for line, bullet in zip(lines, bullets, strict=True))
+
+
+def _result(target: str, gravest: Priority, reasons: Reasons | None, lines: list[str]) -> Condition:
+    reason = (reasons or Reasons.of(target))[gravest]
+    return condition(target, _status(target, gravest), reason, "\n".join(lines))
+
+
+def _status(target: str, gravest: Priority) -> str:
+    if gravest == Priority.UNKNOWN:
+        return UNKNOWN
+    return FALSE if (gravest == Priority.ISSUE) != (target in NEGATIVE) else TRUE
+
+
+def _not_reported(type: str) -> Condition:
+    return condition(type, UNKNOWN, "NotYetReported", "Condition not yet reported")
+
+
+def internal_error(target: str) -> Condition:
+    return condition(target, UNKNOWN, "InternalError", "Please check controller logs for errors")
+
+
+def mirror(target: str, source: Condition | None, *, like: str, ready: bool, waiting_for: str) -> Condition:
+    """A provider's own condition under our name, since when it holds included.
+
+    `like` is what it is called there (Ready or Available). A provider that reports none is judged by the flag it set
+    once (`ready`), and `waiting_for` says which flag that is.
+    """
+    reasons = Reasons.of(like)
+    if source is None:
+        return condition(target, ready, reasons.info if ready else reasons.issue, "" if ready else waiting_for)
+    reason = source.reason or (reasons.info if source.status == TRUE else "NoReasonReported")
+    return Condition(
+        type=target,
+        status=source.status,
+        reason=reason,
+        message=source.message,
+        last_transition_time=source.last_transition_time,
+    )
+
+
+def mirror_of_absent(target: str, *, kind: str, existed: bool, owner: str, owner_deleting: bool) -> Condition:
+    """What is said of a provider's object that is not there: not yet, or no longer."""
+    if not existed:
+        return condition(target, False, "ObjectDoesNotExist", f"{kind} does not exist")
+    ending = "" if owner_deleting else f" while the {owner} still exists"
+    return condition(target, False, "ObjectDeleted", f"{kind} has been deleted{ending}")
+
+
+def remediating(machines: Iterable[Reporter], *, by: str = "") -> Condition:
+    """Whether Machines wait for remediation by their owner, and which are unhealthy but not marked for it.
+
+    `by` names who would remediate them; a Cluster, which remediates none itself, leaves it out.
+    """
+    machines = list(machines)
+    waiting = [one for one in machines if is_false(one.conditions, "OwnerRemediated")]
+    if waiting:
+        message = aggregate("Remediating", "OwnerRemediated", waiting, nobody="").message
+        return condition("Remediating", True, "Remediating", message)
+    unhealthy = sorted((not one.control_plane, one.name) for one in machines if is_false(one.conditions, _HEALTH))
+    if not unhealthy:
+        return condition("Remediating", False, "NotRemediating")
+    subject = _named("Machine", [name for _, name in unhealthy])
+    verb = "is" if len(unhealthy) == 1 else "are"
+    note = f" (not to be remediated by {by})" if by else " (not to be remediated)"
+    return condition("Remediating", False, "NotRemediating", f"{subject} {verb} not healthy{note}")
+
+
+_HEALTH = "HealthCheckSucceeded"

@@ -1,0 +1,93 @@
+"""Conditions as `metav1.Condition` lists hold them: looked up in typed objects, written into the raw JSON of a status.
+
+Two things must stay true, or controllers write for ever: `lastTransitionTime` moves only when the status of a
+condition does, and the list is always in the same order. So a reconcile that finds nothing new leaves the very bytes
+it read. Conditions of other writers are kept; only their place in the list is ours to choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from remuda.kube import clock
+from remuda.kube.objects import Condition
+
+TRUE = "True"
+FALSE = "False"
+UNKNOWN = "Unknown"
+
+# The most a metav1.Condition may hold.
+_LONGEST_MESSAGE = 32768
+
+_PLACES = {"Available": 0, "Ready": 1, "Deleting": 3, "Paused": 4}
+_MIDDLE = 2
+
+
+def condition(type: str, status: str | bool, reason: str, message: str = "") -> Condition:
+    """A condition whose time is that of its writing."""
+    text = status if isinstance(status, str) else str(status)
+    return Condition(type=type, status=text, reason=reason, message=message)
+
+
+def find(conditions: Iterable[Condition], type: str) -> Condition | None:
+    return next((one for one in conditions if one.type == type), None)
+
+
+def is_true(conditions: Iterable[Condition], type: str) -> bool:
+    return _has_status(conditions, type, TRUE)
+
+
+def is_false(conditions: Iterable[Condition], type: str) -> bool:
+    return _has_status(conditions, type, FALSE)
+
+
+def _has_status(conditions: Iterable[Condition], type: str, status: str) -> bool:
+    found = find(conditions, type)
+    return found is not None and found.status == status
+
+
+def put(
+    status: dict[str, Any],
+    conditions: Iterable[Condition],
+    *,
+    generation: int,
+    remove: Iterable[str] = (),
+    now: str | None = None,
+) -> None:
+    """Writes conditions into a raw status, drops those to be removed, and puts the list in order.
+
+    The time of a new status is the condition's own if it has one (a mirrored condition keeps its source's), else now.
+    """
+    present = {str(one.get("type")): one for one in status.get("conditions") or () if isinstance(one, dict)}
+    for type in remove:
+        present.pop(type, None)
+    for new in conditions:
+        present[new.type] = _written(new, present.get(new.type), generation, now)
+    if present:
+        status["conditions"] = [present[type] for type in sorted(present, key=_place)]
+    else:
+        status.pop("conditions", None)
+
+
+def _written(new: Condition, old: Mapping[str, Any] | None, generation: int, now: str | None) -> dict[str, Any]:
+    since = old.get("lastTransitionTime") if old is not None and old.get("status") == new.status else None
+    raw: dict[str, Any] = {
+        "type": new.type,
+        "status": new.status,
+        "reason": new.reason,
+        "message": _cut(new.message),
+        "lastTransitionTime": since or new.last_transition_time or now or clock.now(),
+    }
+    if generation:
+        raw["observedGeneration"] = generation
+    return raw
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 3] + "..."
+
+
+def _place(type: str) -> tuple[int, str]:
+    """What a person looks for first stands first, what ends an object's life last, the rest by name."""
+    return _PLACES.get(type, _MIDDLE), type
