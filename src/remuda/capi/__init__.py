@@ -1,0 +1,1 @@
+"""Cluster API: its kinds, the contract with providers, and the controllers at its core."""

@@ -1,0 +1,78 @@
+"""MachineDrainRule: which Pods are moved away from a Node that goes, which are left, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from remuda.capi import names
+from remuda.capi.types.shared import Int32, Selector
+from remuda.kube.objects import Field, Kind, Object, Part
+from remuda.kube.schema import Rule
+
+DRAIN_BEHAVIORS = ("Drain", "Skip", "WaitCompleted")
+
+
+def _unique(field: str) -> tuple[Rule, ...]:
+    return (Rule(rule="self.all(x, self.exists_one(y, x == y))", message=f"entries in {field} must be unique"),)
+
+
+class DrainAction(Part):
+    """What is done with the Pods."""
+
+    behavior: Annotated[
+        str,
+        Field("Drain: evicted. Skip: left alone. WaitCompleted: waited for.", required=True, enum=DRAIN_BEHAVIORS),
+    ] = ""
+    order: Annotated[Int32 | None, Field("Lower goes first; only with Drain and WaitCompleted; 0 if unset.")] = None
+
+
+class DrainMachines(Part):
+    """Machines whose labels, and whose Cluster's labels, match."""
+
+    selector: Annotated[Selector | None, Field("Labels of the Machine.", map_type="atomic")] = None
+    cluster_selector: Annotated[Selector | None, Field("Labels of its Cluster.", map_type="atomic")] = None
+
+
+class DrainPods(Part):
+    """Pods whose labels, and whose namespace's labels, match."""
+
+    selector: Annotated[Selector | None, Field("Labels of the Pod.", map_type="atomic")] = None
+    namespace_selector: Annotated[Selector | None, Field("Labels of its namespace.", map_type="atomic")] = None
+
+
+class MachineDrainRuleSpec(Part):
+    """Which Pods on which Machines, and what to do with them."""
+
+    drain: Annotated[DrainAction, Field(required=True)] = DrainAction()
+    machines: Annotated[
+        Sequence[DrainMachines],
+        Field(
+            "Any of these; all Machines if unset.",
+            list_type="atomic",
+            min_items=1,
+            max_items=32,
+            rules=_unique("machines"),
+            items=Field(min_properties=1),
+        ),
+    ] = ()
+    pods: Annotated[
+        Sequence[DrainPods],
+        Field(
+            "Any of these; all Pods if unset.",
+            list_type="atomic",
+            min_items=1,
+            max_items=32,
+            rules=_unique("pods"),
+            items=Field(min_properties=1),
+        ),
+    ] = ()
+
+
+class MachineDrainRule(Object):
+    """How the Pods of a Node that goes are treated."""
+
+    spec: Annotated[MachineDrainRuleSpec, Field(required=True)] = MachineDrainRuleSpec()
+
+
+MACHINE_DRAIN_RULE = Kind(names.API_VERSION, "MachineDrainRule", "machinedrainrules", MachineDrainRule)

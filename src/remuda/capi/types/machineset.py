@@ -1,0 +1,80 @@
+"""MachineSet: so many Machines of one kind. Usually made by a MachineDeployment, one per revision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from remuda.capi import names
+from remuda.capi.types.machine import MachineTemplate
+from remuda.capi.types.shared import (
+    ClusterName,
+    Conditions,
+    Count,
+    Generation,
+    MachineNaming,
+    OldConditions,
+    OldFailureMessage,
+    OldFailureReason,
+    Selector,
+    SetDeletion,
+    VersionCount,
+)
+from remuda.kube.objects import Field, Kind, Object, Part
+
+VersionCounts = Annotated[
+    Sequence[VersionCount],
+    Field("How many run which version.", list_type="map", list_map_keys=("version",), max_items=100),
+]
+
+
+class MachineSetSpec(Part):
+    """The Machines as they shall be."""
+
+    cluster_name: ClusterName = ""
+    replicas: Annotated[Count | None, Field("How many Machines there shall be.")] = None
+    selector: Annotated[Selector, Field("Which Machines are counted.", required=True, map_type="atomic")] = Selector()
+    template: Annotated[MachineTemplate, Field(required=True)] = MachineTemplate()
+    machine_naming: Annotated[MachineNaming, Field(min_properties=1)] = MachineNaming()
+    deletion: Annotated[SetDeletion, Field(min_properties=1)] = SetDeletion()
+
+
+class OldMachineSetStatus(Part):
+    """What the v1beta1 API says in its status."""
+
+    conditions: OldConditions = ()
+    failure_reason: OldFailureReason = ""
+    failure_message: OldFailureMessage = ""
+    fully_labeled_replicas: Annotated[Count, Field("How many have all labels of the template.")] = 0
+    ready_replicas: Annotated[Count, Field("How many have a Node that is ready.")] = 0
+    available_replicas: Annotated[Count, Field("How many have a Node that has been ready for long enough.")] = 0
+
+
+class DeprecatedMachineSetStatus(Part):
+    """Kept for readers of older APIs."""
+
+    v1beta1: Annotated[OldMachineSetStatus | None, Field()] = None
+
+
+class MachineSetStatus(Part):
+    """The Machines as they are."""
+
+    conditions: Conditions = ()
+    selector: Annotated[str, Field("The selector as text, for autoscalers.", min_length=1, max_length=4096)] = ""
+    replicas: Annotated[Count | None, Field("How many Machines there are.")] = None
+    ready_replicas: Annotated[Count | None, Field("How many are ready.")] = None
+    available_replicas: Annotated[Count | None, Field("How many are available.")] = None
+    up_to_date_replicas: Annotated[Count | None, Field("How many are as they shall be.")] = None
+    versions: VersionCounts = ()
+    observed_generation: Generation = 0
+    deprecated: Annotated[DeprecatedMachineSetStatus | None, Field()] = None
+
+
+class MachineSet(Object):
+    """So many Machines of one kind."""
+
+    spec: Annotated[MachineSetSpec, Field(required=True)] = MachineSetSpec()
+    status: Annotated[MachineSetStatus, Field(min_properties=1)] = MachineSetStatus()
+
+
+MACHINE_SET = Kind(names.API_VERSION, "MachineSet", "machinesets", MachineSet)

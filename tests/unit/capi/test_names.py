@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi import names
+from remuda.kube import names as kube_names
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("workers", "workers"),
+        ("", ""),
+        ("a" * 63, "a" * 63),
+        ("a" * 64, "hash_2W8PhQ_z"),
+        ("machineSetName" * 12, "hash_FR_ghQ_z"),
+    ],
+)
+def test_a_name_becomes_a_label_value_as_every_peer_computes_it(name: str, label: str) -> None:
+    assert names.label_value(name) == label
+
+
+def test_the_digest_is_the_published_fnv_1a() -> None:
+    assert [names._fnv32a(text) for text in (b"", b"a", b"foobar")] == [0x811C9DC5, 0xE40C292C, 0xBF9CF968]
+
+
+@given(st.text(max_size=300))
+def test_any_name_becomes_a_valid_label_value(name: str) -> None:
+    assert kube_names.label_value(names.label_value(name)) == []
+
+
+@given(st.text(max_size=100))
+def test_what_is_already_a_label_value_stays(name: str) -> None:
+    once = names.label_value(name)
+    assert names.label_value(once) == once
+
+
+def test_names_are_labels_annotations_or_finalizers_the_api_accepts() -> None:
+    constants = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
+    keys = [value for name, value in constants.items() if name not in ("GROUP", "VERSION", "API_VERSION")]
+    assert len(keys) > 50
+    assert [key for key in keys if kube_names.qualified_name(key)] == []
