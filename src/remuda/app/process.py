@@ -1,0 +1,53 @@
+"""What every long-running command shares: one event loop, a clean end on signals, logs to stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+# The thread that writes to disk comes back from every commit into a busy event loop and waits for the interpreter lock.
+# By default it would be given it after 5 ms, which is several times the commit itself.
+_SWITCH_SECONDS = 0.0005
+
+
+class Refused(Exception):
+    """The command cannot start, or cannot go on; the text tells the person why and what to do."""
+
+
+def run(command: str, serve: Callable[[asyncio.Event], Coroutine[Any, Any, int]], *, verbose: bool = False) -> int:
+    """Runs `serve` until it returns the exit code; SIGTERM and Ctrl-C set the event it is given."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    import uvloop
+
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    _allow_many_files()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_until_signalled(serve))
+    except Refused as refused:
+        print(f"remuda {command}: {refused}", file=sys.stderr)
+        return 1
+
+
+async def _until_signalled(serve: Callable[[asyncio.Event], Coroutine[Any, Any, int]]) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return await serve(stop)
+
+
+def _allow_many_files() -> None:
+    """Each watch is a socket: as many as the system lets this process have, not as many as a shell gives it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
