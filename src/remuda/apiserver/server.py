@@ -45,6 +45,7 @@ from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import StoreUnusable
 from remuda.apiserver.upkeep.upkeep import Upkeep
 from remuda.kube import kubeconfig
+from remuda.kube.admission import Registration
 
 STOP_GRACE_SECONDS = 5.0
 
@@ -57,6 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     token_file: Path | None = None
     upkeep: bool = True  # off: kube-controller-manager runs against this server
     event_ttl_seconds: float = 3600.0
+    volatile: bool = False  # objects end with the process: for simulations
 
 
 class StartRefused(Exception):
@@ -110,12 +112,13 @@ class ApiServer:
         )
 
     @classmethod
-    async def start(cls, settings: Settings) -> ApiServer:
-        """Raises StartRefused with what is wrong, before anything is served."""
+    async def start(cls, settings: Settings, *, admission: Sequence[Registration] = ()) -> ApiServer:
+        """Raises StartRefused with what is wrong, before anything is served. `admission` is in force from the first
+        request on."""
         try:
             tokens = _static_tokens(settings)
             pki_module.serving_names(settings.host, settings.names)  # before a directory is made for nothing
-            store = await SqliteStore.open(settings.data_dir)
+            store = SqliteStore.volatile() if settings.volatile else await SqliteStore.open(settings.data_dir)
         except (StoreUnusable, TokenFileError, pki_module.PkiError) as error:
             raise StartRefused(str(error)) from None
         try:
@@ -123,6 +126,8 @@ class ApiServer:
                 pki_module.prepare, settings.data_dir, listen_address=settings.host, extra_names=settings.names
             )
             server = cls(settings, store, pki, tokens)
+            for registration in admission:
+                server.registry.admission.register(*registration)
             await server._start()
         except (pki_module.PkiError, OSError) as error:
             await store.close()

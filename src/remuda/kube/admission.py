@@ -51,3 +51,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 ALLOWED = Verdict()
 
 AdmissionFunction = Callable[[Review], Verdict]
+
+# Group, plural, function, the operations it wants to see.
+Registration = tuple[str, str, AdmissionFunction, tuple[Operation, ...]]
