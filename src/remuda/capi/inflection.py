@@ -1,8 +1,7 @@
 """The plural of a kind, as Go's tools make it: the name of a provider's CRD is guessed from the kind it holds.
 
-Cluster API asks providers to name CRDs as the flect library would, so its rules are followed where English kinds can
-meet them: the endings, the words that do not follow them, and the words that have no plural. Of a CamelCase kind
-only its last word is inflected, and it keeps its case.
+Cluster API asks providers to name CRDs as the flect library would, so its plurals are followed where a kind can meet
+them, the odd ones included (`Safe` → `Saves`). Only the last word of a CamelCase kind is inflected.
 """
 
 from __future__ import annotations
@@ -11,83 +10,96 @@ import re
 from functools import lru_cache
 
 _SAME = frozenset(
-    {"aircraft", "bison", "chassis", "data", "deer", "equipment", "fish", "information", "metadata", "money", "moose"}
-    | {"news", "police", "rice", "salmon", "series", "sheep", "shrimp", "species", "swine", "trout"}
+    {"aircraft", "bison", "chassis", "data", "deer", "equipment", "fish", "information", "media", "metadata", "money"}
+    | {"moose", "news", "police", "rice", "salmon", "series", "sheep", "shrimp", "species", "swine", "trout", "tuna"}
 )
 
 _IRREGULAR = {
     "alias": "aliases",
+    "apex": "apices",
+    "appendix": "appendices",
     "axis": "axes",
-    "analysis": "analyses",
     "basis": "bases",
-    "bonus": "bonuses",
-    "bus": "buses",
-    "campus": "campuses",
+    "cactus": "cacti",
     "child": "children",
-    "criterion": "criteria",
+    "codex": "codices",
+    "corpus": "corpora",
     "crisis": "crises",
-    "datum": "data",
-    "diagnosis": "diagnoses",
-    "echo": "echoes",
+    "criterion": "criteria",
+    "dwarf": "dwarfs",
+    "focus": "foci",
     "foot": "feet",
+    "forum": "forums",
+    "genus": "genera",
     "goose": "geese",
-    "half": "halves",
-    "hero": "heroes",
-    "hypothesis": "hypotheses",
+    "helix": "helices",
+    "human": "humans",
     "index": "indices",
-    "knife": "knives",
-    "leaf": "leaves",
-    "life": "lives",
-    "loaf": "loaves",
+    "lexicon": "lexica",
+    "locus": "loci",
     "man": "men",
-    "matrix": "matrices",
     "medium": "media",
     "mouse": "mice",
+    "nucleus": "nuclei",
+    "oasis": "oases",
     "ox": "oxen",
     "person": "people",
     "phenomenon": "phenomena",
     "potato": "potatoes",
-    "quiz": "quizzes",
-    "self": "selves",
-    "shelf": "shelves",
-    "status": "statuses",
+    "radius": "radii",
+    "radix": "radices",
+    "taxon": "taxa",
     "thesis": "theses",
+    "hypothesis": "hypotheses",
     "thief": "thieves",
     "tomato": "tomatoes",
     "tooth": "teeth",
     "vertex": "vertices",
-    "virus": "viruses",
-    "wife": "wives",
-    "wolf": "wolves",
+    "vortex": "vortices",
     "woman": "women",
 }
 
-_LAST_WORD = re.compile(r"(?:[A-Z]+|[A-Z]?[a-z]+)[0-9]*$")
-_HISSING = ("s", "x", "z", "ch", "sh")
+# The first that fits decides: (ending of the singular, what it becomes).
+_ENDINGS = (
+    *((ending, ending[:-1] + "ves") for ending in ("eaf", "oaf", "rf", "lf")),
+    ("fe", "ves"),
+    *((ending, ending + "s") for ending in ("ay", "ey", "oy", "uy")),
+    ("y", "ies"),
+    *((ending, ending[:-2] + "a") for ending in ("dum", "imum", "trum", "atum", "entum")),
+    ("ium", "ia"),
+    ("trix", "trices"),
+    *((ending, ending[:-2] + "es") for ending in ("mesis", "resis", "gnosis", "opsis", "ysis")),
+    ("us", "uses"),
+    *((ending, ending + "es") for ending in ("ch", "sh", "ss", "x", "tz", "zz")),
+    ("iz", "izzes"),
+    ("ez", "ezzes"),
+    *((ending, ending + "s") for ending in ("io", "ano", "lo", "to", "oo")),
+    ("o", "oes"),
+    ("S", "Ses"),
+    ("s", "s"),
+)
+
+_LAST_WORD = re.compile(r"(?:[A-Z]+|[A-Z]?[a-z]+)$")
 
 
 @lru_cache(maxsize=1024)
 def plural(kind: str) -> str:
     """`DevMachine` → `DevMachines`, `GCPIdentity` → `GCPIdentities`."""
     match = _LAST_WORD.search(kind)
-    word = match.group() if match else kind
-    stem = kind[: len(kind) - len(word)]
-    return stem + _like(word, _plural(word.lower()))
+    if match is None:
+        return f"{kind}s"
+    word = match.group()
+    return kind[: match.start()] + _plural(word)
 
 
 def _plural(word: str) -> str:
-    if word in _SAME or not word:
+    lower = word.lower()
+    if lower in _SAME:
         return word
-    if word in _IRREGULAR:
-        return _IRREGULAR[word]
-    if word.endswith("y") and len(word) > 1 and word[-2] not in "aeiou":
-        return word[:-1] + "ies"
-    if word.endswith("sis"):
-        return word[:-3] + "ses"
-    return word + ("es" if word.endswith(_HISSING) else "s")
-
-
-def _like(word: str, plural_word: str) -> str:
-    """In the case of the singular: as much of it as both share, then small letters."""
-    shared = next((i for i, (a, b) in enumerate(zip(word.lower(), plural_word, strict=False)) if a != b), len(word))
-    return word[:shared] + plural_word[shared:]
+    if lower in _IRREGULAR:
+        irregular = _IRREGULAR[lower]
+        return irregular.capitalize() if word[0].isupper() else irregular
+    for ending, becomes in _ENDINGS:
+        if word.endswith(ending):
+            return word[: -len(ending)] + becomes
+    return f"{word}s"
