@@ -34,6 +34,6 @@ def api(version: str) -> tuple[bool, int, int, int, tuple[int, ...]]:
     What is no such version is below all that are, in reverse alphabetical order."""
     match = _API.fullmatch(version)
     if match is None:
-        return False, 0, 0, 0, tuple(-ord(letter) for letter in version)
+        return False, 0, 0, 0, (*(-ord(letter) for letter in version), 0)
     major, stage, minor = match.groups()
     return True, _STAGES[stage], int(major), int(minor or 0), ()
