@@ -8,8 +8,10 @@ that did not happen must not look like one that passed.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -61,3 +63,18 @@ def require_peer(*programs: str) -> list[Path]:
             pytest.fail(text)
         pytest.skip(text)
     return [peer_path(program) for program in programs]
+
+
+def require_source(program: str) -> Path:
+    """The folder with the source of the module a program is built from, at the pinned version."""
+    folder, module = _MODULES[program]
+    try:
+        said = subprocess.run(
+            ["go", "mod", "download", "-json", module], cwd=_ROOT / "interop" / folder, capture_output=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        text = f"no source of {module} {pinned_version(program)}: {error}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(text)
+        pytest.skip(text)
+    return Path(json.loads(said.stdout)["Dir"])

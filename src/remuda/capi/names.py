@@ -29,7 +29,6 @@ POD_DRAIN = "cluster.x-k8s.io/drain"  # on Pods: "skip" or "wait-completed"
 TOPOLOGY_OWNED = "topology.cluster.x-k8s.io/owned"
 AGGREGATE_TO_MANAGER = "cluster.x-k8s.io/aggregate-to-manager"
 CLUSTERCTL = "clusterctl.cluster.x-k8s.io"  # on definitions whose objects `clusterctl move` looks for
-MANAGED_BY = "app.kubernetes.io/managed-by"
 
 CONTRACTS = ("v1beta2", "v1beta1")  # newest first
 

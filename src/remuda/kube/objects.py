@@ -8,7 +8,7 @@ what admission has not seen yet; what the schema demands is said by `Field`, whi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, dataclass_transform
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, dataclass_transform, get_args
 
 import msgspec
 
@@ -28,7 +28,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
 
 
 class Field(msgspec.Struct, frozen=True):
-    """What the schema says of a field besides its Python type: `Annotated[str, Field("Why it is there.", min_length=1)]`.
+    """What the schema says of a field besides its Python type: `Annotated[str, Field("What it is.", min_length=1)]`.
 
     On a list, `items` says the same of its items; on a map, of its values."""
 
@@ -125,15 +125,25 @@ class Object(Part):
 ConditionStatus = Literal["True", "False", "Unknown"]
 
 
-class Condition(Part):
-    """`metav1.Condition`. `reason` and `message` are written even when empty: real schemas demand the keys."""
+_CONDITION_TYPE = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+)
+_CONDITION_REASON = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
 
-    type: str = ""
-    status: str = "Unknown"  # ConditionStatus; any text is read, because providers write what they like
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str = ""
-    observed_generation: int = 0
+
+class Condition(Part):
+    """One thing that is known of the object."""
+
+    # `metav1.Condition`: reason and message are written even when empty, because real schemas demand the keys. Any
+    # status is read, because providers write what they like.
+    type: Annotated[str, Field("What it is about.", required=True, max_length=316, pattern=_CONDITION_TYPE)] = ""
+    status: Annotated[str, Field("Whether it holds.", required=True, enum=get_args(ConditionStatus))] = "Unknown"
+    reason: Annotated[
+        str, Field("Why, in one word.", required=True, min_length=1, max_length=1024, pattern=_CONDITION_REASON)
+    ] = ""
+    message: Annotated[str, Field("Why, in a sentence; may be empty.", required=True, max_length=32768)] = ""
+    last_transition_time: Annotated[str, Field("When the status last changed.", required=True, format="date-time")] = ""
+    observed_generation: Annotated[int, Field("The generation it was derived from.", format="int64", minimum=0)] = 0
 
 
 T = TypeVar("T", bound=Object)

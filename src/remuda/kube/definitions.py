@@ -1,0 +1,237 @@
+"""From a kind's Python type to its CustomResourceDefinition.
+
+The types are the only source: their names, shapes, docstrings and `Field` annotations become the structural schema.
+What a server would fill in by itself is written out, so that a definition can be compared with the one a server has.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+from remuda.kube.client import Target
+from remuda.kube.objects import Field, Kind, Object, ObjectMeta, Part
+from remuda.kube.schema import Rule
+
+DEFINITIONS = Target("apiextensions.k8s.io/v1", "customresourcedefinitions")
+
+OWNERSHIP_LABEL, OWNER = "app.kubernetes.io/managed-by", "remuda"  # on every definition we install
+
+WIDE = 10  # the priority of columns shown only by `-o wide`
+
+_UNSAID = Field()
+_SCALARS: dict[object, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_INT_OR_STRING = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+_KEYWORDS = {
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "pattern": "pattern",
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "min_items": "minItems",
+    "max_items": "maxItems",
+    "min_properties": "minProperties",
+    "max_properties": "maxProperties",
+    "format": "format",
+    "list_type": "x-kubernetes-list-type",
+    "map_type": "x-kubernetes-map-type",
+}
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column of `kubectl get`."""
+
+    name: str
+    path: str
+    doc: str = ""
+    type: Literal["string", "integer", "number", "boolean", "date"] = "string"
+    priority: int = 0
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """Where the scale subresource finds its numbers."""
+
+    replicas: str = ".spec.replicas"
+    status_replicas: str = ".status.replicas"
+    selector: str = ".status.selector"
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a CustomResourceDefinition says besides the schema."""
+
+    kind: Kind[Any]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    status: bool = True
+    scale: Scale | None = None
+    labels: Mapping[str, str] = {}
+
+
+def custom_resource_definition(definition: Definition) -> dict[str, Any]:
+    kind = definition.kind
+    names = {
+        "kind": kind.name,
+        "listKind": f"{kind.name}List",
+        "plural": kind.plural,
+        "singular": kind.name.lower(),
+        "shortNames": list(definition.short_names),
+        "categories": list(definition.categories),
+    }
+    version = {
+        "name": kind.target.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema(kind.type)},
+        "subresources": _subresources(definition),
+        "additionalPrinterColumns": [_column(column) for column in definition.columns],
+    }
+    return {
+        "apiVersion": DEFINITIONS.api_version,
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}", "labels": {**definition.labels, OWNERSHIP_LABEL: OWNER}},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": _without_empty(names),
+            "versions": [_without_empty(version)],
+            "conversion": {"strategy": "None"},
+        },
+    }
+
+
+def schema(type: type[Object]) -> dict[str, Any]:
+    """The structural schema of a whole object."""
+    return _part(type)
+
+
+def _subresources(definition: Definition) -> dict[str, Any]:
+    found: dict[str, Any] = {"status": {}} if definition.status else {}
+    if definition.scale is not None:
+        found["scale"] = {
+            "specReplicasPath": definition.scale.replicas,
+            "statusReplicasPath": definition.scale.status_replicas,
+            "labelSelectorPath": definition.scale.selector,
+        }
+    return found
+
+
+def _column(column: Column) -> dict[str, Any]:
+    return _without_empty(
+        {
+            "name": column.name,
+            "type": column.type,
+            "jsonPath": column.path,
+            "description": column.doc,
+            "priority": column.priority,
+        }
+    )
+
+
+def _without_empty(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if item not in ("", 0, [], {})}
+
+
+def _part(part: type[Part]) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for field in msgspec.structs.fields(part):
+        inner, said = _peel(field.type)
+        properties[field.encode_name] = _described(inner, said)
+        if said.required:
+            required.append(field.encode_name)
+    doc = inspect.cleandoc(part.__doc__ or "")
+    return _without_empty({"type": "object", "description": doc, "properties": properties, "required": required})
+
+
+def _peel(hint: Any) -> tuple[Any, Field]:
+    """The bare type below `Annotated` and `| None`, and all that is said of it: the outermost has the last word."""
+    said: list[Field] = []
+    while True:
+        origin = get_origin(hint)
+        if origin is Annotated:
+            hint, *extras = get_args(hint)
+            said = [extra for extra in extras if isinstance(extra, Field)] + said
+        elif origin in (Union, types.UnionType) and types.NoneType in get_args(hint):
+            hint = Union[tuple(arg for arg in get_args(hint) if arg is not types.NoneType)]  # noqa: UP007
+        else:
+            return hint, _joined(said)
+
+
+def _joined(said: Sequence[Field]) -> Field:
+    found = _UNSAID
+    for field in said:
+        news = {
+            name: value for name in Field.__struct_fields__ if (value := getattr(field, name)) != getattr(_UNSAID, name)
+        }
+        found = msgspec.structs.replace(found, **news)
+    return found
+
+
+def _described(inner: Any, said: Field) -> dict[str, Any]:
+    """The shape of a bare type with everything a Field says laid over it."""
+    found = (
+        {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+        if (said.int_or_string)
+        else _shape(inner, said)
+    )
+    if said.doc:
+        found["description"] = said.doc
+    for name, keyword in _KEYWORDS.items():
+        value = getattr(said, name)
+        if value not in (None, ""):
+            found[keyword] = value
+    if said.enum:
+        found["enum"] = list(said.enum)
+    if said.list_map_keys:
+        found["x-kubernetes-list-map-keys"] = list(said.list_map_keys)
+    if said.preserve_unknown:
+        found["x-kubernetes-preserve-unknown-fields"] = True
+    if said.default is not msgspec.UNSET:
+        found["default"] = said.default
+    if said.rules:
+        found["x-kubernetes-validations"] = [_rule(rule) for rule in said.rules]
+    return found
+
+
+def _shape(inner: Any, said: Field) -> dict[str, Any]:
+    if inner in _SCALARS:
+        return {"type": _SCALARS[inner]}
+    if inner is ObjectMeta:
+        return {"type": "object"}  # the server knows it better
+    if inner in (Any, object):
+        return {"x-kubernetes-preserve-unknown-fields": True}
+    if isinstance(inner, type) and issubclass(inner, Part):
+        return _part(inner)
+    origin, arguments = get_origin(inner), get_args(inner)
+    if origin is Literal:
+        return {"type": "string", "enum": list(arguments)}
+    if origin in (Sequence, list) or (origin is tuple and arguments[1:] == (...,)):
+        return {"type": "array", "items": _member(arguments[0], said.items)}
+    if origin in (Mapping, dict) and arguments[0] is str:
+        if said.preserve_unknown:
+            return {"type": "object"}
+        return {"type": "object", "additionalProperties": _member(arguments[1], said.items)}
+    raise TypeError(f"no schema says what {inner} is")
+
+
+def _member(hint: Any, more: Field | None) -> dict[str, Any]:
+    inner, said = _peel(hint)
+    return _described(inner, _joined([said, more]) if more is not None else said)
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "rule": rule.rule,
+        "message": rule.message,
+        "messageExpression": rule.message_expression,
+        "reason": rule.reason if rule.reason != "FieldValueInvalid" else "",
+        "fieldPath": rule.field_path,
+    }
+    if rule.optional_old_self is not None:
+        found["optionalOldSelf"] = rule.optional_old_self
+    return {key: value for key, value in found.items() if value != ""}

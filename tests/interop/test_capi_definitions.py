@@ -1,0 +1,111 @@
+"""Our definitions of the kinds of Cluster API, against upstream's own: every field of every kind, and no difference but
+the intended ones, each of which must really be there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from remuda.capi import names
+from remuda.capi.definitions import definitions
+from tests.lab.peers import require_source
+
+Json = dict[str, Any]
+
+KINDS = ["Cluster", "Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck", "MachineDrainRule"]
+
+# Fields upstream has and we refuse to take.
+NOT_SUPPORTED = {"Cluster": (".spec.topology",)}
+
+# Fields that came with later releases than the pinned one. Whoever wrote them there must find them here.
+NEWER = {
+    "Cluster": (".status.controlPlane.versions", ".status.workers.versions"),
+    "Machine": (".status.deletion.waitForPreDrainHookStartTime", ".status.deletion.waitForPreTerminateHookStartTime"),
+    "MachineSet": (".status.versions",),
+    "MachineDeployment": (".status.versions",),
+}
+
+_WORDS = ("description", "title")
+_SHAPES = ("properties", "items", "additionalProperties")
+
+
+def paths(schema: Json, at: str = "", required: bool = False) -> Iterator[tuple[str, Json]]:
+    """Every node of a schema with all that is said of it, apart from words and what goes without saying: strings have
+    no negative length, and no object is without metadata."""
+    facts = {key: value for key, value in schema.items() if key not in (*_WORDS, *_SHAPES, "required")}
+    if facts.get("minLength") == 0:
+        del facts["minLength"]
+    yield at, {**facts, "demanded": required and at != ".metadata"}
+    for name, inner in schema.get("properties", {}).items():
+        yield from paths(inner, f"{at}.{name}", name in schema.get("required", ()))
+    for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(schema.get(keyword), dict):
+            yield from paths(schema[keyword], at + mark)
+
+
+def served(definition: Json) -> Json:
+    (found,) = [version for version in definition["spec"]["versions"] if version["name"] == names.VERSION]
+    return dict(found)
+
+
+def fields(definition: Json) -> dict[str, Json]:
+    return dict(paths(served(definition)["schema"]["openAPIV3Schema"]))
+
+
+def within(path: str, roots: tuple[str, ...]) -> bool:
+    return any(path == root or path.startswith((f"{root}.", f"{root}[]")) for root in roots)
+
+
+@pytest.fixture(scope="module")
+def bases() -> Path:
+    return require_source("clusterctl") / "config" / "crd" / "bases"
+
+
+@pytest.fixture(params=KINDS)
+def pair(request: pytest.FixtureRequest, bases: Path) -> tuple[str, Json, Json]:
+    (ours,) = [found for found in definitions() if found["spec"]["names"]["kind"] == request.param]
+    theirs = yaml.safe_load((bases / f"{names.GROUP}_{ours['spec']['names']['plural']}.yaml").read_text())
+    return request.param, ours, theirs
+
+
+def test_every_field_says_the_same(pair: tuple[str, Json, Json]) -> None:
+    kind, ours, theirs = pair
+    skipped = NOT_SUPPORTED.get(kind, ())
+    expected = {path: facts for path, facts in fields(theirs).items() if not within(path, skipped)}
+    found = {path: facts for path, facts in fields(ours).items() if not within(path, NEWER.get(kind, ()) + skipped)}
+    assert len(expected) > 20
+    assert found == expected
+
+
+def test_the_intended_differences_are_real(pair: tuple[str, Json, Json]) -> None:
+    kind, ours, theirs = pair
+    here, there = fields(ours), fields(theirs)
+    assert [path for path in NEWER.get(kind, ()) if path not in here or path in there] == []
+    assert [path for path in NOT_SUPPORTED.get(kind, ()) if here[path] == there[path]] == []
+
+
+def test_it_is_called_and_shown_the_same(pair: tuple[str, Json, Json]) -> None:
+    _, ours, theirs = pair
+    assert {key: ours["spec"][key] for key in ("group", "scope", "names")} == {
+        key: theirs["spec"][key] for key in ("group", "scope", "names")
+    }
+    assert served(ours).get("subresources", {}) == served(theirs).get("subresources", {})
+    assert columns(ours) == columns(theirs)
+
+
+def columns(definition: Json) -> list[Json]:
+    return [
+        {key: value for key, value in column.items() if key not in _WORDS}
+        for column in served(definition)["additionalPrinterColumns"]
+    ]
+
+
+def test_only_kinds_that_have_a_controller_here_are_served(bases: Path) -> None:
+    ours = {found["spec"]["names"]["kind"] for found in definitions()}
+    theirs = {yaml.safe_load(path.read_text())["spec"]["names"]["kind"] for path in bases.glob(f"{names.GROUP}_*.yaml")}
+    assert theirs - ours == {"ClusterClass", "MachinePool"}
+    assert ours <= theirs
