@@ -8,11 +8,10 @@ UTF-8 bytes, as upstream counts them (even where its sentence says "characters")
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from remuda.kube import errors
+from remuda.kube import chance, errors
 from remuda.kube.errors import FieldError
 
 ValidateName = Callable[[str, bool], list[str]]  # (name, is_prefix) -> complaints
@@ -198,7 +197,7 @@ _LONGEST_BASE = 63 - 5
 
 def generate_name(prefix: str) -> str:
     """The prefix (cut so that the result has at most 63 characters) and five random ones."""
-    return prefix[:_LONGEST_BASE] + "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(5))
+    return prefix[:_LONGEST_BASE] + chance.letters(_SUFFIX_ALPHABET, 5)
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:

@@ -6,13 +6,13 @@ it to leave the first two out without decoding. Its metadata.resourceVersion is 
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import msgspec
 
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.types import Revision
+from remuda.kube import chance
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -69,7 +69,7 @@ def metadata(obj: Obj) -> dict[str, Any]:
 
 
 def new_uid() -> str:
-    return str(uuid.uuid4())
+    return chance.uid()
 
 
 def at_path(obj: Any, path: tuple[str, ...]) -> Any:

@@ -16,7 +16,7 @@ from pathlib import Path
 from remuda.apiserver.storage import directory
 from remuda.apiserver.storage.disk import Disk
 from remuda.apiserver.storage.feeds import BufferedFeed
-from remuda.apiserver.storage.history import DEFAULT_BYTES, DEFAULT_EVENTS
+from remuda.apiserver.storage.history import DEFAULT_BYTES, DEFAULT_EVENTS, History
 from remuda.apiserver.storage.memory import Memory
 from remuda.apiserver.storage.types import (
     Entry,
@@ -27,7 +27,7 @@ from remuda.apiserver.storage.types import (
     StorageFailed,
     WriteConflict,
 )
-from remuda.apiserver.storage.writer import Write, Writer
+from remuda.apiserver.storage.writer import Unwritten, Write, Writer
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _Key = tuple[str, str, str]
 class SqliteStore:
     """The one implementation of `Store`. Made by `open`; everything but that is called on the loop it was made on."""
 
-    def __init__(self, lock: directory.DirectoryLock, disk: Disk, memory: Memory) -> None:
+    def __init__(self, lock: directory.DirectoryLock | None, disk: Disk | None, memory: Memory) -> None:
         self._lock = lock
         self._memory = memory
         self._assigned: int = memory.revision
@@ -49,7 +49,11 @@ class SqliteStore:
         self._listeners: list[Listener] = []
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(disk, on_committed=self._committed, on_failed=self._failed)
+        self._writer: Writer | Unwritten = (
+            Unwritten(on_committed=self._committed)
+            if disk is None
+            else Writer(disk, on_committed=self._committed, on_failed=self._failed)
+        )
         self._writer.start(memory.history.floor)
 
     @classmethod
@@ -81,6 +85,12 @@ class SqliteStore:
             raise
         return cls(lock, disk, memory)
 
+    @classmethod
+    def volatile(cls) -> SqliteStore:
+        """A store that ends with the process, for simulations: without a disk, and without a thread, whose pace would
+        show in the order of things."""
+        return cls(None, None, Memory({}, History(), Revision(0)))
+
     async def close(self) -> None:
         """Brings the writes on their way to disk, ends the feeds, leaves one database file."""
         if self._closed:
@@ -89,7 +99,13 @@ class SqliteStore:
         self._send()
         await self._writer.stop()
         self._memory.feeds.close()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
+
+    @property
+    def in_flight(self) -> int:
+        """Writes that are not on disk yet."""
+        return len(self._in_flight)
 
     @property
     def revision(self) -> Revision:

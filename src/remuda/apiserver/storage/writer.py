@@ -138,3 +138,23 @@ class Writer:
             self._loop.call_soon_threadsafe(function, argument)
         except RuntimeError:
             pass  # the loop is closed: nobody is left to tell
+
+
+class Unwritten:
+    """The writer of a store without a disk: a batch is committed as soon as it is handed over."""
+
+    def __init__(self, *, on_committed: Callable[[Sequence[Write]], None]) -> None:
+        self.floor = Revision(0)
+        self._on_committed = on_committed
+
+    def start(self, floor: Revision) -> None:
+        self.floor = floor
+
+    def submit(self, writes: list[Write]) -> None:
+        self._on_committed(writes)
+
+    def resume(self) -> None:
+        raise AssertionError("nothing fails without a disk")
+
+    async def stop(self) -> None:
+        """Nothing is kept."""
