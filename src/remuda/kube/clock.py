@@ -1,15 +1,20 @@
-"""The wall clock as the API writes it: `Time` in whole seconds, `MicroTime` with six digits, always UTC."""
+"""The wall clock as the API writes it: `Time` in whole seconds, `MicroTime` with six digits, always UTC.
+
+Everything that writes or compares times of objects asks here, so that the simulator can put its own time in this one
+place.
+"""
 
 from __future__ import annotations
 
-import time
+import time as system_time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 
 
 def rfc3339(seconds: float) -> str:
     """`2026-01-02T03:04:05Z`, cut to the second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return system_time.strftime("%Y-%m-%dT%H:%M:%SZ", system_time.gmtime(seconds))
 
 
 def rfc3339_micro(seconds: float) -> str:
@@ -18,8 +23,22 @@ def rfc3339_micro(seconds: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond:06d}Z"
 
 
+_source: Callable[[], float] = system_time.time
+
+
+def use(source: Callable[[], float] | None) -> None:
+    """Takes the time from `source` from now on; None: from the system again."""
+    global _source
+    _source = source or system_time.time
+
+
+def time() -> float:
+    """Seconds since the epoch."""
+    return _source()
+
+
 def now() -> str:
-    return _second(int(time.time()))
+    return _second(int(_source()))
 
 
 @lru_cache(maxsize=2)
@@ -29,7 +48,7 @@ def _second(second: int) -> str:
 
 
 def now_micro() -> str:
-    return rfc3339_micro(time.time())
+    return rfc3339_micro(_source())
 
 
 def parse(text: str) -> float:

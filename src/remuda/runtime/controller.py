@@ -1,0 +1,181 @@
+"""A controller: one kind, one queue, one reconcile function, and the events that bring keys into the queue.
+
+A request is only a key; the reconcile reads what is there. At most one reconcile of a key runs at a time. What it is
+waiting for is kept (`waits`), with since when, so that somebody asking "why" gets the controller's own answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from remuda.kube import clock
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key, Kind, Object
+from remuda.runtime.caches import Informer
+from remuda.runtime.outcome import Again, Blocked, Outcome, Terminal
+from remuda.runtime.queue import LOW, NORMAL, Backoff, Queue
+from remuda.runtime.tasks import Tasks
+
+if TYPE_CHECKING:
+    from remuda.runtime.ledger import Ledger
+    from remuda.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Object)
+Reconcile = Callable[[Key], Awaitable[Outcome]]
+
+RECONCILE_SECONDS = 60.0
+INTERVAL_SECONDS = 0.1  # between two runs of one key: what happens meanwhile is seen in one go
+_CONFLICT = 409
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """What a key waits for: told as it was told first, with the moment it began."""
+
+    blocked: Blocked
+    since: float
+
+
+class Running(msgspec.Struct, frozen=True):
+    """The reconcile this code runs in; writes are booked to it."""
+
+    controller: str
+    kind: str
+    key: Key
+
+
+current: ContextVar[Running | None] = ContextVar("reconcile", default=None)
+
+
+class Controller:
+    def __init__(
+        self,
+        name: str,
+        kind: Kind[Any],
+        reconcile: Reconcile,
+        *,
+        concurrency: int,
+        interval: float,
+        metrics: Metrics,
+        ledger: Ledger,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.waits: dict[Key, Wait] = {}
+        self._reconcile = reconcile
+        self._queue: Queue[Key] = Queue(self._begin, workers=concurrency, interval=interval, backoff=backoff)
+        self._tasks = Tasks()
+        self._metrics = metrics
+        self._ledger = ledger
+        self._watched: set[tuple[int, str]] = set()
+        metrics.follow_queue(name, self._queue)
+
+    def watch(self, informer: Informer[T], to_keys: Callable[[T], Iterable[Key]], name: str = "") -> None:
+        """Brings in the keys an object points to, as it was and as it is, whenever it changes. Asked twice, it is
+        done once: an informer is watched once per `name`."""
+        mark = (id(informer), name)
+        if mark in self._watched:
+            return
+        self._watched.add(mark)
+
+        def changed(before: T | None, after: T | None, initial: bool) -> None:
+            keys = set(to_keys(before)) if before is not None else set()
+            if after is not None:
+                keys.update(to_keys(after))
+            for key in keys:
+                self._add(key, LOW if initial else NORMAL)
+
+        informer.listen(changed)
+
+    def enqueue(self, key: Key, after: float = 0.0) -> None:
+        if after > 0:
+            self._queue.add_after(key, after)
+        else:
+            self._add(key, NORMAL)
+
+    def _add(self, key: Key, priority: int) -> None:
+        self._metrics.added(self.name)
+        self._queue.add(key, priority)
+
+    @property
+    def idle(self) -> bool:
+        return self._queue.idle
+
+    def start(self) -> None:
+        self._queue.open()
+
+    async def stop(self, seconds: float) -> None:
+        """Takes no further key; what runs may come to its end within `seconds`."""
+        self._queue.close()
+        await self._tasks.finish(seconds)
+        await self._tasks.close()
+
+    def _begin(self, key: Key) -> None:
+        self._tasks.spawn(f"{self.name} {key}", self._run(key))
+
+    async def _run(self, key: Key) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        current.set(Running(self.name, self.kind.name, key))
+        result = "error"
+        try:
+            async with asyncio.timeout(RECONCILE_SECONDS):
+                result = self._took(key, await self._reconcile(key))
+        except StatusError as error:
+            result = self._conflict(key) if error.code == _CONFLICT else self._failed(key, error)
+        except Terminal as error:
+            self._queue.forget(key)
+            self._waits_for(key, Blocked("Terminal", f"{self.kind.name} {key}", str(error)))
+            log.warning("%s %s: %s", self.name, key, error)
+        except Exception as error:
+            result = self._failed(key, error)
+        finally:
+            self._metrics.reconciled(self.name, result, loop.time() - started)
+            self._ledger.reconciled(self.name, self.kind.name, key)
+            self._queue.done(key)
+
+    def _took(self, key: Key, outcome: Outcome) -> str:
+        self._queue.forget(key)
+        if isinstance(outcome, Again):
+            self.waits.pop(key, None)
+            self._queue.add_after(key, outcome.after_seconds)
+            return "requeue_after"
+        if isinstance(outcome, Blocked):
+            self._waits_for(key, outcome)
+            if outcome.check_after is not None:
+                self._queue.add_after(key, outcome.check_after)
+                return "requeue_after"
+            return "success"
+        self.waits.pop(key, None)
+        return "success"
+
+    def _waits_for(self, key: Key, blocked: Blocked) -> None:
+        present = self.waits.get(key)
+        same = present is not None and (present.blocked.reason, present.blocked.on) == (blocked.reason, blocked.on)
+        self.waits[key] = Wait(blocked, present.since if present is not None and same else clock.time())
+
+    def _conflict(self, key: Key) -> str:
+        """Somebody was faster. Harmless, so nobody is told; many in a row still slow the key down."""
+        self._queue.failed(key)
+        return "requeue"
+
+    def _failed(self, key: Key, error: Exception) -> str:
+        delay = self._queue.failed(key)
+        why = str(error) or type(error).__name__
+        log.warning("%s %s: %s; again in %.1f s", self.name, key, why, delay, exc_info=_unforeseen(error))
+        return "error"
+
+
+def _unforeseen(error: Exception) -> Exception | None:
+    """Errors the code expects are told in a sentence; of others the log shows where they came from."""
+    from remuda.runtime.outcome import Retryable
+
+    return None if isinstance(error, StatusError | Retryable | TimeoutError | OSError) else error

@@ -1,0 +1,144 @@
+"""A draft: one object as read, a private copy to change, and the difference as patches.
+
+Changes are made on raw JSON, so fields nobody here knows stay as they are, and absent, null and zero stay three things.
+A patch carries the resourceVersion that was read: what was decided on an object that has changed since is refused with
+a conflict, and the reconcile runs again on what is there now.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.kube.client import Client, Target
+from remuda.kube.objects import Key, OwnerReference
+from remuda.kube.patches import create_merge_patch
+
+Json = dict[str, Any]
+
+
+class Draft:
+    """Spent once saved."""
+
+    def __init__(self, target: Target, value: bytes) -> None:
+        self.target = target
+        self.value = value
+        self.base: Json = msgspec.json.decode(value)
+        self.obj: Json = msgspec.json.decode(value)
+        metadata = self.base["metadata"]
+        self.key = Key(metadata.get("namespace", ""), metadata["name"])
+
+    @property
+    def metadata(self) -> Json:
+        return self._part("metadata")
+
+    @property
+    def spec(self) -> Json:
+        return self._part("spec")
+
+    @property
+    def status(self) -> Json:
+        return self._part("status")
+
+    def _part(self, name: str) -> Json:
+        part = self.obj.get(name)
+        if part is None:
+            part = self.obj[name] = {}
+        return part
+
+    @property
+    def resource_version(self) -> str:
+        return self.base["metadata"]["resourceVersion"]  # type: ignore[no-any-return]
+
+    @property
+    def deleting(self) -> bool:
+        return bool(self.base["metadata"].get("deletionTimestamp"))
+
+    def add_finalizer(self, name: str) -> bool:
+        """Whether it was not there."""
+        finalizers = self.metadata.setdefault("finalizers", [])
+        if name in finalizers:
+            return False
+        finalizers.append(name)
+        return True
+
+    def remove_finalizer(self, name: str) -> bool:
+        """Whether it was there."""
+        finalizers = self.metadata.get("finalizers", [])
+        if name not in finalizers:
+            return False
+        self.metadata["finalizers"] = [kept for kept in finalizers if kept != name]
+        return True
+
+    def set_owner(self, owner: OwnerReference) -> None:
+        """Adds the owner, or brings its entry up to date; the order of the others stays."""
+        entry = msgspec.to_builtins(owner)
+        owners = self.metadata.setdefault("ownerReferences", [])
+        for place, present in enumerate(owners):
+            if present.get("uid") == owner.uid:
+                owners[place] = entry
+                return
+        owners.append(entry)
+
+    def remove_owner(self, uid: str) -> bool:
+        owners = self.metadata.get("ownerReferences", [])
+        kept = [owner for owner in owners if owner.get("uid") != uid]
+        if len(kept) == len(owners):
+            return False
+        self.metadata["ownerReferences"] = kept
+        return True
+
+    def set_label(self, key: str, value: str | None) -> None:
+        """None removes it."""
+        self._set("labels", key, value)
+
+    def set_annotation(self, key: str, value: str | None) -> None:
+        self._set("annotations", key, value)
+
+    def _set(self, part: str, key: str, value: str | None) -> None:
+        if value is not None:
+            self.metadata.setdefault(part, {})[key] = value
+        elif key in self.metadata.get(part, {}):
+            del self.metadata[part][key]
+
+    def patches(self) -> tuple[Json, Json]:
+        """What has changed outside status, and in status; empty where nothing has."""
+        for part in ("spec", "status"):
+            if not self.obj.get(part) and part not in self.base:
+                self.obj.pop(part, None)
+        patch = create_merge_patch(self.base, self.obj)
+        status = patch.pop("status", None)
+        return patch, {} if status is None else {"status": status}
+
+
+async def save(client: Client, draft: Draft) -> bytes:
+    """Writes what has changed and returns the object as it is now; without a change nothing is sent.
+
+    Removing the last finalizer of an object being deleted ends it, so its status is not written any more."""
+    patch, status = draft.patches()
+    value = draft.value
+    if patch:
+        value = await _send(client, draft, patch, draft.resource_version, "")
+        if draft.deleting and not draft.metadata.get("finalizers"):
+            return value
+    if status:
+        value = await _send(client, draft, status, _resource_version(value), "status")
+    return value
+
+
+async def _send(client: Client, draft: Draft, patch: Json, resource_version: str, subresource: str) -> bytes:
+    patch.setdefault("metadata", {})["resourceVersion"] = resource_version
+    return await client.patch(draft.target, *draft.key, patch, subresource=subresource)
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Version
+
+
+def _resource_version(value: bytes) -> str:
+    return msgspec.json.decode(value, type=_Versioned).metadata.resource_version

@@ -1,0 +1,87 @@
+"""The manager: one client, its caches, the controllers on them, and their common end.
+
+Caches fill whether or not this process leads, so that one that takes over starts from a full picture. Controllers run
+only while it leads; `run` returns when it was told to stop or when leadership is lost, with nothing left running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from remuda.kube.client import Client, Target
+from remuda.kube.objects import Kind
+from remuda.runtime.caches import Caches
+from remuda.runtime.controller import INTERVAL_SECONDS, Controller, Reconcile, current
+from remuda.runtime.events import Events
+from remuda.runtime.ledger import Ledger
+from remuda.runtime.metrics import Metrics
+from remuda.runtime.tasks import Tasks
+from remuda.runtime.writing import WritingClient
+
+log = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 10.0
+
+
+class Manager:
+    def __init__(self, client: Client, *, namespace: str = "", name: str = "remuda") -> None:
+        self.name = name
+        self.namespace = namespace
+        self.metrics = Metrics()
+        self.ledger = Ledger()
+        self.caches = Caches(client, namespace=namespace)
+        self.client: Client = WritingClient(client, self.caches, self._written)
+        self.events = Events(client, component=name)
+        self.controllers: dict[str, Controller] = {}
+        self.tasks = Tasks()
+
+    def controller(
+        self,
+        name: str,
+        kind: Kind[Any],
+        reconcile: Reconcile,
+        *,
+        concurrency: int = 10,
+        interval: float = INTERVAL_SECONDS,
+    ) -> Controller:
+        """A controller of every object of `kind`; watch more with `Controller.watch`."""
+        if name in self.controllers:
+            raise ValueError(f"two controllers are called {name}")
+        controller = Controller(
+            name,
+            kind,
+            reconcile,
+            concurrency=concurrency,
+            interval=interval,
+            metrics=self.metrics,
+            ledger=self.ledger,
+        )
+        controller.watch(self.caches.of(kind), lambda obj: (obj.key,))
+        self.controllers[name] = controller
+        return controller
+
+    def _written(self, verb: str, target: Target, namespace: str, name: str, subresource: str) -> None:
+        self.ledger.wrote(current.get(), verb, target, namespace, name, subresource)
+
+    async def start(self) -> None:
+        """Caches first: a controller starts with the whole picture."""
+        await self.caches.start()
+        self.events.start()
+
+    def lead(self) -> None:
+        for controller in self.controllers.values():
+            controller.start()
+        log.info("%s runs %s", self.name, ", ".join(self.controllers))
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do until something happens or a timer fires."""
+        return all(controller.idle for controller in self.controllers.values())
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(controller.stop(_GRACE_SECONDS) for controller in self.controllers.values()))
+        await self.tasks.close()
+        await self.events.close()
+        await self.caches.close()

@@ -1,0 +1,59 @@
+"""How a reconcile ends, as a value: done, again after a while, or blocked on something named.
+
+What is raised instead says whether trying again can help: `Retryable` (and anything unforeseen) goes through the key's
+back-off, `Terminal` waits until the object changes. A conflict is neither: somebody was faster, so the key simply runs
+again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Done(msgspec.Struct, frozen=True):
+    """As desired; the next event brings the key back."""
+
+
+class Again(msgspec.Struct, frozen=True):
+    """Time alone will change the answer: look again then."""
+
+    after_seconds: float
+    why: str = ""
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """Nothing to do until something else changes; an event of that object brings the key back.
+
+    `on` names the object as a person would look for it (`DockerMachine default/m-1`). `check_after` looks again even
+    without an event, where the other side cannot be watched.
+    """
+
+    reason: str
+    on: str
+    message: str
+    check_after: float | None = None
+
+
+Outcome = Done | Again | Blocked
+DONE = Done()
+
+
+class Retryable(Exception):
+    """May well work next time."""
+
+
+class Terminal(Exception):
+    """Will not work until somebody changes the object."""
+
+
+def soonest(*outcomes: Outcome) -> Outcome:
+    """The outcome of several steps taken together: the earliest look, else the first thing that blocks."""
+    again = [outcome for outcome in outcomes if isinstance(outcome, Again)]
+    checks = [outcome for outcome in outcomes if isinstance(outcome, Blocked) and outcome.check_after is not None]
+    blocked = next((outcome for outcome in outcomes if isinstance(outcome, Blocked)), None)
+    earliest = min(
+        [outcome.after_seconds for outcome in again] + [check.check_after or 0.0 for check in checks], default=None
+    )
+    if blocked is None:
+        return DONE if earliest is None else min(again, key=lambda outcome: outcome.after_seconds)
+    return msgspec.structs.replace(blocked, check_after=earliest)

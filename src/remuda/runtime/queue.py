@@ -1,0 +1,184 @@
+"""The queue of one controller: keys, each at most once, each in at most one pair of hands.
+
+A key added while it is being worked on comes back when that work is finished. Delays (requeue-after, back-off, the
+least time between two runs of one key) only ever bring a key in at the earliest moment anybody asked for. The queue
+keeps nothing for a key that is idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+LOW, NORMAL = 0, 10  # what a first list or a relist brings waits behind what has just happened
+
+
+class Backoff:
+    """Seconds to wait after so many failures in a row: doubled each time, capped, spread so that many do not meet."""
+
+    def __init__(self, first: float = 0.2, most: float = 300.0, spread: random.Random | None = None) -> None:
+        self._first = first
+        self._most = most
+        self._spread = spread or random.Random()  # noqa: S311 - spreading load, not keeping a secret
+
+    def seconds(self, failures: int) -> float:
+        doubled = self._first * 2.0 ** min(failures - 1, 30)
+        return min(doubled, self._most) * self._spread.uniform(0.8, 1.0)
+
+
+class Queue(Generic[K]):
+    """`start` is called for each key whose turn it is, at most `workers` at a time; whoever is done calls `done`."""
+
+    def __init__(
+        self,
+        start: Callable[[K], None],
+        *,
+        workers: int = 10,
+        interval: float = 0.0,
+        backoff: Backoff | None = None,
+        waited: Callable[[float], None] | None = None,
+    ) -> None:
+        self._start = start
+        self._waited = waited
+        self.workers = workers
+        self._interval = interval
+        self._backoff = backoff or Backoff()
+        self._ready: list[tuple[int, int, K]] = []
+        self._order = itertools.count()
+        self._waiting: dict[K, tuple[int, float]] = {}  # key → priority it is queued with, and since when
+        self._working: dict[K, float] = {}  # key → when its work began
+        self._again: dict[K, int] = {}  # came back while being worked on
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._failures: dict[K, int] = {}
+        self._finished: dict[K, asyncio.TimerHandle] = {}  # ran less than `interval` ago
+        self._held: dict[K, int] = {}  # came back within `interval`
+        self._open = False
+        self._closed = False
+        self._pumping = False
+
+    def open(self) -> None:
+        self._open = True
+        self._pump()
+
+    def close(self) -> None:
+        """Starts nothing more and takes nothing more; what is being worked on goes on."""
+        self._open = False
+        self._closed = True
+        for timer in (*self._timers.values(), *self._finished.values()):
+            timer.cancel()
+        self._timers.clear()
+        self._finished.clear()
+
+    @property
+    def depth(self) -> int:
+        """Keys that could be worked on now but are not."""
+        return len(self._waiting)
+
+    @property
+    def working(self) -> int:
+        return len(self._working)
+
+    def unfinished_seconds(self) -> float:
+        """Time spent so far on everything that is being worked on."""
+        now = asyncio.get_running_loop().time()
+        return sum(now - began for began in self._working.values())
+
+    def longest_seconds(self) -> float:
+        return asyncio.get_running_loop().time() - min(self._working.values()) if self._working else 0.0
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do now; only timers may bring something."""
+        return not (self._waiting or self._working or self._again or self._held)
+
+    def add(self, key: K, priority: int = NORMAL) -> None:
+        if key in self._working:
+            self._again[key] = max(priority, self._again.get(key, priority))
+        elif key in self._finished:
+            self._held[key] = max(priority, self._held.get(key, priority))
+        else:
+            self._enqueue(key, priority)
+
+    def _enqueue(self, key: K, priority: int) -> None:
+        present = self._waiting.get(key)
+        if present is None or priority > present[0]:
+            since = present[1] if present is not None else asyncio.get_running_loop().time()
+            self._waiting[key] = (
+                priority,
+                since,
+            )  # an earlier entry of lower priority stays in the heap and is skipped
+            heapq.heappush(self._ready, (-priority, next(self._order), key))
+            self._pump()
+
+    def add_after(self, key: K, seconds: float, priority: int = NORMAL) -> None:
+        """The earlier of several wishes wins."""
+        if self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        when = loop.time() + seconds
+        present = self._timers.get(key)
+        if present is not None:
+            if present.when() <= when:
+                return
+            present.cancel()
+        self._timers[key] = loop.call_at(when, self._due, key, priority)
+
+    def _due(self, key: K, priority: int) -> None:
+        self._timers.pop(key, None)
+        self.add(key, priority)
+
+    def failed(self, key: K) -> float:
+        """Brings the key back after its back-off, which is returned. Call before `done`."""
+        self._failures[key] = self._failures.get(key, 0) + 1
+        delay = self._backoff.seconds(self._failures[key])
+        self.add_after(key, delay)
+        return delay
+
+    def failures(self, key: K) -> int:
+        return self._failures.get(key, 0)
+
+    def forget(self, key: K) -> None:
+        """The key has succeeded: its next failure is its first."""
+        self._failures.pop(key, None)
+
+    def done(self, key: K) -> None:
+        self._working.pop(key, None)
+        if self._interval and self._open:
+            loop = asyncio.get_running_loop()
+            self._finished[key] = loop.call_later(self._interval, self._rested, key)
+        priority = self._again.pop(key, None)
+        if priority is not None:
+            self.add(key, priority)
+        self._pump()
+
+    def _rested(self, key: K) -> None:
+        self._finished.pop(key, None)
+        priority = self._held.pop(key, None)
+        if priority is not None:
+            self.add(key, priority)
+
+    def _pump(self) -> None:
+        """Starts what may start. Not re-entrant: `start` may add keys."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._open and self._ready and len(self._working) < self.workers:
+                negative, _, key = heapq.heappop(self._ready)
+                queued = self._waiting.get(key)
+                if queued is None or queued[0] != -negative:
+                    continue
+                del self._waiting[key]
+                now = asyncio.get_running_loop().time()
+                self._working[key] = now
+                if self._waited is not None:
+                    self._waited(now - queued[1])
+                self._start(key)
+        finally:
+            self._pumping = False

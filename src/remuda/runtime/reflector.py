@@ -1,0 +1,118 @@
+"""Keeps a picture of one resource true: lists it, follows its watch, and starts over when history is lost.
+
+The picture is told in order and without gaps: `replace` with everything there is (the receiver works out what has
+vanished), then each change. A watch that ends is taken up where it stopped; one whose revision is too old (410) is
+replaced by a new list; anything else is tried again with a growing, spread delay. So is a watch that ends as soon as it
+begins: a server that is going down, or a proxy that does not understand watches, is not asked in a tight loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import Protocol
+
+from remuda.kube.client import Change, Client, Target, list_all
+from remuda.kube.errors import StatusError
+from remuda.runtime.queue import Backoff
+
+log = logging.getLogger(__name__)
+
+_GONE = 410
+_SHORT_SECONDS = 1.0  # a watch that brings nothing and ends within this has not worked
+
+
+class Picture(Protocol):
+    def replace(self, items: list[bytes], revision: int) -> None: ...
+
+    def change(self, change: Change) -> int:
+        """Returns the change's revision: where to take up the watch after it."""
+
+
+class Reflector:
+    def __init__(
+        self,
+        client: Client,
+        target: Target,
+        picture: Picture,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._client = client
+        self._target = target
+        self._picture = picture
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._metadata_only = metadata_only
+        self._backoff = backoff or Backoff(first=0.2, most=10.0)
+        self._revision = ""  # where the watch is taken up; empty: only a list helps
+        self._failures = 0
+        self.error: Exception | None = None  # of the last attempt; None while all is well
+        self.attempted = asyncio.Event()  # the first list has succeeded or failed
+
+    async def run(self) -> None:
+        while True:
+            try:
+                if not self._revision:
+                    await self._list()
+                await self._follow()
+            except Exception as error:
+                await self._failed(error)
+
+    async def _failed(self, error: Exception) -> None:
+        lost = isinstance(error, StatusError) and error.code == _GONE
+        if lost:
+            self._revision = ""
+        self._failures += 1
+        if lost and self._failures == 1:
+            return  # history passes: nothing is wrong, list again at once
+        self.error = error
+        self.attempted.set()
+        log.info("watching %s %s: %s", *self._target, str(error) or type(error).__name__)
+        await asyncio.sleep(self._backoff.seconds(self._failures))
+
+    def _worked(self) -> None:
+        self._failures = 0
+        self.error = None
+
+    async def _list(self) -> None:
+        listing = await list_all(
+            self._client,
+            self._target,
+            self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            metadata_only=self._metadata_only,
+        )
+        self._picture.replace(list(listing.items), int(listing.resource_version))
+        self._revision = listing.resource_version
+        self.error = None
+        self.attempted.set()
+
+    async def _follow(self) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        watch = self._client.watch(
+            self._target,
+            self._namespace,
+            resource_version=self._revision,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            metadata_only=self._metadata_only,
+        )
+        brought = False
+        async with aclosing(watch):
+            async for change in watch:
+                self._revision = str(self._picture.change(change))
+                if not brought:
+                    brought = True
+                    self._worked()
+        if not brought and loop.time() - began < _SHORT_SECONDS:
+            raise ConnectionError("the watch ended as soon as it began")
+        self._worked()

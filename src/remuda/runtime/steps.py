@@ -1,0 +1,81 @@
+"""Steps: every act on the world has a name, and can be the last thing this process does.
+
+    CREATE_MACHINE = step("machineset.create-machine", "creates the Machine of one replica")
+
+    async with CREATE_MACHINE:
+        await client.create(...)
+
+`REMUDA_CRASH_AT=machineset.create-machine` kills the process, as `kill -9` would, right after the act;
+`…:before` right before it; `…@3` the third time. Fault tests go through `all_steps()`, so which kills were tried is
+counted, not hoped for.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from types import TracebackType
+
+_VARIABLE = "REMUDA_CRASH_AT"
+
+
+class Step:
+    """One kind of act. Created at import time, once."""
+
+    __slots__ = ("after", "before", "doc", "name", "taken")
+
+    def __init__(self, name: str, doc: str) -> None:
+        self.name = name
+        self.doc = doc
+        self.before = f"{name}:before"
+        self.after = f"{name}:after"
+        self.taken = 0
+
+    async def __aenter__(self) -> None:
+        if _crash is not None:
+            _crash.passing(self.before)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.taken += 1
+            if _crash is not None:
+                _crash.passing(self.after)
+
+    def __repr__(self) -> str:
+        return f"<step {self.name}>"
+
+
+class CrashPlan:
+    """Where this process is to die, as `REMUDA_CRASH_AT` says."""
+
+    def __init__(self, text: str) -> None:
+        point, _, times = text.partition("@")
+        self.point = point if point.endswith((":before", ":after")) else f"{point}:after"
+        self.times = int(times or 1)
+        self._passed: Counter[str] = Counter()
+
+    def passing(self, point: str) -> None:
+        if point == self.point:
+            self._passed[point] += 1
+            if self._passed[point] == self.times:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+_steps: dict[str, Step] = {}
+_crash = CrashPlan(os.environ[_VARIABLE]) if os.environ.get(_VARIABLE) else None
+
+
+def step(name: str, doc: str) -> Step:
+    """Declares a step. Its name is `<controller>.<what-it-does>` and belongs to one place in the code."""
+    if name in _steps:
+        raise ValueError(f"two steps are called {name}")
+    _steps[name] = Step(name, doc)
+    return _steps[name]
+
+
+def all_steps() -> list[Step]:
+    """Every step of the modules imported so far, by name."""
+    return [_steps[name] for name in sorted(_steps)]
