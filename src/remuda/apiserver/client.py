@@ -100,13 +100,14 @@ class LocalClient:
         metadata_only: bool = False,
         timeout_seconds: float = 0,
     ) -> AsyncGenerator[Change, None]:
+        initial = send_initial_events or resource_version in ("", "0")  # as the wire has it
         options = WatchOptions(
             label_selector=label_selector,
             field_selector=field_selector,
             resource_version=resource_version,
-            resource_version_match="NotOlderThan" if send_initial_events else "",
+            resource_version_match="NotOlderThan" if initial else "",
             bookmarks=True,
-            send_initial_events=True if send_initial_events else None,
+            send_initial_events=True if initial else None,
         )
         watch = self._registry.watch(self._call("watch", target, namespace, field_selector=field_selector), options)
         deadline = asyncio.get_running_loop().time() + timeout_seconds if timeout_seconds else None

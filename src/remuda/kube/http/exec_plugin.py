@@ -1,0 +1,167 @@
+"""Credentials from a program (`client.authentication.k8s.io`): run, read, kept until they are about to expire.
+
+The program never gets a terminal: nobody sits at ours. It runs beside the event loop, for a bounded time, once for all
+who wait. What it printed is used until shortly before it expires, or until the server refuses it; a server that refuses
+everything does not make it run for every request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+
+import msgspec
+
+from remuda.kube import clock
+from remuda.kube.kubeconfig import ExecPlugin, KubeconfigError
+
+TIMEOUT_SECONDS = 60.0
+_EARLY_SECONDS = 60.0  # before the expiry, at most
+_EARLY_SHARE = 0.1  # of the time they live
+_SECONDS_BETWEEN_REFUSALS = 5.0
+_MOST_SHOWN = 1000
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    token: str = ""
+    certificate_pem: bytes = b""
+    key_pem: bytes = b""
+    renew_at: float | None = None  # seconds since the epoch
+
+
+class _Printed(msgspec.Struct, rename="camel"):
+    class Status(msgspec.Struct, rename="camel"):
+        expiration_timestamp: str | None = None
+        token: str = ""
+        client_certificate_data: str = ""
+        client_key_data: str = ""
+
+    kind: str = ""
+    api_version: str = ""
+    status: Status | None = None
+
+
+class PluginCredentials:
+    def __init__(self, plugin: ExecPlugin, origin: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._plugin = plugin
+        self._origin = origin
+        self._timeout_seconds = timeout_seconds
+        self._known: Credentials | None = None
+        self._ran_at = 0.0
+        self._turn = asyncio.Lock()
+
+    async def current(self) -> Credentials:
+        known = self._fresh()
+        if known is not None:
+            return known
+        async with self._turn:
+            known = self._fresh()  # whoever had the turn before has brought them
+            if known is None:
+                known = self._known = await self._run()
+                self._ran_at = clock.time()
+            return known
+
+    def _fresh(self) -> Credentials | None:
+        known = self._known
+        if known is None or (known.renew_at is not None and clock.time() >= known.renew_at):
+            return None
+        return known
+
+    def discard(self, token: str, certificate_pem: bytes) -> bool:
+        """The server refused these. True when the program is worth asking again, or has already been."""
+        known = self._known
+        if known is None or (known.token, known.certificate_pem) != (token, certificate_pem):
+            return True
+        if clock.time() - self._ran_at < _SECONDS_BETWEEN_REFUSALS:
+            return False
+        self._known = None
+        return True
+
+    async def _run(self) -> Credentials:
+        process = await self._start()
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                output, errors = await process.communicate()
+        except TimeoutError:
+            raise self._failed(f"did not finish within {self._timeout_seconds:g} seconds") from None
+        finally:
+            await _end(process)
+        if process.returncode:
+            said = " ".join(errors[-_MOST_SHOWN:].decode("utf-8", "replace").split())
+            raise self._failed(f"ended with {process.returncode}" + (f": {said}" if said else ""))
+        return self._read(output)
+
+    async def _start(self) -> Process:
+        plugin = self._plugin
+        environ = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": exec_info(plugin).decode()}
+        try:
+            return await asyncio.create_subprocess_exec(
+                plugin.command,
+                *plugin.args,
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
+                env=environ,
+                start_new_session=True,  # what it starts itself ends with it, and no signal of our terminal reaches it
+            )
+        except FileNotFoundError:
+            raise self._failed("is not installed", hint=True) from None
+        except OSError as error:
+            raise self._failed(f"cannot be run: {error.strerror}", hint=True) from None
+
+    def _read(self, output: bytes) -> Credentials:
+        """What was printed is secret, also in an error."""
+        try:
+            printed = msgspec.json.decode(output, type=_Printed)
+        except msgspec.MsgspecError:
+            raise self._failed("did not print an ExecCredential in JSON") from None
+        status, wanted = printed.status, self._plugin.api_version
+        if printed.kind != "ExecCredential" or printed.api_version != wanted:
+            raise self._failed(
+                f"printed {printed.kind or 'no kind'} {printed.api_version}, not ExecCredential {wanted}"
+            )
+        if status is None or not (status.token or status.client_certificate_data):
+            raise self._failed("printed neither a token nor a certificate")
+        if bool(status.client_certificate_data) != bool(status.client_key_data):
+            raise self._failed("printed a certificate without its key, or a key without its certificate")
+        return Credentials(
+            status.token,
+            status.client_certificate_data.encode(),
+            status.client_key_data.encode(),
+            self._renewal(status.expiration_timestamp),
+        )
+
+    def _renewal(self, expires: str | None) -> float | None:
+        if expires is None:
+            return None
+        try:
+            end = clock.parse(expires)
+        except ValueError:
+            raise self._failed(f"printed an expirationTimestamp that is no time: {expires!r}") from None
+        return end - min(_EARLY_SECONDS, max(end - clock.time(), 0.0) * _EARLY_SHARE)
+
+    def _failed(self, why: str, *, hint: bool = False) -> KubeconfigError:
+        text = f"the credential plugin {self._plugin.command!r} of {self._origin} {why}"
+        if hint and self._plugin.install_hint:
+            text += f"\n{self._plugin.install_hint.strip()}"
+        return KubeconfigError(text)
+
+
+def exec_info(plugin: ExecPlugin) -> bytes:
+    """What the program is told in KUBERNETES_EXEC_INFO."""
+    spec: dict[str, object] = {"interactive": False}
+    if plugin.cluster_info is not None:
+        spec["cluster"] = plugin.cluster_info
+    return msgspec.json.encode({"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec})
+
+
+async def _end(process: Process) -> None:
+    """Nothing of it is left running, also when we were cancelled."""
+    if process.returncode is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        await process.wait()

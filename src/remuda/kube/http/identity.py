@@ -1,0 +1,143 @@
+"""Who a request comes from: headers that say it, and a certificate and key that prove it.
+
+An `Identity` is what holds right now. Its source may give another one later: files are renewed by others, programs
+that print credentials are run again before what they printed expires, or when the server does not accept it.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from remuda.kube.http.exec_plugin import PluginCredentials
+from remuda.kube.kubeconfig import Access, Impersonation, KubeconfigError
+from remuda.kube.kubeconfig.access import Pem
+
+log = logging.getLogger(__name__)
+
+
+class Identity(msgspec.Struct, frozen=True):
+    authorization: str = ""
+    certificate_pem: bytes = b""
+    key_pem: bytes = b""
+    ca_pem: bytes = b""
+
+
+class IdentitySource(Protocol):
+    async def current(self) -> Identity:
+        """Raises KubeconfigError when there is none to be had."""
+
+    def refused(self, identity: Identity) -> bool:
+        """The server answered 401 to `identity`: whether asking for the current one again may give another."""
+
+
+def identity_source(access: Access) -> IdentitySource:
+    return FromPlugin(access) if access.method == "exec" else FromFiles(access)
+
+
+class FromFiles:
+    """Everything the kubeconfig says itself or in files. A file is read again when it was replaced; one that is gone or
+    empty for a moment, while somebody renews it, is remembered as it was."""
+
+    def __init__(self, access: Access) -> None:
+        self._token = _Watched(access.token_file) if access.token_file else None
+        self._certificate = _Watched(access.client_certificate)
+        self._key = _Watched(access.client_key)
+        self._ca = _Watched(access.ca)
+        self._fixed_authorization = _authorization(access)
+
+    async def current(self) -> Identity:
+        return self._read()
+
+    def _read(self) -> Identity:
+        authorization = self._fixed_authorization
+        if self._token is not None:
+            authorization = f"Bearer {self._token.read().decode('latin-1').strip()}"
+        return Identity(authorization, self._certificate.read(), self._key.read(), self._ca.read())
+
+    def refused(self, identity: Identity) -> bool:
+        """Files are looked at on every request: only one that was replaced meanwhile makes a difference."""
+        return self._read().authorization != identity.authorization
+
+
+class FromPlugin:
+    """What an exec plugin prints, on top of the CA."""
+
+    def __init__(self, access: Access) -> None:
+        assert access.exec is not None
+        self._plugin = PluginCredentials(access.exec, access.origin)
+        self._files = FromFiles(access)
+
+    async def current(self) -> Identity:
+        printed = await self._plugin.current()
+        fixed = await self._files.current()
+        return Identity(
+            f"Bearer {printed.token}" if printed.token else "",
+            printed.certificate_pem or fixed.certificate_pem,
+            printed.key_pem or fixed.key_pem,
+            fixed.ca_pem,
+        )
+
+    def refused(self, identity: Identity) -> bool:
+        token = identity.authorization.removeprefix("Bearer ")
+        return self._plugin.discard(token, identity.certificate_pem)
+
+
+def _authorization(access: Access) -> str:
+    if access.token:
+        return f"Bearer {access.token}"
+    if access.method == "basic":
+        return "Basic " + base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
+    return ""
+
+
+def impersonation_headers(wanted: Impersonation) -> list[tuple[str, str]]:
+    headers = [("Impersonate-User", wanted.user)] if wanted.user else []
+    if wanted.uid:
+        headers.append(("Impersonate-Uid", wanted.uid))
+    headers += [("Impersonate-Group", group) for group in wanted.groups]
+    for key, values in wanted.extra.items():
+        headers += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for value in values]
+    return headers
+
+
+class _Watched:
+    """A value, or a file's content as of its last change."""
+
+    def __init__(self, source: Pem) -> None:
+        self._path = source if isinstance(source, Path) else None
+        self._content = source if isinstance(source, bytes) else b""
+        self._stamp: tuple[int, int, int] | None = None
+
+    def read(self) -> bytes:
+        if self._path is None:
+            return self._content
+        stamp = _stamp(self._path)
+        if stamp is not None and stamp != self._stamp:
+            content = _content(self._path)
+            if content:
+                self._content, self._stamp = content, stamp
+        if not self._content:
+            raise KubeconfigError(f"{self._path} cannot be read, or is empty")
+        return self._content
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        log.warning("%s cannot be read (%s); using what it held before", path, error.strerror)
+        return b""

@@ -1,0 +1,84 @@
+"""TLS for one identity: the server is always verified unless the kubeconfig says otherwise.
+
+OpenSSL takes keys from files only. Ours is shown to it in memory that has a file name for a moment (Linux), or else in
+a private file that is removed before this returns: no key is left on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from remuda.kube.kubeconfig import KubeconfigError
+
+
+def client_context(
+    *, ca_pem: bytes = b"", certificate_pem: bytes = b"", key_pem: bytes = b"", insecure: bool = False, origin: str = ""
+) -> ssl.SSLContext:
+    """Raises KubeconfigError, which names `origin`, for what is no certificate or key."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    # As Go has it: whatever stands in the list of authorities is trusted, be it a root or signed by another.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif ca_pem:
+        _load_authorities(context, ca_pem, origin)
+    else:
+        context.load_default_certs()
+    if certificate_pem:
+        _load_pair(context, certificate_pem, key_pem, origin)
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, pem: bytes, origin: str) -> None:
+    try:
+        context.load_verify_locations(cadata=pem.decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError, ValueError):
+        raise KubeconfigError(f"the certificate authority of {origin} is not a certificate in PEM") from None
+
+
+def _load_pair(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes, origin: str) -> None:
+    def no_password() -> bytes:
+        raise KubeconfigError(f"the client key of {origin} needs a password, which cannot be given")
+
+    with _as_file(certificate_pem.rstrip() + b"\n" + key_pem) as path:
+        try:
+            context.load_cert_chain(path, password=no_password)
+        except (ssl.SSLError, ValueError):
+            why = "are not a certificate and its key in PEM"
+            raise KubeconfigError(f"the client certificate and key of {origin} {why}") from None
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("client-key", os.MFD_CLOEXEC)
+        try:
+            _write_all(descriptor, content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    descriptor, name = tempfile.mkstemp()
+    try:
+        try:
+            _write_all(descriptor, content)
+        finally:
+            os.close(descriptor)
+        yield name
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(descriptor, content) :]

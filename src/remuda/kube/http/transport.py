@@ -1,0 +1,303 @@
+"""The one way a request takes: who we are, over which connection, by when, and what may be tried again.
+
+Tried again is only what the server cannot have done: a 401 when there are other credentials to show, a 429 (it was
+turned away at the door), and a read that a 503 asks to repeat; each only where the wait the server asks for ends
+before the deadline. Everything else is for the caller to judge: it knows what it wanted.
+
+Connections are kept per identity. When the identity changes they are replaced; watches under way stay on the old ones
+until they end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+import aiohttp
+from yarl import URL
+
+import remuda
+from remuda.kube.errors import StatusError, Unreachable, status_error
+from remuda.kube.http.identity import Identity, identity_source, impersonation_headers
+from remuda.kube.http.tls import client_context
+from remuda.kube.kubeconfig import Access, KubeconfigError
+
+log = logging.getLogger(__name__)
+
+USER_AGENT = f"remuda/{remuda.__version__}"
+NO_ANSWER = "<error>"
+
+# What is told of every exchange: the method, the code as text (NO_ANSWER for none), and the seconds it took.
+Observe = Callable[[str, str, float], None]
+
+_CONNECT_SECONDS = 10.0
+_KEEP_SECONDS = 30.0  # shorter than what servers and the balancers before them keep an idle connection
+_AT_ONCE = 64  # requests; watches do not count
+_ATTEMPTS = 8
+_DEFAULT_WAIT_SECONDS = 1.0
+_WARNINGS_KEPT = 200
+# A peer that vanished without a word is noticed after a minute and a half also on a silent connection.
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 90_000))
+
+
+class Transport:
+    def __init__(
+        self,
+        access: Access,
+        *,
+        timeout_seconds: float = 60.0,
+        observe: Observe | None = None,
+        user_agent: str = USER_AGENT,
+    ) -> None:
+        self.access = access
+        self.timeout_seconds = timeout_seconds
+        self._identities = identity_source(access)
+        self._observe = observe
+        self._headers = [("User-Agent", user_agent), *impersonation_headers(access.impersonate)]
+        self._link: _Link | None = None
+        self._retired: set[_Link] = set()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._warned: dict[str, None] = {}
+        self._closed = False
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        patient: bool = True,
+    ) -> bytes:
+        """The body of a good answer. `patient`: a busy server is asked again when it says so, until the deadline."""
+        sent = [*self._headers, ("Accept-Encoding", "gzip"), *(headers or {}).items()]
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.timeout_seconds
+        attempt = 0
+        try:
+            async with asyncio.timeout_at(deadline), self._slots:
+                while True:
+                    async with self._exchange(method, path, body, sent) as (answer, identity):
+                        content = await answer.read()
+                        error = _error_in(answer, content)
+                    if error is None:
+                        return content
+                    attempt += 1
+                    wait = self._wait_seconds(method, error, identity, attempt, patient)
+                    if wait is None or loop.time() + wait >= deadline:
+                        raise error
+                    await asyncio.sleep(wait)
+        except TimeoutError:
+            raise self._late(method, path) from None
+
+    @asynccontextmanager
+    async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[aiohttp.StreamReader]:
+        """The body of a GET as it comes. The connection is closed with the context, wherever the body is then."""
+        sent = [*self._headers, *headers.items()]
+        for attempt in (1, 2):
+            async with self._exchange("GET", path, None, sent, keep=False) as (answer, identity):
+                if answer.status == HTTPStatus.OK:
+                    yield answer.content
+                    return
+                error = _error_in(answer, await answer.read())
+            assert error is not None
+            if error.code != HTTPStatus.UNAUTHORIZED or attempt == 2 or not self._identities.refused(identity):
+                raise error
+
+    async def close(self) -> None:
+        self._closed = True
+        links = [*self._retired, *([self._link] if self._link else [])]
+        self._link = None
+        self._retired.clear()
+        for link in links:
+            await link.session.close()
+
+    # -- one exchange --------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _exchange(
+        self, method: str, path: str, body: bytes | None, headers: Sequence[tuple[str, str]], *, keep: bool = True
+    ) -> AsyncIterator[tuple[aiohttp.ClientResponse, Identity]]:
+        """One request and its answer, good or bad. Raises Unreachable when there is none, or it stops half way."""
+        started = asyncio.get_running_loop().time()
+        code, answered = NO_ANSWER, False
+        link, identity = await self._linked()
+        who = [("Authorization", identity.authorization)] if identity.authorization else []
+        link.users += 1
+        try:
+            answer = await self._send(link, method, path, body, [*headers, *who])
+            code, answered = str(answer.status), True
+            self._show_warnings(answer)
+            async with answer:
+                try:
+                    yield answer, identity
+                finally:
+                    if not keep:
+                        answer.close()
+        except aiohttp.ClientError as error:
+            raise self._lost(error, answered) from error
+        finally:
+            link.users -= 1
+            await self._dismiss(link)
+            if self._observe is not None:
+                self._observe(method, code, asyncio.get_running_loop().time() - started)
+
+    async def _send(
+        self, link: _Link, method: str, path: str, body: bytes | None, headers: Sequence[tuple[str, str]]
+    ) -> aiohttp.ClientResponse:
+        """Up to the first bytes of the answer."""
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                return await link.session.request(
+                    method,
+                    URL(self.access.server + path, encoded=True),
+                    data=body,
+                    headers=headers,
+                    allow_redirects=False,  # our credentials are for this server only
+                    proxy=self.access.proxy_url or None,
+                    server_hostname=self.access.tls_server_name or None,
+                )
+        except TimeoutError as error:
+            if isinstance(error, aiohttp.ClientError):
+                raise
+            raise self._late(method, path) from None
+
+    def _late(self, method: str, path: str) -> Unreachable:
+        text = f"{self.access.server} did not answer {method} {path} within {self.timeout_seconds:g} seconds"
+        return Unreachable(text, code=504)
+
+    def _lost(self, error: Exception, answered: bool) -> Unreachable:
+        server = self.access.server
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+            return Unreachable(f"the certificate of {server} is not trusted: {why}", sent=False)
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            inner = getattr(error, "os_error", None)
+            return Unreachable(f"cannot connect to {server}: {_plainly(inner or error)}", sent=False)
+        when = "while it answered" if answered else "before it answered"
+        return Unreachable(f"the connection to {server} was lost {when}: {_plainly(error)}")
+
+    # -- again? --------------------------------------------------------------------------------------------------
+
+    def _wait_seconds(
+        self, method: str, error: StatusError, identity: Identity, attempt: int, patient: bool
+    ) -> float | None:
+        """How long to wait before the same request is sent again; None: it is not."""
+        if error.code == HTTPStatus.UNAUTHORIZED:
+            return 0.0 if attempt == 1 and self._identities.refused(identity) else None
+        busy = error.code == HTTPStatus.TOO_MANY_REQUESTS
+        down = error.code == HTTPStatus.SERVICE_UNAVAILABLE and method == "GET" and "Retry-After" in error.headers
+        if not patient or not (busy or down) or attempt == _ATTEMPTS:
+            return None
+        try:
+            asked = float(error.headers.get("Retry-After", _DEFAULT_WAIT_SECONDS))
+        except ValueError:  # a date
+            asked = _DEFAULT_WAIT_SECONDS
+        return max(asked, 0.0) + random.uniform(0, 0.1 * attempt)  # noqa: S311 - not all at the same moment
+
+    def _show_warnings(self, answer: aiohttp.ClientResponse) -> None:
+        """Each once: a server repeats them with every request."""
+        for text in answer.headers.getall("Warning", ()):
+            if text not in self._warned and len(self._warned) < _WARNINGS_KEPT:
+                self._warned[text] = None
+                log.warning("%s: %s", self.access.server, text.removeprefix("299 - ").strip('"'))
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    async def _linked(self) -> tuple[_Link, Identity]:
+        if self._closed:
+            raise Unreachable(f"the client of {self.access.server} is closed", sent=False)
+        try:
+            identity = await self._identities.current()
+            if self._link is None or not self._link.serves(identity):
+                await self._replace_link(identity)
+        except KubeconfigError as error:
+            raise Unreachable(str(error), sent=False) from None
+        assert self._link is not None
+        return self._link, identity
+
+    async def _replace_link(self, identity: Identity) -> None:
+        old = self._link
+        try:
+            context = self._context(identity)
+        except KubeconfigError as error:
+            if old is None:
+                raise
+            # A certificate that was replaced a moment before its key: they fit again soon.
+            log.warning("%s; still using what was there before", error)
+            return
+        self._link = _Link(identity, context)
+        if old is not None:
+            self._retired.add(old)
+            await self._dismiss(old)
+
+    def _context(self, identity: Identity) -> ssl.SSLContext | None:
+        access = self.access
+        if access.server.startswith("http://"):
+            return None
+        return client_context(
+            ca_pem=identity.ca_pem,
+            certificate_pem=identity.certificate_pem,
+            key_pem=identity.key_pem,
+            insecure=access.insecure,
+            origin=access.origin,
+        )
+
+    async def _dismiss(self, link: _Link) -> None:
+        if link in self._retired and not link.users:
+            self._retired.discard(link)
+            await link.session.close()
+
+
+class _Link:
+    """The connections of one identity."""
+
+    def __init__(self, identity: Identity, context: ssl.SSLContext | None) -> None:
+        self._proof = _proof(identity)
+        self.users = 0
+        self.session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                ssl=context or True, limit=0, keepalive_timeout=_KEEP_SECONDS, socket_factory=_new_socket
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+            max_line_size=64 * 1024,
+            max_field_size=64 * 1024,
+        )
+
+    def serves(self, identity: Identity) -> bool:
+        return _proof(identity) == self._proof
+
+
+def _proof(identity: Identity) -> tuple[bytes, bytes, bytes]:
+    return identity.certificate_pem, identity.key_pem, identity.ca_pem
+
+
+def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        option = getattr(socket, name, None)  # not on every system
+        if option is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
+def _error_in(answer: aiohttp.ClientResponse, content: bytes) -> StatusError | None:
+    if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+        return None
+    retry = answer.headers.get("Retry-After")
+    return status_error(answer.status, content, {"Retry-After": retry} if retry else None)
+
+
+def _plainly(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

@@ -1,0 +1,72 @@
+"""How to reach a server and who to be there, with every path resolved and every name looked up.
+
+What is a `Path` here stays a path: such files are replaced while we run (tokens and certificates of Pods are), so
+whoever uses them reads them again when they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+Pem = bytes | Path  # the text itself, or the file that has it
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig that cannot be used; the text names the file, the context and what is wrong."""
+
+
+class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that prints credentials (`client.authentication.k8s.io`)."""
+
+    api_version: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    install_hint: str = ""
+    cluster_info: Mapping[str, Any] | None = None  # told to the program, where the kubeconfig says so
+
+
+class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
+    user: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    server: str
+    origin: str = "kubeconfig"  # where it was read from, for messages
+    namespace: str = ""
+    ca: Pem = b""  # empty: the authorities this machine trusts
+    insecure: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    token: str = ""
+    token_file: Path | None = None
+    username: str = ""
+    password: str = ""
+    client_certificate: Pem = b""
+    client_key: Pem = b""
+    exec: ExecPlugin | None = None
+    impersonate: Impersonation = Impersonation()
+
+    @property
+    def method(self) -> Literal["token", "basic", "exec", "certificate", "anonymous"]:
+        """How a request says who we are, in order of precedence; a client certificate may come on top."""
+        if self.token or self.token_file:
+            return "token"
+        if self.username or self.password:
+            return "basic"
+        if self.exec:
+            return "exec"
+        return "certificate" if self.client_certificate else "anonymous"
+
+    def __repr__(self) -> str:
+        """Without what is secret: this ends up in logs."""
+        return f"<Access {self.server} by {self.method} from {self.origin}>"
+
+    __str__ = __repr__

@@ -1,0 +1,148 @@
+"""Kubeconfig files as they are on disk, and several of them merged as kubectl merges: what is named first wins.
+
+Every stanza remembers the file it came from: relative paths in it mean files beside that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from remuda.kube.kubeconfig.access import KubeconfigError
+
+_loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Kebab(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Keys are mostly kebab-case; those that are not say so themselves."""
+
+
+class NamedExtension(msgspec.Struct, frozen=True, kw_only=True):
+    name: str = ""
+    extension: Any = None
+
+
+class Cluster(_Kebab):
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    extensions: list[NamedExtension] | None = None
+
+
+class EnvironmentVariable(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    value: str = ""
+
+
+class Exec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    command: str = ""
+    args: list[str] | None = None
+    env: list[EnvironmentVariable] | None = None
+    api_version: str = ""
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: str = ""
+
+
+class AuthProvider(msgspec.Struct, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class User(_Kebab):
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    impersonate: str = msgspec.field(default="", name="as")
+    impersonate_uid: str = msgspec.field(default="", name="as-uid")
+    impersonate_groups: list[str] | None = msgspec.field(default=None, name="as-groups")
+    impersonate_extra: dict[str, list[str]] | None = msgspec.field(default=None, name="as-user-extra")
+    username: str = ""
+    password: str = ""
+    auth_provider: AuthProvider | None = None
+    exec: Exec | None = None
+
+
+class Context(_Kebab):
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class _NamedCluster(_Kebab):
+    name: str = ""
+    cluster: Cluster | None = None
+
+
+class _NamedUser(_Kebab):
+    name: str = ""
+    user: User | None = None
+
+
+class _NamedContext(_Kebab):
+    name: str = ""
+    context: Context | None = None
+
+
+class Config(_Kebab):
+    current_context: str | None = ""
+    clusters: list[_NamedCluster] | None = None
+    users: list[_NamedUser] | None = None
+    contexts: list[_NamedContext] | None = None
+
+
+class Merged:
+    """What several files say together. Each stanza comes with the folder that its relative paths start from, None for
+    a kubeconfig that is no file."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        self.current_context = ""
+        self.clusters: dict[str, tuple[Cluster, Path | None]] = {}
+        self.users: dict[str, tuple[User, Path | None]] = {}
+        self.contexts: dict[str, Context] = {}
+
+    def add(self, config: Config, folder: Path | None) -> None:
+        self.current_context = self.current_context or config.current_context or ""
+        for cluster in config.clusters or ():
+            self.clusters.setdefault(cluster.name, (cluster.cluster or Cluster(), folder))
+        for user in config.users or ():
+            self.users.setdefault(user.name, (user.user or User(), folder))
+        for context in config.contexts or ():
+            self.contexts.setdefault(context.name, context.context or Context())
+
+
+def read_config(text: bytes, origin: str) -> Config:
+    try:
+        found = yaml.load(text, _loader)  # noqa: S506 - a safe loader, in C where there is one
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        # Without the text around it, which may be a key.
+        where = getattr(error, "problem_mark", None)
+        line = f" (line {where.line + 1})" if where is not None else ""
+        raise KubeconfigError(f"{origin} is not YAML{line}") from None
+    try:
+        return msgspec.convert(found if found is not None else {}, Config)
+    except msgspec.ValidationError as error:
+        raise KubeconfigError(f"{origin} is no kubeconfig: {error}") from None
+
+
+def merge_files(paths: Iterable[Path]) -> Merged:
+    """Of files that exist; there may be none. Raises KubeconfigError."""
+    found = list(dict.fromkeys(path for path in paths if path.exists()))
+    merged = Merged(", ".join(map(str, found)))
+    for path in found:
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise KubeconfigError(f"{path} cannot be read: {error.strerror}") from None
+        merged.add(read_config(text, str(path)), path.parent.absolute())
+    return merged
