@@ -2,8 +2,8 @@
 
 Code that takes delays from the loop (`asyncio.sleep`, `loop.call_later`) and wall time from `kube.clock` cannot tell
 the difference. Nothing runs beside the loop, so a run depends on nothing but its inputs: what would go to a thread is
-done on the spot, and chance is drawn from a seeded source. Work that does run in a thread of its own (a durable store's)
-must be declared with `stand_still_while`: time waits for it, though its pace then shows in the order of things.
+done on the spot, and chance is drawn from a seeded source. Work that does run in a thread of its own (that of a durable
+store) must be declared with `stand_still_while`: time waits for it, though its pace then shows in the order of things.
 """
 
 from __future__ import annotations

@@ -1,0 +1,166 @@
+"""Model hosts behind a small protocol, as a driver of a real cloud would offer it.
+
+What must hold, here as in any cloud worth provisioning on: `create` with a name and tag that exist returns what is
+there, `remove` of what is gone is fine, and a host has one address and one providerID for life. A host boots by itself:
+`ready_at` says when, so nobody has to ask again and again.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+from remuda.kube import clock
+
+HostState = Literal["booting", "running"]
+
+
+class CloudError(Exception):
+    """The cloud did not do it, this time."""
+
+
+class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`refusals`: so many attempts to create this host fail first, without a host being made. `answers_lost`: so many
+    more make it and then fail, as when a connection breaks."""
+
+    name: str
+    tag: str
+    failure_domain: str = ""
+    boot_seconds: float = 0.0
+    refusals: int = 0
+    answers_lost: int = 0
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    tag: str
+    number: int  # never used twice in one cloud
+    created_at: float
+    ready_at: float
+    failure_domain: str = ""
+
+    @property
+    def state(self) -> HostState:
+        return "running" if clock.time() >= self.ready_at else "booting"
+
+    @property
+    def provider_id(self) -> str:
+        return f"simulator:///{self.failure_domain or 'anywhere'}/{self.number}"
+
+    @property
+    def address(self) -> str:
+        number = self.number
+        return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
+class Cloud(Protocol):
+    async def create(self, request: HostRequest) -> Host:
+        """The host of this name and tag, made unless it exists. Raises CloudError."""
+
+    async def remove(self, name: str, tag: str) -> None:
+        """Raises CloudError."""
+
+    async def find(self, name: str, tag: str) -> Host | None: ...
+
+    async def hosts(self) -> list[Host]:
+        """All there are, by number."""
+
+
+class Ledger:
+    """What both clouds know: hosts by name and tag, and how often somebody has tried. Pure: the caller records what is
+    decided (`attempt`), and applies it (`apply`), now or after a restart."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[tuple[str, str], Host] = {}
+        self._attempts: dict[tuple[str, str], int] = {}
+        self._last = 0
+
+    def attempt(self, request: HostRequest) -> Entry | None:
+        """What a create comes to; None when the host exists and the answer gets through."""
+        place = (request.name, request.tag)
+        attempts = self._attempts.get(place, 0)
+        lost = attempts < request.refusals + request.answers_lost
+        if attempts < request.refusals:
+            return Entry(event="refuse", name=request.name, tag=request.tag, at=clock.time())
+        if place in self.hosts:
+            return Entry(event="lose-answer", name=request.name, tag=request.tag, at=clock.time()) if lost else None
+        now = clock.time()
+        host = Host(
+            name=request.name,
+            tag=request.tag,
+            number=self._last + 1,
+            created_at=now,
+            ready_at=now + request.boot_seconds,
+            failure_domain=request.failure_domain,
+        )
+        return Entry(event="create", name=request.name, tag=request.tag, at=now, host=host, answered=not lost)
+
+    def apply(self, entry: Entry) -> None:
+        place = (entry.name, entry.tag)
+        if entry.event == "remove":
+            self.hosts.pop(place, None)
+            self._attempts.pop(place, None)
+            return
+        self._attempts[place] = self._attempts.get(place, 0) + 1
+        if entry.host is not None:
+            self.hosts[place] = entry.host
+            self._last = max(self._last, entry.host.number)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of a cloud's journal. A create whose answer is lost has still made the host."""
+
+    event: Literal["create", "remove", "refuse", "lose-answer"]
+    name: str
+    tag: str
+    at: float
+    host: Host | None = None
+    answered: bool = True
+
+    def raise_failure(self) -> None:
+        if self.event == "refuse":
+            raise CloudError(f"the cloud has no capacity for {self.name} right now")
+        if self.event == "lose-answer" or not self.answered:
+            raise CloudError(f"the connection broke while {self.name} was being made")
+
+
+class MemoryCloud:
+    """Hosts of this process. `journal` holds everything that ever happened."""
+
+    def __init__(self) -> None:
+        self._ledger = Ledger()
+        self.journal: list[Entry] = []
+
+    async def create(self, request: HostRequest) -> Host:
+        entry = self._ledger.attempt(request)
+        if entry is not None:
+            self._record(entry)
+            entry.raise_failure()
+        return self._ledger.hosts[request.name, request.tag]
+
+    async def remove(self, name: str, tag: str) -> None:
+        if (name, tag) in self._ledger.hosts:
+            self._record(Entry(event="remove", name=name, tag=tag, at=clock.time()))
+
+    async def find(self, name: str, tag: str) -> Host | None:
+        return self._ledger.hosts.get((name, tag))
+
+    async def hosts(self) -> list[Host]:
+        return sorted(self._ledger.hosts.values(), key=lambda host: host.number)
+
+    def _record(self, entry: Entry) -> None:
+        self.journal.append(entry)
+        self._ledger.apply(entry)
+
+
+def made_twice(journal: list[Entry]) -> list[str]:
+    """The names a journal shows as created more than once: what no provider may ever cause."""
+    seen: set[tuple[str, str]] = set()
+    twice = []
+    for entry in journal:
+        if entry.event == "create":
+            if (entry.name, entry.tag) in seen:
+                twice.append(entry.name)
+            seen.add((entry.name, entry.tag))
+    return twice
