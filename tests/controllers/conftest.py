@@ -14,6 +14,8 @@ import pytest_asyncio
 from remuda.apiserver.server import ApiServer, Settings
 from remuda.capi import admission
 from remuda.capi.definitions import definitions
+from remuda.kube import kubeconfig
+from remuda.kube.http import HttpClient
 from tests.controllers.engine import Engine
 
 
@@ -48,12 +50,11 @@ async def _embedded(folder: Path) -> AsyncIterator[Engine]:
 
 
 async def _kubernetes() -> AsyncIterator[Engine]:
-    from remuda.kube.http import connect
     from tests.lab import Upstream
 
     server = Upstream()
     try:
-        client = await connect(server.kubeconfig)
+        client = HttpClient(kubeconfig.load(server.kubeconfig))
         engine = Engine("kubernetes", client, server.kubeconfig)
         await engine.install(definitions())
         yield engine

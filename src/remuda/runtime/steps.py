@@ -6,18 +6,18 @@
         await client.create(...)
 
 `REMUDA_CRASH_AT=machineset.create-machine` kills the process, as `kill -9` would, right after the act;
-`…:before` right before it; `…@3` the third time. Fault tests go through `all_steps()`, so which kills were tried is
-counted, not hoped for.
+`…:before` right before it; `…@3` the third time; of several points separated by commas the first one reached. Fault
+tests go through `all_steps()`, so which kills were tried is counted, not hoped for.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from types import TracebackType
 
 _VARIABLE = "REMUDA_CRASH_AT"
+CRASHED = "killed by REMUDA_CRASH_AT at"  # the last words on stderr
 
 
 class Step:
@@ -49,19 +49,21 @@ class Step:
 
 
 class CrashPlan:
-    """Where this process is to die, as `REMUDA_CRASH_AT` says."""
+    """Where this process is to die: the first of several points to be passed often enough. It says which it was."""
 
     def __init__(self, text: str) -> None:
-        point, _, times = text.partition("@")
-        self.point = point if point.endswith((":before", ":after")) else f"{point}:after"
-        self.times = int(times or 1)
-        self._passed: Counter[str] = Counter()
+        self._left: dict[str, int] = {}
+        for entry in text.split(","):
+            point, _, times = entry.strip().partition("@")
+            self._left[point if point.endswith((":before", ":after")) else f"{point}:after"] = int(times or 1)
 
     def passing(self, point: str) -> None:
-        if point == self.point:
-            self._passed[point] += 1
-            if self._passed[point] == self.times:
-                os.kill(os.getpid(), signal.SIGKILL)
+        if point not in self._left:
+            return
+        self._left[point] -= 1
+        if self._left[point] == 0:
+            os.write(2, f"{CRASHED} {point}\n".encode())
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 _steps: dict[str, Step] = {}
