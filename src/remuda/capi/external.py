@@ -1,0 +1,238 @@
+"""Objects of providers, found by references that carry no version.
+
+Which version of a kind to speak, and by which contract to read it, is written on its definition in labels; the newest
+contract and of that the highest version wins. Definitions are watched, so a provider installed, upgraded or removed
+while we run is noticed by itself. The first time an object of a kind is asked for, that kind is watched too: whoever
+follows (`Externals.follow`) is woken when an object it refers to appears, changes or goes. What is read comes from the
+cache and includes our own writes; before something irreversible is done because an object is missing, `fetch` asks
+the server itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from remuda.capi import contract, names, versions
+from remuda.capi.contract import Json, ProviderObject
+from remuda.capi.inflection import plural
+from remuda.kube.client import Client, Target
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key, Kind, Object, OwnerReference
+from remuda.runtime.caches import Caches, Informer
+from remuda.runtime.controller import Controller
+from remuda.runtime.outcome import Retryable
+
+T = TypeVar("T", bound=Object)
+
+DEFINITION = Kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", Object, namespaced=False
+)
+
+_NOT_COPIED = frozenset({names.CONVERSION_DATA, names.LAST_APPLIED})
+_NOT_FOUND = 404
+_ALREADY_EXISTS = "AlreadyExists"
+
+
+class Reference(Protocol):
+    @property
+    def api_group(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class Resolved(NamedTuple):
+    """How a kind is spoken to."""
+
+    target: Target
+    contract: str
+
+
+class UnknownKind(Retryable):
+    """No definition of the kind is installed, so no object of it can exist."""
+
+
+class UnlabelledKind(Retryable):
+    """The kind's definition does not say which contract it follows, so its objects cannot be read."""
+
+
+def definition_name(group: str, kind: str) -> str:
+    return f"{plural(kind).lower()}.{group}"
+
+
+def resolve(group: str, kind: str, labels: Mapping[str, str]) -> Resolved:
+    """By the labels of the kind's definition. Raises UnlabelledKind."""
+    for known in names.CONTRACTS:
+        served = [version for version in labels.get(names.contract_label(known), "").split("_") if version]
+        if served:
+            return _resolved(group, kind, max(served, key=versions.api), known)
+    wanted = " or ".join(names.contract_label(known) for known in names.CONTRACTS)
+    raise UnlabelledKind(
+        f"the CustomResourceDefinition {definition_name(group, kind)} has no label {wanted}: "
+        "its provider must be installed in a version that follows one of these contracts"
+    )
+
+
+@lru_cache(maxsize=256)
+def _resolved(group: str, kind: str, version: str, known: str) -> Resolved:
+    return Resolved(Target(f"{group}/{version}", plural(kind).lower()), known)
+
+
+def cloned(
+    template: ProviderObject,
+    target: Target,
+    *,
+    name: str,
+    owner: OwnerReference,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> Json:
+    """A new object made from a template; what the caller says beats what the template says."""
+    kept = {key: value for key, value in contract.template_annotations(template).items() if key not in _NOT_COPIED}
+    return {
+        "apiVersion": target.api_version,
+        "kind": contract.base_kind(template.kind),
+        "metadata": {
+            "name": name,
+            "namespace": template.key.namespace,
+            "labels": {**contract.template_labels(template), **labels},
+            "annotations": {
+                **kept,
+                **annotations,
+                names.CLONED_FROM_NAME: template.key.name,
+                names.CLONED_FROM_GROUP_KIND: template.group_kind,
+            },
+            "ownerReferences": [msgspec.to_builtins(owner)],
+        },
+        "spec": contract.template_spec(template),
+    }
+
+
+class _Follower(NamedTuple):
+    controller: Controller
+    informer: Informer[Any]
+    index_name: str
+
+    def keys_of(self, value: str) -> list[Key]:
+        return self.informer.keys(self.index_name, value)
+
+
+class Externals:
+    """One for all controllers of a manager."""
+
+    def __init__(self, caches: Caches, client: Client) -> None:
+        self._caches = caches
+        self._client = client
+        self._definitions = caches.of(DEFINITION, metadata_only=True)
+        self._followers: list[_Follower] = []
+        self._wired: dict[Target, Informer[Any]] = {}
+
+    def follow(
+        self, controller: Controller, kind: Kind[T], references: Callable[[T], Iterable[Reference | None]]
+    ) -> None:
+        """Wakes a controller's objects with what they refer to. To be called before the caches start."""
+
+        def places(obj: T) -> Iterable[str]:
+            for ref in references(obj):
+                if ref is not None and ref.api_group and ref.kind:
+                    yield definition_name(ref.api_group, ref.kind)
+                    yield _place(ref.api_group, ref.kind, obj.metadata.namespace, ref.name)
+
+        informer = self._caches.of(kind)
+        follower = _Follower(controller, informer, f"provider objects for {controller.name}")
+        informer.index(follower.index_name, places)
+        self._followers.append(follower)
+        controller.watch(
+            self._definitions, lambda definition: follower.keys_of(definition.metadata.name), "definitions"
+        )
+
+    def resolve(self, group: str, kind: str) -> Resolved:
+        """Raises UnknownKind, UnlabelledKind."""
+        name = definition_name(group, kind)
+        definition = self._definitions.get("", name)
+        if definition is None:
+            raise UnknownKind(f"there is no CustomResourceDefinition {name}: is the provider of {kind} installed?")
+        return resolve(group, kind, definition.metadata.labels)
+
+    async def get(self, ref: Reference, namespace: str) -> ProviderObject | None:
+        """The object, from the cache. Raises UnknownKind, UnlabelledKind, Retryable."""
+        resolved = self.resolve(ref.api_group, ref.kind)
+        informer = await self._informer(resolved.target)
+        value = informer.raw(namespace, ref.name)
+        return None if value is None else ProviderObject(value, *resolved)
+
+    async def fetch(self, ref: Reference, namespace: str) -> ProviderObject | None:
+        """The object as the server has it now; None also where its kind does not exist (any more)."""
+        try:
+            resolved = self.resolve(ref.api_group, ref.kind)
+            value = await self._client.get(resolved.target, namespace, ref.name)
+        except UnknownKind:
+            return None
+        except StatusError as error:
+            if error.code == _NOT_FOUND:
+                return None
+            raise
+        return ProviderObject(value, *resolved)
+
+    async def clone(
+        self,
+        template: ProviderObject,
+        *,
+        name: str,
+        owner: OwnerReference,
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
+    ) -> ProviderObject:
+        """Makes an object from a template, or finds the one made earlier. Raises Retryable for somebody else's."""
+        resolved = self.resolve(template.target.group, contract.base_kind(template.kind))
+        obj = cloned(template, resolved.target, name=name, owner=owner, labels=labels, annotations=annotations)
+        await self._informer(resolved.target)
+        try:
+            value = await self._client.create(resolved.target, template.key.namespace, obj)
+        except StatusError as error:
+            if error.reason != _ALREADY_EXISTS:
+                raise
+            value = await self._client.get(resolved.target, template.key.namespace, name)
+        made = ProviderObject(value, *resolved)
+        if owner.uid not in {present.uid for present in made.metadata.owner_references}:
+            raise Retryable(f"{made} already exists and does not belong to {owner.kind} {owner.name}")
+        return made
+
+    async def delete(self, obj: ProviderObject) -> bool:
+        """Asks for its deletion unless that was done before; whether something was asked."""
+        if obj.deleting:
+            return False
+        try:
+            await self._client.delete(obj.target, *obj.key, uid=obj.metadata.uid)
+        except StatusError as error:
+            if error.code != _NOT_FOUND:
+                raise
+        return True
+
+    async def _informer(self, target: Target) -> Informer[Any]:
+        informer = self._wired.get(target)
+        if informer is None:
+            informer = await self._caches.ensure(target)
+            for follower in self._followers:
+                follower.controller.watch(informer, self._wake(follower), "provider objects")
+            self._wired[target] = informer
+        return informer
+
+    @staticmethod
+    def _wake(follower: _Follower) -> Callable[[Object], Iterable[Key]]:
+        def keys(obj: Object) -> Iterable[Key]:
+            group = obj.api_version.rpartition("/")[0]
+            return follower.keys_of(_place(group, obj.kind, obj.metadata.namespace, obj.metadata.name))
+
+        return keys
+
+
+def _place(group: str, kind: str, namespace: str, name: str) -> str:
+    return f"{kind}.{group}/{namespace}/{name}"
