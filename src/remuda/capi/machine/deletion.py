@@ -1,0 +1,147 @@
+"""The order in which a Machine goes, and why a stage is left out: the deletion as a table, without any I/O.
+
+Stages are taken in the order of `Stage`. A stage that does not apply is skipped with a reason; one that applies is
+worked on until it has nothing left to wait for. Nothing is remembered between two looks except when waiting began, so
+every state, also one nobody foresaw, leads to the end through the same stages. What stays true: hooks for termination
+are asked for whatever else is skipped, the server goes before its configuration, and the Node last.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from remuda.capi import names
+from remuda.capi.types import Machine
+from remuda.kube import clock
+
+ControlPlane = Literal["none", "missing", "present", "deleting", "external"]
+
+# How long the deletion of a Node is tried where the Machine does not say.
+NODE_DELETION_SECONDS = 10
+
+
+class Stage(StrEnum):
+    """Each value is the reason of the Deleting condition while the stage lasts."""
+
+    PRE_DRAIN_HOOK = "WaitingForPreDrainHook"
+    DRAIN = "DrainingNode"
+    VOLUMES = "WaitingForVolumeDetach"
+    PRE_TERMINATE_HOOK = "WaitingForPreTerminateHook"
+    INFRASTRUCTURE = "WaitingForInfrastructureDeletion"
+    BOOTSTRAP = "WaitingForBootstrapDeletion"
+    NODE = "DeletingNode"
+    COMPLETED = "DeletionCompleted"
+
+
+MEANING = {
+    Stage.PRE_DRAIN_HOOK: "others finish what they must do while the Node still works",
+    Stage.DRAIN: "the Node takes no new pods and those it has move elsewhere",
+    Stage.VOLUMES: "volumes are detached, so that they can be used elsewhere",
+    Stage.PRE_TERMINATE_HOOK: "others finish what they must do while the server still exists",
+    Stage.INFRASTRUCTURE: "the server is deleted",
+    Stage.BOOTSTRAP: "its bootstrap configuration is deleted",
+    Stage.NODE: "the Node object is deleted",
+    Stage.COMPLETED: "nothing is left but the Machine itself",
+}
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    machine: Machine
+    now: float
+    cluster_deleting: bool = False
+    node: str = ""  # also when only its providerID tells
+    node_unreachable: bool = False
+    control_plane: ControlPlane = "none"
+    control_plane_left: bool = True  # a control plane Machine that is not being deleted
+    infrastructure_going: bool = False  # deleted, or on its way
+
+
+def skipped(stage: Stage, facts: Facts) -> str:
+    """Why there is nothing to do or wait for in this stage; empty if there may be."""
+    match stage:
+        case Stage.PRE_DRAIN_HOOK:
+            return node_kept(facts) or _no_hooks(facts.machine, names.PRE_DRAIN_HOOK)
+        case Stage.DRAIN:
+            return node_kept(facts) or _no_drain(facts)
+        case Stage.VOLUMES:
+            return node_kept(facts) or _no_waiting_for_volumes(facts)
+        case Stage.PRE_TERMINATE_HOOK:
+            return _no_hooks(facts.machine, names.PRE_TERMINATE_HOOK)
+        case Stage.NODE:
+            return node_kept(facts)
+        case _:
+            return ""
+
+
+def node_kept(facts: Facts) -> str:
+    """Why the Node is neither drained nor deleted; empty if it may be."""
+    if facts.cluster_deleting:
+        return "the Cluster is being deleted"
+    if not facts.node:
+        return "the Machine has no Node"
+    if facts.control_plane == "deleting":
+        return "the control plane is being deleted"
+    if facts.control_plane != "external" and not facts.control_plane_left:
+        return "no control plane Machine is left to serve the API"
+    return ""
+
+
+def hooks(machine: Machine, prefix: str) -> list[str]:
+    return sorted(key for key in machine.metadata.annotations if key.startswith(prefix))
+
+
+def deadline(started: str | None, limit_seconds: int | None) -> float | None:
+    """When waiting ends; never, if it has not begun or has no limit."""
+    if not started or not limit_seconds:
+        return None
+    return clock.parse(started) + limit_seconds
+
+
+def node_deletion_limit(machine: Machine) -> int:
+    """In seconds; 0 is for ever."""
+    limit = machine.spec.deletion.node_deletion_timeout_seconds
+    return NODE_DELETION_SECONDS if limit is None else limit
+
+
+def drain_deadline(machine: Machine) -> float | None:
+    return deadline(machine.status.deletion.node_drain_start_time, machine.spec.deletion.node_drain_timeout_seconds)
+
+
+def volumes_deadline(machine: Machine) -> float | None:
+    started = machine.status.deletion.wait_for_node_volume_detach_start_time
+    return deadline(started, machine.spec.deletion.node_volume_detach_timeout_seconds)
+
+
+def _no_hooks(machine: Machine, prefix: str) -> str:
+    return "" if hooks(machine, prefix) else f"no {prefix} annotation"
+
+
+def _no_drain(facts: Facts) -> str:
+    if names.EXCLUDE_NODE_DRAINING in facts.machine.metadata.annotations:
+        return f"the {names.EXCLUDE_NODE_DRAINING} annotation is set"
+    if _passed(drain_deadline(facts.machine), facts.now):
+        return "nodeDrainTimeoutSeconds have passed"
+    return _too_late(facts)
+
+
+def _no_waiting_for_volumes(facts: Facts) -> str:
+    if names.EXCLUDE_WAIT_FOR_VOLUME_DETACH in facts.machine.metadata.annotations:
+        return f"the {names.EXCLUDE_WAIT_FOR_VOLUME_DETACH} annotation is set"
+    if _passed(volumes_deadline(facts.machine), facts.now):
+        return "nodeVolumeDetachTimeoutSeconds have passed"
+    if facts.node_unreachable:
+        return "the Node is unreachable, so nothing on it can detach them"
+    return _too_late(facts)
+
+
+def _too_late(facts: Facts) -> str:
+    if facts.machine.status.deletion.wait_for_pre_terminate_hook_start_time:
+        return "this was over when the hooks before termination were asked for"
+    return "the server is already going" if facts.infrastructure_going else ""
+
+
+def _passed(moment: float | None, now: float) -> bool:
+    return moment is not None and now >= moment

@@ -1,0 +1,187 @@
+"""What a Machine says to its Node: labels, annotations and taints, as one patch of the Node.
+
+The Node belongs to many: kubelet, cloud provider, people. So only what came from the Machine is ever taken back, and
+three annotations on the Node (the trackers) remember what that was. A sync of a Node that is as it should be is no
+patch at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from remuda.capi import names
+from remuda.capi.types import Cluster, Machine, MachineDeployment, MachineSet
+from remuda.capi.types.shared import MachineTaint
+
+Json = dict[str, Any]
+Patterns = Sequence[re.Pattern[str]]
+
+
+class NodeSync(NamedTuple):
+    """What the Node is to look like, as far as the Machine has a say."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    identity: Mapping[str, str]  # annotations that say which Machine this Node is
+    taints: Sequence[MachineTaint]
+    interruptible: bool
+    outdated: bool
+
+
+def desired(
+    machine: Machine,
+    cluster: Cluster,
+    *,
+    interruptible: bool = False,
+    outdated: bool = False,
+    more_labels: Patterns = (),
+    more_annotations: Patterns = (),
+) -> NodeSync:
+    identity = {
+        names.NODE_CLUSTER_NAME: machine.spec.cluster_name,
+        names.NODE_CLUSTER_NAMESPACE: cluster.metadata.namespace,
+        names.NODE_MACHINE: machine.metadata.name,
+    }
+    owner = machine.metadata.controller
+    if owner is not None:
+        identity |= {names.NODE_OWNER_KIND: owner.kind, names.NODE_OWNER_NAME: owner.name}
+    return NodeSync(
+        labels={key: value for key, value in machine.metadata.labels.items() if _is_node_label(key, more_labels)},
+        annotations={
+            key: value
+            for key, value in machine.metadata.annotations.items()
+            if _in_domain(key, names.MANAGED_NODE_DOMAIN) or _is_among(key, more_annotations)
+        },
+        identity=identity,
+        taints=machine.spec.taints,
+        interruptible=interruptible,
+        outdated=outdated,
+    )
+
+
+def is_outdated(machine_set: MachineSet | None, deployment: MachineDeployment | None) -> bool:
+    """Whether the MachineDeployment has moved on to a later revision than this Machine's set."""
+    if machine_set is None or deployment is None:
+        return False
+    mine, latest = (_revision(owner.metadata.annotations) for owner in (machine_set, deployment))
+    return mine is not None and latest is not None and mine < latest
+
+
+def patch_for(node: Json, sync: NodeSync) -> Json:
+    """The merge patch that brings the Node up to date, on exactly the version that was read; empty if it is."""
+    metadata = node["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    changed: Json = {}
+    new_labels = _differences(labels, _labels(annotations, sync))
+    new_annotations = _differences(annotations, _annotations(annotations, sync))
+    if new_labels:
+        changed["labels"] = new_labels
+    if new_annotations:
+        changed["annotations"] = new_annotations
+    patch: Json = {"metadata": changed} if changed else {}
+    old_taints = (node.get("spec") or {}).get("taints") or []
+    taints = _taints(old_taints, annotations.get(names.NODE_TAINTS_FROM_MACHINE), sync)
+    if taints != old_taints:
+        patch["spec"] = {"taints": taints or None}
+    if patch:
+        patch.setdefault("metadata", {})["resourceVersion"] = metadata["resourceVersion"]
+    return patch
+
+
+# ---- labels and annotations --------------------------------------------------------------------------------------
+
+
+def _is_node_label(key: str, more: Patterns) -> bool:
+    return (
+        key.split("/")[0] == names.NODE_ROLE_PREFIX
+        or _in_domain(key, names.NODE_RESTRICTION_DOMAIN)
+        or _in_domain(key, names.MANAGED_NODE_DOMAIN)
+        or _is_among(key, more)
+    )
+
+
+def _in_domain(key: str, domain: str) -> bool:
+    prefix = key.split("/")[0]
+    return prefix == domain or prefix.endswith(f".{domain}")
+
+
+def _is_among(key: str, patterns: Patterns) -> bool:
+    return any(pattern.search(key) for pattern in patterns)
+
+
+def _revision(annotations: Mapping[str, str]) -> int | None:
+    text = annotations.get(names.REVISION, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _labels(trackers: Mapping[str, str], sync: NodeSync) -> dict[str, str | None]:
+    wanted = _with_removals(trackers.get(names.NODE_LABELS_FROM_MACHINE), sync.labels)
+    return wanted | {names.INTERRUPTIBLE: ""} if sync.interruptible else wanted
+
+
+def _annotations(trackers: Mapping[str, str], sync: NodeSync) -> dict[str, str | None]:
+    always = [f"{taint.key}:{taint.effect}" for taint in sync.taints if taint.propagation == "Always"]
+    return {
+        **_with_removals(trackers.get(names.NODE_ANNOTATIONS_FROM_MACHINE), sync.annotations),
+        **sync.identity,
+        names.NODE_LABELS_FROM_MACHINE: _track(sync.labels),
+        names.NODE_ANNOTATIONS_FROM_MACHINE: _track(sync.annotations),
+        names.NODE_TAINTS_FROM_MACHINE: _track(always),
+    }
+
+
+def _with_removals(tracker: str | None, wanted: Mapping[str, str]) -> dict[str, str | None]:
+    dropped: dict[str, str | None] = dict.fromkeys(_tracked(tracker) - wanted.keys())
+    return dropped | dict(wanted)
+
+
+def _differences(present: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {key: value for key, value in wanted.items() if present.get(key) != value}
+
+
+def _track(keys: Mapping[str, str] | Sequence[str]) -> str:
+    return ",".join(sorted(keys))
+
+
+def _tracked(text: str | None) -> set[str]:
+    return {entry for entry in (text or "").split(",") if entry}
+
+
+# ---- taints ------------------------------------------------------------------------------------------------------
+
+
+def _taints(present: Sequence[Json], tracker: str | None, sync: NodeSync) -> list[Json]:
+    """The whole list, in the Node's order with new ones behind: a merge patch replaces lists."""
+    always = {_identity(taint): taint for taint in map(_as_json, _propagated(sync.taints, "Always"))}
+    first_time = tracker is None
+    once = {_identity(taint): taint for taint in map(_as_json, _propagated(sync.taints, "OnInitialization"))}
+    wanted = always | (once if first_time else {})
+    if sync.outdated:
+        taint = {"key": names.OUTDATED_REVISION_TAINT, "effect": "PreferNoSchedule"}
+        wanted[_identity(taint)] = taint
+    gone = _tracked(tracker) - always.keys()
+    gone |= {f"{names.UNINITIALIZED_TAINT}:NoSchedule", f"{names.OUTDATED_REVISION_TAINT}:PreferNoSchedule"}
+    kept = [_kept(taint, wanted) for taint in present if _identity(taint) in wanted or _identity(taint) not in gone]
+    seen = {_identity(taint) for taint in kept}
+    return kept + [taint for identity, taint in wanted.items() if identity not in seen]
+
+
+def _kept(taint: Json, wanted: Mapping[str, Json]) -> Json:
+    """As it is, unless its value is not what the Machine says."""
+    mine = wanted.get(_identity(taint))
+    return taint if mine is None or taint.get("value", "") == mine.get("value", "") else mine
+
+
+def _propagated(taints: Sequence[MachineTaint], when: str) -> list[MachineTaint]:
+    return [taint for taint in taints if taint.propagation == when]
+
+
+def _as_json(taint: MachineTaint) -> Json:
+    found = {"key": taint.key, "effect": taint.effect}
+    return found | {"value": taint.value} if taint.value else found
+
+
+def _identity(taint: Json) -> str:
+    return f"{taint['key']}:{taint['effect']}"

@@ -1,0 +1,195 @@
+"""A Machine's status, derived: every condition of ours, the phase, and when to look again. Nothing here does I/O.
+
+The same observation always gives the same status, and times move only with what they are the times of, so a reconcile
+that finds nothing new writes nothing. Conditions of others (health checks, remediation, gates) are read, never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from remuda.capi.conditions import internal_error, mirror, mirror_of_absent, negative_with, summary
+from remuda.capi.machine.deletion import Stage
+from remuda.capi.machine.nodehealth import NodeView, node_conditions
+from remuda.capi.types import Cluster, Machine
+from remuda.kube import clock
+from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition, find, put
+from remuda.kube.objects import Condition
+
+LONG_DELETION_SECONDS = 15 * 60
+LONG_DRAIN_SECONDS = 5 * 60
+
+
+class Seen(NamedTuple):
+    """A provider's object as this run found it."""
+
+    kind: str
+    present: bool = False
+    error: str = ""
+    ready: Condition | None = None  # its own Ready
+    malformed: str = ""  # why its own Ready could not be read
+
+
+class Deleting(NamedTuple):
+    """How far the deletion has come in this run."""
+
+    stage: Stage | None = None  # None: it has only begun
+    message: str = ""
+    error: str = ""
+
+
+class Observed(NamedTuple):
+    machine: Machine  # as this run leaves it, with the conditions it was read with
+    cluster: Cluster
+    bootstrap: Seen
+    infrastructure: Seen
+    node: NodeView
+    now: float
+    deleting: Deleting = Deleting()
+    outdated: Sequence[str] | None = None  # how it differs from its MachineDeployment; None if it belongs to none
+    failed: bool = False  # a phase of this run ended in an error
+
+
+class Verdict(NamedTuple):
+    conditions: list[Condition]
+    phase: str
+    look_again_at: float | None  # when time alone changes the status
+
+
+def derive(seen: Observed) -> Verdict:
+    own = [
+        _bootstrap(seen),
+        _infrastructure(seen),
+        *node_conditions(seen.machine, seen.cluster, seen.node, seen.now),
+        condition("Updating", FALSE, "NotUpdating"),
+        _deleting(seen),
+    ]
+    if seen.outdated is not None:
+        own.append(_up_to_date(seen.machine, seen.outdated))
+    ready = _ready(seen, own)
+    available, at = _available(seen, ready)
+    return Verdict([*own, ready, available], _phase(seen.machine), at)
+
+
+def publish(status: dict[str, Any], seen: Observed) -> Verdict:
+    """Writes the derived status into the raw one of the same Machine."""
+    verdict = derive(seen)
+    metadata = seen.machine.metadata
+    now = clock.rfc3339(seen.now)
+    put(status, verdict.conditions, generation=metadata.generation, now=now)
+    if status.get("phase") != verdict.phase:
+        status.update(phase=verdict.phase, lastUpdated=now)
+    if not seen.failed and metadata.generation:
+        status["observedGeneration"] = metadata.generation
+    return verdict
+
+
+# ---- what providers say ------------------------------------------------------------------------------------------
+
+
+def _bootstrap(seen: Observed) -> Condition:
+    machine = seen.machine
+    if machine.spec.bootstrap.config_ref is None:
+        return condition("BootstrapConfigReady", TRUE, "DataSecretProvided")
+    ready = machine.status.initialization.bootstrap_data_secret_created
+    return _mirrored("BootstrapConfigReady", seen.bootstrap, machine, ready, "dataSecretCreated")
+
+
+def _infrastructure(seen: Observed) -> Condition:
+    ready = seen.machine.status.initialization.infrastructure_provisioned
+    return _mirrored("InfrastructureReady", seen.infrastructure, seen.machine, ready, "provisioned")
+
+
+def _mirrored(target: str, provider: Seen, machine: Machine, ready: bool, flag: str) -> Condition:
+    if provider.error:
+        return msgspec.structs.replace(internal_error(target), message=provider.error)
+    if not provider.present:
+        deleting = machine.metadata.deleting
+        return mirror_of_absent(target, kind=provider.kind, existed=ready, owner="Machine", owner_deleting=deleting)
+    if provider.malformed:
+        return condition(target, UNKNOWN, "InvalidConditionReported", provider.malformed)
+    waiting_for = f"{provider.kind} status.initialization.{flag} is false"
+    return mirror(target, provider.ready, like="Ready", ready=ready, waiting_for=waiting_for)
+
+
+# ---- what becomes of the Machine ---------------------------------------------------------------------------------
+
+
+def _deleting(seen: Observed) -> Condition:
+    if not seen.machine.metadata.deleting:
+        return condition("Deleting", FALSE, "NotDeleting")
+    if seen.deleting.error:
+        return condition("Deleting", TRUE, "InternalError", seen.deleting.error)
+    stage = seen.deleting.stage
+    return condition("Deleting", TRUE, stage.value if stage else "Deleting", seen.deleting.message)
+
+
+def _up_to_date(machine: Machine, differences: Sequence[str]) -> Condition:
+    if differences:
+        return condition("UpToDate", FALSE, "NotUpToDate", "\n".join(f"* {each}" for each in differences))
+    info, wanted = machine.status.node_info, machine.spec.version
+    if info is not None and wanted and info.kubelet_version != wanted:
+        text = f"* Node runs kubelet {info.kubelet_version}, the Machine wants {wanted}"
+        return condition("UpToDate", FALSE, "Updating", text)
+    return condition("UpToDate", TRUE, "UpToDate")
+
+
+def _ready(seen: Observed, own: Iterable[Condition]) -> Condition:
+    gates = seen.machine.spec.readiness_gates
+    by_type = {one.type: one for one in (*seen.machine.status.conditions, *own)}
+    if seen.machine.metadata.deleting:
+        by_type["Deleting"] = _compressed(seen, by_type["Deleting"])
+    types = [
+        "Deleting",
+        "Updating",
+        "BootstrapConfigReady",
+        "InfrastructureReady",
+        "NodeHealthy",
+        "HealthCheckSucceeded",
+    ]
+    return summary(
+        "Ready",
+        by_type.values(),
+        [*types, *(gate.condition_type for gate in gates)],
+        optional=("HealthCheckSucceeded",),
+        negative=negative_with(gates),
+    )
+
+
+def _compressed(seen: Observed, deleting: Condition) -> Condition:
+    """What a reader of whole clusters needs: the stage, and what to look at when it takes long."""
+    text = f"Machine deletion in progress, stage: {deleting.reason}"
+    if _older(seen.machine.metadata.deletion_timestamp, LONG_DELETION_SECONDS, seen.now):
+        text = f"Machine deletion in progress since more than 15m, stage: {deleting.reason}"
+    draining = deleting.reason == Stage.DRAIN
+    if draining and _older(seen.machine.status.deletion.node_drain_start_time, LONG_DRAIN_SECONDS, seen.now):
+        text += ", delayed by Pods that do not leave the Node; the Deleting condition names them"
+    return msgspec.structs.replace(deleting, message=text)
+
+
+def _older(moment: str | None, seconds: float, now: float) -> bool:
+    return moment is not None and now - clock.parse(moment) > seconds
+
+
+def _available(seen: Observed, ready: Condition) -> tuple[Condition, float | None]:
+    if ready.status != TRUE:
+        return condition("Available", FALSE, "NotReady"), None
+    before = find(seen.machine.status.conditions, "Ready")
+    already = before is not None and before.status == TRUE and before.last_transition_time
+    since = clock.parse(already) if already else float(int(seen.now))
+    at = since + seen.machine.spec.min_ready_seconds
+    if at > seen.now:
+        return condition("Available", FALSE, "WaitingForMinReadySeconds", f"Available at {clock.rfc3339(at)}"), at
+    return condition("Available", TRUE, "Available"), None
+
+
+def _phase(machine: Machine) -> str:
+    initialization = machine.status.initialization
+    if machine.metadata.deleting:
+        return "Deleting"
+    if initialization.infrastructure_provisioned:
+        return "Running" if machine.status.node_ref is not None else "Provisioned"
+    return "Provisioning" if initialization.bootstrap_data_secret_created else "Pending"

@@ -1,0 +1,272 @@
+"""A Machine's status from what was observed: conditions, phase, times, and that the same view writes the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi.machine.deletion import Stage
+from remuda.capi.machine.nodehealth import Link, NodeView
+from remuda.capi.machine.status import Deleting, Observed, Seen, Verdict, derive, publish
+from remuda.capi.types import Machine
+from remuda.kube.clock import rfc3339
+from remuda.kube.objects import Condition
+from tests.unit.capi.machine.objects import EPOCH, HEALTHY, NOW, cluster, deleting, machine, node
+
+CONFIG, SERVER = Seen("TestConfig", present=True), Seen("TestMachine", present=True)
+DONE = {"initialization": {"infrastructureProvisioned": True, "bootstrapDataSecretCreated": True}}
+RUNNING = {**DONE, "nodeRef": {"name": "n-1"}}
+NODE = NodeView(Link(connected=True, last_success=NOW), node(**HEALTHY))
+
+
+def observed(mine: Machine | None = None, **changes: Any) -> Observed:
+    given: dict[str, Any] = {
+        "machine": mine or machine(),
+        "cluster": cluster(),
+        "bootstrap": CONFIG,
+        "infrastructure": SERVER,
+        "node": NodeView(Link(connected=True)),
+        "now": NOW,
+        **changes,
+    }
+    return Observed(**given)
+
+
+def running(mine: Machine | None = None, **changes: Any) -> Observed:
+    return observed(mine or machine(status=RUNNING), **{"node": NODE, **changes})
+
+
+def find(verdict: Verdict, type: str) -> Condition:
+    return next(one for one in verdict.conditions if one.type == type)
+
+
+def said(verdict: Verdict, type: str) -> tuple[str, str, str]:
+    one = find(verdict, type)
+    return one.status, one.reason, one.message
+
+
+# ---- phases ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mine", "phase"),
+    [
+        (machine(), "Pending"),
+        (machine(status={"initialization": {"bootstrapDataSecretCreated": True}}), "Provisioning"),
+        (machine(status=DONE), "Provisioned"),
+        (machine(status=RUNNING), "Running"),
+        (deleting(status=RUNNING), "Deleting"),
+        (deleting(), "Deleting"),
+    ],
+)
+def test_phases(mine: Machine, phase: str) -> None:
+    assert derive(observed(mine)).phase == phase
+
+
+def test_last_updated_moves_with_the_phase_only() -> None:
+    status: dict[str, Any] = {}
+    publish(status, observed())
+    assert (status["phase"], status["lastUpdated"]) == ("Pending", EPOCH)
+    publish(status, observed(now=NOW + 60))
+    assert status["lastUpdated"] == EPOCH
+    publish(status, running(now=NOW + 120))
+    assert (status["phase"], status["lastUpdated"]) == ("Running", rfc3339(NOW + 120))
+
+
+# ---- providers ---------------------------------------------------------------------------------------------------
+
+
+def test_data_given_by_somebody_else_needs_no_bootstrap_provider() -> None:
+    mine = machine(bootstrap={"dataSecretName": "given"})
+    assert said(derive(observed(mine)), "BootstrapConfigReady") == ("True", "DataSecretProvided", "")
+
+
+def test_a_provider_without_conditions_is_judged_by_its_flag() -> None:
+    verdict = derive(observed())
+    assert said(verdict, "InfrastructureReady") == (
+        "False",
+        "NotReady",
+        "TestMachine status.initialization.provisioned is false",
+    )
+    assert said(verdict, "BootstrapConfigReady")[2] == "TestConfig status.initialization.dataSecretCreated is false"
+    assert said(derive(running()), "InfrastructureReady")[:2] == ("True", "Ready")
+
+
+def test_a_providers_own_condition_is_shown_with_its_time() -> None:
+    ready = Condition(type="Ready", status="False", reason="Quota", message="no more", last_transition_time="then")
+    found = find(derive(observed(infrastructure=SERVER._replace(ready=ready))), "InfrastructureReady")
+    assert (found.status, found.reason, found.message, found.last_transition_time) == (
+        "False",
+        "Quota",
+        "no more",
+        "then",
+    )
+
+
+def test_a_provider_object_that_never_was_and_one_that_is_gone() -> None:
+    missing = Seen("TestMachine")
+    assert said(derive(observed(infrastructure=missing)), "InfrastructureReady")[1] == "ObjectDoesNotExist"
+    gone = said(derive(running(infrastructure=missing)), "InfrastructureReady")
+    assert gone[1:] == ("ObjectDeleted", "TestMachine has been deleted while the Machine still exists")
+    going = said(derive(running(deleting(status=RUNNING), infrastructure=missing)), "InfrastructureReady")
+    assert going[2] == "TestMachine has been deleted"
+
+
+def test_a_condition_nobody_can_read_and_an_error_are_told() -> None:
+    odd = derive(observed(bootstrap=CONFIG._replace(malformed="conditions is no list")))
+    assert said(odd, "BootstrapConfigReady") == ("Unknown", "InvalidConditionReported", "conditions is no list")
+    failed = derive(observed(bootstrap=Seen("TestConfig", error="no CRD testconfigs.bootstrap.test")))
+    assert said(failed, "BootstrapConfigReady") == ("Unknown", "InternalError", "no CRD testconfigs.bootstrap.test")
+
+
+# ---- Ready and Available -----------------------------------------------------------------------------------------
+
+
+def test_a_running_machine_is_ready_and_available() -> None:
+    verdict = derive(running())
+    assert said(verdict, "Ready") == ("True", "Ready", "")
+    assert said(verdict, "Available") == ("True", "Available", "")
+    assert verdict.look_again_at is None
+
+
+def test_ready_says_what_is_missing() -> None:
+    status, reason, message = said(derive(observed()), "Ready")
+    assert (status, reason) == ("False", "NotReady")
+    assert "* InfrastructureReady: TestMachine status.initialization.provisioned is false" in message
+    assert said(derive(observed()), "Available")[:2] == ("False", "NotReady")
+
+
+def test_a_health_check_counts_where_there_is_one() -> None:
+    failed = {"type": "HealthCheckSucceeded", "status": "False", "reason": "UnhealthyNode", "message": "silent"}
+    status, _, message = said(derive(running(machine(status={**RUNNING, "conditions": [failed]}))), "Ready")
+    assert (status, message) == ("False", "* HealthCheckSucceeded: silent")
+
+
+def test_readiness_gates_count_by_their_polarity() -> None:
+    gates = [{"conditionType": "net/Ready"}, {"conditionType": "disk/Broken", "polarity": "Negative"}]
+    assert said(derive(running(machine(status=RUNNING, readinessGates=gates))), "Ready")[0] == "Unknown"
+    present = [
+        {"type": "net/Ready", "status": "True", "reason": "Yes"},
+        {"type": "disk/Broken", "status": "False", "reason": "No"},
+    ]
+    mine = machine(status={**RUNNING, "conditions": present}, readinessGates=gates)
+    assert said(derive(running(mine)), "Ready")[0] == "True"
+
+
+def test_available_waits_for_min_ready_seconds_and_says_until_when() -> None:
+    verdict = derive(running(machine(status=RUNNING, minReadySeconds=30)))
+    assert said(verdict, "Available") == (
+        "False",
+        "WaitingForMinReadySeconds",
+        f"Available at {rfc3339(NOW + 30)}",
+    )
+    assert verdict.look_again_at == NOW + 30
+
+
+def test_min_ready_seconds_count_from_when_it_became_ready() -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": EPOCH}
+    mine = machine(status={**RUNNING, "conditions": [ready]}, minReadySeconds=30)
+    early, late = derive(running(mine, now=NOW + 29.5)), derive(running(mine, now=NOW + 30))
+    assert early.look_again_at == NOW + 30
+    assert said(late, "Available")[0] == "True"
+
+
+# ---- deleting ----------------------------------------------------------------------------------------------------
+
+
+def test_deleting_tells_the_stage() -> None:
+    assert said(derive(running()), "Deleting") == ("False", "NotDeleting", "")
+    assert said(derive(observed(deleting())), "Deleting") == ("True", "Deleting", "")
+    drained = derive(observed(deleting(), deleting=Deleting(Stage.DRAIN, "* Pod a/b: refused")))
+    assert said(drained, "Deleting") == ("True", "DrainingNode", "* Pod a/b: refused")
+    failed = derive(observed(deleting(), deleting=Deleting(error="no such kind")))
+    assert said(failed, "Deleting") == ("True", "InternalError", "no such kind")
+
+
+def test_ready_of_a_deleting_machine_is_short() -> None:
+    verdict = derive(running(deleting(status=RUNNING), deleting=Deleting(Stage.DRAIN, "* Pod a/b: a long story")))
+    assert said(verdict, "Ready")[2] == "* Deleting: Machine deletion in progress, stage: DrainingNode"
+
+
+def test_ready_of_a_machine_that_takes_long_to_go_says_so() -> None:
+    began = {**RUNNING, "deletion": {"nodeDrainStartTime": EPOCH}}
+    deleted = deleting(status=began)
+    five = derive(running(deleted, deleting=Deleting(Stage.DRAIN, "x"), now=NOW + 301))
+    assert said(five, "Ready")[2].endswith(
+        ", delayed by Pods that do not leave the Node; the Deleting condition names them"
+    )
+    fifteen = derive(running(deleted, deleting=Deleting(Stage.INFRASTRUCTURE, "x"), now=NOW + 901))
+    assert said(fifteen, "Ready")[2] == (
+        "* Deleting: Machine deletion in progress since more than 15m, stage: WaitingForInfrastructureDeletion"
+    )
+
+
+# ---- up to date --------------------------------------------------------------------------------------------------
+
+
+def test_only_machines_of_a_deployment_say_whether_they_are_up_to_date() -> None:
+    assert "UpToDate" not in [one.type for one in derive(running()).conditions]
+    assert said(derive(running(outdated=[])), "UpToDate") == ("True", "UpToDate", "")
+
+
+def test_what_differs_is_listed() -> None:
+    verdict = derive(running(outdated=["Version v1.34.0, v1.35.0 required", "TestConfig is not up-to-date"]))
+    assert said(verdict, "UpToDate") == (
+        "False",
+        "NotUpToDate",
+        "* Version v1.34.0, v1.35.0 required\n* TestConfig is not up-to-date",
+    )
+
+
+def test_a_kubelet_of_another_version_is_still_updating() -> None:
+    def with_kubelet(version: str) -> Verdict:
+        mine = machine(status={**RUNNING, "nodeInfo": {"kubeletVersion": version}}, version="v1.35.0")
+        return derive(running(mine, outdated=[]))
+
+    assert said(with_kubelet("v1.34.9"), "UpToDate")[:2] == ("False", "Updating")
+    assert said(with_kubelet("v1.35.0"), "UpToDate")[0] == "True"
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def test_conditions_of_others_stay_and_the_generation_is_noted() -> None:
+    theirs = {"type": "Theirs", "status": "True", "reason": "R", "message": "", "lastTransitionTime": EPOCH}
+    status: dict[str, Any] = {"conditions": [theirs], "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}
+    publish(status, running())
+    assert theirs in status["conditions"]
+    assert status["addresses"]
+    assert status["observedGeneration"] == 1
+    assert [one["type"] for one in status["conditions"]][:2] == ["Available", "Ready"]
+
+
+def test_a_run_that_failed_does_not_claim_to_have_seen_the_generation() -> None:
+    status: dict[str, Any] = {}
+    publish(status, running(failed=True))
+    assert "observedGeneration" not in status
+
+
+_providers = st.sampled_from([SERVER, Seen("TestMachine"), Seen("TestMachine", error="x")])
+_views = st.sampled_from([NODE, NodeView(Link()), NodeView(Link(connected=True)), NodeView(Link(failures=9))])
+_statuses = st.sampled_from([{}, DONE, RUNNING])
+
+
+@given(_providers, _views, _statuses, st.booleans(), st.sampled_from([None, [], ["x"]]), st.integers(0, 10_000))
+def test_deriving_twice_writes_the_same_bytes(
+    provider: Seen, view: NodeView, status: dict[str, Any], gone: bool, outdated: list[str] | None, later: int
+) -> None:
+    def look(raw: dict[str, Any], now: float) -> dict[str, Any]:
+        result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(raw))
+        mine = (deleting if gone else machine)(status=result)
+        publish(result, observed(mine, infrastructure=provider, node=view, outdated=outdated, now=now))
+        return result
+
+    once = look(dict(status), NOW)
+    assert look(once, NOW + later % 60) == once
+    for one in once["conditions"]:
+        assert one["reason"]
+        assert one["lastTransitionTime"]
