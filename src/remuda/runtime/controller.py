@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -18,13 +19,13 @@ from remuda.kube import clock
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.caches import Informer
-from remuda.runtime.outcome import Again, Blocked, Outcome, Terminal
+from remuda.runtime.metrics import TERMINAL, Metrics
+from remuda.runtime.outcome import Again, Blocked, Outcome, Retryable, Terminal
 from remuda.runtime.queue import LOW, NORMAL, Backoff, Queue
 from remuda.runtime.tasks import Tasks
 
 if TYPE_CHECKING:
     from remuda.runtime.ledger import Ledger
-    from remuda.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ Reconcile = Callable[[Key], Awaitable[Outcome]]
 
 RECONCILE_SECONDS = 60.0
 INTERVAL_SECONDS = 0.1  # between two runs of one key: what happens meanwhile is seen in one go
-_CONFLICT = 409
+_FORGIVEN_CONFLICTS = 3  # in a row: somebody was faster, which is harmless
+_LOUD_CONFLICTS = 10  # in a row: two writers fight over the object, which somebody should know
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -71,20 +73,26 @@ class Controller:
         self.kind = kind
         self.waits: dict[Key, Wait] = {}
         self._reconcile = reconcile
-        self._queue: Queue[Key] = Queue(self._begin, workers=concurrency, interval=interval, backoff=backoff)
+        self._metrics = metrics.controller(name)
+        self._queue: Queue[Key] = Queue(
+            self._begin,
+            workers=concurrency,
+            interval=interval,
+            backoff=backoff,
+            waited=self._metrics.queue_seconds.observe,
+        )
+        self._metrics.follow(self._queue)
         self._tasks = Tasks()
-        self._metrics = metrics
         self._ledger = ledger
-        self._watched: set[tuple[int, str]] = set()
-        metrics.follow_queue(name, self._queue)
+        self._watched: WeakKeyDictionary[Informer[Any], set[str]] = WeakKeyDictionary()
 
     def watch(self, informer: Informer[T], to_keys: Callable[[T], Iterable[Key]], name: str = "") -> None:
         """Brings in the keys an object points to, as it was and as it is, whenever it changes. Asked twice, it is
         done once: an informer is watched once per `name`."""
-        mark = (id(informer), name)
-        if mark in self._watched:
+        names = self._watched.setdefault(informer, set())
+        if name in names:
             return
-        self._watched.add(mark)
+        names.add(name)
 
         def changed(before: T | None, after: T | None, initial: bool) -> None:
             keys = set(to_keys(before)) if before is not None else set()
@@ -97,12 +105,13 @@ class Controller:
 
     def enqueue(self, key: Key, after: float = 0.0) -> None:
         if after > 0:
+            self._metrics.adds.inc()
             self._queue.add_after(key, after)
         else:
             self._add(key, NORMAL)
 
     def _add(self, key: Key, priority: int) -> None:
-        self._metrics.added(self.name)
+        self._metrics.adds.inc()
         self._queue.add(key, priority)
 
     @property
@@ -130,45 +139,59 @@ class Controller:
             async with asyncio.timeout(RECONCILE_SECONDS):
                 result = self._took(key, await self._reconcile(key))
         except StatusError as error:
-            result = self._conflict(key) if error.code == _CONFLICT else self._failed(key, error)
+            result = self._conflict(key, error) if error.reason == "Conflict" else self._failed(key, error)
         except Terminal as error:
-            self._queue.forget(key)
-            self._waits_for(key, Blocked("Terminal", f"{self.kind.name} {key}", str(error)))
-            log.warning("%s %s: %s", self.name, key, error)
+            result = self._hopeless(key, error)
         except Exception as error:
             result = self._failed(key, error)
         finally:
-            self._metrics.reconciled(self.name, result, loop.time() - started)
+            self._metrics.reconciled(result, loop.time() - started)
             self._ledger.reconciled(self.name, self.kind.name, key)
             self._queue.done(key)
 
     def _took(self, key: Key, outcome: Outcome) -> str:
         self._queue.forget(key)
-        if isinstance(outcome, Again):
-            self.waits.pop(key, None)
-            self._queue.add_after(key, outcome.after_seconds)
-            return "requeue_after"
         if isinstance(outcome, Blocked):
             self._waits_for(key, outcome)
-            if outcome.check_after is not None:
-                self._queue.add_after(key, outcome.check_after)
-                return "requeue_after"
+            after = outcome.check_after
+        elif isinstance(outcome, Again):
+            self._waits_until(key, outcome)
+            after = outcome.after_seconds
+        else:
+            self.waits.pop(key, None)
+            after = None
+        if after is None:
             return "success"
-        self.waits.pop(key, None)
-        return "success"
+        self._queue.add_after(key, after)
+        return "requeue_after"
+
+    def _waits_until(self, key: Key, again: Again) -> None:
+        if again.why:
+            self._waits_for(key, Blocked("Time", f"{self.kind.name} {key}", again.why, again.after_seconds))
+        else:
+            self.waits.pop(key, None)
 
     def _waits_for(self, key: Key, blocked: Blocked) -> None:
         present = self.waits.get(key)
         same = present is not None and (present.blocked.reason, present.blocked.on) == (blocked.reason, blocked.on)
         self.waits[key] = Wait(blocked, present.since if present is not None and same else clock.time())
 
-    def _conflict(self, key: Key) -> str:
-        """Somebody was faster. Harmless, so nobody is told; many in a row still slow the key down."""
-        self._queue.failed(key)
+    def _hopeless(self, key: Key, error: Terminal) -> str:
+        self._queue.forget(key)
+        self._waits_for(key, Blocked("Terminal", f"{self.kind.name} {key}", str(error)))
+        log.warning("%s %s: %s", self.name, key, error)
+        return TERMINAL
+
+    def _conflict(self, key: Key, error: StatusError) -> str:
+        """Somebody was faster: the key runs again, quietly. Many in a row slow it down, and are told."""
+        self._queue.failed(key, forgiven=_FORGIVEN_CONFLICTS)
+        if self._queue.failures(key) % _LOUD_CONFLICTS == 0:
+            log.warning("%s %s: %d conflicts in a row: %s", self.name, key, self._queue.failures(key), error)
         return "requeue"
 
     def _failed(self, key: Key, error: Exception) -> str:
         delay = self._queue.failed(key)
+        self._metrics.retries.inc()
         why = str(error) or type(error).__name__
         log.warning("%s %s: %s; again in %.1f s", self.name, key, why, delay, exc_info=_unforeseen(error))
         return "error"
@@ -176,6 +199,4 @@ class Controller:
 
 def _unforeseen(error: Exception) -> Exception | None:
     """Errors the code expects are told in a sentence; of others the log shows where they came from."""
-    from remuda.runtime.outcome import Retryable
-
     return None if isinstance(error, StatusError | Retryable | TimeoutError | OSError) else error

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 import msgspec
 
-from remuda.kube import clock
+from remuda.kube import chance, clock
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Object
@@ -190,7 +189,7 @@ def reference(about: Object | Reference) -> Reference:
 
 
 def _event_name(name: str) -> str:
-    return f"{name[:236]}.{secrets.token_hex(8)}"
+    return f"{name[:236]}.{chance.letters('0123456789abcdef', 16)}"
 
 
 def _cut(message: str) -> str:

@@ -26,14 +26,16 @@ _GRACE_SECONDS = 10.0
 
 
 class Manager:
-    def __init__(self, client: Client, *, namespace: str = "", name: str = "remuda") -> None:
+    def __init__(
+        self, client: Client, *, namespace: str = "", name: str = "remuda", metrics: Metrics | None = None
+    ) -> None:
         self.name = name
         self.namespace = namespace
-        self.metrics = Metrics()
-        self.ledger = Ledger()
+        self.metrics = metrics or Metrics()
+        self.ledger = Ledger(self.metrics)
         self.caches = Caches(client, namespace=namespace)
         self.client: Client = WritingClient(client, self.caches, self._written)
-        self.events = Events(client, component=name)
+        self.events = Events(self.client, component=name)
         self.controllers: dict[str, Controller] = {}
         self.tasks = Tasks()
 

@@ -6,6 +6,7 @@ controller counts is looked up once, when it is made; counting is then an additi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -17,7 +18,8 @@ RECONCILE_BUCKETS = (
 _QUEUE_BUCKETS = (0.00001, 0.0001, 0.001, 0.01, 0.1, 1, 10, 100, 1000)
 _PHASE_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1200, 3600)
 
-RESULTS = ("success", "error", "terminal_error", "requeue", "requeue_after")
+_RESULTS = ("success", "error", "requeue", "requeue_after")
+TERMINAL = "terminal"  # counted as an error, and on its own
 
 
 class MeasuredQueue(Protocol):
@@ -42,7 +44,6 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._controllers: dict[str, ControllerMetrics] = {}
         self._families = _Families(self.registry)
-        self._requests: dict[tuple[str, str], Counter] = {}
         self._phases: dict[tuple[str, str], Histogram] = {}
         self._writes: dict[tuple[str, str, str], Counter] = {}
 
@@ -69,12 +70,17 @@ class Metrics:
     def reconciled(self, name: str, result: str, seconds: float) -> None:
         self.controller(name).reconciled(result, seconds)
 
-    def requested(self, method: str, code: str) -> None:
-        """A request to the API was answered, or ended without an answer (`<error>`)."""
-        counter = self._requests.get((method, code))
-        if counter is None:
-            counter = self._requests[method, code] = self._families.requests.labels(code, method)
-        counter.inc()
+    def requests_to(self, host: str) -> Callable[[str, str, float], None]:
+        """What the client of a server tells of each exchange: method, code and seconds."""
+        counters: dict[tuple[str, str], Counter] = {}
+
+        def exchanged(method: str, code: str, seconds: float) -> None:
+            counter = counters.get((method, code))
+            if counter is None:
+                counter = counters[method, code] = self._families.requests.labels(code, method, host)
+            counter.inc()
+
+        return exchanged
 
     def wrote(self, controller: str, verb: str, resource: str) -> None:
         counter = self._writes.get((controller, verb, resource))
@@ -104,7 +110,7 @@ class ControllerMetrics:
     def __init__(self, name: str, families: _Families) -> None:
         self._families = families
         self._name = name
-        self._results = {result: families.reconciles.labels(name, result) for result in RESULTS if result in _SHOWN}
+        self._results = {result: families.reconciles.labels(name, result) for result in _RESULTS}
         self._errors = families.errors.labels(name)
         self._terminal = families.terminal_errors.labels(name)
         self._seconds = families.reconcile_seconds.labels(name)
@@ -122,7 +128,7 @@ class ControllerMetrics:
         families.most.labels(name).set(queue.workers)
 
     def reconciled(self, result: str, seconds: float) -> None:
-        if result == "terminal_error":
+        if result == TERMINAL:
             self._terminal.inc()
             result = "error"
         if result == "error":
@@ -130,9 +136,6 @@ class ControllerMetrics:
         self._results[result].inc()
         self._seconds.observe(seconds)
         self._work_seconds.observe(seconds)
-
-
-_SHOWN = ("success", "error", "requeue", "requeue_after")
 
 
 class _Families:
@@ -172,7 +175,7 @@ class _Families:
             f"{queue}_unfinished_work_seconds", "Time spent so far on what is worked on.", "name", "controller"
         )
         self.longest = gauge(f"{queue}_longest_running_processor_seconds", "The longest of them.", "name", "controller")
-        self.requests = counter("rest_client_requests_total", "Requests to the API by answer.", "code", "method")
+        self.requests = counter("rest_client_requests_total", "Requests by answer.", "code", "method", "host")
         self.leader = gauge("leader_election_master_status", "1 while this process leads.", "name")
         self.writes = counter(
             "remuda_writes_total",

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import random
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
+
+from remuda.kube import chance
 
 K = TypeVar("K", bound=Hashable)
 
@@ -22,14 +23,13 @@ LOW, NORMAL = 0, 10  # what a first list or a relist brings waits behind what ha
 class Backoff:
     """Seconds to wait after so many failures in a row: doubled each time, capped, spread so that many do not meet."""
 
-    def __init__(self, first: float = 0.2, most: float = 300.0, spread: random.Random | None = None) -> None:
+    def __init__(self, first: float = 0.2, most: float = 300.0) -> None:
         self._first = first
         self._most = most
-        self._spread = spread or random.Random()  # noqa: S311 - spreading load, not keeping a secret
 
     def seconds(self, failures: int) -> float:
         doubled = self._first * 2.0 ** min(failures - 1, 30)
-        return min(doubled, self._most) * self._spread.uniform(0.8, 1.0)
+        return min(doubled, self._most) * chance.between(0.8, 1.0)
 
 
 class Queue(Generic[K]):
@@ -133,10 +133,12 @@ class Queue(Generic[K]):
         self._timers.pop(key, None)
         self.add(key, priority)
 
-    def failed(self, key: K) -> float:
-        """Brings the key back after its back-off, which is returned. Call before `done`."""
+    def failed(self, key: K, *, forgiven: int = 0) -> float:
+        """Brings the key back after its back-off, which is returned. Call before `done`. The first `forgiven` failures
+        in a row cost no time."""
         self._failures[key] = self._failures.get(key, 0) + 1
-        delay = self._backoff.seconds(self._failures[key])
+        counted = self._failures[key] - forgiven
+        delay = self._backoff.seconds(counted) if counted > 0 else 0.0
         self.add_after(key, delay)
         return delay
 

@@ -9,7 +9,9 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from remuda.kube.client import Change, Client, Listing, PatchKind, Propagation, Target
+from remuda.kube.objects import Key
 from remuda.runtime.caches import Caches
+from remuda.runtime.informer import decode_head
 
 Written = Callable[[str, Target, str, str, str], None]  # verb, target, namespace, name, subresource
 
@@ -51,8 +53,8 @@ class WritingClient:
             field_manager=field_manager,
             dry_run=dry_run,
         )
-        shown = name or obj.get("metadata", {}).get("name") or obj.get("metadata", {}).get("generateName", "")
-        return self._done("create", target, namespace, shown, subresource, value, dry_run)
+        named = name or obj.get("metadata", {}).get("name") or decode_head(value).metadata.name
+        return self._done("create", target, namespace, named, subresource, value, dry_run)
 
     async def update(
         self,
@@ -118,8 +120,10 @@ class WritingClient:
             grace_period_seconds=grace_period_seconds,
             dry_run=dry_run,
         )
-        # The answer is the object or a Status; either way the watch tells what became of it.
-        return self._done("delete", target, namespace, name, "delete", value, dry_run)
+        if not dry_run:
+            self._written("delete", target, namespace, name, "")
+            self._caches.deleted(target, Key(namespace, name), value)
+        return value
 
     async def delete_collection(self, target: Target, namespace: str = "", **options: Any) -> None:
         await self._client.delete_collection(target, namespace, **options)

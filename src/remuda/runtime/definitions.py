@@ -1,0 +1,148 @@
+"""Installing CustomResourceDefinitions: created where missing, updated where different, waited for until served.
+
+A definition without our mark belongs to somebody else, whose controllers would fight with ours over every object: then
+nothing at all is written. Installing what is already there writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from remuda.kube import conditions
+from remuda.kube.client import Client
+from remuda.kube.definitions import DEFINITION, OWNER, OWNERSHIP_LABEL
+from remuda.kube.errors import StatusError
+from remuda.runtime.steps import step
+
+INSTALL = step("definitions.install", "creates or updates one CustomResourceDefinition")
+
+_OURS = f"{OWNERSHIP_LABEL}={OWNER}"
+
+
+class ForeignDefinitions(Exception):
+    """These definitions are there already and are not ours."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(
+            f"{', '.join(names)}: already installed by another program (no label {_OURS}). Two programs cannot manage "
+            "the same kinds: use a cluster without them, or remove the other program with its definitions first."
+        )
+        self.names = tuple(names)
+
+
+class NotEstablished(Exception):
+    """The server does not serve these definitions."""
+
+    def __init__(self, reasons: dict[str, str]) -> None:
+        super().__init__("; ".join(f"{name} is not served: {reason}" for name, reason in sorted(reasons.items())))
+        self.reasons = reasons
+
+
+async def install(client: Client, definitions: Sequence[dict[str, Any]], *, patience_seconds: float = 30.0) -> None:
+    """Returns when the server serves them all. Raises ForeignDefinitions, NotEstablished, or what the server says."""
+    present = await asyncio.gather(*(_read(client, definition["metadata"]["name"]) for definition in definitions))
+    foreign = [found["metadata"]["name"] for found in present if found is not None and not is_ours(found)]
+    if foreign:
+        raise ForeignDefinitions(foreign)
+    for definition, found in zip(definitions, present, strict=True):
+        await _put(client, definition, found)
+    await _established(client, (definition["metadata"]["name"] for definition in definitions), patience_seconds)
+
+
+def is_ours(definition: dict[str, Any]) -> bool:
+    labels = definition["metadata"].get("labels") or {}
+    return bool(labels.get(OWNERSHIP_LABEL) == OWNER)
+
+
+def revised(present: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
+    """What to write so that `present` becomes as wanted; None when it is. Labels and annotations of others stay."""
+    metadata = present["metadata"]
+    labels = {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]}
+    if present["spec"] == wanted["spec"] and labels == metadata.get("labels"):
+        return None
+    return {**present, "metadata": {**metadata, "labels": labels}, "spec": wanted["spec"]}
+
+
+async def _read(client: Client, name: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(await client.get(DEFINITION.target, "", name))
+    except StatusError as error:
+        if error.code == 404:
+            return None
+        raise
+    return found
+
+
+async def _put(client: Client, wanted: dict[str, Any], present: dict[str, Any] | None) -> None:
+    name = wanted["metadata"]["name"]
+    while True:
+        try:
+            return await _write(client, name, wanted, present)
+        except StatusError as error:
+            if error.code != 409:
+                raise
+        present = await _read(client, name)  # somebody was faster: look at what they did
+        if present is not None and not is_ours(present):
+            raise ForeignDefinitions([name])
+
+
+async def _write(client: Client, name: str, wanted: dict[str, Any], present: dict[str, Any] | None) -> None:
+    if present is None:
+        async with INSTALL:
+            await client.create(DEFINITION.target, "", wanted)
+        return
+    if "deletionTimestamp" in present["metadata"]:
+        raise NotEstablished({name: "it is being deleted; start again when it is gone"})
+    revision = revised(present, wanted)
+    if revision is not None:
+        async with INSTALL:
+            await client.update(DEFINITION.target, "", name, revision)
+
+
+async def _established(client: Client, names: Iterable[str], patience_seconds: float) -> None:
+    waiting = dict.fromkeys(names, "the server has said nothing of it")
+    try:
+        async with asyncio.timeout(patience_seconds):
+            while waiting:
+                await _follow(client, waiting)
+    except TimeoutError:
+        raise NotEstablished(waiting) from None
+
+
+async def _follow(client: Client, waiting: dict[str, str]) -> None:
+    """One list and one watch; takes out of `waiting` what is served."""
+    listing = await client.list(DEFINITION.target, label_selector=_OURS)
+    for value in listing.items:
+        _settle(value, waiting)
+    if not waiting:
+        return
+    changes = client.watch(DEFINITION.target, label_selector=_OURS, resource_version=listing.resource_version)
+    async with aclosing(changes):
+        try:
+            async for change in changes:
+                if change.type in ("ADDED", "MODIFIED"):
+                    _settle(change.value, waiting)
+                if not waiting:
+                    return
+        except StatusError as error:
+            if error.code != 410:
+                raise
+
+
+def _settle(value: bytes, waiting: dict[str, str]) -> None:
+    definition = DEFINITION.decode(value)
+    name = definition.metadata.name
+    if name not in waiting:
+        return
+    said = definition.status.conditions or ()
+    if conditions.is_true(said, "Established"):
+        del waiting[name]
+        return
+    accepted = conditions.find(said, "NamesAccepted")
+    if accepted is not None and accepted.status == "False":
+        raise NotEstablished({name: accepted.message})

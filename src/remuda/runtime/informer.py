@@ -1,0 +1,243 @@
+"""What is known of one resource: every object as bytes, with indexes, told by a watch and ahead of it by our writes.
+
+Three things stay true whatever order answers and watch events arrive in:
+
+- an object is never shown older than it was shown before: resourceVersions of one server are comparable numbers;
+- what we have written is shown at once, and what we have deleted is gone at once: it is buried by its uid, which never
+  comes back, until the watch has told of its end too;
+- listeners are told of every change exactly once, in order, with the typed object before and after.
+
+Only bytes are kept; whoever reads gets a struct decoded for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from remuda.kube.client import Change, Target
+from remuda.kube.objects import Key, Object
+from remuda.kube.selectors import LabelSelector
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Object)
+IndexFunction = Callable[[T], Iterable[str]]
+Transform = Callable[[bytes], bytes]
+Listener = Callable[[T | None, T | None, bool], None]
+
+_Indexed = tuple[tuple[str, tuple[str, ...]], ...]  # of one object: index → the values it is found under
+
+
+class Informer(Generic[T]):
+    """`namespace` and `selector` say which part of the resource it holds; our own writes outside it are left out."""
+
+    def __init__(
+        self,
+        decode: Callable[[bytes], T],
+        target: Target,
+        *,
+        transform: Transform | None = None,
+        namespace: str = "",
+        selector: LabelSelector | None = None,
+    ) -> None:
+        self._decode = decode
+        self.target = target
+        self._transform = transform
+        self._namespace = namespace
+        self._selector = selector
+        self._entries: dict[Key, _Entry] = {}
+        self._buried: set[str] = set()  # uids of objects we know to be gone and the watch does not yet
+        self._index_functions: dict[str, IndexFunction[T]] = {}
+        self._indexes: dict[str, dict[str, set[Key]]] = {}
+        self._listeners: list[Listener[T]] = []
+        self._revision = 0  # how far the watch has come
+        self.synced = asyncio.Event()
+
+    def index(self, name: str, function: IndexFunction[T]) -> None:
+        if name in self._index_functions:
+            return
+        if self._entries:
+            raise RuntimeError(f"the index {name} of {self.target.plural} must be declared before its cache is filled")
+        self._index_functions[name] = function
+        self._indexes[name] = {}
+
+    def listen(self, listener: Listener[T]) -> None:
+        """Calls it with (before, after, initial) for every change from now on, and for what is there already.
+
+        `initial`: this is from a list, nothing has just happened."""
+        self._listeners.append(listener)
+        for entry in list(self._entries.values()):
+            self._call(listener, None, self._decode(entry.value), True)
+
+    # reading
+
+    def get(self, namespace: str, name: str) -> T | None:
+        entry = self._entries.get(Key(namespace, name))
+        return None if entry is None else self._decode(entry.value)
+
+    def raw(self, namespace: str, name: str) -> bytes | None:
+        entry = self._entries.get(Key(namespace, name))
+        return None if entry is None else entry.value
+
+    def select(self, index: str, value: str) -> list[T]:
+        """The objects an index has under a value, by name."""
+        return [self._decode(self._entries[key].value) for key in self.keys(index, value)]
+
+    def keys(self, index: str, value: str) -> list[Key]:
+        return sorted(self._indexes[index].get(value, ()))
+
+    def all(self, namespace: str = "") -> list[T]:
+        keys = [key for key in self._entries if not namespace or key.namespace == namespace]
+        return [self._decode(self._entries[key].value) for key in sorted(keys)]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # being told by the watch
+
+    def replace(self, items: Sequence[bytes], revision: int) -> None:
+        """Everything there is at `revision`. What is missing has been deleted, unless it was written later."""
+        listed: dict[Key, str] = {}
+        for item in items:
+            head = decode_head(item)
+            listed[head.key] = head.metadata.uid
+            self._put(head, item, initial=True)
+        for key, entry in list(self._entries.items()):
+            if key not in listed and entry.revision <= revision:
+                self._drop(key)
+        self._buried.intersection_update(listed.values())
+        self._revision = max(self._revision, revision)
+        self.synced.set()
+
+    def change(self, change: Change) -> int:
+        """Takes in one line of a watch; returns its revision."""
+        head = decode_head(change.value)
+        if change.type == "DELETED":
+            self._buried.discard(head.metadata.uid)
+            entry = self._entries.get(head.key)
+            if entry is not None and entry.revision <= head.revision:
+                self._drop(head.key)
+        elif change.type != "BOOKMARK":
+            self._put(head, change.value, initial=False)
+        self._revision = max(self._revision, head.revision)
+        return head.revision
+
+    # being told by our own writes
+
+    def observe(self, value: bytes) -> None:
+        """The answer to one of our own writes."""
+        head = decode_head(value)
+        if head.ended and self.target.plural != "namespaces":  # a Namespace waits for finalizers in its spec
+            self.bury(head.key, head.metadata.uid)
+        elif head.key not in self._entries and head.revision <= self._revision:
+            return  # the watch is past it and the object is gone
+        elif self._holds(head.key, value):
+            self._put(head, value, initial=False)
+
+    def bury(self, key: Key, uid: str) -> None:
+        """The object is gone for good. Of one not shown nothing is kept: its end may have been told already."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.uid == uid:
+            self._buried.add(uid)
+            self._drop(key)
+
+    def _holds(self, key: Key, value: bytes) -> bool:
+        if self._namespace and key.namespace != self._namespace:
+            return False
+        return self._selector is None or self._selector.matches(decode_object(value).metadata.labels)
+
+    # keeping it
+
+    def _put(self, head: Head, value: bytes, *, initial: bool) -> None:
+        key = head.key
+        present = self._entries.get(key)
+        if present is not None and head.revision <= present.revision:
+            return
+        if head.metadata.uid in self._buried:
+            return
+        if self._transform is not None:
+            value = self._transform(value)
+        after = self._decode(value)
+        indexed = tuple((name, tuple(function(after))) for name, function in self._index_functions.items())
+        self._reindex(key, present.indexed if present else (), indexed)
+        self._entries[key] = _Entry(value, head.revision, head.metadata.uid, indexed)
+        if self._listeners:
+            self._tell(self._decode(present.value) if present else None, after, initial)
+
+    def _drop(self, key: Key) -> None:
+        entry = self._entries.pop(key)
+        self._reindex(key, entry.indexed, ())
+        if self._listeners:
+            self._tell(self._decode(entry.value), None, False)
+
+    def _reindex(self, key: Key, before: _Indexed, after: _Indexed) -> None:
+        if before == after:
+            return
+        for name, values in before:
+            index = self._indexes[name]
+            for value in set(values):
+                keys = index[value]
+                keys.discard(key)
+                if not keys:
+                    del index[value]
+        for name, values in after:
+            for value in values:
+                self._indexes[name].setdefault(value, set()).add(key)
+
+    def _tell(self, before: T | None, after: T | None, initial: bool) -> None:
+        for listener in self._listeners:
+            self._call(listener, before, after, initial)
+
+    def _call(self, listener: Listener[T], before: T | None, after: T | None, initial: bool) -> None:
+        try:
+            listener(before, after, initial)
+        except Exception:
+            log.exception("a listener of %s failed", self.target.plural)
+
+
+class _Entry:
+    __slots__ = ("indexed", "revision", "uid", "value")
+
+    def __init__(self, value: bytes, revision: int, uid: str, indexed: _Indexed) -> None:
+        self.value = value
+        self.revision = revision
+        self.uid = uid
+        self.indexed = indexed
+
+
+class Head(msgspec.Struct):
+    """What the cache itself needs to know of an object."""
+
+    class Metadata(msgspec.Struct, rename="camel"):
+        name: str = ""
+        namespace: str = ""
+        uid: str = ""
+        resource_version: str = "0"
+        deletion_timestamp: str | None = None
+        deletion_grace_period_seconds: int | None = None
+        finalizers: list[str] | None = None
+
+    metadata: Metadata
+
+    @property
+    def key(self) -> Key:
+        return Key(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def revision(self) -> int:
+        return int(self.metadata.resource_version)
+
+    @property
+    def ended(self) -> bool:
+        """Being deleted with nothing left to wait for: the answer of the write that ended it."""
+        meta = self.metadata
+        return bool(meta.deletion_timestamp and not meta.finalizers and not meta.deletion_grace_period_seconds)
+
+
+decode_head: Callable[[bytes], Head] = msgspec.json.Decoder(Head).decode
+decode_object: Callable[[bytes], Object] = msgspec.json.Decoder(Object).decode
