@@ -13,15 +13,33 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from remuda.kube.client import Target
-from remuda.kube.objects import Field, Kind, Object, ObjectMeta, Part
+from remuda.kube.objects import Condition, Field, Kind, Object, ObjectMeta, Part
 from remuda.kube.schema import Rule
-
-DEFINITIONS = Target("apiextensions.k8s.io/v1", "customresourcedefinitions")
 
 OWNERSHIP_LABEL, OWNER = "app.kubernetes.io/managed-by", "remuda"  # on every definition we install
 
 WIDE = 10  # the priority of columns shown only by `-o wide`
+
+
+class DefinitionStatus(Part):
+    """What the server says of a definition."""
+
+    conditions: Sequence[Condition] | None = None  # null in a new one
+
+
+class CustomResourceDefinition(Object):
+    """A definition, as far as controllers read it."""
+
+    status: DefinitionStatus = DefinitionStatus()
+
+
+DEFINITION = Kind(
+    "apiextensions.k8s.io/v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    CustomResourceDefinition,
+    namespaced=False,
+)
 
 _UNSAID = Field()
 _SCALARS: dict[object, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -91,8 +109,8 @@ def custom_resource_definition(definition: Definition) -> dict[str, Any]:
         "additionalPrinterColumns": [_column(column) for column in definition.columns],
     }
     return {
-        "apiVersion": DEFINITIONS.api_version,
-        "kind": "CustomResourceDefinition",
+        "apiVersion": DEFINITION.api_version,
+        "kind": DEFINITION.name,
         "metadata": {"name": f"{kind.plural}.{kind.group}", "labels": {**definition.labels, OWNERSHIP_LABEL: OWNER}},
         "spec": {
             "group": kind.group,

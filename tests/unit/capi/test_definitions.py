@@ -1,0 +1,153 @@
+"""Our definitions on the engine: what they accept, what they refuse, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.capi.definitions import definitions
+from remuda.capi.types import (
+    CLUSTER,
+    MACHINE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_DRAIN_RULE,
+    MACHINE_HEALTH_CHECK,
+    MACHINE_SET,
+)
+from remuda.kube.objects import Kind
+from remuda.runtime.definitions import install, revised
+from tests.unit.apiserver.engine import CRDS, Engine, loads, refusal
+
+Json = dict[str, Any]
+
+
+def reference(kind: str, group: str = "infrastructure.cluster.x-k8s.io") -> Json:
+    return {"apiGroup": group, "kind": kind, "name": "c1"}
+
+
+MACHINE_SPEC = {
+    "clusterName": "c1",
+    "version": "v1.36.0",
+    "bootstrap": {"configRef": reference("FooConfigTemplate", "bootstrap.cluster.x-k8s.io")},
+    "infrastructureRef": reference("FooMachineTemplate"),
+}
+MINIMAL: dict[str, tuple[Kind[Any], Json]] = {
+    "Cluster": (
+        CLUSTER,
+        {
+            "clusterNetwork": {"pods": {"cidrBlocks": ["10.1.0.0/16"]}},
+            "infrastructureRef": reference("FooCluster"),
+            "controlPlaneRef": reference("FooControlPlane", "controlplane.cluster.x-k8s.io"),
+        },
+    ),
+    "Machine": (MACHINE, MACHINE_SPEC),
+    "MachineSet": (MACHINE_SET, {"clusterName": "c1", "selector": {}, "template": {"spec": MACHINE_SPEC}}),
+    "MachineDeployment": (
+        MACHINE_DEPLOYMENT,
+        {"clusterName": "c1", "replicas": 3, "selector": {}, "template": {"spec": MACHINE_SPEC}},
+    ),
+    "MachineHealthCheck": (MACHINE_HEALTH_CHECK, {"clusterName": "c1", "selector": {"matchLabels": {"a": "b"}}}),
+    "MachineDrainRule": (MACHINE_DRAIN_RULE, {"drain": {"behavior": "Skip"}}),
+}
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    engine = await Engine.open(tmp_path / "data")
+    await install(engine.client, definitions())
+    await engine.namespace("ns1")
+    yield engine
+    await engine.close()
+
+
+def minimal(kind: str, name: str = "c1") -> Json:
+    return {"metadata": {"name": name}, "spec": deepcopy(MINIMAL[kind][1])}
+
+
+def changed(value: Json, path: str, to: Any) -> Json:
+    *parents, last = path.split(".")
+    inner = value
+    for parent in parents:
+        inner = inner.setdefault(parent, {})
+    inner[last] = to
+    return value
+
+
+@pytest.mark.parametrize("kind", MINIMAL)
+async def test_the_least_one_can_write_is_accepted_and_read(engine: Engine, kind: str) -> None:
+    typed, spec = MINIMAL[kind]
+    value = await engine.client.create(typed.target, "ns1", minimal(kind))
+    assert loads(value)["spec"] == spec
+    assert typed.decode(value).spec != type(typed.decode(value).spec)()
+
+
+async def test_the_server_gives_every_definition_back_as_it_was_sent(engine: Engine) -> None:
+    for wanted in definitions():
+        present = engine.find(CRDS, "", wanted["metadata"]["name"])
+        assert present is not None
+        assert revised(present, wanted) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "complaint"),
+    [
+        ("Cluster", "spec", {}, "should have at least 1 properties"),
+        ("Cluster", "spec.controlPlaneEndpoint", {"host": "a", "port": 70000}, "65535"),
+        ("Cluster", "spec.clusterNetwork", {}, "should have at least 1 properties"),
+        ("Machine", "spec.clusterName", "", "spec.clusterName"),
+        ("Machine", "spec.clusterName", "a" * 64, "spec.clusterName"),
+        ("Machine", "spec.infrastructureRef.apiGroup", "", "apiGroup"),
+        ("Machine", "spec.deletion", {}, "should have at least 1 properties"),
+        ("Machine", "spec.deletion.nodeDrainTimeoutSeconds", -1, "greater than or equal to 0"),
+        ("Machine", "spec.taints", [{"key": "a", "effect": "NoSchedule"}], "propagation: Required value"),
+        ("MachineSet", "spec.deletion.order", "Eldest", 'supported values: "Random", "Newest", "Oldest"'),
+        ("MachineDeployment", "spec.rollout.strategy", {"rollingUpdate": {"maxSurge": 1}}, "type: Required value"),
+        ("MachineHealthCheck", "spec.remediation.triggerIf.unhealthyInRange", "3-5", "unhealthyInRange"),
+        (
+            "MachineHealthCheck",
+            "spec.checks.unhealthyMachineConditions",
+            [{"type": "Ready", "status": "False", "timeoutSeconds": 1}],
+            "type must not be one of: Ready,",
+        ),
+        ("MachineDrainRule", "spec.drain.behavior", "Wait", 'supported values: "Drain", "Skip", "WaitCompleted"'),
+        (
+            "MachineDrainRule",
+            "spec.pods",
+            [{"selector": {"matchLabels": {"a": "b"}}}] * 2,
+            "entries in pods must be unique",
+        ),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(engine: Engine, kind: str, path: str, value: Any, complaint: str) -> None:
+    error = await refusal(engine.client.create(MINIMAL[kind][0].target, "ns1", changed(minimal(kind), path, value)))
+    assert error.code == 422
+    assert complaint in str(error)
+
+
+async def test_a_topology_is_not_pruned_so_that_admission_can_see_it(engine: Engine) -> None:
+    topology = {"classRef": {"name": "x"}, "workers": {"machineDeployments": [{"name": "a"}]}}
+    found = await engine.create(CLUSTER.target, "ns1", changed(minimal("Cluster"), "spec.topology", topology))
+    assert found["spec"]["topology"] == topology
+
+
+async def test_a_condition_needs_a_reason_and_a_message(engine: Engine) -> None:
+    await engine.create(MACHINE.target, "ns1", minimal("Machine"))
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}
+    error = await refusal(
+        engine.client.patch(MACHINE.target, "ns1", "c1", {"status": {"conditions": [condition]}}, subresource="status")
+    )
+    assert "reason: Required value" in str(error)
+    assert "message: Required value" in str(error)
+
+
+@pytest.mark.parametrize("kind", ["MachineSet", "MachineDeployment"])
+async def test_sets_of_machines_can_be_scaled(engine: Engine, kind: str) -> None:
+    target = MINIMAL[kind][0].target
+    await engine.create(target, "ns1", minimal(kind))
+    await engine.patch(target, "ns1", "c1", {"spec": {"replicas": 7}}, subresource="scale")
+    found = engine.find(target, "ns1", "c1") or {}
+    assert found["spec"]["replicas"] == 7

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.kube.client import Target
+from remuda.kube.errors import StatusError, conflict
+from remuda.runtime.definitions import INSTALL, ForeignDefinitions, NotEstablished, install, revised
+from tests.unit.apiserver.engine import CRDS, Engine, definition, loads
+
+Json = dict[str, Any]
+
+OURS = {"app.kubernetes.io/managed-by": "remuda"}
+
+
+def ours(plural: str, **names: Any) -> Json:
+    found = definition(plural, **names)
+    found["metadata"]["labels"] = dict(OURS)
+    found["spec"]["conversion"] = {"strategy": "None"}
+    return found
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    engine = await Engine.open(tmp_path / "data")
+    yield engine
+    await engine.close()
+
+
+async def resource_version(engine: Engine, name: str) -> str:
+    await engine.settled()
+    found = engine.find(CRDS, "", name)
+    assert found is not None
+    return str(found["metadata"]["resourceVersion"])
+
+
+async def test_what_is_missing_is_created_and_served(engine: Engine) -> None:
+    await install(engine.client, [ours("widgets"), ours("gadgets")])
+    for plural in ("widgets", "gadgets"):
+        created = await engine.create(Target("test.io/v1", plural), "default", {"metadata": {"name": "x"}})
+        assert created["kind"] == plural.removesuffix("s").capitalize()
+
+
+async def test_installing_again_writes_nothing(engine: Engine) -> None:
+    await install(engine.client, [ours("widgets")])
+    before, taken = await resource_version(engine, "widgets.test.io"), INSTALL.taken
+    await install(engine.client, [ours("widgets")])
+    assert (await resource_version(engine, "widgets.test.io"), INSTALL.taken) == (before, taken)
+
+
+async def test_what_differs_is_updated_and_what_others_said_stays(engine: Engine) -> None:
+    await install(engine.client, [ours("widgets")])
+    await engine.patch(CRDS, "", "widgets.test.io", {"metadata": {"labels": {"team": "a"}, "annotations": {"b": "c"}}})
+    changed = ours("widgets", shortNames=["wd"])
+    await install(engine.client, [changed])
+    found = engine.find(CRDS, "", "widgets.test.io") or {}
+    assert found["spec"]["names"]["shortNames"] == ["wd"]
+    assert found["metadata"]["labels"] == {**OURS, "team": "a"}
+    assert found["metadata"]["annotations"] == {"b": "c"}
+
+
+async def test_a_property_that_is_no_more_is_taken_away(engine: Engine) -> None:
+    wanted = ours("widgets")
+    fuller = deepcopy(wanted)
+    fuller["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["extra"] = {"type": "string"}
+    await install(engine.client, [fuller])
+    await install(engine.client, [wanted])
+    found = engine.find(CRDS, "", "widgets.test.io") or {}
+    assert found["spec"] == wanted["spec"]
+
+
+async def test_nothing_is_written_where_somebody_else_is_at_home(engine: Engine) -> None:
+    await engine.define(definition("gadgets"))
+    with pytest.raises(ForeignDefinitions, match=r"gadgets\.test\.io: already installed by another program") as refused:
+        await install(engine.client, [ours("widgets"), ours("gadgets")])
+    assert refused.value.names == ("gadgets.test.io",)
+    assert engine.find(CRDS, "", "widgets.test.io") is None
+
+
+async def test_a_name_that_is_taken_is_said_at_once(engine: Engine) -> None:
+    await engine.define(definition("gadgets", shortNames=["wd"]))
+    with pytest.raises(NotEstablished, match=r"widgets\.test\.io is not served: .*wd"):
+        await install(engine.client, [ours("widgets", shortNames=["wd"])])
+
+
+async def test_a_server_that_never_serves_it_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    engine = await Engine.open(tmp_path / "data", upkeep=False)
+    try:
+        with pytest.raises(NotEstablished, match=r"widgets\.test\.io is not served: the server has said nothing"):
+            await install(engine.client, [ours("widgets")], patience_seconds=0.05)
+    finally:
+        await engine.close()
+
+
+async def test_the_wait_ends_when_the_server_serves_it(tmp_path: Path) -> None:
+    engine = await Engine.open(tmp_path / "data", upkeep=False)
+    try:
+        installing = asyncio.create_task(install(engine.client, [ours("widgets")]))
+        await engine.eventually(lambda: engine.find(CRDS, "", "widgets.test.io"))
+        assert not installing.done()
+        await engine.upkeep.start()
+        await installing
+    finally:
+        await engine.close()
+
+
+async def test_a_definition_on_its_way_out_is_not_taken_for_one_that_stays(engine: Engine) -> None:
+    held = ours("widgets")
+    held["metadata"]["finalizers"] = ["test.io/hold"]
+    await engine.create(CRDS, "", held)
+    await engine.delete(CRDS, "", "widgets.test.io")
+    with pytest.raises(NotEstablished, match="it is being deleted"):
+        await install(engine.client, [ours("widgets")])
+
+
+class Racing:
+    """The engine's client, but somebody writes first, once."""
+
+    def __init__(self, engine: Engine, rival: Json) -> None:
+        self._engine = engine
+        self._rival: Json | None = rival
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine.client, name)
+
+    async def create(self, target: Target, namespace: str, obj: Json, **more: Any) -> bytes:
+        if self._rival is not None:
+            rival, self._rival = self._rival, None
+            await self._engine.create(CRDS, "", rival)
+        return await self._engine.client.create(target, namespace, obj, **more)
+
+    async def update(self, target: Target, namespace: str, name: str, obj: Json, **more: Any) -> bytes:
+        if self._rival is not None:
+            self._rival = None
+            raise conflict(target.group, target.plural, name)
+        return await self._engine.client.update(target, namespace, name, obj, **more)
+
+
+async def test_two_processes_may_install_at_once(engine: Engine) -> None:
+    await install(Racing(engine, ours("widgets")), [ours("widgets", shortNames=["wd"])])
+    found = engine.find(CRDS, "", "widgets.test.io") or {}
+    assert found["spec"]["names"]["shortNames"] == ["wd"]
+
+
+async def test_a_lost_race_of_updates_is_run_again(engine: Engine) -> None:
+    await install(engine.client, [ours("widgets")])
+    await install(Racing(engine, {}), [ours("widgets", shortNames=["wd"])])
+    found = engine.find(CRDS, "", "widgets.test.io") or {}
+    assert found["spec"]["names"]["shortNames"] == ["wd"]
+
+
+async def test_a_stranger_who_was_faster_is_left_alone(engine: Engine) -> None:
+    with pytest.raises(ForeignDefinitions):
+        await install(Racing(engine, definition("widgets")), [ours("widgets", shortNames=["wd"])])
+    assert "shortNames" not in (engine.find(CRDS, "", "widgets.test.io") or {})["spec"]["names"]
+
+
+async def test_what_the_server_refuses_is_passed_on(engine: Engine) -> None:
+    wrong = ours("widgets")
+    wrong["spec"]["scope"] = "Elsewhere"
+    with pytest.raises(StatusError, match="Elsewhere"):
+        await install(engine.client, [wrong])
+
+
+async def test_a_revision_keeps_what_it_was_read_with(engine: Engine) -> None:
+    created = loads(await engine.client.create(CRDS, "", ours("widgets")))
+    assert revised(created, ours("widgets")) is None
+    revision = revised(created, ours("widgets", shortNames=["wd"]))
+    assert revision is not None
+    assert revision["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
