@@ -1,0 +1,187 @@
+"""Provider objects by reference, on an engine: versions from labels, watches that wire themselves, clones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from remuda.capi import contract, names
+from remuda.capi.external import DEFINITION, Externals, UnknownKind, UnlabelledKind
+from remuda.capi.types import CLUSTER, Cluster
+from remuda.capi.types.shared import Reference
+from remuda.kube.objects import Key, OwnerReference
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Outcome, Retryable
+from tests.controllers.engine import Engine
+from tests.controllers.providers import INFRASTRUCTURE, NEW, OLD, PROVIDERS, Provider, ProviderKind
+
+
+def reference(kind: ProviderKind, name: str) -> Reference:
+    return Reference(api_group=kind.group, kind=kind.name, name=name)
+
+
+class Looker:
+    """A controller that looks up what each Cluster refers to, and remembers what it saw."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.externals = Externals(manager.caches, manager.client)
+        self._clusters = manager.caches.of(CLUSTER)
+        self._seen: list[str] = []
+        self._news = asyncio.Event()
+        controller = manager.controller("looker", CLUSTER, self.reconcile, interval=0.0)
+        self.externals.follow(controller, CLUSTER, lambda cluster: [cluster.spec.infrastructure_ref])
+
+    async def reconcile(self, key: Key) -> Outcome:
+        cluster: Cluster | None = self._clusters.get(*key)
+        if cluster is not None and cluster.spec.infrastructure_ref is not None:
+            self._saw(await self._look(cluster.spec.infrastructure_ref, key.namespace))
+        return DONE
+
+    async def _look(self, ref: Reference, namespace: str) -> str:
+        try:
+            found = await self.externals.get(ref, namespace)
+        except UnknownKind:
+            return "no kind"
+        except UnlabelledKind:
+            return "no label"
+        if found is None:
+            return "nothing"
+        return f"{found.contract} {found.target.version} {found.raw.get('spec', {}).get('size', '-')}"
+
+    def _saw(self, what: str) -> None:
+        self._seen.append(what)
+        self._news.set()
+
+    async def sees(self, what: str) -> None:
+        async with asyncio.timeout(30):
+            while what not in self._seen:
+                self._news.clear()
+                await self._news.wait()
+
+
+@asynccontextmanager
+async def looking(engine: Engine, namespace: str) -> AsyncIterator[Looker]:
+    lookers: list[Looker] = []
+    async with engine.running(namespace, lambda manager: lookers.append(Looker(manager))):
+        yield lookers[0]
+
+
+async def cluster(engine: Engine, namespace: str, kind: ProviderKind, name: str) -> OwnerReference:
+    spec = {"infrastructureRef": kind.reference(name)}
+    obj = {"apiVersion": names.API_VERSION, "kind": "Cluster", "metadata": {"name": name}, "spec": spec}
+    made = await engine.create(CLUSTER.target, namespace, obj)
+    return OwnerReference(api_version=names.API_VERSION, kind="Cluster", name=name, uid=made["metadata"]["uid"])
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.contract)
+async def test_an_object_that_appears_changes_and_goes_is_noticed(engine: Engine, provider: Provider) -> None:
+    await engine.install(provider.definitions())
+    namespace = await engine.namespace()
+    await cluster(engine, namespace, provider.cluster, "c")
+    spoken = f"{provider.contract} {provider.cluster.version}"
+    async with looking(engine, namespace) as looker:
+        await looker.sees("nothing")
+        await engine.create(provider.cluster.target, namespace, provider.cluster.object("c", {"size": 1}))
+        await looker.sees(f"{spoken} 1")
+        await engine.patch(provider.cluster.target, namespace, "c", {"spec": {"size": 2}})
+        await looker.sees(f"{spoken} 2")
+        looker._seen.clear()
+        await engine.delete(provider.cluster.target, namespace, "c")
+        await looker.sees("nothing")
+
+
+async def test_a_kind_installed_later_is_noticed_and_so_is_its_label(engine: Engine) -> None:
+    kind = ProviderKind(INFRASTRUCTURE, "LateCluster", "v1beta2")
+    namespace = await engine.namespace()
+    await cluster(engine, namespace, kind, "late")
+    async with looking(engine, namespace) as looker:
+        await looker.sees("no kind")
+        unlabelled = kind.definition()
+        del unlabelled["metadata"]["labels"]["cluster.x-k8s.io/v1beta2"]
+        await engine.install([unlabelled])
+        await engine.create(kind.target, namespace, kind.object("late", {"size": 3}))
+        await looker.sees("no label")
+        await engine.install([kind.definition()])
+        await looker.sees("v1beta2 v1 3")
+        await engine.delete(DEFINITION.target, "", f"{kind.plural}.{kind.group}")
+        looker._seen.clear()
+        await looker.sees("no kind")
+        assert await looker.externals.fetch(reference(kind, "late"), namespace) is None
+
+
+async def test_asking_the_server_itself(engine: Engine) -> None:
+    await engine.install(NEW.definitions())
+    namespace = await engine.namespace()
+    await engine.create(NEW.machine.target, namespace, NEW.machine.object("m"))
+    async with looking(engine, namespace) as looker:
+        assert await looker.externals.fetch(reference(NEW.machine, "missing"), namespace) is None
+        found = await looker.externals.fetch(reference(NEW.machine, "m"), namespace)
+        assert found is not None
+        assert str(found) == f"NewMachine {namespace}/m"
+
+
+async def test_deleting_is_asked_for_once(engine: Engine) -> None:
+    await engine.install(NEW.definitions())
+    namespace = await engine.namespace()
+    made = NEW.machine.object("m", finalizers=["example.com/hold"])
+    await engine.create(NEW.machine.target, namespace, made)
+    async with looking(engine, namespace) as looker:
+        ref = reference(NEW.machine, "m")
+        found = await looker.externals.fetch(ref, namespace)
+        assert found is not None
+        assert await looker.externals.delete(found)
+        again = await looker.externals.fetch(ref, namespace)
+        assert again is not None
+        assert not await looker.externals.delete(again)
+        await engine.patch(NEW.machine.target, namespace, "m", {"metadata": {"finalizers": None}})
+        await engine.gone(NEW.machine.target, namespace, "m")
+        assert await looker.externals.delete(found), "gone meanwhile is as good"
+
+
+async def _template(looker: Looker, engine: Engine, namespace: str, provider: Provider) -> contract.ProviderObject:
+    kind = provider.machine.template
+    metadata = {
+        "labels": {"from": "template", "size": "small"},
+        "annotations": {"note": "kept", names.CONVERSION_DATA: "{}", names.LAST_APPLIED: "{}"},
+    }
+    spec = {"template": {"metadata": metadata, "spec": {"image": "debian", "disks": [{"gb": 10}]}}}
+    await engine.create(kind.target, namespace, kind.object("t", spec))
+    found = await looker.externals.fetch(reference(kind, "t"), namespace)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("provider", [NEW, OLD], ids=lambda provider: provider.contract)
+async def test_a_clone_has_what_the_rules_say_and_is_made_once(engine: Engine, provider: Provider) -> None:
+    await engine.install(provider.definitions())
+    namespace = await engine.namespace()
+    async with looking(engine, namespace) as looker:
+        template = await _template(looker, engine, namespace, provider)
+        owner = await cluster(engine, namespace, provider.cluster, "owner")
+        stranger = await cluster(engine, namespace, provider.cluster, "stranger")
+
+        async def clone(owner: OwnerReference) -> contract.ProviderObject:
+            return await looker.externals.clone(
+                template, name="m", owner=owner, labels={"size": "big"}, annotations={"by": "caller"}
+            )
+
+        made = await clone(owner)
+        assert made.target == provider.machine.target
+        assert made.raw["kind"] == provider.machine.name
+        assert made.raw["spec"] == {"image": "debian", "disks": [{"gb": 10}]}
+        assert dict(made.metadata.labels) == {"from": "template", "size": "big"}
+        assert dict(made.metadata.annotations) == {
+            "note": "kept",
+            "by": "caller",
+            names.CLONED_FROM_NAME: "t",
+            names.CLONED_FROM_GROUP_KIND: f"{provider.machine.name}Template.{INFRASTRUCTURE}",
+        }
+        assert [one.uid for one in made.metadata.owner_references] == [owner.uid]
+        assert (await clone(owner)).metadata.uid == made.metadata.uid
+        cached = await looker.externals.get(reference(provider.machine, "m"), namespace)
+        assert cached is not None, "our own write is seen at once"
+        with pytest.raises(Retryable, match="already exists and does not belong to Cluster stranger"):
+            await clone(stranger)
