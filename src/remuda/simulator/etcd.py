@@ -1,0 +1,129 @@
+"""Model etcd: members, quorum, and a judge of those who manage them.
+
+It refuses what etcd refuses: a second learner, promoting one that has not caught up, removing a member whose loss would
+break the quorum, and every change while there is none. Losing a quorum can be a fault (`fail`) or the deed of whoever
+took a host away (`take_host`); only deeds are violations, and they are recorded here, by the model, not by the guards
+of the managers themselves.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from remuda.kube import clock
+
+CATCH_UP_SECONDS = 2.0
+
+
+class EtcdRefused(Exception):
+    """etcd does not do it, with its words for why."""
+
+
+class Member(msgspec.Struct):
+    name: str
+    learner: bool
+    caught_up_at: float
+    alive: bool = True
+
+
+class Etcd:
+    """Members of one cluster. Empty until `bootstrap`."""
+
+    def __init__(self, catch_up_seconds: float = CATCH_UP_SECONDS) -> None:
+        self.members: dict[str, Member] = {}
+        self.violations: list[str] = []
+        self._catch_up_seconds = catch_up_seconds
+        self._born = False
+
+    @property
+    def voters(self) -> list[Member]:
+        return [member for member in self.members.values() if not member.learner]
+
+    @property
+    def quorum(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    @property
+    def has_quorum(self) -> bool:
+        return sum(member.alive for member in self.voters) >= self.quorum
+
+    def refusal(self) -> str:
+        """Why writes are refused now; empty when they are not."""
+        if self.has_quorum:
+            return ""
+        alive = sum(member.alive for member in self.voters)
+        return f"no leader ({alive} of {len(self.voters)} voting members are alive, {self.quorum} are needed)"
+
+    # what managers do
+
+    def bootstrap(self, name: str) -> None:
+        """The first member of a new cluster. Doing it twice makes a second cluster of one name: data is lost."""
+        if name in self.members:
+            return
+        if self._born:
+            self.violations.append(f"{name} began a new cluster although there is one")
+            raise EtcdRefused("a cluster with this name exists")
+        self._born = True
+        self.members[name] = Member(name=name, learner=False, caught_up_at=clock.time())
+
+    def join(self, name: str) -> None:
+        """Adds a learner; one that is there already is left alone."""
+        if name in self.members:
+            return
+        self._need_quorum()
+        if any(member.learner for member in self.members.values()):
+            raise EtcdRefused("too many learner members in cluster")
+        self.members[name] = Member(name=name, learner=True, caught_up_at=clock.time() + self._catch_up_seconds)
+
+    def promote(self, name: str) -> None:
+        self._need_quorum()
+        member = self._member(name)
+        if not member.learner:
+            return
+        if not member.alive or clock.time() < member.caught_up_at:
+            raise EtcdRefused("can only promote a learner member which is in sync with leader")
+        member.learner = False
+
+    def remove(self, name: str) -> None:
+        """Takes a member off the list; one that is not on it is fine."""
+        if name not in self.members:
+            return
+        self._need_quorum()
+        member = self.members[name]
+        if not member.learner:
+            others = [voter for voter in self.voters if voter is not member]
+            if sum(voter.alive for voter in others) < len(others) // 2 + 1:
+                raise EtcdRefused("re-configuration failed due to not enough started members")
+        del self.members[name]
+
+    def take_host(self, name: str) -> None:
+        """A manager has removed a host for good. While its member is on the list, that can cost the quorum."""
+        member = self.members.get(name)
+        if member is None:
+            return
+        had_quorum = self.has_quorum
+        member.alive = False
+        if had_quorum and not self.has_quorum:
+            self.violations.append(f"the quorum was lost by removing the host of {name}: {self.refusal()}")
+
+    def end(self) -> None:
+        """The whole cluster is being deleted: from now on nothing that happens to members is a loss."""
+        self.members.clear()
+
+    # what happens to members
+
+    def fail(self, name: str) -> None:
+        self._member(name).alive = False
+
+    def recover(self, name: str) -> None:
+        self._member(name).alive = True
+
+    def _member(self, name: str) -> Member:
+        member = self.members.get(name)
+        if member is None:
+            raise EtcdRefused("member not found")
+        return member
+
+    def _need_quorum(self) -> None:
+        if why := self.refusal():
+            raise EtcdRefused(why)
