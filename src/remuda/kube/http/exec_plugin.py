@@ -72,7 +72,7 @@ class PluginCredentials:
     def discard(self, token: str, certificate_pem: bytes) -> bool:
         """The server refused these. True when the program is worth asking again, or has already been."""
         known = self._known
-        if known is None or (known.token, known.certificate_pem) != (token, certificate_pem):
+        if known is None or known.token != token or known.certificate_pem not in (b"", certificate_pem):
             return True
         if clock.time() - self._ran_at < _SECONDS_BETWEEN_REFUSALS:
             return False

@@ -14,7 +14,10 @@ import yaml
 
 from remuda.kube.kubeconfig.access import KubeconfigError
 
-_loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_DEEPEST = 32
+_MOST_ALIASES = 64
 
 
 class _Kebab(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -122,9 +125,11 @@ class Merged:
 
 
 def read_config(text: bytes, origin: str) -> Config:
+    """Whoever wrote it: never a crash, and no more work than its size is worth. Raises KubeconfigError."""
     try:
-        found = yaml.load(text, _loader)  # noqa: S506 - a safe loader, in C where there is one
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        _check_shape(text, origin)
+        found = yaml.load(text, _Loader)  # noqa: S506 - a safe loader, in C where there is one
+    except (yaml.YAMLError, ValueError) as error:
         # Without the text around it, which may be a key.
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where is not None else ""
@@ -133,6 +138,16 @@ def read_config(text: bytes, origin: str) -> Config:
         return msgspec.convert(found if found is not None else {}, Config)
     except msgspec.ValidationError as error:
         raise KubeconfigError(f"{origin} is no kubeconfig: {error}") from None
+
+
+def _check_shape(text: bytes, origin: str) -> None:
+    """Before the loader sees it: the C one recurses until the process ends, and aliases multiply."""
+    depth = aliases = 0
+    for event in yaml.parse(text, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        aliases += isinstance(event, yaml.AliasEvent)
+        if depth > _DEEPEST or aliases > _MOST_ALIASES:
+            raise KubeconfigError(f"{origin} is no kubeconfig: it is nested too deeply, or has too many aliases")
 
 
 def merge_files(paths: Iterable[Path]) -> Merged:
