@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from remuda.capi import names
-from remuda.capi.types import Cluster, Machine, MachineDeployment, MachineSet
+from remuda.capi.types import Cluster, Machine
 from remuda.capi.types.shared import MachineTaint
 
 Json = dict[str, Any]
@@ -61,14 +61,6 @@ def desired(
     )
 
 
-def is_outdated(machine_set: MachineSet | None, deployment: MachineDeployment | None) -> bool:
-    """Whether the MachineDeployment has moved on to a later revision than this Machine's set."""
-    if machine_set is None or deployment is None:
-        return False
-    mine, latest = (_revision(owner.metadata.annotations) for owner in (machine_set, deployment))
-    return mine is not None and latest is not None and mine < latest
-
-
 def patch_for(node: Json, sync: NodeSync) -> Json:
     """The merge patch that brings the Node up to date, on exactly the version that was read; empty if it is."""
     metadata = node["metadata"]
@@ -109,11 +101,6 @@ def _in_domain(key: str, domain: str) -> bool:
 
 def _is_among(key: str, patterns: Patterns) -> bool:
     return any(pattern.search(key) for pattern in patterns)
-
-
-def _revision(annotations: Mapping[str, str]) -> int | None:
-    text = annotations.get(names.REVISION, "")
-    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _labels(trackers: Mapping[str, str], sync: NodeSync) -> dict[str, str | None]:

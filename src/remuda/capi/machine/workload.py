@@ -31,6 +31,7 @@ class AttachedVolume(Part):
 
 class NodeStatus(Part):
     conditions: Sequence[Condition] = ()
+    node_info: Mapping[str, object] = {}
     volumes_attached: Sequence[AttachedVolume] = ()
 
 

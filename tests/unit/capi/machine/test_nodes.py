@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.capi import names
-from remuda.capi.machine.nodes import NodeSync, desired, is_outdated, patch_for
-from remuda.capi.types import MachineDeployment, MachineSet, MachineTaint
+from remuda.capi.machine.nodes import NodeSync, desired, patch_for
+from remuda.capi.types import MachineTaint
 from remuda.kube.patches import apply_merge_patch
 from tests.unit.capi.machine.objects import cluster, machine, owned_by
 
@@ -161,21 +160,6 @@ def test_a_node_of_an_old_revision_is_the_last_choice_of_the_scheduler() -> None
     assert taints(before) == [f"{names.OUTDATED_REVISION_TAINT}=:PreferNoSchedule"]
     assert patch_for(before, sync(outdated=True)) == {}
     assert taints(synced(before, sync())) == []
-
-
-@pytest.mark.parametrize(
-    ("mine", "latest", "outdated"),
-    [("1", "2", True), ("2", "2", False), ("10", "9", False), ("", "2", False), ("1", "x", False)],
-)
-def test_which_revision_is_outdated(mine: str, latest: str, outdated: bool) -> None:
-    def with_revision(type: Any, text: str) -> Any:
-        return msgspec.convert({"metadata": {"annotations": {names.REVISION: text} if text else {}}}, type)
-
-    assert is_outdated(with_revision(MachineSet, mine), with_revision(MachineDeployment, latest)) == outdated
-
-
-def test_without_a_deployment_nothing_is_outdated() -> None:
-    assert not is_outdated(None, None)
 
 
 keys = st.sampled_from(["node.cluster.x-k8s.io/a", "node.cluster.x-k8s.io/b", "foreign"])

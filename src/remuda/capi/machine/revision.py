@@ -1,0 +1,32 @@
+"""How a Machine stands to the MachineDeployment it belongs to: of which revision it is, and what differs."""
+
+from __future__ import annotations
+
+from remuda.capi.machinedeployment.revisions import essence, revision, rollout_due
+from remuda.capi.types import MachineDeployment, MachineSet
+from remuda.kube import clock
+
+
+def is_outdated(machine_set: MachineSet, deployment: MachineDeployment) -> bool:
+    """Whether the MachineDeployment has moved on to a later revision than that of this Machine's set."""
+    return 0 < revision(machine_set.metadata.annotations) < revision(deployment.metadata.annotations)
+
+
+def differences(machine_set: MachineSet, deployment: MachineDeployment, now: float) -> list[str]:
+    """Why Machines of this set are not as the MachineDeployment wants them, one sentence each."""
+    mine, wanted = essence(machine_set.spec.template), essence(deployment.spec.template)
+    found = []
+    if mine.version != wanted.version:
+        found.append(f"Version {mine.version or 'not set'}, {wanted.version or 'none'} required")
+    if mine.failure_domain != wanted.failure_domain:
+        required = wanted.failure_domain or "none"
+        found.append(f"Failure domain {mine.failure_domain or 'not set'}, {required} required")
+    if mine.bootstrap != wanted.bootstrap:
+        found.append("Bootstrap template is not the one of the MachineDeployment")
+    if mine.infrastructure != wanted.infrastructure:
+        found.append(f"Infrastructure is made from {mine.infrastructure}, {wanted.infrastructure} required")
+    due = rollout_due(deployment, now)
+    created = machine_set.metadata.creation_timestamp
+    if due is not None and (created is None or clock.parse(created) < due):
+        found.append(f"MachineDeployment spec.rollout.after ({clock.rfc3339(due)}) has passed")
+    return found

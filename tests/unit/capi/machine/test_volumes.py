@@ -1,0 +1,70 @@
+"""Which attached volumes are waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.capi.machine.volumes import attached, blocking, message, name_on_node
+from remuda.capi.machine.workload import Node, PersistentVolume, VolumeAttachment
+from tests.unit.capi.machine.objects import pod
+
+
+def node(*volumes: str) -> Node:
+    raw = {"metadata": {"name": "n-1"}, "status": {"volumesAttached": [{"name": name} for name in volumes]}}
+    return msgspec.convert(raw, Node)
+
+
+def attachment(name: str, volume: str = "", where: str = "n-1") -> VolumeAttachment:
+    source = {"persistentVolumeName": volume} if volume else {}
+    return msgspec.convert(
+        {"metadata": {"name": name}, "spec": {"nodeName": where, "source": source}}, VolumeAttachment
+    )
+
+
+def volume(name: str, claim: str = "", handle: str = "") -> PersistentVolume:
+    spec: dict[str, Any] = {}
+    if claim:
+        spec["claimRef"] = {"namespace": "default", "name": claim}
+    if handle:
+        spec["csi"] = {"driver": "disk.test", "volumeHandle": handle}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, PersistentVolume)
+
+
+def claiming(name: str, claim: str) -> Any:
+    return pod(name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": claim}}])
+
+
+def test_attachments_of_this_node_and_what_the_node_reports() -> None:
+    found = attached(
+        node("kubernetes.io/csi/x^1"), [attachment("a", "pv-1"), attachment("b", "pv-2", "other"), attachment("c")]
+    )
+    assert found == {"pv-1", "c", "kubernetes.io/csi/x^1"}
+
+
+def test_everything_attached_is_waited_for() -> None:
+    assert blocking({"pv-1", "odd"}, [], []) == ["odd", "pv-1"]
+
+
+def test_a_volume_with_two_names_is_one() -> None:
+    one = volume("pv-1", handle="h")
+    assert name_on_node(one) == "kubernetes.io/csi/disk.test^h"
+    assert blocking({"pv-1", name_on_node(one)}, [], [one]) == ["pv-1"]
+    assert blocking({name_on_node(one)}, [], [one]) == [name_on_node(one)]
+
+
+def test_volumes_of_pods_that_stay_are_not_waited_for() -> None:
+    mine, theirs = volume("pv-1", "data-1", "h1"), volume("pv-2", "data-2", "h2")
+    found = {"pv-1", "pv-2", name_on_node(mine), name_on_node(theirs)}
+    assert blocking(found, [claiming("daemon", "data-1")], [mine, theirs]) == ["pv-2"]
+
+
+def test_an_ephemeral_volume_is_claimed_by_pod_and_name() -> None:
+    daemon = pod("daemon", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}])
+    assert blocking({"pv-1"}, [daemon], [volume("pv-1", "daemon-scratch")]) == []
+
+
+def test_the_message_counts_and_names_them() -> None:
+    assert message(["pv-1"]) == "* 1 volume is still attached: pv-1"
+    assert message([f"pv-{i}" for i in range(5)]) == "* 5 volumes are still attached: pv-0, pv-1, pv-2, ... (2 more)"
