@@ -99,6 +99,10 @@ def kubeconfig_secret(cluster: str) -> str:
     return f"{cluster}-kubeconfig"
 
 
+def ca_secret(cluster: str) -> str:
+    return f"{cluster}-ca"
+
+
 def label_value(name: str) -> str:
     """The name itself where a label may hold it, otherwise a short digest of it."""
     if not kube_names.label_value(name):
