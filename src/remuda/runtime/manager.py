@@ -14,10 +14,11 @@ from remuda.kube.client import Client, Target
 from remuda.kube.objects import Kind
 from remuda.runtime.caches import Caches
 from remuda.runtime.controller import INTERVAL_SECONDS, Controller, Reconcile, current
+from remuda.runtime.election import Election, LeadershipLost
 from remuda.runtime.events import Events
 from remuda.runtime.ledger import Ledger
 from remuda.runtime.metrics import Metrics
-from remuda.runtime.tasks import Tasks
+from remuda.runtime.tasks import Tasks, ended
 from remuda.runtime.writing import WritingClient
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,49 @@ class Manager:
     def _written(self, verb: str, target: Target, namespace: str, name: str, subresource: str) -> None:
         self.ledger.wrote(current.get(), verb, target, namespace, name, subresource)
 
+    async def run(self, stop: asyncio.Event, election: Election | None = None) -> None:
+        """Works from the moment it leads until `stop`. Raises LeadershipLost when it must not go on. Nothing is left
+        running either way."""
+        try:
+            await self.start()
+            if election is None:
+                self.lead()
+                await stop.wait()
+            else:
+                await self._stand(stop, election)
+        finally:
+            await self.stop()
+
+    async def _stand(self, stop: asyncio.Event, election: Election) -> None:
+        stopped = self.tasks.spawn("wait for the end", stop.wait())
+        campaign = self.tasks.spawn("campaign", election.campaign())
+        await asyncio.wait((campaign, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if campaign.done():
+            campaign.result()
+            await self._lead_while(stop, election)
+        await ended(campaign)
+        await election.resign()
+
+    async def _lead_while(self, stop: asyncio.Event, election: Election) -> None:
+        """The lease is held until the last reconcile has ended; when it is lost, all of them end at once."""
+        self.lead()
+        self.metrics.leads(self.name, True)
+        held = self.tasks.spawn("hold the lease", election.hold())
+        stopped = self.tasks.spawn("end well", self._end_well(stop))
+        try:
+            await asyncio.wait((held, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if held.done():
+                await ended(stopped)
+                await self._end_controllers(0.0)
+                raise LeadershipLost(held.result())
+            await ended(held)
+        finally:
+            self.metrics.leads(self.name, False)
+
+    async def _end_well(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        await self._end_controllers(_GRACE_SECONDS)
+
     async def start(self) -> None:
         """Caches first: a controller starts with the whole picture."""
         await self.caches.start()
@@ -83,7 +127,10 @@ class Manager:
         return all(controller.idle for controller in self.controllers.values())
 
     async def stop(self) -> None:
-        await asyncio.gather(*(controller.stop(_GRACE_SECONDS) for controller in self.controllers.values()))
+        await self._end_controllers(_GRACE_SECONDS)
         await self.tasks.close()
         await self.events.close()
         await self.caches.close()
+
+    async def _end_controllers(self, seconds: float) -> None:
+        await asyncio.gather(*(controller.stop(seconds) for controller in self.controllers.values()))

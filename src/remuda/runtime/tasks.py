@@ -40,3 +40,9 @@ class Tasks:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Ends a task and waits until it has; how it ended is no matter any more."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,215 @@
+"""Leader election by a Lease: of several processes, one at a time does the work.
+
+As client-go does it, so that both can stand for the same Lease. Clocks of machines are never compared: a follower notes
+on its own clock when the Lease last changed, and takes it when it has not changed for as long as its holder asked. The
+holder stops earlier than that (`renew_seconds` < `lease_seconds`), so two never lead at once. The times in the Lease
+are for people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from typing import Any
+
+import msgspec
+
+from remuda.kube import chance, clock
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key, Kind, Object, Part
+from remuda.runtime.steps import step
+
+log = logging.getLogger(__name__)
+
+_NOT_FOUND = 404
+_LOST_RACES = ("Conflict", "AlreadyExists")
+
+TAKE = step("election.take-lease", "becomes the leader, or stays it")
+RELEASE = step("election.release-lease", "lets the next process lead at once")
+
+
+class LeaseSpec(Part):
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int = 0
+
+
+class Lease(Object):
+    spec: LeaseSpec = LeaseSpec()
+
+
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases", Lease)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    lease_seconds: float = 15.0  # a follower waits so long after the last sign of life
+    renew_seconds: float = 10.0  # the leader gives up when it could not renew for so long
+    retry_seconds: float = 2.0  # between two attempts, of either
+
+    def __post_init__(self) -> None:
+        if not self.lease_seconds > self.renew_seconds > self.retry_seconds > 0:
+            raise ValueError("a lease must last longer than its renewal may take, and that longer than one attempt")
+
+
+class LeadershipLost(Exception):
+    """Somebody else may lead by now: whatever acts on the world must stop at once."""
+
+
+def own_identity() -> str:
+    """Who this process is in a Lease: a person finds the machine, and no two processes are the same."""
+    return f"{socket.gethostname()}_{os.getpid()}_{chance.uid()}"
+
+
+class Election:
+    """`campaign` until this process leads, `hold` while it works, `resign` when it has stopped working."""
+
+    def __init__(self, client: Client, lease: Key, *, identity: str = "", settings: Settings | None = None) -> None:
+        self._client = client
+        self._key = lease
+        self._settings = settings or Settings()
+        self._seen: Lease | None = None
+        self._seen_at = 0.0  # on this process's own clock
+        self._renewed_at = 0.0
+        self.identity = identity or own_identity()
+        self.leading = False
+
+    @property
+    def holder(self) -> str:
+        """Who led when last looked at."""
+        return self._seen.spec.holder_identity if self._seen is not None else ""
+
+    async def campaign(self) -> None:
+        """Returns once this process leads."""
+        while True:
+            self.leading = await self._attempt(self._settings.renew_seconds)
+            if self.leading:
+                break
+            await asyncio.sleep(self._settings.retry_seconds * chance.between(1.0, 1.2))
+        log.info("%s leads by lease %s", self.identity, self._key)
+
+    async def hold(self) -> str:
+        """Stays the leader. Returns only when that has failed for too long, with what is known of it."""
+        try:
+            while True:
+                await asyncio.sleep(self._settings.retry_seconds)
+                left = self._renewed_at + self._settings.renew_seconds - _now()
+                if left <= 0 or (not await self._attempt(left) and self._is_lost()):
+                    return f"lease {self._key} could not be renewed; it is {self._told_holder()}"
+        finally:
+            self.leading = False
+
+    def _is_lost(self) -> bool:
+        return self.holder != self.identity or _now() >= self._renewed_at + self._settings.renew_seconds
+
+    def _told_holder(self) -> str:
+        return f"held by {self.holder}" if self.holder not in ("", self.identity) else "perhaps free"
+
+    async def resign(self) -> None:
+        """Gives the lease back if it is ours, so that nobody has to wait for its end. Only after all work has
+        stopped."""
+        self.leading = False
+        try:
+            async with asyncio.timeout(self._settings.retry_seconds):
+                lease = await self._look()
+                if lease is not None and lease.spec.holder_identity == self.identity:
+                    async with RELEASE:
+                        await self._patch(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+        except (StatusError, OSError, TimeoutError) as error:
+            log.info("lease %s is left to expire: %s", self._key, error)
+
+    async def _attempt(self, seconds: float) -> bool:
+        """Tries to take or renew the lease. Whether this process has it then."""
+        began = _now()
+        try:
+            async with asyncio.timeout(seconds):
+                taken = await self._take()
+        except StatusError as error:
+            if error.reason not in _LOST_RACES:
+                log.warning("lease %s: %s", self._key, error)
+            return False
+        except (OSError, TimeoutError) as error:
+            log.warning("lease %s: %s", self._key, str(error) or "no answer in time")
+            return False
+        if taken:
+            self._renewed_at = began  # the moment from which others count is not earlier
+        return taken
+
+    async def _take(self) -> bool:
+        if self.leading and self._seen is not None and self.holder == self.identity:
+            try:
+                await self._renew(self._seen)  # without a look: nobody else writes it while we hold it
+                return True
+            except StatusError as error:
+                if error.reason not in (*_LOST_RACES, "NotFound"):
+                    raise
+        lease = await self._look()
+        if lease is None:
+            await self._create()
+        elif lease.spec.holder_identity == self.identity:
+            await self._renew(lease)
+        elif self._is_free(lease):
+            await self._write(lease, self._claim(lease.spec.lease_transitions + 1))
+        else:
+            return False
+        return True
+
+    def _is_free(self, lease: Lease) -> bool:
+        spec = lease.spec
+        return not spec.holder_identity or _now() >= self._seen_at + spec.lease_duration_seconds
+
+    async def _look(self) -> Lease | None:
+        try:
+            value = await self._client.get(LEASE.target, *self._key)
+        except StatusError as error:
+            if error.code == _NOT_FOUND:
+                return None
+            raise
+        return self._saw(value)
+
+    def _saw(self, value: bytes) -> Lease:
+        lease = LEASE.decode(value)
+        if self._seen is None or lease.spec != self._seen.spec:
+            self._seen_at = _now()
+        self._seen = lease
+        return lease
+
+    def _claim(self, transitions: int) -> dict[str, Any]:
+        now = clock.now_micro()
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": round(self._settings.lease_seconds),
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }
+
+    async def _create(self) -> None:
+        lease = {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.name,
+            "metadata": {"namespace": self._key.namespace, "name": self._key.name},
+            "spec": self._claim(0),
+        }
+        async with TAKE:
+            self._saw(await self._client.create(LEASE.target, self._key.namespace, lease))
+
+    async def _renew(self, lease: Lease) -> None:
+        await self._write(lease, {"renewTime": clock.now_micro()})
+
+    async def _write(self, lease: Lease, spec: dict[str, Any]) -> None:
+        async with TAKE:
+            await self._patch(lease, spec)
+
+    async def _patch(self, lease: Lease, spec: dict[str, Any]) -> None:
+        """Only if it is still as it was seen: of two that try, one wins."""
+        patch = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
+        self._saw(await self._client.patch(LEASE.target, *self._key, patch))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

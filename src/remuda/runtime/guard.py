@@ -1,0 +1,233 @@
+"""The guard of the event loop: finds whoever holds it up for longer than 50 ms.
+
+One loop serves every controller, so one slow callback makes all of them late. On a busy machine the clock alone proves
+nothing: a callback may be slow because it was not given a processor. So two things are judged instead:
+
+- the processor time a callback uses itself, without the garbage collector's;
+- the time it *waits* (a lock, a file, `time.sleep`): its thread sleeps, uses no processor, does not queue for one, and
+  no other thread of this process was busy holding the interpreter lock.
+
+A second thread takes the stack of the offender while it is at it. What is imported at first use is paid once and does
+not count. Works on asyncio's own loop, whose callbacks are Python; `REMUDA_LOOP_GUARD=1` switches it on in the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+log = logging.getLogger(__name__)
+
+LIMIT_SECONDS = 0.05
+VARIABLE = "REMUDA_LOOP_GUARD"
+
+_SAMPLE_SECONDS = 0.01
+_IDLE_SHARE = 0.2  # of the time it seems to wait, a thread that really waits works less than this
+_BUSY_SHARE = 0.5  # other threads that worked for more may have held the interpreter lock
+
+
+class Offence(msgspec.Struct, frozen=True):
+    """A callback that held up the loop."""
+
+    what: str
+    seconds: float
+    waited: bool  # or else it computed
+    stack: tuple[str, ...] = ()  # outermost first; empty if nobody could look in time
+
+    def __str__(self) -> str:
+        how = "waited" if self.waited else "computed"
+        where = "\n".join(self.stack) or "  (no stack: it did not let go of the interpreter)"
+        return f"{self.what} {how} for {self.seconds * 1000:.0f} ms in the event loop:\n{where}"
+
+
+class Guard:
+    """Watches the callbacks run by the thread that makes it, between `start` and `stop`."""
+
+    def __init__(self, report: Callable[[Offence], None], *, limit_seconds: float = LIMIT_SECONDS) -> None:
+        self._report = report
+        self._limit = limit_seconds
+        self._thread = threading.get_ident()
+        self._native = threading.get_native_id()
+        self._over = threading.Event()
+        self._watchdog = threading.Thread(target=self._watch, name="loop guard", daemon=True)
+        self._handle: asyncio.Handle | None = None  # what runs now
+        self._began = 0.0
+        self._cpu = 0.0
+        self._collecting = 0.0  # processor time the garbage collector took of it
+        self._collection_began = 0.0
+        self._stack: tuple[str, ...] = ()
+        self._reported = False
+
+    def start(self) -> None:
+        global _active
+        if _active is not None:
+            raise RuntimeError("the loop is guarded already")
+        _active = self
+        asyncio.Handle._run = _guarded_run  # type: ignore[method-assign, assignment]
+        gc.callbacks.append(self._on_collection)
+        self._watchdog.start()
+
+    def stop(self) -> None:
+        global _active
+        _active = None
+        asyncio.Handle._run = _plain_run  # type: ignore[method-assign]
+        gc.callbacks.remove(self._on_collection)
+        self._over.set()
+        self._watchdog.join()
+
+    # in the thread of the loop
+
+    def run(self, handle: asyncio.Handle) -> None:
+        if threading.get_ident() != self._thread:
+            _plain_run(handle)
+            return
+        self._reported = False
+        self._stack = ()
+        self._collecting = 0.0
+        self._cpu = time.thread_time()
+        self._began = time.monotonic()
+        self._handle = handle
+        try:
+            _plain_run(handle)
+        finally:
+            self._handle = None
+            used = time.thread_time() - self._cpu - self._collecting
+            if used > self._limit and not self._reported and not _imports(self._stack):
+                self._report(Offence(_name(handle), used, False, self._stack))
+
+    def _on_collection(self, phase: str, info: Mapping[str, int]) -> None:
+        if threading.get_ident() == self._thread:
+            if phase == "start":
+                self._collection_began = time.thread_time()
+            else:
+                self._collecting += time.thread_time() - self._collection_began
+
+    # in the watchdog's
+
+    def _watch(self) -> None:
+        suspect: tuple[asyncio.Handle, float, float, float] | None = None
+        while not self._over.wait(_SAMPLE_SECONDS):
+            handle, began, now = self._handle, self._began, time.monotonic()
+            if handle is None or now - began < self._limit / 2:
+                suspect = None
+                continue
+            self._take_stack(handle)
+            own, others = self._work()
+            if suspect is None or suspect[0] is not handle or not _sleeps(self._native):
+                suspect = (handle, now, own, others)
+            elif self._has_waited(now - suspect[1], own - suspect[2], others - suspect[3]):
+                self._caught_waiting(handle, now - began)
+                suspect = None
+
+    def _take_stack(self, handle: asyncio.Handle) -> None:
+        frame = sys._current_frames().get(self._thread)
+        stack = tuple(line.rstrip() for line in traceback.format_stack(frame)) if frame is not None else ()
+        if self._handle is handle and _guarded_run.__code__.co_filename in "".join(stack):
+            self._stack = _inside(stack)
+
+    def _work(self) -> tuple[float, float]:
+        """Seconds that the loop's thread, and all other threads but this one, have worked or queued for a processor."""
+        own, others, this = 0.0, 0.0, threading.get_native_id()
+        for thread in _threads():
+            if thread == self._native:
+                own = _seconds_of(thread)
+            elif thread != this:
+                others += _seconds_of(thread)
+        return own, others
+
+    def _has_waited(self, seconds: float, own: float, others: float) -> bool:
+        return seconds >= self._limit and own < _IDLE_SHARE * seconds and others < _BUSY_SHARE * seconds
+
+    def _caught_waiting(self, handle: asyncio.Handle, seconds: float) -> None:
+        if self._handle is handle and not self._reported and not _imports(self._stack):
+            self._reported = True
+            self._report(Offence(_name(handle), seconds, True, self._stack))
+
+
+_active: Guard | None = None
+_plain_run = asyncio.Handle._run
+
+
+def _guarded_run(handle: asyncio.Handle) -> None:
+    guard = _active
+    if guard is None:
+        _plain_run(handle)
+    else:
+        guard.run(handle)
+
+
+@contextmanager
+def guarded(report: Callable[[Offence], None], *, limit_seconds: float = LIMIT_SECONDS) -> Iterator[None]:
+    """Guards the loop that this thread runs meanwhile. `report` may be called by another thread."""
+    guard = Guard(report, limit_seconds=limit_seconds)
+    guard.start()
+    try:
+        yield
+    finally:
+        guard.stop()
+
+
+def wanted() -> bool:
+    """Whether the user of the program asked for it. It must then run on asyncio's own loop."""
+    return os.environ.get(VARIABLE, "") not in ("", "0")
+
+
+def log_offence(offence: Offence) -> None:
+    log.warning("%s", offence)
+
+
+def _name(handle: asyncio.Handle) -> str:
+    callback: Any = handle._callback  # type: ignore[attr-defined]
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        coroutine: Any = owner.get_coro()
+        return f"task {owner.get_name()} ({coroutine.__qualname__})"
+    return f"callback {getattr(callback, '__qualname__', callback)!s}"
+
+
+def _inside(stack: tuple[str, ...]) -> tuple[str, ...]:
+    """The part of a stack that the callback is to answer for."""
+    last = max((place for place, line in enumerate(stack) if __file__ in line), default=-1)
+    return stack[last + 1 :]
+
+
+def _imports(stack: tuple[str, ...]) -> bool:
+    return any("<frozen importlib" in line for line in stack)
+
+
+def _threads() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc/self/task")]
+    except OSError:
+        return []
+
+
+def _seconds_of(thread: int) -> float:
+    """What a thread has worked, and waited for a processor to work on."""
+    try:
+        with open(f"/proc/self/task/{thread}/schedstat") as file:
+            worked, queued, _ = file.read().split()
+    except (OSError, ValueError):  # it has ended, or this system does not tell
+        return 0.0
+    return (int(worked) + int(queued)) / 1e9
+
+
+def _sleeps(thread: int) -> bool:
+    """Whether a thread waits for something other than a processor. Where the system does not tell: no."""
+    try:
+        with open(f"/proc/self/task/{thread}/stat") as file:
+            state = file.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in ("S", "D")

@@ -1,0 +1,243 @@
+"""Connections to other clusters: one per cluster that is wanted, kept alive, and never in anybody's way.
+
+`look` answers at once from what is known: a cluster that cannot be reached, or whose network swallows packets, costs
+its own task some waiting and nobody else anything. A cluster counts as connected when it has answered and all its Nodes
+are known, so whoever finds no Node here may conclude that there is none. It is down after several failed probes in a
+row; refused credentials are replaced at once. Whoever cares is told of connects, disconnects and changed Nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from remuda.kube import chance, clock
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key, Kind, Object, Part
+from remuda.runtime.informer import Informer
+from remuda.runtime.queue import Backoff
+from remuda.runtime.reflector import Reflector
+from remuda.runtime.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+Dial = Callable[[Key], Awaitable[Client]]
+Changed = Callable[[Key, Any], None]
+
+PROVIDER_ID = "providerID"  # the index of Nodes
+_UNAUTHORIZED = 401
+
+
+class NodeSpec(Part):
+    provider_id: str = ""
+
+
+class Node(Object):
+    """What is read of a Node here. Whoever needs more of it gives a kind of their own, with at least this."""
+
+    spec: NodeSpec = NodeSpec()
+
+
+NODE = Kind("v1", "Node", "nodes", Node, namespaced=False)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    probe_seconds: float = 10.0  # between two probes
+    answer_seconds: float = 5.0  # a probe that takes longer has failed
+    probes: int = 5  # that fail in a row before the cluster counts as down
+    connect_seconds: float = 30.0  # for everything until a cluster counts as connected
+    retry_seconds: float = 30.0  # between two attempts to connect, at most
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """How things stand with one cluster. Times are wall time in seconds."""
+
+    connected: bool = False
+    client: Client | None = None
+    nodes: Informer[Any] | None = None
+    since: float | None = None  # when it became connected, or ceased to be
+    last_success: float | None = None
+    failures: int = 0  # in a row, of attempts to connect or of probes
+    error: str = "nobody has asked for a connection"
+
+
+_UNKNOWN = Connection()
+
+
+class RemoteClusters:
+    def __init__(self, dial: Dial, *, nodes: Kind[Any] = NODE, settings: Settings | None = None) -> None:
+        self._dial = dial
+        self._nodes = nodes
+        self._settings = settings or Settings()
+        self._links: dict[Key, tuple[_Link, asyncio.Task[None]]] = {}
+        self._listeners: list[Changed] = []
+        self._tasks = Tasks()
+
+    def want(self, cluster: Key) -> None:
+        """Connects to the cluster and keeps connected, until it is forgotten. Asked twice, it is done once."""
+        if cluster not in self._links:
+            link = _Link(cluster, self._dial, self._nodes, self._settings, self._tell)
+            self._links[cluster] = (link, self._tasks.spawn(f"cluster {cluster}", link.run()))
+
+    def forget(self, cluster: Key) -> None:
+        """Ends the connection; nobody is told, because whoever forgets a cluster knows."""
+        present = self._links.pop(cluster, None)
+        if present is not None:
+            link, task = present
+            link.forgotten = True
+            task.cancel()
+
+    def nudge(self, cluster: Key) -> None:
+        """Something has changed that may help: a cluster that is not connected is tried now, not after its back-off."""
+        present = self._links.get(cluster)
+        if present is not None:
+            present[0].nudged.set()
+
+    def look(self, cluster: Key) -> Connection:
+        present = self._links.get(cluster)
+        return _UNKNOWN if present is None else present[0].connection
+
+    def on_change(self, listener: Changed) -> None:
+        """Calls it with a cluster and the Node that came, changed or went; with None when the cluster itself was
+        connected or lost."""
+        self._listeners.append(listener)
+
+    def _tell(self, cluster: Key, node: Any) -> None:
+        for listener in self._listeners:
+            try:
+                listener(cluster, node)
+            except Exception:
+                log.exception("a listener to cluster %s failed", cluster)
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    async def close(self) -> None:
+        for cluster in list(self._links):
+            self.forget(cluster)
+        await self._tasks.close()
+
+
+class _Link:
+    """One cluster: connects, watches over the connection, and starts over when it is lost."""
+
+    def __init__(self, cluster: Key, dial: Dial, nodes: Kind[Any], settings: Settings, tell: Changed) -> None:
+        self._cluster = cluster
+        self._dial = dial
+        self._nodes = nodes
+        self._settings = settings
+        self._tell = tell
+        self._backoff = Backoff(first=1.0, most=settings.retry_seconds)
+        self.connection = Connection(since=clock.time(), error="not connected yet")
+        self.nudged = asyncio.Event()
+        self.forgotten = False
+
+    async def run(self) -> None:
+        attempts = 0
+        while True:
+            self.nudged.clear()
+            try:
+                async with self._connected() as client:
+                    attempts = 0
+                    await self._watch_over(client)
+            except Exception as error:
+                self._failed(error)
+            if attempts:  # what was connected just now is tried at once, with fresh credentials
+                await self._rest(self._backoff.seconds(attempts))
+            attempts += 1
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Client]:
+        """All of a connection, from the first word to the last."""
+        async with asyncio.timeout(self._settings.connect_seconds):
+            client = await self._dial(self._cluster)
+        tasks = Tasks()
+        try:
+            informer = await self._first_picture(client, tasks)
+            self._set(connected=True, client=client, nodes=informer, since=clock.time())
+            self._succeeded()
+            self._tell(self._cluster, None)
+            yield client
+        finally:
+            if self.connection.connected:
+                self._set(connected=False, client=None, nodes=None, since=clock.time())
+                if not self.forgotten:
+                    self._tell(self._cluster, None)
+            await tasks.close()
+            await client.close()
+
+    async def _first_picture(self, client: Client, tasks: Tasks) -> Informer[Any]:
+        """All Nodes, from now on kept true."""
+        informer = Informer(self._nodes.decode, self._nodes.target, transform=without_ballast)
+        informer.index(PROVIDER_ID, lambda node: (node.spec.provider_id,) if node.spec.provider_id else ())
+        informer.listen(self._node_changed)
+        reflector = Reflector(client, self._nodes.target, informer)
+        async with asyncio.timeout(self._settings.connect_seconds):
+            await client.raw_get("/")
+            tasks.spawn(f"nodes of {self._cluster}", reflector.run())
+            await reflector.attempted.wait()
+        if reflector.error is not None:
+            raise reflector.error
+        return informer
+
+    async def _watch_over(self, client: Client) -> None:
+        """Returns never, and raises what the last of too many failed probes in a row met."""
+        while True:
+            await asyncio.sleep(self._settings.probe_seconds * chance.between(0.8, 1.2))
+            try:
+                async with asyncio.timeout(self._settings.answer_seconds):
+                    await client.raw_get("/")
+            except Exception as error:
+                if _refused(error) or self.connection.failures + 1 >= self._settings.probes:
+                    raise
+                self._failed(error)
+            else:
+                self._succeeded()
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.nudged.wait()
+        except TimeoutError:
+            pass
+
+    def _node_changed(self, before: Any, after: Any, initial: bool) -> None:
+        if self.connection.connected and not (before and after and _same(before, after)):
+            self._tell(self._cluster, after or before)
+
+    def _failed(self, error: Exception) -> None:
+        what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+        log.info("cluster %s: %s", self._cluster, what)
+        self._set(failures=self.connection.failures + 1, error=what)
+
+    def _succeeded(self) -> None:
+        self._set(failures=0, error="", last_success=clock.time())
+
+    def _set(self, **changes: Any) -> None:
+        self.connection = msgspec.structs.replace(self.connection, **changes)
+
+
+def _refused(error: Exception) -> bool:
+    return isinstance(error, StatusError) and error.code == _UNAUTHORIZED
+
+
+def _same(before: Object, after: Object) -> bool:
+    """Nothing that is read of it has changed: a heartbeat."""
+    metadata = msgspec.structs.replace(after.metadata, resource_version=before.metadata.resource_version)
+    return before == msgspec.structs.replace(after, metadata=metadata)
+
+
+def without_ballast(value: bytes) -> bytes:
+    """A Node without what nobody reads and what makes up most of it: managedFields, and the images on its disk."""
+    node: dict[str, Any] = msgspec.json.decode(value)
+    node["metadata"].pop("managedFields", None)
+    status = node.get("status")
+    if isinstance(status, dict):
+        status.pop("images", None)
+    return msgspec.json.encode(node)
