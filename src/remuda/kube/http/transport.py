@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import socket
 import ssl
@@ -141,6 +142,10 @@ class Transport:
                     if not keep:
                         answer.close()
         except aiohttp.ClientError as error:
+            raise self._lost(error, answered) from error
+        except RuntimeError as error:
+            if not self._closed:  # what aiohttp says of reading from a session that was closed meanwhile
+                raise
             raise self._lost(error, answered) from error
         finally:
             link.users -= 1
@@ -299,5 +304,6 @@ def _error_in(answer: aiohttp.ClientResponse, content: bytes) -> StatusError | N
 
 def _plainly(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        number = error.errno or 0  # of a resolver: negative, and said in words already
+        return os.strerror(number) if number > 0 else error.strerror
     return str(error) or type(error).__name__

@@ -1,0 +1,544 @@
+"""What the network and the servers on it do to a client, done by a server that obeys the test."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from remuda.kube.client import Change, Target, list_all
+from remuda.kube.errors import StatusError, Unreachable, too_many_requests
+from remuda.kube.http import HttpClient
+from remuda.kube.kubeconfig import Access, ExecPlugin, Impersonation
+from tests.lab.certificates import Authority, write
+
+from .rawserver import Act, Conversation, RawServer, answering
+
+PODS = Target("v1", "pods")
+POD = b'{"kind":"Pod"}'
+OK = answering(200, POD + b"\n")
+BUSY = answering(429, b"Too many requests, please try again later.\n", Retry_After="0")
+
+
+@asynccontextmanager
+async def served(*acts: Act, options: dict[str, Any] | None = None, **access: Any) -> AsyncIterator[tuple[Any, Any]]:
+    async with RawServer(*acts) as server:
+        client = HttpClient(Access(server=server.url, **access), **(options or {}))
+        try:
+            yield client, server
+        finally:
+            await client.close()
+
+
+async def refusal(attempt: Awaitable[object]) -> StatusError:
+    with pytest.raises(StatusError) as caught:
+        await attempt
+    return caught.value
+
+
+async def changes(client: HttpClient, **options: Any) -> list[Change]:
+    return [change async for change in client.watch(PODS, **options)]
+
+
+class TestRequests:
+    async def test_one_connection_serves_many(self) -> None:
+        async with served(OK) as (client, server):
+            for _ in range(5):
+                assert await client.get(PODS, "a", "b") == POD
+            assert server.connections == 1
+
+    async def test_say_who_and_what_they_are(self) -> None:
+        wanted = Impersonation(user="jane", groups=("a", "b"))
+        async with served(OK, token="t", impersonate=wanted) as (client, server):
+            await client.get(PODS, "a", "b")
+            headers = server.seen[0].headers
+        assert ("authorization", "Bearer t") in headers
+        assert [value for name, value in headers if name == "impersonate-group"] == ["a", "b"]
+        assert server.seen[0].header("user-agent").startswith("remuda/")
+        assert server.seen[0].header("accept-encoding") == "gzip"
+
+    async def test_paths_and_queries(self) -> None:
+        machines = Target("cluster.x-k8s.io/v1beta2", "machines")
+        async with served(OK, answering(200, b'{"items":[]}'), OK) as (client, server):
+            await client.get(machines, "a", "b", subresource="status")
+            await client.list(machines, label_selector="a in (b,c)", limit=5)
+            await client.delete(Target("v1", "namespaces"), "", "a:b/c", uid="7", propagation="Foreground")
+        root = "/apis/cluster.x-k8s.io/v1beta2"
+        assert [said.target for said in server.seen] == [
+            f"{root}/namespaces/a/machines/b/status",
+            f"{root}/machines?labelSelector=a+in+%28b%2Cc%29&limit=5",
+            "/api/v1/namespaces/a:b%2Fc",
+        ]
+        assert msgspec.json.decode(server.seen[2].body) == {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": "7"},
+            "propagationPolicy": "Foreground",
+        }
+
+    async def test_servers_behind_a_path(self) -> None:
+        async with RawServer(OK) as server:
+            client = HttpClient(Access(server=f"{server.url}/k8s/clusters/c"))
+            await client.raw_get("/version")
+            await client.close()
+        assert server.seen[0].target == "/k8s/clusters/c/version"
+
+    @pytest.mark.parametrize(
+        ("kind", "media_type"),
+        [
+            ("json", "application/json-patch+json"),
+            ("merge", "application/merge-patch+json"),
+            ("strategic", "application/strategic-merge-patch+json"),
+            ("apply", "application/apply-patch+yaml"),
+        ],
+    )
+    async def test_patches_say_their_kind(self, kind: Any, media_type: str) -> None:
+        async with served(OK) as (client, server):
+            await client.patch(PODS, "a", "b", {}, kind=kind, force=True, dry_run=True)
+        assert server.seen[0].header("content-type") == media_type
+        options = "fieldManager=remuda&dryRun=All"
+        assert server.seen[0].target.partition("?")[2] == options + ("&force=true" if kind == "apply" else "")
+
+    @pytest.mark.parametrize("name", ["", ".", ".."])
+    async def test_no_name_is_never_the_whole_collection(self, name: str) -> None:
+        async with served(OK) as (client, server):
+            for attempt in (client.get, client.delete):
+                assert (await refusal(attempt(PODS, "a", name))).code == 400
+            assert (await refusal(client.update(PODS, "a", name, {}))).code == 400
+            assert (await refusal(client.patch(PODS, "a", name, {}))).code == 400
+        assert not server.seen
+
+    async def test_compressed_answers(self) -> None:
+        async with served(answering(200, gzip.compress(POD), Content_Encoding="gzip")) as (client, _):
+            assert await client.get(PODS, "a", "b") == POD
+
+    async def test_redirects_are_not_followed(self) -> None:
+        async with served(answering(302, b"", Location="http://127.0.0.1:1/"), token="t") as (client, server):
+            assert (await refusal(client.get(PODS, "a", "b"))).code == 302
+            assert len(server.seen) == 1
+
+    async def test_are_counted(self) -> None:
+        seen: list[tuple[str, str]] = []
+        observe = lambda method, code, seconds: seen.append((method, code))  # noqa: E731
+        cut: Act = _cut
+        async with served(OK, answering(404), cut, options={"observe": observe}) as (client, _):
+            await client.get(PODS, "a", "b")
+            await refusal(client.delete(PODS, "a", "b"))
+            await refusal(client.create(PODS, "a", {}))
+        assert seen == [("GET", "200"), ("DELETE", "404"), ("POST", "<error>")]
+
+    async def test_warnings_are_logged_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        async with served(answering(200, POD, Warning='299 - "v1 is old"')) as (client, _):
+            await client.get(PODS, "a", "b")
+            await client.get(PODS, "a", "b")
+        assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["v1 is old"]
+
+    async def test_many_at_once_are_few_at_once(self) -> None:
+        async with served(OK) as (client, server):
+            await asyncio.gather(*(client.get(PODS, "a", "b") for _ in range(200)))
+            assert len(server.seen) == 200
+            assert server.connections <= 64
+
+
+async def _cut(said: Conversation) -> None:
+    said.cut()
+
+
+async def _hang(said: Conversation) -> None:
+    await said.say_nothing()
+
+
+class TestErrors:
+    async def test_a_status_is_itself(self) -> None:
+        status = too_many_requests("slowly", 0).status() | {"code": 409, "reason": "Conflict"}
+        async with served(answering(409, msgspec.json.encode(status))) as (client, _):
+            error = await refusal(client.get(PODS, "a", "b"))
+        assert (error.code, error.reason, error.message) == (409, "Conflict", "slowly")
+        assert error.details == {"retryAfterSeconds": 0}
+
+    @pytest.mark.parametrize(
+        ("code", "body", "reason", "said"),
+        [
+            (502, b"<html>\n<h1>Bad   Gateway</h1>", "", "the server answered 502: <html> <h1>Bad Gateway</h1>"),
+            (404, b"404 page not found\n", "NotFound", "404 page not found"),
+            (500, b"", "InternalError", "the server answered 500"),
+            (403, b'{"kind":"Other"}', "Forbidden", 'the server answered 403: {"kind":"Other"}'),
+            (400, b'{"kind":"Status"}', "BadRequest", "the server answered 400 without a message"),
+            (500, b"x" * 9999, "InternalError", "x" * 500),
+        ],
+    )
+    async def test_other_words_become_one(self, code: int, body: bytes, reason: str, said: str) -> None:
+        async with served(answering(code, body)) as (client, _):
+            error = await refusal(client.get(PODS, "a", "b"))
+        assert (error.code, error.reason) == (code, reason)
+        assert said in error.message
+        assert len(error.message) < 600
+
+    async def test_a_list_that_is_none(self) -> None:
+        async with served(answering(200, b"<html>")) as (client, _):
+            assert "the server's list cannot be read" in (await refusal(client.list(PODS))).message
+
+    async def test_nobody_there(self) -> None:
+        async with RawServer(OK) as server:
+            url = server.url
+        client = HttpClient(Access(server=url))
+        error = await refusal(client.create(PODS, "a", {}))
+        await client.close()
+        assert isinstance(error, Unreachable)
+        assert not error.sent
+        assert error.message == f"cannot connect to {url}: Connection refused"
+
+    async def test_no_such_host(self) -> None:
+        client = HttpClient(Access(server="https://no-such-host.invalid"))
+        error = await refusal(client.get(PODS, "a", "b"))
+        await client.close()
+        assert isinstance(error, Unreachable)
+        assert "cannot connect to https://no-such-host.invalid" in error.message
+
+    async def test_the_server_hangs_up(self) -> None:
+        async with served(_cut) as (client, server):
+            error = await refusal(client.create(PODS, "a", {}))
+            assert isinstance(error, Unreachable)
+            assert error.sent
+            assert "was lost before it answered" in error.message
+            assert len(server.seen) == 1  # whether it was done nobody knows: not sent twice
+
+    async def test_half_an_answer(self) -> None:
+        async def half(said: Conversation) -> None:
+            await said.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+            said.writer.close()
+
+        async with served(half) as (client, _):
+            error = await refusal(client.get(PODS, "a", "b"))
+        assert "was lost while it answered" in error.message
+
+    async def test_no_answer_in_time(self) -> None:
+        async with served(_hang, options={"timeout_seconds": 0.05}) as (client, server):
+            error = await refusal(client.get(PODS, "a", "b"))
+            assert (error.code, error.reason) == (504, "Timeout")
+            assert "did not answer GET /api/v1/namespaces/a/pods/b within 0.05 seconds" in error.message
+            await asyncio.wait_for(server.nobody.wait(), 5)
+
+    async def test_after_closing(self) -> None:
+        async with served(OK) as (client, _):
+            await client.close()
+            assert "is closed" in (await refusal(client.get(PODS, "a", "b"))).message
+
+    async def test_credentials_that_cannot_be_had(self, tmp_path: Path) -> None:
+        async with served(OK, token_file=tmp_path / "token") as (client, server):
+            error = await refusal(client.get(PODS, "a", "b"))
+            assert isinstance(error, Unreachable)
+            assert not error.sent
+            assert not server.seen
+
+
+class TestAgain:
+    async def test_a_busy_server_is_asked_again(self) -> None:
+        async with served(BUSY, BUSY, OK) as (client, server):
+            await client.create(PODS, "a", {})
+            assert [said.method for said in server.seen] == ["POST"] * 3
+
+    async def test_but_not_beyond_the_deadline(self) -> None:
+        later = answering(429, b"", Retry_After="3600")
+        async with served(later) as (client, server):
+            assert (await refusal(client.get(PODS, "a", "b"))).code == 429
+            assert len(server.seen) == 1
+
+    async def test_nor_for_ever(self) -> None:
+        async with served(BUSY) as (client, server):
+            assert (await refusal(client.get(PODS, "a", "b"))).code == 429
+            assert len(server.seen) == 8
+
+    async def test_an_eviction_is_told_at_once(self) -> None:
+        async with served(BUSY) as (client, server):
+            await refusal(client.create(PODS, "a", {}, name="b", subresource="eviction"))
+            assert len(server.seen) == 1
+
+    @pytest.mark.parametrize(("method", "times"), [("GET", 2), ("POST", 1)])
+    async def test_a_server_that_is_going_down_is_asked_again_for_reads(self, method: str, times: int) -> None:
+        down = answering(503, b"apiserver is shutting down", Retry_After="0")
+        async with served(down, OK) as (client, server):
+            if method == "GET":
+                await client.get(PODS, "a", "b")
+            else:
+                assert (await refusal(client.create(PODS, "a", {}))).code == 503
+            assert len(server.seen) == times
+
+    async def test_a_503_without_advice_is_an_answer(self) -> None:
+        async with served(answering(503), OK) as (client, server):
+            assert (await refusal(client.get(PODS, "a", "b"))).reason == "ServiceUnavailable"
+            assert len(server.seen) == 1
+
+    async def test_a_date_is_no_reason_to_fail(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("remuda.kube.http.transport._DEFAULT_WAIT_SECONDS", 0.0)
+        dated = answering(429, b"", Retry_After="Wed, 21 Oct 2026 07:28:00 GMT")
+        async with served(dated, OK) as (client, _):
+            await client.get(PODS, "a", "b")
+
+
+class TestCredentials:
+    async def test_a_token_that_was_renewed_meanwhile(self, tmp_path: Path) -> None:
+        path = tmp_path / "token"
+        path.write_text("old")
+
+        async def renew(said: Conversation) -> None:
+            path.write_text("newer")
+            await said.answer(401)
+
+        async with served(renew, OK, token_file=path) as (client, server):
+            await client.create(PODS, "a", {})
+            assert [said.header("authorization") for said in server.seen] == ["Bearer old", "Bearer newer"]
+
+    async def test_a_token_that_was_not(self) -> None:
+        async with served(answering(401), token="t") as (client, server):
+            assert (await refusal(client.get(PODS, "a", "b"))).reason == "Unauthorized"
+            assert len(server.seen) == 1
+
+    async def test_a_watch_begins_again_too(self, tmp_path: Path) -> None:
+        path = tmp_path / "token"
+        path.write_text("old")
+
+        async def renew(said: Conversation) -> None:
+            path.write_text("newer")
+            await said.answer(401)
+
+        async with served(renew, _short_watch, token_file=path) as (client, server):
+            assert len(await changes(client)) == 1
+            assert len(server.seen) == 2
+
+    async def test_a_plugin_that_fails(self) -> None:
+        plugin = ExecPlugin(api_version="client.authentication.k8s.io/v1", command="false")
+        async with served(OK, exec=plugin) as (client, _):
+            assert "ended with 1" in (await refusal(client.get(PODS, "a", "b"))).message
+
+
+EVENT = b'{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a"}}}\n'
+
+
+async def _short_watch(said: Conversation) -> None:
+    await said.begin_stream()
+    await said.chunk(EVENT)
+    await said.end_stream()
+
+
+class TestWatches:
+    async def test_events_in_any_chunks(self) -> None:
+        async def watch(said: Conversation) -> None:
+            await said.begin_stream()
+            for at in range(0, 3 * len(EVENT), 7):
+                await said.chunk((EVENT * 3)[at : at + 7])
+            await said.end_stream()
+
+        async with served(watch) as (client, server):
+            found = await changes(client, resource_version="5", timeout_seconds=90)
+        assert [change.value for change in found] == [b'{"kind":"Pod","metadata":{"name":"a"}}'] * 3
+        target = server.seen[0].target
+        assert target == "/api/v1/pods?watch=true&allowWatchBookmarks=true&timeoutSeconds=90&resourceVersion=5"
+
+    async def test_a_refusal_comes_before_the_first_event(self) -> None:
+        async with served(answering(403)) as (client, _):
+            assert (await refusal(changes(client))).code == 403
+
+    async def test_an_error_event(self) -> None:
+        async def expired(said: Conversation) -> None:
+            await said.begin_stream()
+            status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            await said.chunk(msgspec.json.encode({"type": "ERROR", "object": status}) + b"\n")
+            await said.end_stream()
+
+        async with served(expired) as (client, _):
+            error = await refusal(changes(client, resource_version="1"))
+        assert (error.code, error.reason) == (410, "Expired")
+
+    async def test_cut_in_the_middle_of_a_line(self) -> None:
+        async def cut(said: Conversation) -> None:
+            await said.begin_stream()
+            await said.chunk(EVENT + EVENT[:20])
+            said.writer.close()
+
+        async with served(cut) as (client, _):
+            watch = client.watch(PODS)
+            assert (await anext(watch)).type == "ADDED"
+            with pytest.raises(Unreachable, match="was lost while it answered"):
+                await anext(watch)
+
+    async def test_ended_politely_in_the_middle_of_a_line(self) -> None:
+        async def polite(said: Conversation) -> None:
+            await said.begin_stream()
+            await said.chunk(EVENT[:20])
+            await said.end_stream()
+
+        async with served(polite) as (client, _):
+            assert "in the middle of a watch event" in (await refusal(changes(client))).message
+
+    async def test_a_socket_that_is_only_half_open(self) -> None:
+        async def silent(said: Conversation) -> None:
+            await said.begin_stream()
+            await _hang(said)
+
+        async with served(silent, options={"watch_grace_seconds": 0.05}) as (client, server):
+            error = await refusal(changes(client, timeout_seconds=0.05))
+            assert (error.code, type(error)) == (504, Unreachable)
+            assert "the connection is dead" in error.message
+            await asyncio.wait_for(server.nobody.wait(), 5)
+
+    async def test_one_that_never_begins(self) -> None:
+        async with served(_hang, options={"timeout_seconds": 0.05}) as (client, _):
+            assert "did not answer GET" in (await refusal(changes(client))).message
+
+    async def test_closing_gives_the_connection_back(self) -> None:
+        async def endless(said: Conversation) -> None:
+            await said.begin_stream()
+            await said.chunk(EVENT)
+            await _hang(said)
+
+        async with served(endless) as (client, server):
+            async with aclosing(client.watch(PODS)) as watch:
+                assert (await anext(watch)).type == "ADDED"
+            await asyncio.wait_for(server.nobody.wait(), 5)
+
+    async def test_closing_the_client_ends_them(self) -> None:
+        async def endless(said: Conversation) -> None:
+            await said.begin_stream()
+            await said.chunk(EVENT)
+            await _hang(said)
+
+        async with served(endless) as (client, _):
+            watch = client.watch(PODS)
+            await anext(watch)
+            await client.close()
+            with pytest.raises(Unreachable):
+                await asyncio.wait_for(anext(watch), 5)
+
+
+class TestPages:
+    @staticmethod
+    def page(*names: str, token: str = "") -> Act:
+        items = [{"metadata": {"name": name}} for name in names]
+        meta = {"resourceVersion": "5", "continue": token}
+        return answering(200, msgspec.json.encode({"kind": "PodList", "metadata": meta, "items": items}))
+
+    async def test_one_list_of_many(self) -> None:
+        async with served(self.page("a", "b", token="x"), self.page("c")) as (client, server):
+            found = await list_all(client, PODS, page=2, label_selector="l")
+        assert (len(found.items), found.resource_version, found.continue_token) == (3, "5", "")
+        assert [said.target.partition("?")[2] for said in server.seen] == [
+            "labelSelector=l&limit=2",
+            "labelSelector=l&limit=2&continue=x",
+        ]
+
+    async def test_a_list_whose_moment_is_forgotten_is_asked_for_whole(self) -> None:
+        async with served(self.page("a", token="x"), answering(410), self.page("a", "b")) as (client, server):
+            assert len((await list_all(client, PODS)).items) == 2
+        assert "limit" not in server.seen[2].target
+
+    async def test_an_error_of_the_first_page_is_an_error(self) -> None:
+        async with served(answering(410)) as (client, _):
+            assert (await refusal(list_all(client, PODS))).code == 410
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority("raw")
+
+
+class TestTls:
+    @staticmethod
+    def context(authority: Authority, folder: Path) -> ssl.SSLContext:
+        certificate, key = authority.server("127.0.0.1")
+        files = write(folder, server=certificate, server_key=key, ca=authority.pem)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(files["server"], files["server_key"])
+        context.load_verify_locations(files["ca"])
+        context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+    @staticmethod
+    async def ask(access: Access) -> StatusError | None:
+        client = HttpClient(access)
+        try:
+            await client.get(PODS, "a", "b")
+            return None
+        except StatusError as error:
+            return error
+        finally:
+            await client.close()
+
+    async def test_the_server_must_be_who_it_says(self, authority: Authority, tmp_path: Path) -> None:
+        async with RawServer(OK, tls=self.context(authority, tmp_path)) as server:
+            assert await self.ask(Access(server=server.url, ca=authority.pem)) is None
+            for untrusting in (Access(server=server.url), Access(server=server.url, ca=Authority("raw").pem)):
+                error = await self.ask(untrusting)
+                assert isinstance(error, Unreachable)
+                assert "is not trusted" in error.message
+            assert len(server.seen) == 1
+            assert await self.ask(Access(server=server.url, insecure=True)) is None
+
+    async def test_under_another_name(self, authority: Authority, tmp_path: Path) -> None:
+        async with RawServer(OK, tls=self.context(authority, tmp_path)) as server:
+            good = Access(server=server.url, ca=authority.pem, tls_server_name="localhost")
+            assert await self.ask(good) is None
+            bad = Access(server=server.url, ca=authority.pem, tls_server_name="elsewhere")
+            assert "is not trusted" in str(await self.ask(bad))
+
+    async def test_a_client_certificate_that_is_renewed(self, authority: Authority, tmp_path: Path) -> None:
+        names: list[str] = []
+
+        async def note(said: Conversation) -> None:
+            subject = said.writer.get_extra_info("peercert")["subject"]
+            names.append(subject[-1][0][1])
+            await said.answer(200, POD)
+
+        async def renew(common: str) -> None:
+            certificate, key = authority.client(common)
+            await asyncio.to_thread(write, tmp_path, client=certificate, client_key=key)
+
+        await renew("first")
+        files = {"client_certificate": tmp_path / "client.pem", "client_key": tmp_path / "client_key.pem"}
+        async with RawServer(note, tls=self.context(authority, tmp_path)) as server:
+            client = HttpClient(Access(server=server.url, ca=authority.pem, **files))
+            await client.get(PODS, "a", "b")
+            (tmp_path / "client.pem").write_bytes(authority.client("second")[0])
+            await client.get(PODS, "a", "b")  # the new certificate does not fit the key yet
+            await renew("third")
+            await client.get(PODS, "a", "b")
+            await client.close()
+        assert names == ["first", "first", "third"]
+        assert server.connections == 2
+
+    async def test_through_a_proxy(self, authority: Authority, tmp_path: Path) -> None:
+        asked: list[bytes] = []
+
+        async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await reader.readuntil(b"\r\n\r\n")
+            asked.append(head.split(b"\r\n")[0])
+            host, _, port = head.split(b" ")[1].decode().partition(":")
+            far_reader, far_writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
+
+        proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+        port = proxy.sockets[0].getsockname()[1]
+        async with RawServer(OK, tls=self.context(authority, tmp_path)) as server:
+            access = Access(server=server.url, ca=authority.pem, proxy_url=f"http://127.0.0.1:{port}")
+            assert await self.ask(access) is None
+        proxy.close()
+        assert asked == [f"CONNECT {server.url.removeprefix('https://')} HTTP/1.1".encode()]
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
