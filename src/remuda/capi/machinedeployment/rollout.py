@@ -1,0 +1,173 @@
+"""How many Machines each MachineSet of a MachineDeployment shall have next: pure functions, numbers in, numbers out.
+
+Two bounds hold at every moment of a rolling update, whatever becomes of single Machines meanwhile: never more Machines
+than the *ceiling* (replicas + maxSurge; one that is still being deleted counts), and none that is available is taken
+while fewer than the *floor* (replicas - maxUnavailable) would remain. Three facts make that provable from the counters
+of the MachineSets alone:
+
+- A set only ever moves from what exists towards what is wanted, so it never holds more than `held`.
+- A set removes what is not available before what is (`machineset.victims`), so of its available Machines at least
+  `kept` outlive every removal ordered so far. (A Machine marked with the delete-machine annotation goes before all
+  others, available or not: that choice, and the gap it leaves, is the user's.)
+- Both follow from counters only if these were taken after the set saw the size it has now. A set that has not reported
+  on its latest size could still hold what an earlier size allowed, so nothing is planned until it has.
+
+Machines that fail by themselves are nobody's decision: they lower what is available, and thereby stop removals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from remuda.capi import amounts
+from remuda.capi.types import RolloutStrategy
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """One MachineSet, as far as a plan is concerned."""
+
+    name: str
+    wanted: int
+    existing: int = 0  # Machines being deleted included
+    available: int = 0  # those excluded
+    reported: bool = True  # the two above are about the present `wanted`
+    sized_for: int | None = None  # the MachineDeployment's replicas when `wanted` was last decided
+
+    @property
+    def held(self) -> int:
+        """The most Machines there can be until the next order."""
+        return max(self.wanted, self.existing)
+
+    @property
+    def kept(self) -> int:
+        """Available Machines that no order given so far takes away."""
+        return min(self.available, self.wanted)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    replicas: int
+    surge: int = 0
+    unavailable: int = 0
+
+    @property
+    def ceiling(self) -> int:
+        return self.replicas + self.surge
+
+    @property
+    def floor(self) -> int:
+        return max(self.replicas - self.unavailable, 0)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    sizes: Mapping[str, int]  # of every set the plan was made for, also where nothing changes
+    waiting: str = ""  # what keeps the rollout from going on now, for a person
+
+    def changes(self, sets: Sequence[Counts]) -> dict[str, int]:
+        return {one.name: self.sizes[one.name] for one in sets if self.sizes[one.name] != one.wanted}
+
+
+def limits(replicas: int, strategy: RolloutStrategy) -> Limits:
+    """The strategy in numbers. Both 0 would forbid every step, so one Machine may then be missing."""
+    if strategy.type != "RollingUpdate":
+        return Limits(replicas)
+    surge = amounts.resolve(strategy.rolling_update.max_surge, replicas, up=True)
+    unavailable = amounts.resolve(strategy.rolling_update.max_unavailable, replicas, up=False)
+    return Limits(replicas, surge, unavailable if surge or unavailable else 1)
+
+
+def rolling(new: Counts, old: Sequence[Counts], limits: Limits) -> Plan:
+    """The next step of a rolling update. `old`: oldest first."""
+    if held := _unreported(new, *old):
+        return held
+    size = _size_of_new(new, old, limits.ceiling, limits.replicas)
+    # As if every old Machine might be available again soon: a passing failure of all of them costs none of them.
+    budget = sum(one.wanted for one in old) + min(new.available, size) - limits.floor
+    sizes = {new.name: size, **_shrunk(old, budget)}
+    return Plan(sizes, _rolling_waits(new, old, sizes, limits))
+
+
+def on_delete(new: Counts, old: Sequence[Counts], limits: Limits) -> Plan:
+    """Old Machines go when the user deletes them; the new set takes their place once they are gone."""
+    if held := _unreported(new, *old):
+        return held
+    size = _size_of_new(new, old, limits.replicas, limits.replicas)
+    left = [msgspec.structs.replace(one, wanted=min(one.wanted, one.existing)) for one in old]
+    excess = size + sum(one.wanted for one in left) - limits.replicas
+    sizes = {new.name: size, **_shrunk(left, excess)}
+    remaining = sum(sizes[one.name] for one in old)
+    return Plan(
+        sizes, f"{_machines(remaining)} of earlier revisions wait for somebody to delete them" if remaining else ""
+    )
+
+
+def proportional(sets: Sequence[Counts], limits: Limits) -> Plan:
+    """Resizes a paused rollout without moving it on: each revision keeps its share. `sets`: newest first.
+
+    Sets sized for the present number of replicas already have their share, so a resize that was interrupted is
+    completed, and one that has happened does not happen again."""
+    sizes = {one.name: one.wanted for one in sets}
+    active = [one for one in sets if one.wanted > 0] or list(sets[:1])
+    if len(active) == 1:
+        sizes[active[0].name] = limits.replicas
+    elif pending := [one for one in active if one.sized_for != limits.replicas]:
+        total = limits.ceiling if limits.replicas else 0
+        room = total - sum(one.wanted for one in active if one.sized_for == limits.replicas)
+        sizes.update(_shares(pending, max(room, 0)))
+    return Plan(sizes, "the rollout is paused")
+
+
+def _unreported(*sets: Counts) -> Plan | None:
+    silent = [one.name for one in sets if not one.reported]
+    if not silent:
+        return None
+    noun, verb = ("MachineSet", "has") if len(silent) == 1 else ("MachineSets", "have")
+    waiting = f"{noun} {', '.join(silent)} {verb} not reported on the latest change of replicas yet"
+    return Plan({one.name: one.wanted for one in sets}, waiting)
+
+
+def _size_of_new(new: Counts, old: Sequence[Counts], ceiling: int, replicas: int) -> int:
+    """Grows into the room below the ceiling. Above it (the user lowered it) Machines not made yet stay unmade."""
+    room = ceiling - new.held - sum(one.held for one in old)
+    unmade = max(new.wanted - new.existing, 0)
+    return min(new.wanted + max(room, -unmade), replicas)
+
+
+def _shrunk(old: Sequence[Counts], budget: int) -> dict[str, int]:
+    """Sizes after removing up to `budget`: first whatever is not available, wherever it is, then the oldest sets'."""
+    sizes = {one.name: one.wanted for one in old}
+    for only_unavailable in (True, False):
+        for one in old:
+            spare = sizes[one.name] - (one.kept if only_unavailable else 0)
+            taken = max(min(spare, budget), 0)
+            sizes[one.name] -= taken
+            budget -= taken
+    return sizes
+
+
+def _shares(sets: Sequence[Counts], room: int) -> dict[str, int]:
+    """The room split in proportion to the present sizes, what rounding leaves to the largest remainders."""
+    total = sum(one.wanted for one in sets)
+    sizes = {one.name: one.wanted * room // total for one in sets}
+    by_remainder = sorted(sets, key=lambda one: -(one.wanted * room % total))
+    for one in by_remainder[: room - sum(sizes.values())]:
+        sizes[one.name] += 1
+    return sizes
+
+
+def _rolling_waits(new: Counts, old: Sequence[Counts], sizes: Mapping[str, int], limits: Limits) -> str:
+    """Says what has to happen before the next step, unless this one is already on its way."""
+    if any(sizes[one.name] != one.wanted for one in (new, *old)):
+        return ""
+    missing = new.wanted - new.available
+    if missing > 0 and any(one.wanted for one in old):
+        return f"waiting for {_machines(missing)} of MachineSet {new.name} to become available before old ones go"
+    leaving = sum(max(one.existing - one.wanted, 0) for one in (new, *old))
+    if leaving:
+        return f"waiting for {_machines(leaving)} to be deleted (there may be {limits.ceiling} in all)"
+    return ""
+
+
+def _machines(count: int) -> str:
+    return f"{count} Machine" if count == 1 else f"{count} Machines"

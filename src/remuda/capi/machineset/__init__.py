@@ -1,0 +1,1 @@
+"""The MachineSet controller: so many Machines made from one template."""
