@@ -1,0 +1,40 @@
+"""Which objects belong to a Cluster: an index over `spec.clusterName`, the same for every controller that asks."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from remuda.kube.objects import Key, Kind, Object, ObjectMeta
+from remuda.runtime.caches import Caches
+
+_INDEX = "cluster"
+
+
+class _Spec(Protocol):
+    @property
+    def cluster_name(self) -> str: ...
+
+
+class _Member(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+    @property
+    def spec(self) -> _Spec: ...
+
+
+T = TypeVar("T", bound=Object)
+
+
+def cluster_of(member: _Member) -> Key:
+    return Key(member.metadata.namespace, member.spec.cluster_name)
+
+
+def index_by_cluster(caches: Caches, kind: Kind[T]) -> None:
+    """To be called before the caches start. Every object of the kind must have a `spec.clusterName`."""
+    caches.index(kind, _INDEX, lambda obj: (str(cluster_of(obj)),))  # type: ignore[arg-type]
+
+
+def members(caches: Caches, kind: Kind[T], cluster: Key) -> list[T]:
+    """By name."""
+    return caches.of(kind).select(_INDEX, str(cluster))

@@ -1,0 +1,227 @@
+"""The Cluster controller: reads everything, hands over or takes down, and writes one status.
+
+It also decides which workload clusters are connected to: those whose infrastructure is there, until they are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from remuda.capi import names
+from remuda.capi.belonging import cluster_of, index_by_cluster, members
+from remuda.capi.cluster import deletion, handoff, status
+from remuda.capi.cluster.kubeconfig import ensure_kubeconfig
+from remuda.capi.cluster.scope import Look, Members, Scope, look
+from remuda.capi.external import Externals, UnknownKind
+from remuda.capi.pausing import is_paused, paused
+from remuda.capi.remote import cluster_secrets
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, Cluster, Reference
+from remuda.kube import clock, conditions
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key, Kind, Object
+from remuda.runtime.draft import save
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.remote import RemoteClusters
+from remuda.runtime.steps import step
+
+PUBLISH = step("cluster.publish", "writes the Cluster's finalizer, endpoint and status")
+DELETE_MEMBER = step("cluster.delete-member", "asks for the deletion of what belongs to a Cluster being deleted")
+DELETE_CONTROL_PLANE = step("cluster.delete-control-plane", "asks for the deletion of the control plane object")
+DELETE_INFRASTRUCTURE = step("cluster.delete-infrastructure", "asks for the deletion of the infrastructure object")
+
+_NOT_FOUND = 404
+
+
+class ClusterController:
+    def __init__(
+        self, manager: Manager, externals: Externals, remote: RemoteClusters, *, concurrency: int = 10
+    ) -> None:
+        self._client = manager.client
+        self._caches = manager.caches
+        self._events = manager.events
+        self._externals = externals
+        self._remote = remote
+        self._clusters = manager.caches.of(CLUSTER)
+        self._secrets = cluster_secrets(manager.caches)
+        self._controller = manager.controller("cluster", CLUSTER, self.reconcile, concurrency=concurrency)
+        self._follow()
+
+    def _follow(self) -> None:
+        kinds: tuple[Kind[Any], ...] = (MACHINE_DEPLOYMENT, MACHINE_SET, MACHINE)
+        for kind in kinds:
+            index_by_cluster(self._caches, kind)
+            self._controller.watch(self._caches.of(kind), lambda member: (cluster_of(member),))
+        self._externals.follow(self._controller, CLUSTER, _references)
+        self._controller.watch(self._secrets, self._cluster_of_secret)
+        self._remote.on_change(lambda cluster, node: self._controller.enqueue(cluster) if node is None else None)
+
+    def _cluster_of_secret(self, secret: Object) -> Iterable[Key]:
+        cluster = Key(secret.metadata.namespace, secret.metadata.labels.get(names.CLUSTER_NAME, ""))
+        if secret.metadata.name == names.kubeconfig_secret(cluster.name):
+            self._remote.nudge(cluster)
+        return (cluster,)
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self._clusters.raw(*key)
+        if value is None:
+            self._remote.forget(key)
+            return DONE
+        scope = await self._load(value)
+        if is_paused(scope.cluster, scope.cluster.metadata):
+            return await self._pause(scope)
+        if scope.cluster.metadata.deleting:
+            return await self._delete(scope)
+        return await self._provision(scope)
+
+    async def _load(self, value: bytes) -> Scope:
+        cluster = CLUSTER.decode(value)
+        key = cluster.key
+        return Scope(
+            value,
+            await look(self._externals, cluster.spec.infrastructure_ref, key.namespace),
+            await look(self._externals, cluster.spec.control_plane_ref, key.namespace),
+            Members(
+                members(self._caches, MACHINE_DEPLOYMENT, key),
+                members(self._caches, MACHINE_SET, key),
+                members(self._caches, MACHINE, key),
+            ),
+            self._remote.look(key),
+        )
+
+    async def _pause(self, scope: Scope) -> Outcome:
+        conditions.put(
+            scope.draft.status,
+            [paused(scope.cluster, scope.cluster.metadata)],
+            generation=scope.cluster.metadata.generation,
+        )
+        async with PUBLISH:
+            await save(self._client, scope.draft)
+        return DONE
+
+    async def _provision(self, scope: Scope) -> Outcome:
+        """Every phase has its turn whatever became of the others; what went wrong is published, then raised."""
+        scope.draft.add_finalizer(names.CLUSTER_FINALIZER)
+        outcomes: list[Outcome] = []
+        errors: list[Exception] = []
+        for phase in (self._take_infrastructure, self._take_control_plane, self._ensure_kubeconfig, self._connect):
+            try:
+                outcomes.append(await phase(scope))
+            except Exception as error:
+                errors.append(error)
+        outcomes.append(await self._publish(scope, failed=bool(errors)))
+        if errors:
+            raise _together(errors)
+        return soonest(*outcomes)
+
+    async def _take_infrastructure(self, scope: Scope) -> Outcome:
+        return await handoff.take_infrastructure(self._client, scope)
+
+    async def _take_control_plane(self, scope: Scope) -> Outcome:
+        return await handoff.take_control_plane(self._client, scope)
+
+    async def _ensure_kubeconfig(self, scope: Scope) -> Outcome:
+        return await ensure_kubeconfig(self._client, self._secrets, scope)
+
+    async def _connect(self, scope: Scope) -> Outcome:
+        if scope.provisioned:
+            self._remote.want(scope.key)
+            scope.connection = self._remote.look(scope.key)
+        return DONE
+
+    async def _delete(self, scope: Scope) -> Outcome:
+        scope.control_plane = await self._certainly(scope.control_plane, scope.key.namespace)
+        scope.infrastructure = await self._certainly(scope.infrastructure, scope.key.namespace)
+        stage = deletion.plan(scope.members, scope.control_plane, scope.infrastructure)
+        try:
+            await self._ask_for(stage, scope)
+        except StatusError as error:
+            stage = stage._replace(reason="InternalError", message=str(error), error=error)
+        if stage.completed:
+            scope.draft.remove_finalizer(names.CLUSTER_FINALIZER)
+            scope.events.append(("Deleted", f"Cluster {scope.key.name} has been deleted"))
+        again = await self._publish(scope, stage, failed=stage.error is not None)
+        if stage.error is not None:
+            raise stage.error
+        return DONE if stage.completed else soonest(Blocked(stage.reason, stage.on, stage.message), again)
+
+    async def _certainly(self, found: Look, namespace: str) -> Look:
+        """What the cache does not have may just not have been seen yet: the server knows. Without its kind, there is
+        no object."""
+        if found.ref is None or found.obj is not None:
+            return found
+        if found.error is not None and not isinstance(found.error, UnknownKind):
+            return found
+        return Look(found.ref, await self._externals.fetch(found.ref, namespace))
+
+    async def _ask_for(self, stage: deletion.Stage, scope: Scope) -> None:
+        for kind, obj in stage.delete:
+            async with DELETE_MEMBER:
+                try:
+                    await self._client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
+                except StatusError as error:
+                    if error.code != _NOT_FOUND:
+                        raise
+        provider = stage.delete_provider
+        if provider is not None and not provider.deleting:
+            control_plane = provider is scope.control_plane.obj
+            async with DELETE_CONTROL_PLANE if control_plane else DELETE_INFRASTRUCTURE:
+                await self._externals.delete(provider)
+
+    async def _publish(self, scope: Scope, stage: deletion.Stage | None = None, *, failed: bool) -> Outcome:
+        report = status.derive(_observed(scope, stage))
+        generation = _next_generation(scope)
+        report.write(scope.draft.status)
+        if not failed:
+            scope.draft.status["observedGeneration"] = generation
+        conditions.put(
+            scope.draft.status,
+            [*report.conditions, paused(scope.cluster, scope.cluster.metadata)],
+            generation=generation,
+        )
+        async with PUBLISH:
+            await save(self._client, scope.draft)
+        self._tell(scope, report)
+        return DONE if report.look_again is None else Again(report.look_again, "something is too young to be judged")
+
+    def _tell(self, scope: Scope, report: status.Report) -> None:
+        """After the write: what was lost to a conflict is told when it has come true."""
+        for reason, message in scope.events:
+            self._events.normal(scope.cluster, reason, message)
+        if report.phase != scope.cluster.status.phase:
+            self._events.normal(scope.cluster, report.phase, f"Cluster {scope.key.name} is {report.phase}")
+
+
+def _references(cluster: Cluster) -> Iterable[Reference | None]:
+    return cluster.spec.infrastructure_ref, cluster.spec.control_plane_ref
+
+
+def _observed(scope: Scope, stage: deletion.Stage | None) -> status.Observed:
+    return status.Observed(
+        cluster=scope.cluster,
+        now=clock.time(),
+        provisioned=scope.provisioned,
+        initialized=scope.initialized,
+        endpoint_known=scope.endpoint_known,
+        infrastructure=scope.infrastructure,
+        control_plane=scope.control_plane,
+        members=scope.members,
+        connection=scope.connection,
+        stage=stage,
+    )
+
+
+def _next_generation(scope: Scope) -> int:
+    """The generation once the draft is saved: a changed spec raises it by one, which spares a second status write."""
+    changed = scope.draft.obj.get("spec") != scope.draft.base.get("spec")
+    return scope.cluster.metadata.generation + changed
+
+
+def _together(errors: list[Exception]) -> Exception:
+    """What is understood is told in one sentence; of the rest the log shows where it came from."""
+    if len(errors) == 1:
+        return errors[0]
+    if all(isinstance(error, Retryable) for error in errors):
+        return Retryable("; ".join(map(str, errors)))
+    return ExceptionGroup("several things failed", errors)

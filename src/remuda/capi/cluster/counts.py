@@ -1,0 +1,88 @@
+"""Machines of a Cluster, counted: the control plane's by its provider or by us, the workers' from who owns them.
+
+A number nobody has reported is left out; it is not zero.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from remuda.capi import contract, versions
+from remuda.capi.cluster.scope import Look, Members
+from remuda.capi.contract import Json
+from remuda.capi.types import Machine, MachineDeployment, MachineSet
+from remuda.kube.conditions import is_true
+
+_FIELDS = ("desiredReplicas", "replicas", "readyReplicas", "availableReplicas", "upToDateReplicas")
+_MOST_VERSIONS = 32
+
+Numbers = tuple[int | None, int | None, int | None, int | None, int | None]  # in the order of _FIELDS
+
+
+class _VersionCount(Protocol):
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def replicas(self) -> int | None: ...
+
+
+def control_plane_counts(control_plane: Look, members: Members) -> Json:
+    if control_plane.ref is None:
+        return _counted([_of_machine(machine) for machine in members.control_plane], ())
+    if control_plane.obj is None:
+        return {}
+    found = contract.counts(control_plane.obj)
+    numbers = (found.desired, found.current, found.ready, found.available, found.up_to_date)
+    return _counted([numbers], contract.running_versions(control_plane.obj))
+
+
+def worker_counts(members: Members) -> Json:
+    """MachineDeployments, and MachineSets and Machines that stand alone."""
+    groups: list[MachineDeployment | MachineSet] = [*members.deployments, *members.lone_sets]
+    numbers: list[Numbers] = [
+        (
+            group.spec.replicas,
+            group.status.replicas,
+            group.status.ready_replicas,
+            group.status.available_replicas,
+            group.status.up_to_date_replicas,
+        )
+        for group in groups
+    ]
+    numbers += [_of_machine(machine) for machine in members.workers if machine.metadata.controller is None]
+    return _counted(numbers, [count for group in groups for count in group.status.versions])
+
+
+def _of_machine(machine: Machine) -> Numbers:
+    found = machine.status.conditions
+    return 1, 1, *(int(is_true(found, type)) for type in ("Ready", "Available", "UpToDate"))  # type: ignore[return-value]
+
+
+def _counted(numbers: Sequence[Numbers], running: Iterable[_VersionCount]) -> Json:
+    counts: Json = {}
+    for place, field in enumerate(_FIELDS):
+        known = [number for each in numbers if (number := each[place]) is not None]
+        if known:
+            counts[field] = sum(known)
+    if listed := _versions(running):
+        counts["versions"] = listed
+    return counts
+
+
+def _versions(running: Iterable[_VersionCount]) -> list[Json]:
+    """Lowest first; only what is counted."""
+    totals: Counter[str] = Counter()
+    for each in running:
+        totals[each.version] += each.replicas or 0
+    ordered = sorted((version for version, n in totals.items() if n > 0), key=_order)
+    return [{"version": version, "replicas": totals[version]} for version in ordered[:_MOST_VERSIONS]]
+
+
+def _order(version: str) -> tuple[bool, object, str]:
+    try:
+        return True, versions.semantic(version), version
+    except ValueError:
+        return False, (), version

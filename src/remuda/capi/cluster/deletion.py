@@ -1,0 +1,79 @@
+"""How a Cluster goes: workers first, then the control plane, then the infrastructure, then the Cluster itself.
+
+A stage is left when nothing of it is there any more, whoever deleted it, so everything may be deleted at once and in
+any order: what is gone is skipped, what somebody else is deleting is waited for. Deletes are plain background ones; the
+order is ours, not the garbage collector's. `plan` decides, without I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from remuda.capi.cluster.scope import Look, Members
+from remuda.capi.contract import ProviderObject
+from remuda.capi.inflection import plural
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
+from remuda.kube.objects import Kind, Object
+
+_MOST_NAMES = 3
+
+Remaining = Sequence[tuple[Kind[Any], Sequence[Object]]]
+
+
+class Stage(NamedTuple):
+    """Where the deletion stands: what is waited for, and what must be asked for to get on."""
+
+    reason: str  # of the Deleting condition
+    message: str
+    on: str = ""
+    delete: Sequence[tuple[Kind[Any], Object]] = ()
+    delete_provider: ProviderObject | None = None
+    error: Exception | None = None  # it cannot be known what is left
+
+    @property
+    def completed(self) -> bool:
+        return self.reason == "DeletionCompleted"
+
+
+def plan(members: Members, control_plane: Look, infrastructure: Look) -> Stage:
+    """The first stage that has something left."""
+    workers: Remaining = (
+        (MACHINE_DEPLOYMENT, members.deployments),
+        (MACHINE_SET, members.sets),
+        (MACHINE, members.workers),
+    )
+    if any(objects for _, objects in workers):
+        return _members_stage("WaitingForWorkersDeletion", workers)
+    if control_plane.ref is None and members.control_plane:
+        return _members_stage("WaitingForControlPlaneDeletion", ((MACHINE, members.control_plane),))
+    for reason, found in (
+        ("WaitingForControlPlaneDeletion", control_plane),
+        ("WaitingForInfrastructureDeletion", infrastructure),
+    ):
+        if found.error is not None:
+            return Stage("InternalError", str(found.error), str(found), error=found.error)
+        if found.obj is not None:
+            message = f"Waiting for {found.obj.kind} to be deleted"
+            return Stage(reason, message, str(found.obj), delete_provider=found.obj)
+    return Stage("DeletionCompleted", "Deletion completed")
+
+
+def _members_stage(reason: str, remaining: Remaining) -> Stage:
+    """What others control goes with them; only what nobody controls is ours to delete."""
+    ours = [
+        (kind, obj)
+        for kind, objects in remaining
+        for obj in objects
+        if obj.metadata.controller is None and not obj.metadata.deleting
+    ]
+    lines = [_line(kind, objects) for kind, objects in remaining if objects]
+    first = next((kind, objects[0]) for kind, objects in remaining if objects)
+    return Stage(reason, "\n".join(lines), f"{first[0].name} {first[1].key}", ours)
+
+
+def _line(kind: Kind[Any], objects: Sequence[Object]) -> str:
+    shown = ", ".join(obj.metadata.name for obj in objects[:_MOST_NAMES])
+    if len(objects) > _MOST_NAMES:
+        shown += f", ... ({len(objects) - _MOST_NAMES} more)"
+    return f"* {kind.name if len(objects) == 1 else plural(kind.name)}: {shown}"

@@ -1,0 +1,131 @@
+"""What the Cluster takes over from its infrastructure and its control plane, and what it gives them.
+
+Both get the Cluster as owner and its name as a label, which their providers wait for. Once they report that they are
+there, flags are set that are never taken back; the endpoint is taken from whoever has one first, and only while the
+Cluster has none; failure domains follow the infrastructure as long as it exists.
+"""
+
+from __future__ import annotations
+
+from remuda.capi import contract, names
+from remuda.capi.cluster.scope import Look, Scope
+from remuda.capi.contract import ProviderObject
+from remuda.kube.client import Client
+from remuda.runtime.draft import save
+from remuda.runtime.outcome import DONE, Blocked, Outcome
+from remuda.runtime.steps import Step, step
+
+ADOPT_INFRASTRUCTURE = step(
+    "cluster.adopt-infrastructure", "makes the Cluster an owner of its infrastructure object and labels it"
+)
+ADOPT_CONTROL_PLANE = step(
+    "cluster.adopt-control-plane", "makes the Cluster an owner of its control plane object and labels it"
+)
+
+
+async def take_infrastructure(client: Client, scope: Scope) -> Outcome:
+    found = scope.infrastructure
+    if found.ref is None:
+        if scope.cluster.spec.topology is None:
+            scope.mark("infrastructureProvisioned")
+        return DONE
+    if found.obj is None:
+        return _missing(scope, found, was_there=scope.provisioned)
+    await _adopt(client, scope, found.obj, ADOPT_INFRASTRUCTURE)
+    _copy_failure(scope, found.obj)
+    if found.obj.deleting:
+        return _waiting(found, "InfrastructureDeleting", "is being deleted while the Cluster still exists")
+    if not contract.provisioned(found.obj) and not scope.provisioned:
+        path = ".".join(contract.provisioned_path(found.obj))
+        return _waiting(found, "WaitingForInfrastructure", f"{path} is not true yet")
+    _copy_endpoint(scope, found.obj)
+    _copy_failure_domains(scope, found.obj)
+    if not scope.provisioned:
+        scope.mark("infrastructureProvisioned")
+        scope.events.append(("InfrastructureReady", f"{found} is provisioned"))
+    return DONE
+
+
+async def take_control_plane(client: Client, scope: Scope) -> Outcome:
+    found = scope.control_plane
+    if found.ref is None:
+        return _first_control_plane_machine(scope)
+    if found.obj is None:
+        return _missing(scope, found, was_there=scope.initialized)
+    await _adopt(client, scope, found.obj, ADOPT_CONTROL_PLANE)
+    _copy_failure(scope, found.obj)
+    if found.obj.deleting:
+        return _waiting(found, "ControlPlaneDeleting", "is being deleted while the Cluster still exists")
+    if not contract.initialized(found.obj) and not scope.initialized:
+        path = ".".join(contract.initialized_path(found.obj))
+        return _waiting(found, "WaitingForControlPlane", f"{path} is not true yet")
+    _copy_endpoint(scope, found.obj)
+    if not scope.initialized:
+        scope.mark("controlPlaneInitialized")
+        scope.events.append(("ControlPlaneInitialized", f"{found} is initialized"))
+    return DONE
+
+
+def _first_control_plane_machine(scope: Scope) -> Outcome:
+    """Without a provider for it, the control plane is there when one of its Machines has become a Node."""
+    if scope.initialized:
+        return DONE
+    first = next((one for one in scope.members.control_plane if one.status.node_ref is not None), None)
+    if first is None:
+        on = f"control plane Machines of {scope.key}"
+        return Blocked("WaitingForControlPlane", on, "none of them has a Node yet")
+    scope.mark("controlPlaneInitialized")
+    scope.events.append(("ControlPlaneInitialized", f"Machine {first.metadata.name} has become a Node"))
+    return DONE
+
+
+def _missing(scope: Scope, found: Look, *, was_there: bool) -> Outcome:
+    if found.error is not None:
+        raise found.error
+    if was_there:
+        return _waiting(found, "ObjectDeleted", "has been deleted while the Cluster still exists")
+    return _waiting(found, "ObjectDoesNotExist", "does not exist yet")
+
+
+def _waiting(found: Look, reason: str, message: str) -> Outcome:
+    return Blocked(reason, str(found), message)
+
+
+async def _adopt(client: Client, scope: Scope, obj: ProviderObject, named: Step) -> None:
+    """Nothing is written where owner and label are right already, however else the owner is written."""
+    owner = scope.owner
+    owned = any(one.uid == owner.uid and one.api_version == owner.api_version for one in obj.metadata.owner_references)
+    if (owned and obj.metadata.labels.get(names.CLUSTER_NAME) == owner.name) or obj.deleting:
+        return
+    draft = obj.draft()
+    if not owned:
+        draft.set_owner(owner)
+    draft.set_label(names.CLUSTER_NAME, owner.name)
+    async with named:
+        await save(client, draft)
+
+
+def _copy_endpoint(scope: Scope, obj: ProviderObject) -> None:
+    endpoint = contract.endpoint(obj)
+    if endpoint.valid and not scope.endpoint_known:
+        scope.draft.spec["controlPlaneEndpoint"] = {"host": endpoint.host, "port": endpoint.port}
+
+
+def _copy_failure_domains(scope: Scope, obj: ProviderObject) -> None:
+    domains = contract.failure_domains(obj)
+    if domains:
+        scope.draft.status["failureDomains"] = domains
+    else:
+        scope.draft.status.pop("failureDomains", None)
+
+
+def _copy_failure(scope: Scope, obj: ProviderObject) -> None:
+    """For readers of the v1beta1 API; nothing here acts on it."""
+    reason, message = contract.failure(obj)
+    if not reason and not message:
+        return
+    old = scope.draft.status.setdefault("deprecated", {}).setdefault("v1beta1", {})
+    if reason:
+        old["failureReason"] = reason
+    if message:
+        old["failureMessage"] = f"{obj}: {message}"

@@ -1,0 +1,110 @@
+"""Everything one reconcile of a Cluster knows: read before anything is decided, changed only in the draft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from remuda.capi import names
+from remuda.capi.contract import Json, ProviderObject
+from remuda.capi.external import Externals, Reference
+from remuda.capi.types import CLUSTER, Cluster, Machine, MachineDeployment, MachineSet
+from remuda.kube.objects import Key, OwnerReference
+from remuda.runtime.draft import Draft
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.remote import Connection
+
+
+class Look(NamedTuple):
+    """What became of looking up a provider's object: it, nothing, or why that cannot be said."""
+
+    ref: Reference | None = None
+    obj: ProviderObject | None = None
+    error: Exception | None = None
+
+    @property
+    def absent(self) -> bool:
+        """It is referred to and certainly not there."""
+        return self.ref is not None and self.obj is None and self.error is None
+
+    def __str__(self) -> str:
+        return f"{self.ref.kind} {self.ref.name}" if self.ref is not None else "nothing"
+
+
+async def look(externals: Externals, ref: Reference | None, namespace: str) -> Look:
+    if ref is None or not ref.name:
+        return Look()
+    try:
+        return Look(ref, await externals.get(ref, namespace))
+    except Retryable as error:
+        return Look(ref, error=error)
+
+
+class Members(NamedTuple):
+    """What belongs to the Cluster."""
+
+    deployments: Sequence[MachineDeployment] = ()
+    sets: Sequence[MachineSet] = ()
+    machines: Sequence[Machine] = ()
+
+    @property
+    def control_plane(self) -> list[Machine]:
+        return [machine for machine in self.machines if is_control_plane(machine)]
+
+    @property
+    def workers(self) -> list[Machine]:
+        return [machine for machine in self.machines if not is_control_plane(machine)]
+
+    @property
+    def lone_sets(self) -> list[MachineSet]:
+        """MachineSets of no MachineDeployment."""
+        return [one for one in self.sets if one.metadata.controller is None]
+
+
+def is_control_plane(machine: Machine) -> bool:
+    return names.CONTROL_PLANE in machine.metadata.labels
+
+
+class Scope:
+    def __init__(
+        self, value: bytes, infrastructure: Look, control_plane: Look, members: Members, connection: Connection
+    ) -> None:
+        self.cluster: Cluster = CLUSTER.decode(value)
+        self.draft = Draft(CLUSTER.target, value)
+        self.infrastructure = infrastructure
+        self.control_plane = control_plane
+        self.members = members
+        self.connection = connection
+        self.events: list[tuple[str, str]] = []  # reason and message, told once the draft is saved
+
+    @property
+    def key(self) -> Key:
+        return self.cluster.key
+
+    @property
+    def owner(self) -> OwnerReference:
+        """The Cluster as owner of what belongs to it."""
+        metadata = self.cluster.metadata
+        return OwnerReference(api_version=CLUSTER.api_version, kind=CLUSTER.name, name=metadata.name, uid=metadata.uid)
+
+    @property
+    def provisioned(self) -> bool:
+        """Of this run too, not only of the last."""
+        return bool(self._initialization.get("infrastructureProvisioned"))
+
+    @property
+    def initialized(self) -> bool:
+        return bool(self._initialization.get("controlPlaneInitialized"))
+
+    def mark(self, flag: str) -> None:
+        """Sets one of the flags that are never taken back."""
+        self.draft.status.setdefault("initialization", {})[flag] = True
+
+    @property
+    def _initialization(self) -> Json:
+        return self.draft.status.get("initialization") or {}
+
+    @property
+    def endpoint_known(self) -> bool:
+        endpoint = self.draft.spec.get("controlPlaneEndpoint") or {}
+        return bool(endpoint.get("host") and endpoint.get("port"))

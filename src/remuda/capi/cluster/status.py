@@ -1,0 +1,299 @@
+"""The status of a Cluster, derived from scratch: no I/O, and the same facts give the same bytes.
+
+`derive` is told everything that was seen in one run and says everything there is to say; what it says replaces what
+stood there before. Only the sticky flags and what providers handed over are decided elsewhere (`handoff`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from remuda.capi import contract
+from remuda.capi.cluster import counts
+from remuda.capi.cluster.deletion import Stage
+from remuda.capi.cluster.scope import Look, Members, is_control_plane
+from remuda.capi.conditions import (
+    Classify,
+    Priority,
+    Reporter,
+    aggregate,
+    classifier,
+    internal_error,
+    mirror,
+    mirror_of_absent,
+    negative_with,
+    remediating,
+    summary,
+)
+from remuda.capi.contract import ContractError, Json
+from remuda.capi.types import Cluster, Machine, MachineDeployment, MachineSet
+from remuda.kube import clock
+from remuda.kube.conditions import UNKNOWN, condition, find, is_true
+from remuda.kube.objects import Condition
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.remote import Connection
+
+# How long a cluster that has stopped answering is still called connected.
+PROBE_GRACE_SECONDS = 50.0
+# So many failures to connect, and it is no longer "not yet".
+_FAILURES_AT_FIRST = 5
+# How old a Machine may be before it is missed among those that say whether they are up to date.
+_UP_TO_DATE_AFTER_SECONDS = 10.0
+
+_AVAILABLE_FROM = (
+    "Deleting",
+    "RemoteConnectionProbe",
+    "InfrastructureReady",
+    "ControlPlaneAvailable",
+    "WorkersAvailable",
+)
+_TOPOLOGY = "Waiting for the cluster topology to be reconciled"
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was seen in one run."""
+
+    cluster: Cluster
+    now: float
+    provisioned: bool = False
+    initialized: bool = False
+    endpoint_known: bool = False
+    infrastructure: Look = Look()
+    control_plane: Look = Look()
+    members: Members = Members()
+    connection: Connection = Connection()
+    stage: Stage | None = None  # while deleting
+
+    @property
+    def deleting(self) -> bool:
+        return self.cluster.metadata.deleting
+
+
+class Report(msgspec.Struct, frozen=True):
+    conditions: Sequence[Condition]
+    phase: str
+    control_plane: Json
+    workers: Json
+    look_again: float | None = None  # in how many seconds time alone changes the answer
+
+    def write(self, status: Json) -> None:
+        """Everything but the conditions; empty counts are left out, because schemas refuse empty objects."""
+        status["phase"] = self.phase
+        for part, found in (("controlPlane", self.control_plane), ("workers", self.workers)):
+            if found:
+                status[part] = found
+            else:
+                status.pop(part, None)
+
+
+def derive(seen: Observed) -> Report:
+    conditions = [
+        _deleting(seen),
+        _probe(seen),
+        _infrastructure_ready(seen),
+        _control_plane_available(seen),
+        _control_plane_initialized(seen),
+        _workers_available(seen),
+        *_machines(seen),
+        *_movements(seen),
+        remediating(_reporters(seen.members.machines)),
+    ]
+    waits = [*_probe_waits(seen), *_young_machines(seen)]
+    return Report(
+        conditions=[_available(seen, conditions), *conditions],
+        phase=_phase(seen),
+        control_plane=counts.control_plane_counts(seen.control_plane, seen.members),
+        workers=counts.worker_counts(seen.members),
+        look_again=min(waits, default=None),
+    )
+
+
+def _phase(seen: Observed) -> str:
+    if seen.deleting:
+        return "Deleting"
+    if seen.provisioned and seen.endpoint_known:
+        return "Provisioned"
+    spec = seen.cluster.spec
+    if spec.infrastructure_ref or spec.control_plane_ref or spec.topology:
+        return "Provisioning"
+    return "Pending"
+
+
+def _deleting(seen: Observed) -> Condition:
+    if not seen.deleting:
+        return condition("Deleting", False, "NotDeleting")
+    if seen.stage is None:
+        return condition("Deleting", True, "Deleting")
+    return condition("Deleting", True, seen.stage.reason, seen.stage.message)
+
+
+def _available(seen: Observed, conditions: Sequence[Condition]) -> Condition:
+    gates = seen.cluster.spec.availability_gates
+    of = [*_AVAILABLE_FROM, *(gate.condition_type for gate in gates)]
+    present = {one.type: one for one in (*seen.cluster.status.conditions, *conditions)}
+    return summary("Available", present.values(), of, classify=_judge(seen, classifier(negative_with(gates))))
+
+
+def _judge(seen: Observed, usual: Classify) -> Classify:
+    """While a Cluster is deleted, that its parts are gone is how it should be."""
+
+    def judge(one: Condition) -> Priority:
+        gone = one.reason in ("ObjectDeleted", "ObjectDoesNotExist")
+        if seen.deleting and gone and one.type in ("InfrastructureReady", "ControlPlaneAvailable"):
+            return Priority.INFO
+        return usual(one)
+
+    return judge
+
+
+# The connection
+
+
+def _probe(seen: Observed) -> Condition:
+    """A cluster that was reached a moment ago is called connected; one never reached is called what it was at first."""
+    type, link = "RemoteConnectionProbe", seen.connection
+    if link.last_success is None and link.failures < _FAILURES_AT_FIRST:
+        before = find(seen.cluster.status.conditions, type)
+        return before or condition(type, False, "ProbeFailed", "Remote connection not established yet")
+    if link.connected or _grace_left(seen) > 0:
+        return condition(type, True, "ProbeSucceeded")
+    told = "Remote connection probe failed"
+    if link.last_success is not None:
+        told += f", probe last succeeded at {clock.rfc3339(link.last_success)}"
+    return condition(type, False, "ProbeFailed", f"{told}: {link.error}" if link.error else told)
+
+
+def _grace_left(seen: Observed) -> float:
+    last = seen.connection.last_success
+    return 0.0 if last is None else last + PROBE_GRACE_SECONDS - seen.now
+
+
+def _probe_waits(seen: Observed) -> list[float]:
+    left = _grace_left(seen)
+    return [left] if not seen.connection.connected and left > 0 else []
+
+
+# Infrastructure and control plane
+
+
+def _infrastructure_ready(seen: Observed) -> Condition:
+    type, found = "InfrastructureReady", seen.infrastructure
+    if found.ref is None:
+        return _without_ref(seen, type, "Ready", ready=True)
+    return _mirrored(seen, type, found, like="Ready", ready=seen.provisioned)
+
+
+def _control_plane_available(seen: Observed) -> Condition:
+    type, found = "ControlPlaneAvailable", seen.control_plane
+    if found.ref is None:
+        return _without_ref(seen, type, "Available", ready=seen.initialized)
+    return _mirrored(seen, type, found, like="Available", ready=seen.initialized)
+
+
+def _without_ref(seen: Observed, type: str, like: str, *, ready: bool) -> Condition:
+    if seen.cluster.spec.topology is not None:
+        return condition(type, False, "ObjectDoesNotExist", "" if seen.deleting else _TOPOLOGY)
+    return mirror(type, None, like=like, ready=ready, waiting_for="Waiting for the first control plane Machine's Node")
+
+
+def _mirrored(seen: Observed, type: str, found: Look, *, like: str, ready: bool) -> Condition:
+    if found.error is not None:
+        return _unreadable(type, found.error)
+    if found.obj is None:
+        kind = found.ref.kind if found.ref is not None else ""
+        return mirror_of_absent(type, kind=kind, existed=ready, owner="Cluster", owner_deleting=seen.deleting)
+    path = contract.provisioned_path if like == "Ready" else contract.initialized_path
+    waiting_for = f"{found.obj.kind} {'.'.join(path(found.obj))} is false"
+    try:
+        source = contract.condition(found.obj, like)
+    except ContractError as error:
+        return condition(type, UNKNOWN, "InvalidConditionReported", str(error))
+    return mirror(type, source, like=like, ready=ready, waiting_for=waiting_for)
+
+
+def _unreadable(type: str, error: Exception) -> Condition:
+    """What we know how to say is said; the rest is in the log."""
+    if isinstance(error, Retryable):
+        return condition(type, UNKNOWN, "InternalError", str(error))
+    return internal_error(type)
+
+
+def _control_plane_initialized(seen: Observed) -> Condition:
+    type, found = "ControlPlaneInitialized", seen.control_plane
+    if seen.initialized or is_true(seen.cluster.status.conditions, type):
+        return condition(type, True, "Initialized")
+    if found.error is not None:
+        return _unreadable(type, found.error)
+    if found.absent and found.ref is not None:
+        return condition(type, UNKNOWN, "ObjectDoesNotExist", f"{found.ref.kind} does not exist")
+    if found.ref is not None:
+        return condition(type, False, "NotInitialized", "Control plane not yet initialized")
+    if seen.cluster.spec.topology is not None:
+        return condition(type, UNKNOWN, "ObjectDoesNotExist", "" if seen.deleting else _TOPOLOGY)
+    return condition(type, False, "NotInitialized", "Waiting for the first control plane Machine to have a Node")
+
+
+# Machines and who owns them
+
+
+def _workers_available(seen: Observed) -> Condition:
+    deployments = _reporters_of("MachineDeployment", seen.members.deployments)
+    return aggregate("WorkersAvailable", "Available", deployments, nobody="NoWorkers")
+
+
+def _machines(seen: Observed) -> list[Condition]:
+    found = []
+    for prefix, machines in (("ControlPlane", seen.members.control_plane), ("Worker", seen.members.workers)):
+        grown = [one for one in machines if _reports_up_to_date(one) or _age(seen, one) > _UP_TO_DATE_AFTER_SECONDS]
+        found += [
+            aggregate(f"{prefix}MachinesReady", "Ready", _reporters(machines), nobody="NoReplicas"),
+            aggregate(f"{prefix}MachinesUpToDate", "UpToDate", _reporters(grown), nobody="NoReplicas"),
+        ]
+    return found
+
+
+def _young_machines(seen: Observed) -> list[float]:
+    silent = [one for one in seen.members.machines if not _reports_up_to_date(one)]
+    return [left for one in silent if (left := _UP_TO_DATE_AFTER_SECONDS - _age(seen, one)) > 0]
+
+
+def _reports_up_to_date(machine: Machine) -> bool:
+    return find(machine.status.conditions, "UpToDate") is not None
+
+
+def _age(seen: Observed, machine: Machine) -> float:
+    created = machine.metadata.creation_timestamp
+    return seen.now - clock.parse(created) if created else 0.0
+
+
+def _movements(seen: Observed) -> list[Condition]:
+    """Rolling out and scaling, of everything that may do so; a control plane takes part in what it reports."""
+    if seen.control_plane.error is not None:
+        return [_unreadable(type, seen.control_plane.error) for type in ("RollingOut", "ScalingUp", "ScalingDown")]
+    deployments = _reporters_of("MachineDeployment", seen.members.deployments)
+    everybody = [*deployments, *_reporters_of("MachineSet", seen.members.lone_sets)]
+    return [
+        aggregate(type, type, [*_control_plane(seen, type), *others], nobody=f"Not{type}")
+        for type, others in (("RollingOut", deployments), ("ScalingUp", everybody), ("ScalingDown", everybody))
+    ]
+
+
+def _control_plane(seen: Observed, type: str) -> list[Reporter]:
+    obj = seen.control_plane.obj
+    if obj is None:
+        return []
+    reported = [one for one in contract.conditions(obj) if one.type == type]
+    return [Reporter(obj.kind, obj.key.name, reported)] if reported else []
+
+
+def _reporters(machines: Sequence[Machine]) -> list[Reporter]:
+    return [
+        Reporter("Machine", one.metadata.name, one.status.conditions, control_plane=is_control_plane(one))
+        for one in machines
+    ]
+
+
+def _reporters_of(kind: str, groups: Sequence[MachineDeployment] | Sequence[MachineSet]) -> list[Reporter]:
+    return [Reporter(kind, one.metadata.name, one.status.conditions) for one in groups]

@@ -1,0 +1,86 @@
+"""How a workload cluster is reached: by the kubeconfig in its Secret, which its control plane keeps fresh.
+
+The Secret is read anew for every attempt to connect, so credentials that were replaced are used at once, and nothing of
+it is kept. Whoever may write it must not be able to run programs here or to read files, so a kubeconfig that asks for
+either is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+
+import msgspec
+
+from remuda.capi import names
+from remuda.kube import kubeconfig
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.kube.kubeconfig import Access, KubeconfigError
+from remuda.kube.objects import Key, Kind, Object
+from remuda.runtime.caches import Caches, Informer
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.remote import Dial
+
+SECRET = Kind("v1", "Secret", "secrets", Object)
+
+_NOT_FOUND = 404
+
+Connect = Callable[[Access], Client]
+
+
+class _Secret(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
+async def secret_data(client: Client, namespace: str, name: str) -> dict[str, bytes] | None:
+    """What a Secret holds; None if there is none. Raises Retryable for what is not base64."""
+    try:
+        value = await client.get(SECRET.target, namespace, name)
+    except StatusError as error:
+        if error.code == _NOT_FOUND:
+            return None
+        raise
+    data = msgspec.json.decode(value, type=_Secret).data or {}
+    try:
+        return {key: base64.b64decode(text, validate=True) for key, text in data.items()}
+    except binascii.Error as error:
+        raise Retryable(f"the Secret {namespace}/{name} cannot be read: {error}") from None
+
+
+def dialer(client: Client, connect: Connect | None = None) -> Dial:
+    """Dials workload clusters of the Clusters `client` sees."""
+
+    async def dial(cluster: Key) -> Client:
+        name = names.kubeconfig_secret(cluster.name)
+        data = await secret_data(client, cluster.namespace, name)
+        if data is None:
+            raise Retryable(f"the Secret {cluster.namespace}/{name} does not exist yet")
+        if names.KUBECONFIG_KEY not in data:
+            raise Retryable(f"the Secret {cluster.namespace}/{name} has no key {names.KUBECONFIG_KEY}")
+        try:
+            access = kubeconfig.parse(data[names.KUBECONFIG_KEY], origin=f"Secret {cluster.namespace}/{name}")
+        except KubeconfigError as error:
+            raise Retryable(str(error)) from None
+        return (connect or _over_http)(access)
+
+    return dial
+
+
+def _over_http(access: Access) -> Client:
+    from remuda.kube.http import HttpClient
+
+    return HttpClient(access)
+
+
+def cluster_secrets(caches: Caches) -> Informer[Object]:
+    """That Secrets of Clusters exist, and nothing of what they hold."""
+    return caches.of(SECRET, label_selector=names.CLUSTER_NAME, metadata_only=True, transform=_without_data)
+
+
+def _without_data(value: bytes) -> bytes:
+    secret = msgspec.json.decode(value)
+    secret.pop("data", None)
+    secret["metadata"].pop("managedFields", None)
+    return msgspec.json.encode(secret)
