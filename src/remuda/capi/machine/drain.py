@@ -18,6 +18,7 @@ from remuda.capi.types.shared import Selector
 from remuda.kube import clock
 from remuda.kube.objects import Key
 from remuda.kube.selectors import EVERYTHING, LabelSelector, SelectorError
+from remuda.runtime.outcome import Retryable
 
 Behaviour = Literal["Drain", "Skip", "WaitCompleted"]
 
@@ -132,7 +133,7 @@ def _by_label(pod: Pod) -> Verdict | None:
 # ---- the rules ---------------------------------------------------------------------------------------------------
 
 
-class BadRule(Exception):
+class BadRule(Retryable):
     """A rule that cannot be understood. Nothing is evicted while there is one: it might have spared a pod."""
 
 

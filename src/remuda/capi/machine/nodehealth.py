@@ -48,7 +48,7 @@ class NodeView(NamedTuple):
 
 def node_conditions(machine: Machine, cluster: Cluster, view: NodeView, now: float) -> list[Condition]:
     """Both conditions; those that stand as they are come back as they were."""
-    waiting = _cluster_not_ready(cluster)
+    waiting = _cluster_not_ready(machine, cluster)
     if waiting:
         return _both(UNKNOWN, "InspectionFailed", waiting)
     if not view.link.connected:
@@ -71,7 +71,9 @@ def connection_lost_at(cluster: Cluster, link: Link) -> float | None:
     return max((moment for moment in (link.last_success, since) if moment is not None), default=None)
 
 
-def _cluster_not_ready(cluster: Cluster) -> str:
+def _cluster_not_ready(machine: Machine, cluster: Cluster) -> str:
+    if not cluster.metadata.name:
+        return f"Waiting for Cluster {machine.spec.cluster_name} to exist"
     if not cluster.status.initialization.infrastructure_provisioned:
         return _NO_INFRASTRUCTURE
     if not cluster.status.initialization.control_plane_initialized:

@@ -41,6 +41,9 @@ class Deleting(NamedTuple):
     error: str = ""
 
 
+NOT_DELETING = Deleting()
+
+
 class Observed(NamedTuple):
     machine: Machine  # as this run leaves it, with the conditions it was read with
     cluster: Cluster
@@ -48,9 +51,10 @@ class Observed(NamedTuple):
     infrastructure: Seen
     node: NodeView
     now: float
-    deleting: Deleting = Deleting()
+    deleting: Deleting = NOT_DELETING
     outdated: Sequence[str] | None = None  # how it differs from its MachineDeployment; None if it belongs to none
     failed: bool = False  # a phase of this run ended in an error
+    generation: int = 0  # the one this run leaves
 
 
 class Verdict(NamedTuple):
@@ -77,13 +81,12 @@ def derive(seen: Observed) -> Verdict:
 def publish(status: dict[str, Any], seen: Observed) -> Verdict:
     """Writes the derived status into the raw one of the same Machine."""
     verdict = derive(seen)
-    metadata = seen.machine.metadata
     now = clock.rfc3339(seen.now)
-    put(status, verdict.conditions, generation=metadata.generation, now=now)
+    put(status, verdict.conditions, generation=seen.generation, now=now)
     if status.get("phase") != verdict.phase:
         status.update(phase=verdict.phase, lastUpdated=now)
-    if not seen.failed and metadata.generation:
-        status["observedGeneration"] = metadata.generation
+    if not seen.failed and seen.generation:
+        status["observedGeneration"] = seen.generation
     return verdict
 
 

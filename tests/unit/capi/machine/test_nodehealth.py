@@ -97,10 +97,15 @@ def test_a_status_nobody_knows_is_unknown() -> None:
     ("provisioned", "what"), [(False, "infrastructureProvisioned"), (True, "controlPlaneInitialized")]
 )
 def test_a_cluster_that_is_not_there_yet_comes_first(provisioned: bool, what: str) -> None:
-    where = msgspec.convert({"status": {"initialization": {"infrastructureProvisioned": provisioned}}}, Cluster)
+    raw = {"metadata": {"name": "c"}, "status": {"initialization": {"infrastructureProvisioned": provisioned}}}
+    where = msgspec.convert(raw, Cluster)
     status, reason, message = both(seen(view=NodeView(Link()), where=where))
     assert (status, reason) == ("Unknown", "InspectionFailed")
     assert what in message
+
+
+def test_a_cluster_that_does_not_exist_is_named() -> None:
+    assert both(seen(where=Cluster())) == ("Unknown", "InspectionFailed", "Waiting for Cluster c to exist")
 
 
 def test_the_wait_for_a_node_says_by_what_it_is_found() -> None:

@@ -31,6 +31,7 @@ def observed(mine: Machine | None = None, **changes: Any) -> Observed:
         "infrastructure": SERVER,
         "node": NodeView(Link(connected=True)),
         "now": NOW,
+        "generation": 1,
         **changes,
     }
     return Observed(**given)

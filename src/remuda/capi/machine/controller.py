@@ -1,0 +1,299 @@
+"""The Machine controller: joins a Machine, its bootstrap data, its server and its Node, and takes them apart again.
+
+Every run looks at everything: a Machine is what its objects are now, not what happened to it. Phases run in a fixed
+order, and one that fails does not keep the others from running; the status says which did. The Machine is written once
+at the end, and only if something changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from remuda.capi import names
+from remuda.capi.contract import ContractError, ProviderObject, condition
+from remuda.capi.external import Externals, UnknownKind
+from remuda.capi.machine import handoff, nodelink, removal
+from remuda.capi.machine.nodehealth import GRACE_SECONDS, NodeView, connection_lost_at
+from remuda.capi.machine.ownership import adopt
+from remuda.capi.machine.revision import differences
+from remuda.capi.machine.scope import Options, Scope, World
+from remuda.capi.machine.status import Observed, Seen, Verdict, publish
+from remuda.capi.machinedeployment.revisions import essence
+from remuda.capi.pausing import paused
+from remuda.capi.types import (
+    CLUSTER,
+    MACHINE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_DRAIN_RULE,
+    MACHINE_SET,
+    Cluster,
+    Machine,
+    MachineDeployment,
+    MachineSet,
+    Reference,
+)
+from remuda.kube import clock
+from remuda.kube.conditions import TRUE, put
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key, Object
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.remote import RemoteClusters
+from remuda.runtime.steps import step
+
+PUBLISH = step("machine.publish", "writes what was found out about a Machine into it")
+
+CONCURRENCY = 100
+BY_OWNER = "machines by owner"  # an index of Machines: the uid of their controller
+_CONFLICT = 409
+_EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
+
+Phase = Callable[[World, Scope], Awaitable[None]]
+
+
+def add(
+    manager: Manager, externals: Externals, remote: RemoteClusters, options: Options | None = None
+) -> MachineController:
+    """The Machine controller, added to a manager that has not started yet."""
+    return MachineController(manager, externals, remote, options or Options())
+
+
+class MachineController:
+    def __init__(self, manager: Manager, externals: Externals, remote: RemoteClusters, options: Options) -> None:
+        caches = manager.caches
+        self._ledger = manager.ledger
+        self._world = World(
+            client=manager.client,
+            externals=externals,
+            remote=remote,
+            events=manager.events,
+            machines=caches.of(MACHINE),
+            clusters=caches.of(CLUSTER),
+            sets=caches.of(MACHINE_SET),
+            deployments=caches.of(MACHINE_DEPLOYMENT),
+            rules=caches.of(MACHINE_DRAIN_RULE),
+            options=options,
+        )
+        self._controller = manager.controller("machine", MACHINE, self.reconcile, concurrency=CONCURRENCY)
+        self._listen()
+
+    # ---- who wakes a Machine -------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        world = self._world
+        world.machines.index(removal.BY_CLUSTER, lambda machine: (str(_cluster_key(machine)),))
+        world.machines.index(nodelink.BY_NODE, nodelink.places)
+        world.machines.index(BY_OWNER, _owner)
+        world.clusters.listen(self._on(_cluster_facts, self._machines_of_cluster))
+        world.sets.listen(self._on(_set_facts, self._machines_of_set))
+        world.deployments.listen(self._on(_deployment_facts, self._machines_of_deployment))
+        world.externals.follow(self._controller, MACHINE, _references)
+        world.remote.on_change(self._remote_changed)
+
+    def _on(
+        self, facts: Callable[[Any], object], keys: Callable[[Any], Iterable[Key]]
+    ) -> Callable[[Any, Any, bool], None]:
+        """Wakes Machines with another object, but only when something of it changed that concerns them."""
+
+        def changed(before: Object | None, after: Object | None, initial: bool) -> None:
+            if before is None or after is None or facts(before) != facts(after):
+                for key in keys(after or before):
+                    self._controller.enqueue(key)
+
+        return changed
+
+    def _machines_of_cluster(self, cluster: Cluster) -> Iterable[Key]:
+        return self._world.machines.keys(removal.BY_CLUSTER, str(cluster.key))
+
+    def _machines_of_set(self, machine_set: MachineSet) -> Iterable[Key]:
+        return self._world.machines.keys(BY_OWNER, machine_set.metadata.uid)
+
+    def _machines_of_deployment(self, deployment: MachineDeployment) -> Iterable[Key]:
+        for machine_set in self._world.sets.all(deployment.metadata.namespace):
+            owner = machine_set.metadata.controller
+            if owner is not None and owner.uid == deployment.metadata.uid:
+                yield from self._machines_of_set(machine_set)
+
+    def _remote_changed(self, cluster: Key, node: Any) -> None:
+        if node is None:
+            keys: Iterable[Key] = self._world.machines.keys(removal.BY_CLUSTER, str(cluster))
+        else:
+            keys = nodelink.machines_of(self._world.machines, cluster, node)
+        for key in keys:
+            self._controller.enqueue(key)
+
+    # ---- one run -------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self._world.machines.raw(*key)
+        if value is None:
+            self._world.node_deletions.pop(key, None)
+            return DONE
+        scope = self._load(value)
+        hold = paused(scope.cluster, scope.machine.metadata)
+        if hold.status == TRUE:
+            put(scope.draft.status, [hold], generation=scope.generation)
+            await self._save(scope)
+            return Blocked("Paused", f"Machine {key}", hold.message)
+        for name, phase in self._phases(scope):
+            await self._run(name, phase, scope)
+        put(scope.draft.status, [hold], generation=scope.generation)
+        verdict = self._publish(scope)
+        await self._save(scope)
+        return self._outcome(scope, verdict)
+
+    def _load(self, value: bytes) -> Scope:
+        world = self._world
+        draft = Draft(MACHINE.target, value)
+        machine = MACHINE.decode(value)
+        namespace = machine.metadata.namespace
+        cluster = world.clusters.get(namespace, machine.spec.cluster_name)
+        owner = machine.metadata.owner(MACHINE_SET.name, MACHINE_SET.group)
+        machine_set = world.sets.get(namespace, owner.name) if owner is not None else None
+        above = machine_set.metadata.owner(MACHINE_DEPLOYMENT.name, MACHINE_DEPLOYMENT.group) if machine_set else None
+        return Scope(
+            draft=draft,
+            machine=machine,
+            cluster=cluster or Cluster(),
+            connection=world.remote.look(_cluster_key(machine)),
+            now=clock.time(),
+            machine_set=machine_set,
+            deployment=world.deployments.get(namespace, above.name) if above is not None else None,
+        )
+
+    def _phases(self, scope: Scope) -> list[tuple[str, Phase]]:
+        handoffs: list[tuple[str, Phase]] = [
+            ("bootstrap", handoff.bootstrap),
+            ("infrastructure", handoff.infrastructure),
+            ("node", nodelink.link),
+            ("certificates", handoff.certificates),
+        ]
+        if scope.machine.metadata.deleting:
+            return [*handoffs, ("deletion", removal.remove)]
+        if not scope.cluster.metadata.name:
+            return [("cluster", _await_cluster), *handoffs]
+        return [("owner", _own), *handoffs]
+
+    async def _run(self, name: str, phase: Phase, scope: Scope) -> None:
+        try:
+            await phase(self._world, scope)
+        except UnknownKind as error:
+            # Of a Machine that goes, objects of a kind that is gone are gone too.
+            if not scope.machine.metadata.deleting:
+                scope.failures[name] = error
+        except _EXPECTED as error:
+            scope.failures[name] = error
+
+    def _publish(self, scope: Scope) -> Verdict:
+        machine = scope.current
+        outdated = None
+        if scope.machine_set is not None and scope.deployment is not None:
+            outdated = differences(scope.machine_set, scope.deployment, scope.now)
+        bootstrap_ref = machine.spec.bootstrap.config_ref or Reference()
+        verdict = publish(
+            scope.draft.status,
+            Observed(
+                machine=machine,
+                cluster=scope.cluster,
+                bootstrap=_seen(bootstrap_ref, scope.bootstrap, scope.failures.get("bootstrap")),
+                infrastructure=_seen(
+                    machine.spec.infrastructure_ref, scope.infrastructure, scope.failures.get("infrastructure")
+                ),
+                node=NodeView(scope.link, scope.node, _told(scope.failures.get("node")), scope.unclaimed),
+                now=scope.now,
+                deleting=scope.deleting,
+                outdated=outdated,
+                failed=bool(scope.failures),
+                generation=scope.generation,
+            ),
+        )
+        self._ledger.phase(machine.key, verdict.phase)
+        return verdict
+
+    async def _save(self, scope: Scope) -> None:
+        if any(scope.draft.patches()):
+            async with PUBLISH:
+                await save(self._world.client, scope.draft)
+
+    def _outcome(self, scope: Scope, verdict: Verdict) -> Outcome:
+        for error in scope.failures.values():
+            raise error
+        looks = [verdict.look_again_at, _connection_verdict_at(scope), _rollout_at(scope)]
+        timers = [Again(max(0.0, at - scope.now)) for at in looks if at is not None and at > scope.now]
+        return soonest(*scope.waits, *timers)
+
+
+# ---- phases too small for a file ---------------------------------------------------------------------------------
+
+
+async def _own(world: World, scope: Scope) -> None:
+    scope.draft.add_finalizer(names.MACHINE_FINALIZER)
+    adopt(scope)
+
+
+async def _await_cluster(world: World, scope: Scope) -> None:
+    place = f"Cluster {scope.cluster_key}"
+    scope.block("WaitingForCluster", place, f"{place} does not exist")
+
+
+# ---- what is looked at -------------------------------------------------------------------------------------------
+
+
+def _cluster_key(machine: Machine) -> Key:
+    return Key(machine.metadata.namespace, machine.spec.cluster_name)
+
+
+def _owner(machine: Machine) -> Iterable[str]:
+    owner = machine.metadata.controller
+    return (owner.uid,) if owner is not None else ()
+
+
+def _references(machine: Machine) -> Iterable[Reference | None]:
+    return machine.spec.bootstrap.config_ref, machine.spec.infrastructure_ref
+
+
+def _cluster_facts(cluster: Cluster) -> object:
+    metadata = cluster.metadata
+    return cluster.spec, cluster.status.initialization, metadata.deleting, metadata.labels, metadata.uid
+
+
+def _set_facts(machine_set: MachineSet) -> object:
+    return essence(machine_set.spec.template), machine_set.metadata.annotations.get(names.REVISION)
+
+
+def _deployment_facts(deployment: MachineDeployment) -> object:
+    after = deployment.spec.rollout.after
+    return essence(deployment.spec.template), after, deployment.metadata.annotations.get(names.REVISION)
+
+
+def _seen(ref: Reference, found: ProviderObject | None, error: Exception | None) -> Seen:
+    if error is not None and found is None:
+        return Seen(ref.kind, error=_told(error))
+    if found is None:
+        return Seen(ref.kind)
+    try:
+        return Seen(ref.kind, present=True, error=_told(error), ready=condition(found, "Ready"))
+    except ContractError as broken:
+        return Seen(ref.kind, present=True, malformed=str(broken))
+
+
+def _told(error: Exception | None) -> str:
+    """What a condition says of an error; of a conflict nothing, it is over with the next run."""
+    if error is None or (isinstance(error, StatusError) and error.code == _CONFLICT):
+        return ""
+    return str(error) or type(error).__name__
+
+
+def _connection_verdict_at(scope: Scope) -> float | None:
+    """When a connection that stays lost begins to count."""
+    if scope.connection.connected or not scope.cluster.status.initialization.control_plane_initialized:
+        return None
+    lost = connection_lost_at(scope.cluster, scope.link)
+    return None if lost is None else lost + GRACE_SECONDS + 1
+
+
+def _rollout_at(scope: Scope) -> float | None:
+    after = scope.deployment.spec.rollout.after if scope.deployment is not None else None
+    return clock.parse(after) if after else None

@@ -1,0 +1,117 @@
+"""The hand-offs between a Machine and its providers: the bootstrap data's name, and what is known of the server.
+
+What the contract says is copied, and nothing else. What was once reported as done stays done whatever a provider says
+later, and a server that was once there is never made a second time: if its object vanishes, that is said, and the
+Machine waits for somebody to delete it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.capi import contract, names
+from remuda.capi.contract import ProviderObject
+from remuda.capi.machine.ownership import take_over
+from remuda.capi.machine.scope import Scope, World
+from remuda.kube import clock
+from remuda.runtime.outcome import Retryable
+
+
+async def bootstrap(world: World, scope: Scope) -> None:
+    given = scope.machine.spec.bootstrap
+    if given.config_ref is None:
+        if given.data_secret_name:
+            _initialized(scope, "bootstrapDataSecretCreated")
+        else:
+            scope.block(
+                "WaitingForBootstrapData", f"Machine {scope.machine.key}", "spec.bootstrap.dataSecretName is not set"
+            )
+        return
+    place = scope.place(given.config_ref)
+    scope.bootstrap = found = await world.externals.get(given.config_ref, scope.namespace)
+    if given.data_secret_name:
+        _initialized(scope, "bootstrapDataSecretCreated")
+    if found is None:
+        if not given.data_secret_name:
+            scope.block("WaitingForBootstrapData", place, f"{place} does not exist")
+        return
+    if found.deleting:
+        return
+    await take_over(world, scope, found)
+    if not given.data_secret_name:
+        _take_data_secret(scope, found, place)
+
+
+def _take_data_secret(scope: Scope, found: ProviderObject, place: str) -> None:
+    if not contract.data_secret_created(found):
+        flag = ".".join(contract.data_secret_created_path(found))
+        scope.block("WaitingForBootstrapData", place, f"{place} {flag} is false")
+        return
+    name = contract.data_secret_name(found)
+    if not name:
+        raise found.broken("it says that the bootstrap data exists, and not in which Secret (status.dataSecretName)")
+    scope.draft.spec.setdefault("bootstrap", {})["dataSecretName"] = name
+    _initialized(scope, "bootstrapDataSecretCreated")
+
+
+async def infrastructure(world: World, scope: Scope) -> None:
+    ref = scope.machine.spec.infrastructure_ref
+    if not ref.defined:
+        raise Retryable("spec.infrastructureRef does not name an object: apiGroup, kind and name are needed")
+    place = scope.place(ref)
+    scope.infrastructure = found = await world.externals.get(ref, scope.namespace)
+    if found is None:
+        if scope.machine.status.initialization.infrastructure_provisioned:
+            why = f"{place} is gone and is not made again: delete the Machine to have it replaced"
+            scope.block("InfrastructureDeleted", place, why)
+        else:
+            scope.block("WaitingForInfrastructure", place, f"{place} does not exist")
+        return
+    if found.deleting:
+        return
+    await take_over(world, scope, found)
+    if contract.provisioned(found):
+        _take_server(scope, found, place)
+    elif not scope.machine.status.initialization.infrastructure_provisioned:
+        scope.block("WaitingForInfrastructure", place, f"{place} {'.'.join(contract.provisioned_path(found))} is false")
+
+
+def _take_server(scope: Scope, found: ProviderObject, place: str) -> None:
+    provider_id = contract.provider_id(found)
+    if not provider_id:
+        scope.block("WaitingForProviderID", place, f"{place} is provisioned and has no spec.providerID yet")
+        return
+    spec, status = scope.draft.spec, scope.draft.status
+    spec["providerID"] = provider_id
+    if chosen := contract.chosen_failure_domain(found):
+        spec["failureDomain"] = chosen
+    _set(status, "failureDomain", contract.failure_domain(found))
+    _set(status, "addresses", contract.addresses(found))
+    _initialized(scope, "infrastructureProvisioned")
+
+
+async def certificates(world: World, scope: Scope) -> None:
+    """When a control plane's certificates expire: the Machine's own annotation, else its bootstrap object's."""
+    found = scope.machine.metadata.annotations.get(names.CERTIFICATES_EXPIRY)
+    if found is None and scope.bootstrap is not None:
+        found = scope.bootstrap.metadata.annotations.get(names.CERTIFICATES_EXPIRY)
+    moment = None
+    if found is not None:
+        try:
+            moment = clock.rfc3339(clock.parse(found))
+        except ValueError:
+            text = f"the annotation {names.CERTIFICATES_EXPIRY} is not a time: {found}"
+            world.events.warning(scope.machine, "InvalidCertificatesExpiry", text)
+    _set(scope.draft.status, "certificatesExpiryDate", moment)
+
+
+def _initialized(scope: Scope, flag: str) -> None:
+    scope.draft.status.setdefault("initialization", {})[flag] = True
+
+
+def _set(part: dict[str, Any], name: str, value: object) -> None:
+    """Absent rather than empty: schemas refuse the latter."""
+    if value:
+        part[name] = value
+    else:
+        part.pop(name, None)

@@ -1,0 +1,146 @@
+"""The link between a Machine and its Node: found by providerID, noted in status, and the Node told what concerns it.
+
+Nothing here waits for the workload cluster: what is not known of it now is looked at when it connects or a Node
+changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.capi import contract
+from remuda.capi.machine.nodes import desired, patch_for
+from remuda.capi.machine.revision import is_outdated
+from remuda.capi.machine.scope import Scope, World
+from remuda.capi.machine.workload import NODE, Node
+from remuda.capi.types import Machine, NodeInfo
+from remuda.kube.objects import Key
+from remuda.runtime.informer import Informer
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.remote import PROVIDER_ID
+from remuda.runtime.steps import step
+
+SYNC_NODE = step("machine.sync-node", "brings labels, annotations and taints of the Machine to its Node")
+
+BY_NODE = "machines by node"  # an index of Machines
+
+_FEW_NODES = 200  # in a larger cluster it is not worth looking for Nodes that might be meant
+
+
+def places(machine: Machine) -> list[str]:
+    """Where a Machine is found from a Node of its cluster: by identity, by name, or among those that still wait."""
+    cluster = Key(machine.metadata.namespace, machine.spec.cluster_name)
+    found = [_by_id(cluster, machine.spec.provider_id)] if machine.spec.provider_id else []
+    reference = machine.status.node_ref
+    return [*found, _waiting(cluster) if reference is None else _by_name(cluster, reference.name)]
+
+
+def machines_of(machines: Informer[Machine], cluster: Key, node: Node) -> set[Key]:
+    """Whom a change of a Node concerns; a Node of no Machine those that look for one."""
+    mine = set(machines.keys(BY_NODE, _by_id(cluster, node.spec.provider_id))) if node.spec.provider_id else set()
+    mine |= set(machines.keys(BY_NODE, _by_name(cluster, node.metadata.name)))
+    return mine or set(machines.keys(BY_NODE, _waiting(cluster)))
+
+
+def _by_id(cluster: Key, provider_id: str) -> str:
+    return f"{cluster} id {provider_id}"
+
+
+def _by_name(cluster: Key, name: str) -> str:
+    return f"{cluster} name {name}"
+
+
+def _waiting(cluster: Key) -> str:
+    return f"{cluster} waiting"
+
+
+async def link(world: World, scope: Scope) -> None:
+    scope.node = _find(scope)
+    if scope.node is None:
+        _await(world, scope)
+        return
+    status = scope.draft.status
+    if "nodeRef" not in status:
+        text = f"Node {scope.node.metadata.name} has spec.providerID {scope.node.spec.provider_id}"
+        world.events.normal(scope.machine, "SuccessfulSetNodeRef", text)
+    status["nodeRef"] = {"name": scope.node.metadata.name}
+    if scope.node.status.node_info:
+        status["nodeInfo"] = node_info(scope.node)
+    if not scope.machine.metadata.deleting:
+        await _sync(world, scope, scope.node.metadata.name)
+
+
+def _find(scope: Scope) -> Node | None:
+    """The Node with the Machine's providerID; one it was linked to before also without, never one of another server."""
+    nodes = scope.connection.nodes
+    if not scope.connection.connected or nodes is None:
+        return None
+    provider_id = scope.draft.spec.get("providerID", "")
+    same = [NODE.decode(nodes.raw(*key) or b"") for key in nodes.keys(PROVIDER_ID, provider_id)] if provider_id else []
+    if len(same) > 1:
+        listed = ", ".join(node.metadata.name for node in same)
+        raise Retryable(f"several Nodes have spec.providerID {provider_id}: {listed}")
+    if same:
+        return same[0]
+    reference = scope.machine.status.node_ref
+    value = nodes.raw("", reference.name) if reference is not None else None
+    known = NODE.decode(value) if value is not None else None
+    return known if known is not None and not known.spec.provider_id else None
+
+
+def _await(world: World, scope: Scope) -> None:
+    cluster = f"Cluster {scope.cluster_key}"
+    provider_id = scope.draft.spec.get("providerID", "")
+    if not provider_id:
+        return  # the infrastructure phase says what is missing
+    if not scope.connection.connected:
+        scope.block("WaitingForConnection", cluster, scope.connection.error or "not connected")
+    elif scope.machine.status.node_ref is None:
+        scope.unclaimed = _unclaimed(world, scope)
+        scope.block("WaitingForNode", cluster, f"no Node with spec.providerID {provider_id} exists")
+
+
+def _unclaimed(world: World, scope: Scope) -> list[Node]:
+    nodes = scope.connection.nodes
+    if nodes is None or len(nodes) > _FEW_NODES:
+        return []
+    cluster = scope.cluster_key
+    found = [NODE.decode(nodes.raw("", node.metadata.name) or b"{}") for node in nodes.all()]
+    return [
+        node
+        for node in found
+        if not world.machines.keys(BY_NODE, _by_id(cluster, node.spec.provider_id))
+        and not world.machines.keys(BY_NODE, _by_name(cluster, node.metadata.name))
+    ]
+
+
+_INFO_FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(NodeInfo) if field.encode_name != "swap")
+
+
+def node_info(node: Node) -> dict[str, Any]:
+    """As the Machine's schema has it: every field, and none it does not know, which would be written for ever."""
+    info = node.status.node_info
+    found: dict[str, Any] = {name: info.get(name, "") for name in _INFO_FIELDS}
+    swap = info.get("swap")
+    return found | {"swap": swap} if swap else found
+
+
+async def _sync(world: World, scope: Scope, name: str) -> None:
+    client, nodes = scope.connection.client, scope.connection.nodes
+    if client is None or nodes is None or (value := nodes.raw("", name)) is None:
+        return
+    infrastructure = scope.infrastructure
+    wanted = desired(
+        scope.current,
+        scope.cluster,
+        interruptible=infrastructure is not None and contract.interruptible(infrastructure),
+        outdated=bool(scope.machine_set and scope.deployment and is_outdated(scope.machine_set, scope.deployment)),
+        more_labels=world.options.node_labels,
+        more_annotations=world.options.node_annotations,
+    )
+    patch = patch_for(msgspec.json.decode(value), wanted)
+    if patch:
+        async with SYNC_NODE:
+            nodes.observe(await client.patch(NODE.target, "", name, patch))

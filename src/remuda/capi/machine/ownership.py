@@ -1,0 +1,89 @@
+"""Who owns what: the Machine its provider objects, a Cluster the Machines that nobody else made.
+
+Provider objects usually are made with the Machine as their controller, and nothing is left to do. Made the other way
+round (objects first, owned by a MachineSet or a control plane for the time being) they are taken over here. An object
+that another Machine controls is never taken: two Machines on one server would delete it under each other.
+"""
+
+from __future__ import annotations
+
+from remuda.capi import names
+from remuda.capi.contract import ProviderObject
+from remuda.capi.machine.scope import Scope, World
+from remuda.capi.types import MACHINE, Machine
+from remuda.kube.objects import OwnerReference
+from remuda.runtime.draft import save
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.steps import step
+
+TAKE_OVER = step("machine.take-over", "makes the Machine the controller of a provider's object, and labels it")
+
+_MADE_BY_OTHERS = (names.SET_NAME, names.POOL_NAME, names.CONTROL_PLANE_NAME)
+
+
+def adopt(scope: Scope) -> None:
+    """Labels the Machine with its Cluster, and gives it to the Cluster if it has no other owner."""
+    draft, machine = scope.draft, scope.machine
+    draft.set_label(names.CLUSTER_NAME, names.label_value(machine.spec.cluster_name))
+    stands_alone = machine.metadata.controller is None and not any(
+        label in machine.metadata.labels for label in _MADE_BY_OTHERS
+    )
+    if stands_alone:
+        metadata = scope.cluster.metadata
+        draft.set_owner(
+            OwnerReference(
+                api_version=names.API_VERSION,
+                kind="Cluster",
+                name=metadata.name,
+                uid=metadata.uid,
+            )
+        )
+
+
+async def take_over(world: World, scope: Scope, obj: ProviderObject) -> None:
+    """Raises Retryable where another controller has it."""
+    owner = controlled_by(scope.machine)
+    draft = obj.draft()
+    present = obj.metadata.controller
+    if present is not None and present.uid != owner.uid:
+        if not _was_mine(present, scope.machine):
+            raise Retryable(f"{obj} belongs to {present.kind} {present.name}: a Machine cannot share it")
+        draft.remove_owner(present.uid)
+    for other in obj.metadata.owner_references:
+        if not other.controller and _is_temporary(other, scope):
+            draft.remove_owner(other.uid)
+    draft.set_owner(owner)
+    draft.set_label(names.CLUSTER_NAME, names.label_value(scope.machine.spec.cluster_name))
+    if any(draft.patches()):
+        async with TAKE_OVER:
+            await save(world.client, draft)
+
+
+def belongs_to(obj: ProviderObject, machine: Machine) -> bool:
+    """False where another controller has it; an object without one is whose it is referred to by."""
+    owner = obj.metadata.controller
+    return owner is None or owner.uid == machine.metadata.uid or _was_mine(owner, machine)
+
+
+def controlled_by(machine: Machine) -> OwnerReference:
+    return OwnerReference(
+        api_version=MACHINE.api_version,
+        kind=MACHINE.name,
+        name=machine.metadata.name,
+        uid=machine.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def _was_mine(owner: OwnerReference, machine: Machine) -> bool:
+    """A Machine of this name that is no more: both were restored or moved, and got a new uid."""
+    return (owner.kind, owner.group, owner.name) == (MACHINE.name, MACHINE.group, machine.metadata.name)
+
+
+def _is_temporary(owner: OwnerReference, scope: Scope) -> bool:
+    """The MachineSet or control plane that made the object before there was a Machine to own it."""
+    if (owner.kind, owner.group) == ("MachineSet", names.GROUP):
+        return True
+    control_plane = scope.cluster.spec.control_plane_ref
+    return control_plane is not None and (owner.kind, owner.group) == (control_plane.kind, control_plane.api_group)

@@ -1,0 +1,207 @@
+"""Taking a Machine down: works through the stages of `deletion`, as far as each run gets.
+
+No stage needs an earlier one to have succeeded in this process, nor the objects it is about to exist. What is missing
+is asked for once more at the server itself before the Machine lets go of it, because a cache may be late and a server
+that is forgotten costs money for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from remuda.capi import contract, names
+from remuda.capi.contract import ContractError
+from remuda.capi.external import UnknownKind
+from remuda.capi.machine.deletion import (
+    ControlPlane,
+    Facts,
+    Stage,
+    hooks,
+    node_deletion_limit,
+    skipped,
+)
+from remuda.capi.machine.draining import Waiting, await_volumes, drain_node
+from remuda.capi.machine.ownership import belongs_to
+from remuda.capi.machine.scope import Scope, World
+from remuda.capi.machine.status import Deleting
+from remuda.capi.machine.workload import NODE
+from remuda.capi.types import Reference
+from remuda.kube import clock
+from remuda.kube.errors import StatusError
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.steps import step
+
+DELETE_INFRASTRUCTURE = step("machine.delete-infrastructure", "asks for the deletion of a Machine's server")
+DELETE_BOOTSTRAP = step("machine.delete-bootstrap", "asks for the deletion of a Machine's bootstrap object")
+DELETE_NODE = step("machine.delete-node", "deletes the Node of a Machine that is gone")
+
+BY_CLUSTER = "machines by cluster"  # an index of Machines
+
+_NOT_FOUND = 404
+_STAGE_SECONDS = 30.0  # for everything a stage asks of a workload cluster in one run
+_EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
+
+
+async def remove(world: World, scope: Scope) -> None:
+    try:
+        facts = await _facts(world, scope)
+    except _EXPECTED as error:
+        scope.deleting = Deleting(error=str(error))
+        raise
+    for stage in Stage:
+        if skipped(stage, facts):
+            continue
+        if stage is Stage.COMPLETED:
+            _complete(world, scope)
+            return
+        try:
+            waiting = await _work_on(stage, world, scope, facts)
+        except _EXPECTED as error:
+            scope.deleting = Deleting(stage, f"{_words(error)}; tried again")
+            raise
+        if waiting is not None:
+            scope.deleting = Deleting(stage, waiting.message)
+            scope.block(stage.value, waiting.on, waiting.message, waiting.check_after)
+            return
+
+
+async def _facts(world: World, scope: Scope) -> Facts:
+    machine, cluster = scope.machine, scope.cluster
+    infrastructure = scope.infrastructure
+    others = world.machines.select(BY_CLUSTER, str(scope.cluster_key))
+    return Facts(
+        machine=machine,
+        now=scope.now,
+        cluster_deleting=cluster.metadata.deleting or not cluster.metadata.name,
+        node=_node_name(scope),
+        node_unreachable=scope.node is not None and scope.node.unreachable,
+        control_plane=await _control_plane(world, scope),
+        control_plane_left=any(other.is_control_plane and not other.metadata.deleting for other in others),
+        infrastructure_going=infrastructure.deleting if infrastructure else "infrastructure" not in scope.failures,
+    )
+
+
+def _node_name(scope: Scope) -> str:
+    """Of a cluster that answers the Node that is there; of one that does not, the one that was there last."""
+    if scope.node is not None:
+        return scope.node.metadata.name
+    reference = scope.machine.status.node_ref
+    return reference.name if reference is not None and not scope.connection.connected else ""
+
+
+async def _control_plane(world: World, scope: Scope) -> ControlPlane:
+    ref = scope.cluster.spec.control_plane_ref
+    if ref is None:
+        return "none"
+    try:
+        found = await world.externals.get(ref, scope.namespace)
+    except UnknownKind:
+        found = None
+    if found is None:
+        return "missing"
+    if found.deleting:
+        return "deleting"
+    return "external" if contract.externally_managed_control_plane(found) else "present"
+
+
+async def _work_on(stage: Stage, world: World, scope: Scope, facts: Facts) -> Waiting | None:
+    match stage:
+        case Stage.PRE_DRAIN_HOOK:
+            return _await_hooks(scope, names.PRE_DRAIN_HOOK, "waitForPreDrainHookStartTime")
+        case Stage.DRAIN:
+            return await _patiently(world, scope, drain_node(world, scope, facts))
+        case Stage.VOLUMES:
+            return await _patiently(world, scope, await_volumes(world, scope, facts))
+        case Stage.PRE_TERMINATE_HOOK:
+            return _await_hooks(scope, names.PRE_TERMINATE_HOOK, "waitForPreTerminateHookStartTime")
+        case Stage.INFRASTRUCTURE:
+            return await _delete_provider_object(world, scope, scope.machine.spec.infrastructure_ref, stage)
+        case Stage.BOOTSTRAP:
+            return await _delete_provider_object(world, scope, scope.machine.spec.bootstrap.config_ref, stage)
+        case Stage.NODE:
+            return await _delete_node(world, scope, facts.node)
+        case Stage.COMPLETED:
+            return None
+
+
+async def _patiently(world: World, scope: Scope, stage: Awaitable[Waiting | None]) -> Waiting | None:
+    """A workload cluster that fails or does not answer is asked again until the time of the stage is over."""
+    try:
+        async with asyncio.timeout(_STAGE_SECONDS):
+            return await stage
+    except _EXPECTED as error:
+        return Waiting(
+            f"{_words(error)}; tried again", f"Cluster {scope.cluster_key}", world.options.drain_retry_seconds
+        )
+
+
+def _await_hooks(scope: Scope, prefix: str, began: str) -> Waiting:
+    found = hooks(scope.machine, prefix)
+    since = scope.begin(began)
+    noun = "annotation" if len(found) == 1 else "annotations"
+    text = f"* {noun} {', '.join(found)}: waiting since {since} for removal by whoever set it"
+    return Waiting(text, f"Machine {scope.machine.key}")
+
+
+async def _delete_provider_object(world: World, scope: Scope, ref: Reference | None, stage: Stage) -> Waiting | None:
+    if ref is None or not ref.defined:
+        return None
+    present = scope.infrastructure if stage is Stage.INFRASTRUCTURE else scope.bootstrap
+    found = present or await world.externals.fetch(ref, scope.namespace)
+    if found is None or not belongs_to(found, scope.machine):
+        return None
+    if not found.deleting:
+        async with DELETE_INFRASTRUCTURE if stage is Stage.INFRASTRUCTURE else DELETE_BOOTSTRAP:
+            await world.externals.delete(found)
+    place = scope.place(ref)
+    return Waiting(f"* {place}: {_progress(scope, found)}", place)
+
+
+def _progress(scope: Scope, found: contract.ProviderObject) -> str:
+    since = found.metadata.deletion_timestamp or clock.rfc3339(scope.now)
+    try:
+        ready = contract.condition(found, "Ready")
+    except ContractError:
+        ready = None
+    said = f", it says: {ready.message}" if ready is not None and ready.message and found.deleting else ""
+    return f"being deleted by its provider since {since}{said}"
+
+
+async def _delete_node(world: World, scope: Scope, name: str) -> Waiting | None:
+    """Tried for so long as the Machine says; a cluster that does not answer must not keep a Machine for ever."""
+    since = world.node_deletions.setdefault(scope.machine.key, scope.now)
+    limit = node_deletion_limit(scope.machine)
+    try:
+        await _ask_to_delete_node(scope, name)
+        return None
+    except _EXPECTED as error:
+        if limit and scope.now >= since + limit:
+            text = f"Node {name} is left behind: {_words(error)}"
+            world.events.warning(scope.machine, "FailedDeleteNode", text)
+            return None
+        end = f"nodeDeletionTimeoutSeconds ends it at {clock.rfc3339(since + limit)}" if limit else "without limit"
+        text = f"* Node {name} cannot be deleted: {_words(error)}; {end}"
+        return Waiting(text, f"Node {name}", world.options.node_deletion_retry_seconds)
+
+
+async def _ask_to_delete_node(scope: Scope, name: str) -> None:
+    client = scope.connection.client
+    if client is None:
+        raise Retryable(f"Cluster {scope.cluster_key} does not answer ({scope.connection.error or 'not connected'})")
+    try:
+        async with asyncio.timeout(node_deletion_limit(scope.machine) or None), DELETE_NODE:
+            await client.delete(NODE.target, "", name)
+    except StatusError as error:
+        if error.code != _NOT_FOUND:
+            raise
+
+
+def _complete(world: World, scope: Scope) -> None:
+    world.node_deletions.pop(scope.machine.key, None)
+    scope.deleting = Deleting(Stage.COMPLETED)
+    scope.draft.remove_finalizer(names.MACHINE_FINALIZER)
+
+
+def _words(error: Exception) -> str:
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

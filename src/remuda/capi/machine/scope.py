@@ -1,0 +1,106 @@
+"""One reconcile of one Machine: what it works with (`World`) and what it has found out so far (`Scope`).
+
+Phases read and fill the scope in turn. What they change of the Machine goes into the draft, what they wait for into
+`waits`, what went wrong into `failures`; the end of the run turns all three into one write and one outcome.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from remuda.capi.contract import ProviderObject
+from remuda.capi.external import Externals
+from remuda.capi.machine.nodehealth import Link
+from remuda.capi.machine.status import NOT_DELETING, Deleting
+from remuda.capi.machine.workload import Node
+from remuda.capi.types import Cluster, Machine, MachineDeployment, MachineDrainRule, MachineSet, Reference
+from remuda.kube import clock
+from remuda.kube.client import Client
+from remuda.kube.objects import Key
+from remuda.runtime.draft import Draft
+from remuda.runtime.events import Events
+from remuda.runtime.informer import Informer
+from remuda.runtime.outcome import Blocked, Outcome
+from remuda.runtime.remote import Connection, RemoteClusters
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    drain_retry_seconds: float = 20.0  # between two looks at pods or volumes, which are not watched
+    eviction_seconds: float = 10.0  # for all evictions of one look
+    node_deletion_retry_seconds: float = 2.0
+    node_labels: Sequence[re.Pattern[str]] = ()  # labels copied to Nodes besides those that always are
+    node_annotations: Sequence[re.Pattern[str]] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    client: Client
+    externals: Externals
+    remote: RemoteClusters
+    events: Events
+    machines: Informer[Machine]
+    clusters: Informer[Cluster]
+    sets: Informer[MachineSet]
+    deployments: Informer[MachineDeployment]
+    rules: Informer[MachineDrainRule]
+    options: Options
+    # When the deletion of a Machine's Node was first tried. The API has no place for it; a restart gives it more time.
+    node_deletions: dict[Key, float] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Scope:
+    draft: Draft
+    machine: Machine  # as read
+    cluster: Cluster  # empty if there is none
+    connection: Connection
+    now: float
+    machine_set: MachineSet | None = None
+    deployment: MachineDeployment | None = None
+    bootstrap: ProviderObject | None = None
+    infrastructure: ProviderObject | None = None
+    node: Node | None = None
+    unclaimed: Sequence[Node] = ()
+    deleting: Deleting = NOT_DELETING
+    waits: list[Outcome] = field(default_factory=list)
+    failures: dict[str, Exception] = field(default_factory=dict)  # by phase
+
+    @property
+    def namespace(self) -> str:
+        return self.machine.metadata.namespace
+
+    @property
+    def cluster_key(self) -> Key:
+        return Key(self.namespace, self.machine.spec.cluster_name)
+
+    @property
+    def current(self) -> Machine:
+        """The Machine as this run leaves it."""
+        return msgspec.convert(self.draft.obj, Machine)
+
+    @property
+    def generation(self) -> int:
+        """The one the object will have: writing a changed spec makes a new one."""
+        changed = self.draft.obj.get("spec") != self.draft.base.get("spec")
+        return self.machine.metadata.generation + changed
+
+    @property
+    def link(self) -> Link:
+        found = self.connection
+        return Link(found.connected, found.last_success, found.failures, found.error)
+
+    def block(self, reason: str, on: str, message: str, check_after: float | None = None) -> None:
+        self.waits.append(Blocked(reason, on, message, check_after))
+
+    def begin(self, what: str) -> str:
+        """When this stage of the deletion began: now, unless it is written already."""
+        times = self.draft.status.setdefault("deletion", {})
+        return str(times.setdefault(what, clock.rfc3339(self.now)))
+
+    def place(self, ref: Reference) -> str:
+        """A provider's object as a person looks for it."""
+        return f"{ref.kind} {self.namespace}/{ref.name}"
