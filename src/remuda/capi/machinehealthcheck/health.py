@@ -1,0 +1,194 @@
+"""One Machine's health, judged from facts alone: healthy, unhealthy and why, or not decided yet and until when.
+
+What is not known is never held against a Machine. While the Nodes of a cluster cannot be read, nothing is concluded
+from them, nor from conditions that only say so; a Machine is not blamed for a cluster that is not ready for it; and a
+fault that may still pass within its timeout makes a Machine doubtful, not unhealthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from remuda.capi import names
+from remuda.capi.types import Cluster, Machine
+from remuda.capi.types.machinehealthcheck import HealthChecks, UnhealthyMachineCondition, UnhealthyNodeCondition
+from remuda.kube import clock
+from remuda.kube.conditions import find, is_true
+from remuda.kube.objects import Condition
+
+DEFAULT_NODE_STARTUP_SECONDS = 600
+
+_CONNECTION_DOWN = "ConnectionDown"  # the reason of a Machine's condition that stands for "its Node cannot be read"
+
+
+class NodeFacts(NamedTuple):
+    name: str
+    conditions: Sequence[Condition]
+
+
+class Facts(NamedTuple):
+    machine: Machine
+    cluster: Cluster
+    node: NodeFacts | None
+    nodes_readable: bool  # whether a Node that is not here is known not to be there
+
+
+class Healthy(NamedTuple):
+    """Nothing speaks against it, and its Node is there to speak for it."""
+
+
+class Unhealthy(NamedTuple):
+    reason: str
+    message: str
+
+
+class Pending(NamedTuple):
+    """Neither: it starts, ends, is in doubt until `check_at`, or cannot be seen (and then counts as it last did)."""
+
+    why: str
+    check_at: float | None = None
+    counts_as_healthy: bool = False
+
+
+Verdict = Healthy | Unhealthy | Pending
+
+
+class _Findings(NamedTuple):
+    complaints: Sequence[Unhealthy] = ()
+    expiries: Sequence[float] = ()
+
+    def __or__(self, other: _Findings) -> _Findings:
+        return _Findings((*self.complaints, *other.complaints), (*self.expiries, *other.expiries))
+
+
+def judge(facts: Facts, checks: HealthChecks, now: float) -> Verdict:
+    """Everything found is told; the reason is that of the first finding."""
+    machine = facts.machine
+    if machine.metadata.deleting:
+        return Pending("it is being deleted")
+    if names.REMEDIATE_MACHINE in machine.metadata.annotations:
+        return Unhealthy("HasRemediateAnnotation", f"Remediation is asked for by annotation {names.REMEDIATE_MACHINE}")
+    if hold := _cluster_not_ready_for(machine, facts.cluster):
+        return Pending(hold)
+    findings = _machine_findings(machine, checks.unhealthy_machine_conditions, now) | _node_findings(facts, checks, now)
+    return _verdict(facts, findings)
+
+
+def _verdict(facts: Facts, findings: _Findings) -> Verdict:
+    if findings.complaints:
+        return Unhealthy(findings.complaints[0].reason, _joined(one.message for one in findings.complaints))
+    if findings.expiries:
+        return Pending("it may become unhealthy", min(findings.expiries))
+    if not _judged_by_node(facts):
+        last = is_true(facts.machine.status.conditions, "HealthCheckSucceeded")
+        return Pending("its Node cannot be read", counts_as_healthy=last)
+    return Healthy() if facts.node is not None else Pending("it has no Node")
+
+
+def _cluster_not_ready_for(machine: Machine, cluster: Cluster) -> str:
+    conditions = cluster.status.conditions
+    if not is_true(conditions, "ControlPlaneInitialized") and not machine.is_control_plane:
+        return "the control plane is not initialized"
+    if not is_true(conditions, "InfrastructureReady"):
+        return "the infrastructure of the Cluster is not ready"
+    return ""
+
+
+def _judged_by_node(facts: Facts) -> bool:
+    """Before the control plane is initialized there is nothing to read: that a Node is missing is all one can know."""
+    return facts.nodes_readable or not is_true(facts.cluster.status.conditions, "ControlPlaneInitialized")
+
+
+def _machine_findings(machine: Machine, checks: Sequence[UnhealthyMachineCondition], now: float) -> _Findings:
+    told = [one for one in machine.status.conditions if one.reason != _CONNECTION_DOWN]
+    return _overdue("UnhealthyMachine", "Machine", told, checks, _created(machine), now)
+
+
+def _node_findings(facts: Facts, checks: HealthChecks, now: float) -> _Findings:
+    machine, node = facts.machine, facts.node
+    if not _judged_by_node(facts):
+        return _Findings()
+    if node is not None:
+        conditions = checks.unhealthy_node_conditions
+        return _overdue("UnhealthyNode", f"Node {node.name}", node.conditions, conditions, _created(machine), now)
+    if machine.status.node_ref is not None and facts.nodes_readable:
+        name = machine.status.node_ref.name
+        return _Findings([Unhealthy("NodeDeleted", f"Node {name} has been deleted while the Machine still exists")])
+    return _startup(facts, checks.node_startup_timeout_seconds, now)
+
+
+def _startup(facts: Facts, timeout: int | None, now: float) -> _Findings:
+    seconds = DEFAULT_NODE_STARTUP_SECONDS if timeout is None else timeout
+    if seconds == 0:
+        return _Findings()
+    expiry = _may_start_since(facts.machine, facts.cluster) + seconds
+    if now < expiry:
+        return _Findings(expiries=[expiry])
+    return _Findings([Unhealthy("NodeStartupTimeout", f"No Node has appeared within {_duration(seconds)}")])
+
+
+def _may_start_since(machine: Machine, cluster: Cluster) -> float:
+    """A Machine can be expected to start once everything it needs is there."""
+    needed = [
+        find(cluster.status.conditions, "ControlPlaneInitialized"),
+        find(cluster.status.conditions, "InfrastructureReady"),
+        find(machine.status.conditions, "InfrastructureReady"),
+    ]
+    created = _created(machine)
+    return max([created, *(_since(one, created) for one in needed if one is not None and one.status == "True")])
+
+
+def _overdue(
+    reason: str,
+    subject: str,
+    conditions: Sequence[Condition],
+    checks: Sequence[UnhealthyMachineCondition | UnhealthyNodeCondition],
+    earliest: float,
+    now: float,
+) -> _Findings:
+    complaints, expiries = [], []
+    for check in checks:
+        found = find(conditions, check.type)
+        if found is None or found.status != check.status:
+            continue
+        expiry = _since(found, earliest) + check.timeout_seconds
+        if now < expiry:
+            expiries.append(expiry)
+        else:
+            complaints.append(Unhealthy(reason, _complaint(subject, found, check.timeout_seconds)))
+    return _Findings(complaints, expiries)
+
+
+def _complaint(subject: str, found: Condition, seconds: int) -> str:
+    because = f" ({found.reason})" if found.reason else ""
+    return f"{subject}: {found.type} has been {found.status}{because} for more than {_duration(seconds)}"
+
+
+def _joined(messages: Iterable[str]) -> str:
+    lines = list(dict.fromkeys(messages))
+    return lines[0] if len(lines) == 1 else "\n".join(f"* {line}" for line in lines)
+
+
+def _created(machine: Machine) -> float:
+    return _parsed(machine.metadata.creation_timestamp or "", 0.0)
+
+
+def _since(condition: Condition, otherwise: float) -> float:
+    """A writer who does not say since when is taken to mean: always."""
+    return _parsed(condition.last_transition_time, otherwise)
+
+
+def _parsed(text: str, otherwise: float) -> float:
+    try:
+        return clock.parse(text)
+    except ValueError:
+        return otherwise
+
+
+def _duration(seconds: int) -> str:
+    """`90` → 1m30s: as people write them in specs and logs."""
+    hours, rest = divmod(seconds, 3600)
+    minutes, left = divmod(rest, 60)
+    parts = [f"{amount}{unit}" for amount, unit in ((hours, "h"), (minutes, "m"), (left, "s")) if amount]
+    return "".join(parts) or "0s"

@@ -1,0 +1,418 @@
+"""The MachineHealthCheck controller on an engine; the test plays Machine controller, providers and workload cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from remuda.capi import names
+from remuda.capi.machine.workload import NODE
+from remuda.capi.machinehealthcheck.controller import MachineHealthCheckController
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_HEALTH_CHECK
+from remuda.kube import clock
+from remuda.kube.client import Client, Target
+from remuda.kube.objects import Key
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Blocked
+from remuda.runtime.remote import RemoteClusters, Settings
+from remuda.simulator.workload import ModelWorkload
+from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, is_true
+from tests.controllers.providers import INFRASTRUCTURE, ProviderKind
+
+EVENTS = Target("v1", "events")
+REBOOT = ProviderKind("remediation.example.com", "Reboot", "v1beta2")
+LONG_AGO = "2020-01-01T00:00:00Z"
+IMPATIENT = Settings(probe_seconds=0.05, answer_seconds=1.0, probes=2, retry_seconds=0.1)
+READY_CHECK = {"type": "Ready", "status": "False", "timeoutSeconds": 300}
+
+
+class Herd:
+    """One Cluster with Machines and their Nodes, looked after by health checks."""
+
+    def __init__(self, engine: Engine, namespace: str) -> None:
+        self.engine = engine
+        self.namespace = namespace
+        self.workload = ModelWorkload()
+        self.remote = RemoteClusters(self._dial, nodes=NODE, settings=IMPATIENT)
+
+    async def _dial(self, cluster: Key) -> Client:
+        return self.workload
+
+    def setup(self, manager: Manager) -> None:
+        self.manager = manager
+        self.controller = MachineHealthCheckController(manager, self.remote, interval=0.05)
+
+    async def cluster(self, **spec: Any) -> Json:
+        reference = {"apiGroup": INFRASTRUCTURE, "kind": "NewCluster", "name": "c"}
+        obj = {"metadata": {"name": "c"}, "spec": {"infrastructureRef": reference, **spec}}
+        made = await self.engine.create(CLUSTER.target, self.namespace, _typed(obj, "Cluster"))
+        ready = [_condition("InfrastructureReady"), _condition("ControlPlaneInitialized")]
+        await self.engine.status(CLUSTER.target, self.namespace, "c", {"conditions": ready})
+        self.remote.want(Key(self.namespace, "c"))
+        return made
+
+    async def machine(self, name: str, *, node: bool = True, annotations: Json | None = None) -> Json:
+        """Made, running, and with a Node that is ready."""
+        reference = {"apiGroup": INFRASTRUCTURE, "kind": "NewMachine", "name": name}
+        spec = {"clusterName": "c", "bootstrap": {"dataSecretName": "data"}, "infrastructureRef": reference}
+        labels = {names.CLUSTER_NAME: "c", "pool": "a"}
+        metadata = {"name": name, "labels": labels, "annotations": annotations or {}}
+        obj = _typed({"metadata": metadata, "spec": spec}, "Machine")
+        made = await self.engine.create(MACHINE.target, self.namespace, obj)
+        if node:
+            await self.workload.create(NODE.target, "", {"metadata": {"name": name}, "status": _ready("True")})
+            status = {"nodeRef": {"name": name}, "conditions": [_condition("Ready", "True", "Ready")]}
+            made = await self.engine.status(MACHINE.target, self.namespace, name, status)
+        return made
+
+    async def node(self, name: str, ready: str, since: str = LONG_AGO) -> None:
+        await self.workload.patch(NODE.target, "", name, {"status": _ready(ready, since)})
+
+    async def check(self, **spec: Any) -> None:
+        defaults = {
+            "clusterName": "c",
+            "selector": {"matchLabels": {"pool": "a"}},
+            "checks": {"unhealthyNodeConditions": [READY_CHECK]},
+        }
+        obj = _typed({"metadata": {"name": "hc"}, "spec": defaults | spec}, "MachineHealthCheck")
+        await self.engine.create(MACHINE_HEALTH_CHECK.target, self.namespace, obj)
+
+    async def machine_with(self, name: str, type: str, status: str, reason: str) -> Json:
+        def holds(obj: Json) -> bool:
+            found = condition(obj, type)
+            return (found.get("status"), found.get("reason")) == (status, reason)
+
+        return await self.engine.until(MACHINE.target, self.namespace, name, holds)
+
+    async def check_with(self, **status: Any) -> Json:
+        def holds(obj: Json) -> bool:
+            return {name: obj.get("status", {}).get(name) for name in status} == status
+
+        return await self.engine.until(MACHINE_HEALTH_CHECK.target, self.namespace, "hc", holds)
+
+    async def check_saying(self, type: str, status: str, text: str = "") -> Json:
+        def holds(obj: Json) -> bool:
+            found = condition(obj, type)
+            return found.get("status") == status and text in found["message"]
+
+        return await self.engine.until(MACHINE_HEALTH_CHECK.target, self.namespace, "hc", holds)
+
+    async def get(self, name: str) -> Json:
+        found = await self.engine.get(MACHINE.target, self.namespace, name)
+        assert found is not None
+        return found
+
+    async def quiet(self) -> None:
+        """Until nothing is left to do."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not self.manager.idle:
+                await asyncio.sleep(0.01)
+
+    async def event(self, reason: str, about: str) -> Json:
+        def holds(events: list[Json]) -> Json | None:
+            told = (one for one in events if (one["reason"], one["involvedObject"]["name"]) == (reason, about))
+            return next(told, None)
+
+        found: Json = await self.engine.when(EVENTS, self.namespace, holds)
+        return found
+
+
+@asynccontextmanager
+async def herd(engine: Engine) -> AsyncIterator[Herd]:
+    found = Herd(engine, await engine.namespace())
+    async with engine.running(found.namespace, found.setup):
+        yield found
+        await found.remote.close()
+
+
+def _typed(obj: Json, kind: str) -> Json:
+    return {"apiVersion": names.API_VERSION, "kind": kind, **obj}
+
+
+def _condition(type: str, status: str = "True", reason: str = "Because", since: str = LONG_AGO) -> Json:
+    return {"type": type, "status": status, "reason": reason, "message": "", "lastTransitionTime": since}
+
+
+def _ready(status: str, since: str = LONG_AGO) -> Json:
+    return {"conditions": [{"type": "Ready", "status": status, "reason": "Kubelet", "lastTransitionTime": since}]}
+
+
+async def test_healthy_machines_are_told_so_and_counted(engine: Engine) -> None:
+    async with herd(engine) as found:
+        cluster = await found.cluster()
+        await found.check()
+        for name in ("m-1", "m-2"):
+            await found.machine(name)
+        machine = await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        assert is_true(machine, "Ready")
+        check = await found.check_with(
+            expectedMachines=2, currentHealthy=2, remediationsAllowed=2, targets=["m-1", "m-2"], observedGeneration=1
+        )
+        assert is_true(check, "RemediationAllowed")
+        assert condition(check, "Paused")["status"] == "False"
+        assert check["metadata"]["labels"][names.CLUSTER_NAME] == "c"
+        (owner,) = check["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"], owner.get("controller")) == ("Cluster", cluster["metadata"]["uid"], None)
+
+
+async def test_an_unhealthy_machine_is_handed_to_its_owner_and_taken_back_when_it_recovers(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await found.cluster()
+        await found.check()
+        await found.machine("m-1")
+        await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        await found.node("m-1", "False")
+        machine = await found.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
+        failed = condition(machine, "HealthCheckSucceeded")
+        assert failed["reason"] == "UnhealthyNode"
+        assert failed["message"] == "Node m-1: Ready has been False (Kubelet) for more than 5m"
+        assert is_true(machine, "Ready")
+        await found.event("MachineMarkedUnhealthy", "m-1")
+        await found.check_with(expectedMachines=1, currentHealthy=0, remediationsAllowed=0)
+
+        await found.node("m-1", "True")
+        machine = await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        assert not condition(machine, "OwnerRemediated")
+
+
+async def test_a_fault_is_acted_upon_when_it_outlives_its_timeout_without_any_event(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await found.cluster()
+        await found.check(checks={"unhealthyNodeConditions": [{**READY_CHECK, "timeoutSeconds": 2}]})
+        await found.machine("m-1")
+        await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        broken = clock.now()
+        await found.node("m-1", "False", since=broken)
+        machine = await found.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
+        marked = clock.parse(condition(machine, "OwnerRemediated")["lastTransitionTime"])
+        assert marked >= clock.parse(broken) + 2
+
+
+async def test_a_node_that_vanishes_is_noticed(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await found.cluster()
+        await found.check()
+        await found.machine("m-1")
+        await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        await found.workload.delete(NODE.target, "", "m-1")
+        await found.machine_with("m-1", "HealthCheckSucceeded", "False", "NodeDeleted")
+
+
+async def test_when_too_many_are_unhealthy_nobody_is_handed_over(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await found.cluster()
+        for name in ("m-1", "m-2", "m-3"):
+            await found.machine(name)
+        for name in ("m-1", "m-2"):
+            await found.node(name, "False")
+        await found.check(remediation={"triggerIf": {"unhealthyLessThanOrEqualTo": "40%"}})
+        check = await found.check_saying("RemediationAllowed", "False", "2 of 3 Machines are not healthy")
+        assert check["status"]["remediationsAllowed"] == 0
+        assert condition(check, "RemediationAllowed")["reason"] == "TooManyUnhealthy"
+        machine = await found.machine_with("m-1", "HealthCheckSucceeded", "False", "UnhealthyNode")
+        assert not condition(machine, "OwnerRemediated")
+        told = await found.event("RemediationRestricted", "hc")
+        assert "m-1, m-2" in told["message"]
+
+        await found.node("m-2", "True")
+        await found.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
+        assert not condition(await found.get("m-2"), "OwnerRemediated")
+        await found.check_saying("RemediationAllowed", "True")
+
+
+async def test_a_cluster_out_of_reach_is_no_reason_to_remediate_and_is_mentioned(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await found.cluster()
+        await found.check()
+        await found.machine("m-1")
+        await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        found.workload.cut = True
+        check = await found.check_saying("RemediationAllowed", "True", "Cluster c has not been reachable since")
+        assert check["status"]["currentHealthy"] == 1
+        outcome = await found.controller.reconcile(Key(found.namespace, "hc"))
+        assert isinstance(outcome, Blocked)
+        assert (outcome.reason, outcome.on) == ("ConnectionDown", f"Cluster {found.namespace}/c")
+
+        unreachable = _condition("NodeReady", "Unknown", "ConnectionDown")
+        machine = await found.get("m-1")
+        kept = [one for one in machine["status"]["conditions"] if one["type"] != "NodeReady"]
+        await engine.status(MACHINE.target, found.namespace, "m-1", {"conditions": [*kept, unreachable]})
+        await engine.patch(
+            MACHINE_HEALTH_CHECK.target,
+            found.namespace,
+            "hc",
+            {
+                "spec": {
+                    "checks": {"unhealthyMachineConditions": [READY_CHECK | {"type": "NodeReady", "status": "Unknown"}]}
+                }
+            },
+        )
+        await found.check_with(observedGeneration=2, currentHealthy=1)
+        assert is_true(await found.get("m-1"), "HealthCheckSucceeded")
+
+        found.workload.cut = False
+        await engine.until(
+            MACHINE_HEALTH_CHECK.target,
+            found.namespace,
+            "hc",
+            lambda obj: condition(obj, "RemediationAllowed").get("message") == "",
+        )
+
+
+async def test_machines_that_are_exempt_are_no_targets(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await found.cluster()
+        await found.machine("m-1", annotations={names.SKIP_REMEDIATION: ""})
+        await found.machine("m-2", annotations={names.PAUSED: ""})
+        await found.machine("m-3", annotations={names.REMEDIATE_MACHINE: ""})
+        await found.check()
+        await found.machine_with("m-3", "HealthCheckSucceeded", "False", "HasRemediateAnnotation")
+        await found.check_with(expectedMachines=1, targets=["m-3"])
+        for name in ("m-1", "m-2"):
+            assert not condition(await found.get(name), "HealthCheckSucceeded")
+
+
+async def test_a_paused_cluster_is_left_alone_and_taken_up_again(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await found.cluster(paused=True)
+        await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        await found.check()
+        await found.check_saying("Paused", "True")
+        assert not condition(await found.get("m-1"), "HealthCheckSucceeded")
+        await engine.patch(CLUSTER.target, found.namespace, "c", {"spec": {"paused": None}})
+        await found.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
+        await found.check_saying("Paused", "False")
+
+
+async def test_a_health_check_without_a_cluster_says_so_and_starts_when_there_is_one(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await found.check()
+        check = await found.check_saying("RemediationAllowed", "Unknown", "Cluster c does not exist")
+        assert condition(check, "RemediationAllowed")["reason"] == "ObjectDoesNotExist"
+        await found.cluster()
+        await found.check_saying("RemediationAllowed", "True")
+
+
+async def test_what_is_known_is_not_written_again(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await found.cluster()
+        await found.check()
+        await found.machine("m-1")
+        await found.check_with(currentHealthy=1)
+        await found.quiet()
+        written = dict(found.manager.ledger.writes_by)
+        assert written["machinehealthcheck", "patch machines/status"] == 1
+        assert written["machinehealthcheck", "patch machinehealthchecks"] == 1
+
+        await engine.patch(MACHINE.target, found.namespace, "m-1", {"metadata": {"labels": {"touched": "1"}}})
+        await engine.patch(MACHINE.target, found.namespace, "m-1", {"spec": {"version": "v1.36.0"}})
+        await engine.patch(CLUSTER.target, found.namespace, "c", {"metadata": {"labels": {"touched": "1"}}})
+        await found.quiet()
+        assert await found.controller.reconcile(Key(found.namespace, "hc")) == DONE
+        assert dict(found.manager.ledger.writes_by) == written
+
+
+# external remediation
+
+
+async def reboots(found: Herd) -> None:
+    await found.engine.install([REBOOT.definition(), REBOOT.template.definition()])
+    await found.cluster()
+    template = REBOOT.template.object("t", {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"hard": True}}})
+    await found.engine.create(REBOOT.template.target, found.namespace, template)
+
+
+def by_reboot(template: str = "t", kind: str = REBOOT.template.name) -> Json:
+    reference = {"apiVersion": REBOOT.target.api_version, "kind": kind, "name": template}
+    return {"templateRef": reference}
+
+
+async def test_an_external_remediation_is_asked_for_and_withdrawn(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await reboots(found)
+        await found.check(remediation=by_reboot())
+        made = await found.machine("m-1")
+        await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        await found.node("m-1", "False")
+        machine = await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
+        assert not condition(machine, "OwnerRemediated")
+        request = await engine.get(REBOOT.target, found.namespace, "m-1")
+        assert request is not None
+        assert request["spec"] == {"hard": True}
+        assert request["metadata"]["labels"] == {"a": "b", names.CLUSTER_NAME: "c"}
+        (owner,) = request["metadata"]["ownerReferences"]
+        assert owner == {
+            "apiVersion": names.API_VERSION,
+            "kind": "Machine",
+            "name": "m-1",
+            "uid": made["metadata"]["uid"],
+        }
+
+        await found.node("m-1", "True")
+        await engine.gone(REBOOT.target, found.namespace, "m-1")
+        machine = await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        assert not condition(machine, "ExternallyRemediated")
+
+
+async def test_a_request_that_vanishes_is_made_again(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await reboots(found)
+        await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        await found.check(remediation=by_reboot())
+        first = await engine.until(REBOOT.target, found.namespace, "m-1", lambda obj: True)
+        await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
+        await engine.delete(REBOOT.target, found.namespace, "m-1")
+        uid = first["metadata"]["uid"]
+        await engine.until(REBOOT.target, found.namespace, "m-1", lambda obj: obj["metadata"]["uid"] != uid)
+
+
+async def test_what_was_begun_before_a_crash_is_completed(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await reboots(found)
+        made = await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        owner = {
+            "apiVersion": names.API_VERSION,
+            "kind": "Machine",
+            "name": "m-1",
+            "uid": made["metadata"]["uid"],
+        }
+        request = await engine.create(
+            REBOOT.target, found.namespace, REBOOT.object("m-1", {"earlier": True}, ownerReferences=[owner])
+        )
+        await found.check(remediation=by_reboot())
+        await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
+        assert await engine.get(REBOOT.target, found.namespace, "m-1") == request
+
+
+async def test_a_request_of_somebody_else_is_not_taken_for_ours(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await reboots(found)
+        await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        await engine.create(REBOOT.target, found.namespace, REBOOT.object("m-1"))
+        await found.check(remediation=by_reboot())
+        machine = await found.machine_with("m-1", "ExternallyRemediated", "False", "RemediationRequestCreationFailed")
+        assert "does not belong to this Machine" in condition(machine, "ExternallyRemediated")["message"]
+        await engine.delete(REBOOT.target, found.namespace, "m-1")
+        await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
+
+
+async def test_a_missing_template_is_said_and_used_when_it_appears(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await reboots(found)
+        await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        await found.check(remediation=by_reboot("later"))
+        await found.machine_with("m-1", "ExternallyRemediated", "False", "RemediationTemplateNotFound")
+        await engine.create(REBOOT.template.target, found.namespace, REBOOT.template.object("later"))
+        await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
+
+
+async def test_a_kind_that_does_not_exist_is_said(engine: Engine) -> None:
+    async with herd(engine) as found:
+        await reboots(found)
+        await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        await found.check(remediation=by_reboot(kind="MagicTemplate"))
+        machine = await found.machine_with("m-1", "ExternallyRemediated", "False", "RemediationRequestCreationFailed")
+        assert "magics" in condition(machine, "ExternallyRemediated")["message"]
+        assert condition(machine, "HealthCheckSucceeded")["reason"] == "HasRemediateAnnotation"

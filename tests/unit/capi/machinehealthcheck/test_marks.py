@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi.machinehealthcheck.health import Healthy, Pending, Unhealthy, Verdict
+from remuda.capi.machinehealthcheck.marks import (
+    Marks,
+    Request,
+    marks,
+    request_failed,
+    requested,
+    template_not_found,
+)
+from remuda.capi.types import Machine
+from remuda.kube import conditions as kube
+from remuda.kube.objects import Condition, OwnerReference
+from tests.unit.capi.machinehealthcheck.objects import condition, machine
+
+SICK = Unhealthy("NodeDeleted", "Node n has been deleted")
+WAITING = "WaitingForRemediation"
+
+
+def told(found: Marks) -> dict[str, tuple[str, str]]:
+    return {one.type: (one.status, one.reason) for one in found.put}
+
+
+def sick(*conditions: Condition) -> Machine:
+    """Its failed check is on record already."""
+    return machine(
+        condition("HealthCheckSucceeded", "False", reason=SICK.reason, message=SICK.message),
+        *conditions,
+        owner=OwnerReference(kind="MachineSet", name="ms", controller=True),
+    )
+
+
+def test_a_healthy_machine_is_told_so_once() -> None:
+    found = marks(machine(), Healthy(), hand_over=True, request=None)
+    assert told(found) == {"HealthCheckSucceeded": ("True", "HealthCheckSucceeded")}
+    assert not found.remove
+    again = machine(condition("HealthCheckSucceeded", reason="HealthCheckSucceeded"))
+    assert not marks(again, Healthy(), hand_over=True, request=None)
+
+
+def test_recovery_takes_back_what_was_asked() -> None:
+    recovered = sick(condition("OwnerRemediated", "False"), condition("ExternallyRemediated", "False"))
+    found = marks(recovered, Healthy(), hand_over=False, request=None)
+    assert told(found) == {"HealthCheckSucceeded": ("True", "HealthCheckSucceeded")}
+    assert found.remove == ["OwnerRemediated", "ExternallyRemediated"]
+
+
+def test_nothing_is_changed_while_nothing_is_decided() -> None:
+    assert not marks(sick(condition("OwnerRemediated", "False")), Pending("?"), hand_over=True, request=None)
+
+
+def test_an_unhealthy_machine_is_handed_to_its_owner() -> None:
+    found = marks(sick(), SICK, hand_over=True, request=None)
+    assert told(found) == {"OwnerRemediated": ("False", WAITING)}
+    assert found.put[0].message == "Waiting for remediation by MachineSet ms"
+
+
+def test_a_machine_without_an_owner_says_that_nobody_will_come() -> None:
+    found = marks(machine(), SICK, hand_over=True, request=None)
+    assert "somebody has to replace it" in found.put[-1].message
+
+
+def test_too_many_unhealthy_machines_are_told_but_not_handed_over() -> None:
+    found = marks(machine(), SICK, hand_over=False, request=None)
+    assert told(found) == {"HealthCheckSucceeded": ("False", "NodeDeleted")}
+    assert found.put[0].message == "Node n has been deleted"
+
+
+def test_what_the_owner_says_is_not_overwritten_but_a_finished_remediation_is_asked_for_again() -> None:
+    deferred = sick(condition("OwnerRemediated", "False", reason="RemediationDeferred"))
+    assert not marks(deferred, SICK, hand_over=True, request=None)
+    finished = sick(condition("OwnerRemediated", "True", reason="Done"))
+    assert told(marks(finished, SICK, hand_over=True, request=None)) == {"OwnerRemediated": ("False", WAITING)}
+
+
+def test_somebody_else_remediates_where_there_is_a_request() -> None:
+    found = marks(sick(), SICK, hand_over=True, request=requested("Reboot", "m"))
+    assert told(found) == {"ExternallyRemediated": ("False", WAITING)}
+    assert found.put[0].message == "Waiting for Reboot m"
+
+
+def test_what_they_say_is_not_overwritten() -> None:
+    busy = sick(condition("ExternallyRemediated", "False", reason="Rebooting"))
+    assert not marks(busy, SICK, hand_over=True, request=requested("Reboot", "m"))
+
+
+@pytest.mark.parametrize("failure", [template_not_found("no template"), request_failed("refused")])
+def test_a_request_that_could_not_be_made_is_said_until_it_is_made(failure: Request) -> None:
+    found = marks(sick(), SICK, hand_over=True, request=failure)
+    assert told(found) == {"ExternallyRemediated": ("False", failure.reason)}
+    failed = sick(found.put[0])
+    assert not marks(failed, SICK, hand_over=True, request=failure)
+    then = marks(failed, SICK, hand_over=True, request=requested("Reboot", "m"))
+    assert told(then) == {"ExternallyRemediated": ("False", WAITING)}
+
+
+TYPES = ("HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated")
+PRESENT = st.lists(
+    st.builds(
+        condition,
+        st.sampled_from(TYPES),
+        st.sampled_from(["True", "False"]),
+        reason=st.sampled_from(["A", WAITING, "RemediationTemplateNotFound"]),
+    ),
+    unique_by=lambda one: one.type,
+)
+VERDICTS = st.sampled_from([Healthy(), SICK, Unhealthy("UnhealthyNode", "x"), Pending("?")])
+REQUESTS = st.sampled_from([None, requested("R", "m"), template_not_found("no"), request_failed("refused")])
+
+
+@given(PRESENT, VERDICTS, st.booleans(), REQUESTS)
+def test_marking_twice_changes_nothing_more_and_nobody_elses_condition(
+    present: list[Condition], verdict: Verdict, hand_over: bool, request: Request | None
+) -> None:
+    others = [condition("Ready", "False", reason="NotReady")]
+    found = marks(machine(*present, *others), verdict, hand_over=hand_over, request=request)
+    after = _after([*present, *others], found)
+    assert kube.find(after, "Ready") == others[0]
+    assert not marks(machine(*after), verdict, hand_over=hand_over, request=request)
+
+
+def _after(present: list[Condition], found: Marks) -> list[Condition]:
+    changed = {one.type for one in found.put} | set(found.remove)
+    return [one for one in present if one.type not in changed] + list(found.put)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi.machinehealthcheck.health import Healthy, Pending, Unhealthy, Verdict
+from remuda.capi.machinehealthcheck.status import Judged, Survey, counts, remediation_allowed
+from remuda.capi.types.machinehealthcheck import RemediationTrigger
+from tests.unit.capi.machinehealthcheck.objects import machine
+
+SICK = Unhealthy("NodeDeleted", "gone")
+ALL = RemediationTrigger()
+ONE = RemediationTrigger(unhealthy_less_than_or_equal_to=1)
+
+
+def survey(*verdicts: Verdict) -> Survey:
+    return Survey([Judged(machine(name=f"m-{place}"), verdict) for place, verdict in enumerate(verdicts)])
+
+
+def test_only_the_healthy_count_and_what_cannot_be_seen_as_it_last_did() -> None:
+    found = survey(Healthy(), SICK, Pending("starts"), Pending("hidden", counts_as_healthy=True))
+    assert (found.expected, found.healthy, found.unhealthy) == (4, 2, ["m-1"])
+
+
+def test_the_next_check_is_the_soonest() -> None:
+    assert survey(Healthy(), Pending("a", 20.0), Pending("b", 10.0), Pending("c")).next_check == 10.0
+    assert survey(Healthy(), Pending("c")).next_check is None
+
+
+def test_the_counts() -> None:
+    found = survey(Healthy(), SICK, Healthy())
+    assert counts(found, found.limit(ALL)) == {
+        "expectedMachines": 3,
+        "currentHealthy": 2,
+        "remediationsAllowed": 2,
+        "targets": ["m-0", "m-1", "m-2"],
+    }
+    nobody = survey()
+    assert counts(nobody, nobody.limit(ALL))["targets"] == []
+
+
+def test_more_targets_than_the_schema_holds_are_cut() -> None:
+    many = Survey([Judged(machine(), Healthy())] * 10_001)
+    assert len(counts(many, many.limit(ALL))["targets"]) == 10_000
+
+
+def test_allowed_says_nothing_more() -> None:
+    found = survey(Healthy(), SICK)
+    allowed = remediation_allowed(found, found.limit(ALL), "")
+    assert (allowed.type, allowed.status, allowed.reason, allowed.message) == (
+        "RemediationAllowed",
+        "True",
+        "RemediationAllowed",
+        "",
+    )
+
+
+def test_too_many_says_how_many_and_which() -> None:
+    found = survey(SICK, SICK, SICK, SICK, Healthy())
+    refused = remediation_allowed(found, found.limit(ONE), "")
+    assert (refused.status, refused.reason) == ("False", "TooManyUnhealthy")
+    assert refused.message == (
+        "* Remediation is not allowed: 4 of 5 Machines are not healthy; they are remediated only while at most 1 are\n"
+        "* Unhealthy: m-0, m-1, m-2, ... (1 more)"
+    )
+
+
+def test_too_many_that_only_start_names_none() -> None:
+    found = survey(Pending("starts"), Pending("starts"))
+    refused = remediation_allowed(found, found.limit(ONE), "")
+    assert (
+        refused.message
+        == "Remediation is not allowed: 2 of 2 Machines are not healthy; they are remediated only while at most 1 are"
+    )
+
+
+def test_nodes_that_cannot_be_read_are_mentioned() -> None:
+    found = survey(Pending("hidden", counts_as_healthy=True))
+    allowed = remediation_allowed(found, found.limit(ALL), "Nodes of Cluster c cannot be read: refused")
+    assert allowed.status == "True"
+    assert allowed.message == (
+        "Nodes of Cluster c cannot be read: refused; no Machine is remediated because of its Node until that is over"
+    )
+
+
+def test_a_trigger_that_cannot_be_read_holds_everything_and_says_so() -> None:
+    found = survey(SICK)
+    refused = found.limit(RemediationTrigger(unhealthy_less_than_or_equal_to="lots"))
+    assert not refused.allowed
+    assert "spec.remediation.triggerIf cannot be read: 'lots'" in remediation_allowed(found, refused, "").message
+
+
+VERDICTS = st.sampled_from([Healthy(), SICK, Pending("starts"), Pending("hidden", counts_as_healthy=True)])
+
+
+@given(st.lists(VERDICTS, max_size=30), st.integers(0, 30))
+def test_the_counts_add_up(verdicts: list[Verdict], most: int) -> None:
+    found = survey(*verdicts)
+    limit = found.limit(RemediationTrigger(unhealthy_less_than_or_equal_to=most))
+    fields = counts(found, limit)
+    missing = fields["expectedMachines"] - fields["currentHealthy"]
+    assert 0 <= fields["currentHealthy"] <= fields["expectedMachines"] - len(found.unhealthy)
+    assert limit.allowed == (missing <= most)
+    assert fields["remediationsAllowed"] == max(most - missing, 0)
+    assert remediation_allowed(found, limit, "").status == str(limit.allowed)
