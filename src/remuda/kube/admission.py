@@ -7,7 +7,7 @@ must not keep state, must not write, and must answer the same for the same revie
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -52,5 +52,11 @@ ALLOWED = Verdict()
 
 AdmissionFunction = Callable[[Review], Verdict]
 
-# Group, plural, function, the operations it wants to see.
-Registration = tuple[str, str, AdmissionFunction, tuple[Operation, ...]]
+
+class Registration(NamedTuple):
+    """Which function judges the writes of which resource: what an engine is given."""
+
+    group: str
+    plural: str
+    function: AdmissionFunction
+    operations: tuple[Operation, ...] = ("CREATE", "UPDATE")

@@ -128,10 +128,44 @@ async def test_what_makes_no_sense_is_refused(engine: Engine, kind: str, path: s
     assert complaint in str(error)
 
 
-async def test_a_topology_is_not_pruned_so_that_admission_can_see_it(engine: Engine) -> None:
+async def test_a_topology_is_refused_instead_of_dropped(engine: Engine) -> None:
     topology = {"classRef": {"name": "x"}, "workers": {"machineDeployments": [{"name": "a"}]}}
-    found = await engine.create(CLUSTER.target, "ns1", changed(minimal("Cluster"), "spec.topology", topology))
-    assert found["spec"]["topology"] == topology
+    cluster = {"metadata": {"name": "c1"}, "spec": {"topology": topology}}
+    error = await refusal(engine.client.create(CLUSTER.target, "ns1", cluster))
+    assert str(error).count("Forbidden") == 1
+    assert "spec.topology: Forbidden: ClusterClass is not supported" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch", "complaint"),
+    [
+        ("Machine", {"clusterName": "c2"}, "spec.clusterName: Forbidden: field is immutable"),
+        ("MachineHealthCheck", {"clusterName": "c2"}, "spec.clusterName: Forbidden: field is immutable"),
+        ("MachineSet", {"clusterName": "c2"}, "must be the same as spec.template.spec.clusterName"),
+        (
+            "MachineDeployment",
+            {"clusterName": "c2", "template": {"spec": {"clusterName": "c2"}}},
+            "spec.clusterName: Forbidden: field is immutable",
+        ),
+        ("Cluster", {"infrastructureRef": None}, "spec: Forbidden: spec.infrastructureRef cannot be removed"),
+        ("Cluster", {"controlPlaneRef": None}, "spec: Forbidden: spec.controlPlaneRef cannot be removed"),
+        ("MachineDrainRule", {"drain": {"order": 3}}, "can only be set where behavior is Drain"),
+    ],
+)
+async def test_a_server_without_our_admission_refuses_it_too(
+    engine: Engine, kind: str, patch: Json, complaint: str
+) -> None:
+    target = MINIMAL[kind][0].target
+    await engine.create(target, "ns1", minimal(kind))
+    error = await refusal(engine.client.patch(target, "ns1", "c1", {"spec": patch}))
+    assert complaint in str(error)
+
+
+async def test_a_cluster_needs_one_reference(engine: Engine) -> None:
+    error = await refusal(
+        engine.client.create(CLUSTER.target, "ns1", {"metadata": {"name": "c"}, "spec": {"paused": True}})
+    )
+    assert "one of spec.controlPlaneRef and spec.infrastructureRef must be set" in str(error)
 
 
 async def test_a_condition_needs_a_reason_and_a_message(engine: Engine) -> None:

@@ -23,6 +23,7 @@ from remuda.capi.types.shared import (
     VersionCount,
 )
 from remuda.kube.objects import Field, Kind, Object, Part
+from remuda.kube.schema import Rule
 
 CLUSTER_PHASES = ("Pending", "Provisioning", "Provisioned", "Deleting", "Failed", "Unknown")
 
@@ -67,6 +68,29 @@ class Endpoint(Part):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+NO_TOPOLOGY = (
+    "ClusterClass is not supported: describe the cluster by spec.infrastructureRef and spec.controlPlaneRef, and its "
+    "workers by MachineDeployments"
+)
+
+
+def _forbidden(rule: str, message: str, field: str = "") -> Rule:
+    return Rule(rule=rule, message=message, reason="FieldValueForbidden", field_path=field)
+
+
+_SPEC_RULES = (
+    _forbidden("!has(self.topology)", NO_TOPOLOGY, ".topology"),
+    _forbidden(
+        "has(self.controlPlaneRef) || has(self.infrastructureRef) || has(self.topology)",
+        "one of spec.controlPlaneRef and spec.infrastructureRef must be set",
+    ),
+    _forbidden("has(self.controlPlaneRef) || !has(oldSelf.controlPlaneRef)", "spec.controlPlaneRef cannot be removed"),
+    _forbidden(
+        "has(self.infrastructureRef) || !has(oldSelf.infrastructureRef)", "spec.infrastructureRef cannot be removed"
+    ),
+)
 
 
 class ClusterSpec(Part):
@@ -150,7 +174,7 @@ class ClusterStatus(Part):
 class Cluster(Object):
     """One Kubernetes cluster and everything it needs."""
 
-    spec: Annotated[ClusterSpec, Field(required=True, min_properties=1)] = ClusterSpec()
+    spec: Annotated[ClusterSpec, Field(required=True, min_properties=1, rules=_SPEC_RULES)] = ClusterSpec()
     status: Annotated[ClusterStatus, Field(min_properties=1)] = ClusterStatus()
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from remuda.capi import names
 from remuda.capi.types.machine import MachineTemplate
-from remuda.capi.types.machineset import VersionCounts
+from remuda.capi.types.machineset import SAME_CLUSTER, VersionCounts
 from remuda.capi.types.shared import (
     ClusterName,
     Conditions,
@@ -108,7 +108,7 @@ class MachineDeploymentStatus(Part):
 class MachineDeployment(Object):
     """Machines that follow their template."""
 
-    spec: Annotated[MachineDeploymentSpec, Field(required=True)] = MachineDeploymentSpec()
+    spec: Annotated[MachineDeploymentSpec, Field(required=True, rules=SAME_CLUSTER)] = MachineDeploymentSpec()
     status: Annotated[MachineDeploymentStatus, Field(min_properties=1)] = MachineDeploymentStatus()
 
 

@@ -17,6 +17,15 @@ def _unique(field: str) -> tuple[Rule, ...]:
     return (Rule(rule="self.all(x, self.exists_one(y, x == y))", message=f"entries in {field} must be unique"),)
 
 
+_ONLY_DRAIN_HAS_AN_ORDER = (
+    Rule(
+        rule="self.behavior == 'Drain' || !has(self.order)",
+        message="can only be set where behavior is Drain",
+        field_path=".order",
+    ),
+)
+
+
 class DrainAction(Part):
     """What is done with the Pods."""
 
@@ -24,7 +33,7 @@ class DrainAction(Part):
         str,
         Field("Drain: evicted. Skip: left alone. WaitCompleted: waited for.", required=True, enum=DRAIN_BEHAVIORS),
     ] = ""
-    order: Annotated[Int32 | None, Field("Lower goes first; only with Drain and WaitCompleted; 0 if unset.")] = None
+    order: Annotated[Int32 | None, Field("Lower goes first; only with Drain; 0 if unset.")] = None
 
 
 class DrainMachines(Part):
@@ -44,7 +53,7 @@ class DrainPods(Part):
 class MachineDrainRuleSpec(Part):
     """Which Pods on which Machines, and what to do with them."""
 
-    drain: Annotated[DrainAction, Field(required=True)] = DrainAction()
+    drain: Annotated[DrainAction, Field(required=True, rules=_ONLY_DRAIN_HAS_AN_ORDER)] = DrainAction()
     machines: Annotated[
         Sequence[DrainMachines],
         Field(

@@ -21,11 +21,21 @@ from remuda.capi.types.shared import (
     VersionCount,
 )
 from remuda.kube.objects import Field, Kind, Object, Part
+from remuda.kube.schema import Rule
 
 VersionCounts = Annotated[
     Sequence[VersionCount],
     Field("How many run which version.", list_type="map", list_map_keys=("version",), max_items=100),
 ]
+
+
+SAME_CLUSTER = (
+    Rule(
+        rule="self.clusterName == self.template.spec.clusterName",
+        message="must be the same as spec.template.spec.clusterName",
+        field_path=".clusterName",
+    ),
+)
 
 
 class MachineSetSpec(Part):
@@ -73,7 +83,7 @@ class MachineSetStatus(Part):
 class MachineSet(Object):
     """So many Machines of one kind."""
 
-    spec: Annotated[MachineSetSpec, Field(required=True)] = MachineSetSpec()
+    spec: Annotated[MachineSetSpec, Field(required=True, rules=SAME_CLUSTER)] = MachineSetSpec()
     status: Annotated[MachineSetStatus, Field(min_properties=1)] = MachineSetStatus()
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 
 from remuda.kube.objects import Condition, Field, Part
+from remuda.kube.schema import Rule
 from remuda.kube.selectors import LabelSelector, label_selector_from
 
 SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
@@ -35,7 +36,16 @@ ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=SUBDOMAI
 KindName = Annotated[str, Field(min_length=1, max_length=63, pattern=_KIND)]
 ConditionType = Annotated[str, Field(min_length=1, max_length=316, pattern=_CONDITION_TYPE)]
 FailureDomainName = Annotated[str, Field(min_length=1, max_length=256)]
-ClusterName = Annotated[str, Field("The Cluster this belongs to.", required=True, min_length=1, max_length=63)]
+ClusterName = Annotated[
+    str,
+    Field(
+        "The Cluster this belongs to; it cannot be changed.",
+        required=True,
+        min_length=1,
+        max_length=63,
+        rules=(Rule(rule="self == oldSelf", message="field is immutable", reason="FieldValueForbidden"),),
+    ),
+]
 Version = Annotated[str, Field(min_length=1, max_length=256)]
 Conditions = Annotated[
     Sequence[Condition],
@@ -83,6 +93,10 @@ class Selector(Part):
 
     match_labels: Annotated[Mapping[str, str], Field("Labels with exactly these values.")] = {}
     match_expressions: Annotated[Sequence[SelectorRequirement], Field("Further demands.", list_type="atomic")] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.match_labels and not self.match_expressions
 
     def compile(self) -> LabelSelector:
         """Raises SelectorError where the selector makes no sense."""

@@ -1,0 +1,79 @@
+"""From what a kind fills in and what it complains of to an admission function.
+
+An object is judged with its defaults. What was already wrong with a stored object is not held against an update of it:
+otherwise a rule that came later would keep controllers from finishing with objects that are older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from remuda.kube.admission import ALLOWED, AdmissionFunction, Review, Verdict
+from remuda.kube.errors import FieldError, invalid
+from remuda.kube.objects import Kind, Object
+from remuda.kube.patches import apply_merge_patch
+
+T = TypeVar("T", bound=Object)
+
+Defaults = Callable[[T, T | None], dict[str, Any]]  # a merge patch of the new object
+Complaints = Callable[[T], list[FieldError]]
+Transitions = Callable[[T, T], list[FieldError]]  # old, new
+
+
+def admission(
+    kind: Kind[T],
+    *,
+    complaints: Complaints[T],
+    defaults: Defaults[T] = lambda new, old: {},
+    transitions: Transitions[T] = lambda old, new: [],
+) -> AdmissionFunction:
+    """The function for writes of whole objects; subresources pass."""
+
+    def admit(review: Review) -> Verdict:
+        if review.subresource or review.new is None:
+            return ALLOWED
+        try:
+            old = _read(kind, review.old) if review.old is not None else None
+            new = _read(kind, review.new)
+        except msgspec.ValidationError as error:
+            return Verdict(errors=(_unreadable(error),))
+        patch = _needed(defaults(new, old), review.new)
+        if patch:
+            new = _read(kind, apply_merge_patch(review.new, patch))
+        errors = complaints(new)
+        if errors and old is not None:
+            known = {str(error) for error in complaints(old)}
+            errors = [error for error in errors if str(error) not in known]
+        if old is not None:
+            errors += transitions(old, new)
+        return Verdict(errors=tuple(errors)) if errors else Verdict(patch=patch or None)
+
+    return admit
+
+
+def _read(kind: Kind[T], value: dict[str, Any]) -> T:
+    judged = {name: value[name] for name in ("metadata", "spec") if name in value}
+    return msgspec.convert(judged, kind.type)
+
+
+def _unreadable(error: msgspec.ValidationError) -> FieldError:
+    """Of the wrong shape. The schema would say so too, but it is asked later."""
+    detail, _, path = str(error).partition(" - at `$.")
+    return invalid(path.removesuffix("`"), "", detail)
+
+
+def _needed(patch: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    """What of a merge patch would change something."""
+    found: dict[str, Any] = {}
+    for key, wanted in patch.items():
+        present = value.get(key)
+        if isinstance(wanted, dict):
+            inner = _needed(wanted, present if isinstance(present, dict) else {})
+            if inner:
+                found[key] = inner
+        elif wanted != present:
+            found[key] = wanted
+    return found
