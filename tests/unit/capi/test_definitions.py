@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from copy import deepcopy
-from pathlib import Path
+from itertools import count
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from remuda.capi.definitions import definitions
 from remuda.capi.types import (
@@ -23,6 +24,8 @@ from remuda.runtime.definitions import install, revised
 from tests.unit.apiserver.engine import CRDS, Engine, loads, refusal
 
 Json = dict[str, Any]
+
+_COUNTER = count()
 
 
 def reference(kind: str, group: str = "infrastructure.cluster.x-k8s.io") -> Json:
@@ -55,13 +58,21 @@ MINIMAL: dict[str, tuple[Kind[Any], Json]] = {
 }
 
 
-@pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    engine = await Engine.open(tmp_path / "data")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+    engine = await Engine.open(tmp_path_factory.mktemp("engine") / "data")
     await install(engine.client, definitions())
-    await engine.namespace("ns1")
     yield engine
     await engine.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def ns(engine: Engine) -> str:
+    """A namespace of one's own."""
+    return await engine.namespace(f"ns-{next(_COUNTER)}")
 
 
 def minimal(kind: str, name: str = "c1") -> Json:
@@ -78,9 +89,9 @@ def changed(value: Json, path: str, to: Any) -> Json:
 
 
 @pytest.mark.parametrize("kind", MINIMAL)
-async def test_the_least_one_can_write_is_accepted_and_read(engine: Engine, kind: str) -> None:
+async def test_the_least_one_can_write_is_accepted_and_read(engine: Engine, ns: str, kind: str) -> None:
     typed, spec = MINIMAL[kind]
-    value = await engine.client.create(typed.target, "ns1", minimal(kind))
+    value = await engine.client.create(typed.target, ns, minimal(kind))
     assert loads(value)["spec"] == spec
     assert typed.decode(value).spec != type(typed.decode(value).spec)()
 
@@ -122,16 +133,18 @@ async def test_the_server_gives_every_definition_back_as_it_was_sent(engine: Eng
         ),
     ],
 )
-async def test_what_makes_no_sense_is_refused(engine: Engine, kind: str, path: str, value: Any, complaint: str) -> None:
-    error = await refusal(engine.client.create(MINIMAL[kind][0].target, "ns1", changed(minimal(kind), path, value)))
+async def test_what_makes_no_sense_is_refused(
+    engine: Engine, ns: str, kind: str, path: str, value: Any, complaint: str
+) -> None:
+    error = await refusal(engine.client.create(MINIMAL[kind][0].target, ns, changed(minimal(kind), path, value)))
     assert error.code == 422
     assert complaint in str(error)
 
 
-async def test_a_topology_is_refused_instead_of_dropped(engine: Engine) -> None:
+async def test_a_topology_is_refused_instead_of_dropped(engine: Engine, ns: str) -> None:
     topology = {"classRef": {"name": "x"}, "workers": {"machineDeployments": [{"name": "a"}]}}
     cluster = {"metadata": {"name": "c1"}, "spec": {"topology": topology}}
-    error = await refusal(engine.client.create(CLUSTER.target, "ns1", cluster))
+    error = await refusal(engine.client.create(CLUSTER.target, ns, cluster))
     assert str(error).count("Forbidden") == 1
     assert "spec.topology: Forbidden: ClusterClass is not supported" in str(error)
 
@@ -153,35 +166,35 @@ async def test_a_topology_is_refused_instead_of_dropped(engine: Engine) -> None:
     ],
 )
 async def test_a_server_without_our_admission_refuses_it_too(
-    engine: Engine, kind: str, patch: Json, complaint: str
+    engine: Engine, ns: str, kind: str, patch: Json, complaint: str
 ) -> None:
     target = MINIMAL[kind][0].target
-    await engine.create(target, "ns1", minimal(kind))
-    error = await refusal(engine.client.patch(target, "ns1", "c1", {"spec": patch}))
+    await engine.create(target, ns, minimal(kind))
+    error = await refusal(engine.client.patch(target, ns, "c1", {"spec": patch}))
     assert complaint in str(error)
 
 
-async def test_a_cluster_needs_one_reference(engine: Engine) -> None:
+async def test_a_cluster_needs_one_reference(engine: Engine, ns: str) -> None:
     error = await refusal(
-        engine.client.create(CLUSTER.target, "ns1", {"metadata": {"name": "c"}, "spec": {"paused": True}})
+        engine.client.create(CLUSTER.target, ns, {"metadata": {"name": "c"}, "spec": {"paused": True}})
     )
     assert "one of spec.controlPlaneRef and spec.infrastructureRef must be set" in str(error)
 
 
-async def test_a_condition_needs_a_reason_and_a_message(engine: Engine) -> None:
-    await engine.create(MACHINE.target, "ns1", minimal("Machine"))
+async def test_a_condition_needs_a_reason_and_a_message(engine: Engine, ns: str) -> None:
+    await engine.create(MACHINE.target, ns, minimal("Machine"))
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}
     error = await refusal(
-        engine.client.patch(MACHINE.target, "ns1", "c1", {"status": {"conditions": [condition]}}, subresource="status")
+        engine.client.patch(MACHINE.target, ns, "c1", {"status": {"conditions": [condition]}}, subresource="status")
     )
     assert "reason: Required value" in str(error)
     assert "message: Required value" in str(error)
 
 
 @pytest.mark.parametrize("kind", ["MachineSet", "MachineDeployment"])
-async def test_sets_of_machines_can_be_scaled(engine: Engine, kind: str) -> None:
+async def test_sets_of_machines_can_be_scaled(engine: Engine, ns: str, kind: str) -> None:
     target = MINIMAL[kind][0].target
-    await engine.create(target, "ns1", minimal(kind))
-    await engine.patch(target, "ns1", "c1", {"spec": {"replicas": 7}}, subresource="scale")
-    found = engine.find(target, "ns1", "c1") or {}
+    await engine.create(target, ns, minimal(kind))
+    await engine.patch(target, ns, "c1", {"spec": {"replicas": 7}}, subresource="scale")
+    found = engine.find(target, ns, "c1") or {}
     assert found["spec"]["replicas"] == 7
