@@ -22,8 +22,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from remuda.apiserver.auth import certificates
 from remuda.apiserver.auth.user import MASTERS
+from remuda.kube import certificates
 from remuda.kube.names import dns1123_subdomain
 
 CA_DAYS = 3650

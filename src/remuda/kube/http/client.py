@@ -7,13 +7,13 @@ connection whose other end is gone, however open it looks, and ends with an erro
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
 
+from remuda.kube import chance
 from remuda.kube.client import Change, Listing, PatchKind, Propagation, Target
 from remuda.kube.errors import Unreachable, bad_request
 from remuda.kube.http.lines import LineSplitter, read_change, read_list
@@ -33,7 +33,7 @@ _JSON_BODY = {**_JSON, "Content-Type": "application/json"}
 _METADATA_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
 _METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 
-_SHORTEST_WATCH_SECONDS = 300.0  # to twice as long, so that all watches of a process do not end together
+_WATCH_SECONDS = (300.0, 600.0)  # in between, so that all watches of a process do not end together
 
 
 class HttpClient:
@@ -97,7 +97,7 @@ class HttpClient:
         metadata_only: bool = False,
         timeout_seconds: float = 0,
     ) -> AsyncGenerator[Change, None]:
-        seconds = timeout_seconds or _SHORTEST_WATCH_SECONDS * (1 + random.random())  # noqa: S311
+        seconds = timeout_seconds or chance.between(*_WATCH_SECONDS)
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",

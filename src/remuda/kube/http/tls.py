@@ -35,7 +35,7 @@ def client_context(
     else:
         context.load_default_certs()
     if certificate_pem:
-        _load_pair(context, certificate_pem, key_pem, origin)
+        load_pair(context, certificate_pem, key_pem, origin)
     return context
 
 
@@ -46,16 +46,18 @@ def _load_authorities(context: ssl.SSLContext, pem: bytes, origin: str) -> None:
         raise KubeconfigError(f"the certificate authority of {origin} is not a certificate in PEM") from None
 
 
-def _load_pair(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes, origin: str) -> None:
+def load_pair(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes, origin: str) -> None:
+    """Raises KubeconfigError, which names `origin`, for what is no certificate with its key."""
+
     def no_password() -> bytes:
-        raise KubeconfigError(f"the client key of {origin} needs a password, which cannot be given")
+        raise KubeconfigError(f"the key of {origin} needs a password, which cannot be given")
 
     with _as_file(certificate_pem.rstrip() + b"\n" + key_pem) as path:
         try:
             context.load_cert_chain(path, password=no_password)
         except (ssl.SSLError, ValueError):
             why = "are not a certificate and its key in PEM"
-            raise KubeconfigError(f"the client certificate and key of {origin} {why}") from None
+            raise KubeconfigError(f"the certificate and key of {origin} {why}") from None
 
 
 @contextmanager

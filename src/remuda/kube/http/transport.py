@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ import aiohttp
 from yarl import URL
 
 import remuda
+from remuda.kube import chance
 from remuda.kube.errors import StatusError, Unreachable, status_error
 from remuda.kube.http.identity import Identity, identity_source, impersonation_headers
 from remuda.kube.http.tls import client_context
@@ -204,7 +204,7 @@ class Transport:
             asked = float(error.headers.get("Retry-After", _DEFAULT_WAIT_SECONDS))
         except ValueError:  # a date
             asked = _DEFAULT_WAIT_SECONDS
-        return max(asked, 0.0) + random.uniform(0, 0.1 * attempt)  # noqa: S311 - not all at the same moment
+        return max(asked, 0.0) + chance.between(0, 0.1 * attempt)  # not all at the same moment
 
     def _show_warnings(self, answer: aiohttp.ClientResponse) -> None:
         """Each once: a server repeats them with every request."""

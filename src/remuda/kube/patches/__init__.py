@@ -7,7 +7,7 @@ saves one copy of it. Refusals are `StatusError`s with the code and wording of t
 """
 
 from remuda.kube.patches.copying import copy_json
-from remuda.kube.patches.json_patch import MAX_OPERATIONS, apply_json_patch
+from remuda.kube.patches.json_patch import MAX_OPERATIONS, apply_json_patch, create_json_patch
 from remuda.kube.patches.merge_patch import apply_merge_patch, create_merge_patch
 from remuda.kube.patches.strategic import apply_strategic_patch
 
@@ -17,5 +17,6 @@ __all__ = [
     "apply_merge_patch",
     "apply_strategic_patch",
     "copy_json",
+    "create_json_patch",
     "create_merge_patch",
 ]

@@ -8,7 +8,7 @@ Every operation that does not apply gives the same sentence with code 422, becau
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -195,3 +195,26 @@ def _insert(node: Any, key: str, value: Any) -> None:
         node.append(value)
     else:
         node.insert(_index(key, len(node) + 1), value)
+
+
+def create_json_patch(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+    """Operations that turn `before` into `after`. Members that differ are named one by one, lists replaced whole."""
+    return list(_differences("", before, after))
+
+
+def _differences(path: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for key in before:
+        if key not in after:
+            yield {"op": "remove", "path": f"{path}/{_escape(key)}"}
+    for key, value in after.items():
+        here = f"{path}/{_escape(key)}"
+        if key not in before:
+            yield {"op": "add", "path": here, "value": copy_json(value)}
+        elif type(value) is dict and type(before[key]) is dict:
+            yield from _differences(here, before[key], value)
+        elif not same_json(before[key], value):
+            yield {"op": "replace", "path": here, "value": copy_json(value)}
+
+
+def _escape(segment: str) -> str:
+    return segment.replace("~", "~0").replace("/", "~1")

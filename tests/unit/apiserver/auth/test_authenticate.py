@@ -10,7 +10,6 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from remuda.apiserver.auth import certificates
 from remuda.apiserver.auth.authenticate import Authenticator
 from remuda.apiserver.auth.token_authenticators import (
     Authenticated,
@@ -20,6 +19,7 @@ from remuda.apiserver.auth.token_authenticators import (
 )
 from remuda.apiserver.auth.tokens import DEFAULT_ISSUER, TokenRejected
 from remuda.apiserver.auth.user import User
+from remuda.kube import certificates
 from remuda.kube.errors import StatusError
 
 NOW = datetime.datetime(2026, 6, 1, tzinfo=datetime.UTC)

@@ -13,7 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from remuda.apiserver.auth import certificates, pki
+from remuda.apiserver.auth import pki
+from remuda.kube import certificates
 
 
 def load(path: Path) -> x509.Certificate:

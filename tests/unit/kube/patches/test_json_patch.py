@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.kube.errors import StatusError
-from remuda.kube.patches import apply_json_patch, copy_json
+from remuda.kube.patches import apply_json_patch, copy_json, create_json_patch
+from remuda.kube.patches.copying import same_json
 
 
 def op(kind: str, path: str, **more: Any) -> dict[str, Any]:
@@ -134,3 +135,28 @@ def test_any_patch_applies_or_is_refused_and_inputs_stay(original: dict[str, Any
         code = error.code
     assert code in (200, 422)
     assert (original, patch) == (before, given_patch)
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b/c", "~d", ""]), inner),
+    max_leaves=8,
+)
+_OBJECTS = st.dictionaries(st.sampled_from(["a", "b/c", "~1", "e"]), _VALUES)
+
+
+@given(_OBJECTS, _OBJECTS)
+def test_a_difference_leads_from_one_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert same_json(apply_json_patch(before, create_json_patch(before, after)), after)
+    assert create_json_patch(after, after) == []
+
+
+def test_a_difference_names_what_differs() -> None:
+    before = {"a": {"b": 1, "c": [1]}, "d": 1, "same": {"x": 1}}
+    after = {"a": {"b": 2, "c": [1, 2]}, "e": {}, "same": {"x": 1}}
+    assert create_json_patch(before, after) == [
+        op("remove", "/d"),
+        op("replace", "/a/b", value=2),
+        op("replace", "/a/c", value=[1, 2]),
+        op("add", "/e", value={}),
+    ]

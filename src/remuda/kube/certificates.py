@@ -49,9 +49,15 @@ class Authority:
         self._key = key
 
     def issue_server(
-        self, key: ec.EllipticCurvePrivateKey, names: Iterable[str], days: int, now: datetime.datetime
+        self,
+        key: ec.EllipticCurvePrivateKey,
+        names: Iterable[str],
+        days: int,
+        now: datetime.datetime,
+        *,
+        common_name: str = "kube-apiserver",
     ) -> x509.Certificate:
-        builder = self._leaf(_subject("kube-apiserver", ()), key, days, now, ExtendedKeyUsageOID.SERVER_AUTH)
+        builder = self._leaf(_subject(common_name, ()), key, days, now, ExtendedKeyUsageOID.SERVER_AUTH)
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         return builder.add_extension(alternatives, critical=False).sign(self._key, hashes.SHA256())
 
