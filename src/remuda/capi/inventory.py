@@ -1,0 +1,163 @@
+"""What `clusterctl` looks for on a server: which providers are installed there, and the kinds it reads without asking.
+
+Its inventory is one object per provider, kept by whoever installs providers; here each program notes the ones it runs.
+A provider that is noted already is left as it is, unless this program has moved to another version since. Kinds that
+`clusterctl` reads and we do not have are served all the same: always empty, and whoever tries to create one is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from remuda.capi import names
+from remuda.kube.client import Client, Target
+from remuda.kube.definitions import OWNER, OWNERSHIP_LABEL, Column, Definition, custom_resource_definition
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Field, Kind, Object
+from remuda.kube.schema import Rule
+from remuda.runtime.definitions import ForeignDefinitions
+from remuda.runtime.definitions import install as install_definitions
+from remuda.runtime.steps import step
+
+NOTE = step("inventory.note", "writes down that a provider is installed")
+
+NAMESPACE = "remuda-system"
+# The release of Cluster API whose kinds these are. A cluster moves only to where its providers are not older.
+CORE_VERSION = "v1.14.0"
+
+_CORE_LABEL = "clusterctl.cluster.x-k8s.io/core"
+_INVENTORY = "inventory"
+_NAMESPACES = Target("v1", "namespaces")
+_NOT_FOUND, _ALREADY_EXISTS = 404, "AlreadyExists"
+
+ProviderType = Literal["CoreProvider", "InfrastructureProvider", "BootstrapProvider", "ControlPlaneProvider"]
+_PREFIXES: Mapping[ProviderType, str] = {
+    "CoreProvider": "",
+    "InfrastructureProvider": "infrastructure-",
+    "BootstrapProvider": "bootstrap-",
+    "ControlPlaneProvider": "control-plane-",
+}
+
+
+class Provider(Object):
+    """A provider that is installed."""
+
+    provider_name: Annotated[str, Field("Its name.")] = ""
+    type: Annotated[str, Field("What it provides.")] = ""
+    version: Annotated[str, Field("Its version.")] = ""
+    watched_namespace: Annotated[str, Field("The only namespace it watches; empty for all of them.")] = ""
+
+
+class MachinePool(Object):
+    """Machines managed by their infrastructure: not supported."""
+
+    spec: Annotated[
+        Mapping[str, object],
+        Field(
+            required=True,
+            preserve_unknown=True,
+            rules=(Rule(rule="false", message="MachinePools are not supported: use a MachineDeployment"),),
+        ),
+    ] = {}
+
+
+PROVIDER = Kind("clusterctl.cluster.x-k8s.io/v1alpha3", "Provider", "providers", Provider)
+MACHINE_POOL = Kind(names.API_VERSION, "MachinePool", "machinepools", MachinePool)
+
+_DEFINITIONS = (
+    Definition(
+        kind=PROVIDER,
+        categories=("cluster-api",),
+        labels={_CORE_LABEL: _INVENTORY},
+        status=False,
+        columns=(
+            Column("Age", ".metadata.creationTimestamp", "Time since it was installed", "date"),
+            Column("Type", ".type"),
+            Column("Provider", ".providerName"),
+            Column("Version", ".version"),
+        ),
+    ),
+    Definition(
+        kind=MACHINE_POOL,
+        labels={names.contract_label("v1beta2"): names.VERSION, names.PROVIDER: "cluster-api", names.CLUSTERCTL: ""},
+        status=False,
+    ),
+)
+
+
+class Entry(NamedTuple):
+    """A provider to be noted."""
+
+    type: ProviderType
+    name: str
+    version: str
+
+    @property
+    def label(self) -> str:
+        """What the provider's objects are labelled with, and what its entry is called."""
+        return _PREFIXES[self.type] + self.name
+
+
+CORE = Entry("CoreProvider", "cluster-api", CORE_VERSION)
+
+
+async def install(client: Client, *entries: Entry) -> None:
+    """Notes the providers. Definitions and entries that somebody else has put there stay as they are."""
+    for definition in _DEFINITIONS:
+        try:
+            await install_definitions(client, [custom_resource_definition(definition)])
+        except ForeignDefinitions:
+            continue  # clusterctl's own, or upstream's: as good as ours
+    await _create_if_missing(client, _NAMESPACES, "", _namespace())
+    for entry in entries:
+        await _note(client, entry)
+
+
+async def _note(client: Client, entry: Entry) -> None:
+    noted = [PROVIDER.decode(item) for item in (await client.list(PROVIDER.target)).items]
+    present = next((one for one in noted if (one.type, one.provider_name) == (entry.type, entry.name)), None)
+    if present is None:
+        await _create_if_missing(client, PROVIDER.target, NAMESPACE, _provider(entry))
+    elif present.version != entry.version and present.metadata.labels.get(OWNERSHIP_LABEL) == OWNER:
+        async with NOTE:
+            await client.patch(PROVIDER.target, *present.key, {"version": entry.version})
+
+
+async def _create_if_missing(client: Client, target: Target, namespace: str, obj: dict[str, Any]) -> None:
+    try:
+        await client.get(target, namespace, obj["metadata"]["name"])
+        return
+    except StatusError as error:
+        if error.code != _NOT_FOUND:
+            raise
+    try:
+        async with NOTE:
+            await client.create(target, namespace, obj)
+    except StatusError as error:
+        if error.reason != _ALREADY_EXISTS:  # another replica was faster
+            raise
+
+
+def _namespace() -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+
+
+def _provider(entry: Entry) -> dict[str, Any]:
+    labels = {
+        names.CLUSTERCTL: "",
+        names.PROVIDER: entry.label,
+        _CORE_LABEL: _INVENTORY,
+        OWNERSHIP_LABEL: OWNER,
+    }
+    provider = Provider(
+        api_version=PROVIDER.api_version,
+        kind=PROVIDER.name,
+        provider_name=entry.name,
+        type=entry.type,
+        version=entry.version,
+    )
+    fields: dict[str, Any] = msgspec.to_builtins(provider)
+    return fields | {"metadata": {"name": entry.label, "namespace": NAMESPACE, "labels": labels}}

@@ -1,0 +1,106 @@
+"""What clusterctl is shown, on the engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.capi import names
+from remuda.capi.inventory import CORE, MACHINE_POOL, NAMESPACE, NOTE, PROVIDER, Entry, install
+from remuda.kube.errors import StatusError
+from remuda.runtime.definitions import INSTALL
+from tests.unit.apiserver.engine import CRDS, Engine, loads
+
+Json = dict[str, Any]
+OTHER = Entry("InfrastructureProvider", "other", "v0.3.0")
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    engine = await Engine.open(tmp_path / "data")
+    yield engine
+    await engine.close()
+
+
+async def noted(engine: Engine) -> dict[str, str]:
+    listing = await engine.client.list(PROVIDER.target)
+    return {found.metadata.name: found.version for found in map(PROVIDER.decode, listing.items)}
+
+
+@pytest.mark.parametrize(
+    ("entry", "label"),
+    [
+        (CORE, "cluster-api"),
+        (OTHER, "infrastructure-other"),
+        (Entry("BootstrapProvider", "x", "v1.0.0"), "bootstrap-x"),
+        (Entry("ControlPlaneProvider", "x", "v1.0.0"), "control-plane-x"),
+    ],
+)
+def test_entries_are_called_what_their_objects_are_labelled_with(entry: Entry, label: str) -> None:
+    assert entry.label == label
+
+
+async def test_a_provider_is_noted_as_clusterctl_does_it(engine: Engine) -> None:
+    await install(engine.client, CORE, OTHER)
+    core: Json = loads(await engine.client.get(PROVIDER.target, NAMESPACE, "cluster-api"))
+    assert (core["type"], core["providerName"], core["version"]) == ("CoreProvider", "cluster-api", CORE.version)
+    assert (
+        core["metadata"]["labels"].items()
+        >= {
+            names.CLUSTERCTL: "",
+            names.PROVIDER: "cluster-api",
+            "clusterctl.cluster.x-k8s.io/core": "inventory",
+        }.items()
+    )
+    assert await noted(engine) == {"cluster-api": CORE.version, "infrastructure-other": "v0.3.0"}
+
+
+async def test_noting_again_writes_nothing(engine: Engine) -> None:
+    await install(engine.client, CORE)
+    before = (NOTE.taken, INSTALL.taken)
+    await install(engine.client, CORE)
+    assert (NOTE.taken, INSTALL.taken) == before
+
+
+async def test_a_new_version_is_noted(engine: Engine) -> None:
+    await install(engine.client, OTHER)
+    await install(engine.client, OTHER._replace(version="v0.4.0"))
+    assert await noted(engine) == {"infrastructure-other": "v0.4.0"}
+
+
+async def test_what_somebody_else_has_noted_stays(engine: Engine) -> None:
+    await install(engine.client)
+    await engine.namespace("capi-system")
+    theirs = {
+        "metadata": {"name": "cluster-api"},
+        "type": "CoreProvider",
+        "providerName": "cluster-api",
+        "version": "v1.9.0",
+    }
+    await engine.client.create(PROVIDER.target, "capi-system", theirs)
+    await install(engine.client, CORE)
+    assert await noted(engine) == {"cluster-api": "v1.9.0"}
+
+
+async def test_definitions_of_somebody_else_stay(engine: Engine) -> None:
+    await install(engine.client)
+    name = f"providers.{PROVIDER.group}"
+    unmarked = {"metadata": {"labels": {"app.kubernetes.io/managed-by": None, "theirs": "yes"}}}
+    changed = {"spec": {"names": {"shortNames": ["prov"]}}}
+    theirs = loads(await engine.client.patch(CRDS, "", name, unmarked | changed))
+    await install(engine.client, CORE)
+    assert loads(await engine.client.get(CRDS, "", name))["spec"] == theirs["spec"]
+    assert await noted(engine) == {"cluster-api": CORE.version}
+
+
+async def test_machine_pools_can_be_asked_for_but_not_made(engine: Engine) -> None:
+    await install(engine.client)
+    assert (await engine.client.list(MACHINE_POOL.target, "default")).items == []
+    for spec in ({}, {"clusterName": "c", "replicas": 3}):
+        with pytest.raises(StatusError, match="MachinePools are not supported: use a MachineDeployment"):
+            await engine.client.create(MACHINE_POOL.target, "default", {"metadata": {"name": "p"}, "spec": spec})
+    with pytest.raises(StatusError, match="spec"):
+        await engine.client.create(MACHINE_POOL.target, "default", {"metadata": {"name": "p"}})
