@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from remuda.kube.client import Client, Target
@@ -39,6 +40,11 @@ class Manager:
         self.events = Events(self.client, component=name)
         self.controllers: dict[str, Controller] = {}
         self.tasks = Tasks()
+        self._closing: list[Callable[[], Awaitable[None]]] = []
+
+    def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Awaits it when the controllers have ended: what they share has the manager's lifetime."""
+        self._closing.append(close)
 
     def controller(
         self,
@@ -128,6 +134,8 @@ class Manager:
 
     async def stop(self) -> None:
         await self._end_controllers(_GRACE_SECONDS)
+        for close in self._closing:
+            await close()
         await self.tasks.close()
         await self.events.close()
         await self.caches.close()
