@@ -132,16 +132,16 @@ def _condition(obj: ProviderObject, raw: Json) -> Condition:
     return msgspec.structs.replace(
         found,
         reason=found.reason if len(found.reason) <= _LONGEST_REASON and _REASON.fullmatch(found.reason) else "",
-        last_transition_time=found.last_transition_time if _is_time(found.last_transition_time) else "",
+        last_transition_time=_whole_seconds(found.last_transition_time),
     )
 
 
-def _is_time(text: str) -> bool:
+def _whole_seconds(time: str) -> str:
+    """As conditions have it; nothing for what is no time."""
     try:
-        clock.parse(text)
+        return clock.rfc3339(clock.parse(time))
     except ValueError:
-        return False
-    return True
+        return ""
 
 
 def failure(obj: ProviderObject) -> tuple[str, str]:

@@ -152,6 +152,12 @@ class TestConditions:
         assert found is not None
         assert found.last_transition_time == ""
 
+    @pytest.mark.parametrize("time", ["2026-01-01T00:00:00.999Z", "2026-01-01T01:00:00+01:00"])
+    def test_times_are_in_whole_seconds_of_utc(self, time: str) -> None:
+        found = contract.condition(new({"conditions": [self.READY | {"lastTransitionTime": time}]}), "Ready")
+        assert found is not None
+        assert found.last_transition_time == "2026-01-01T00:00:00Z"
+
     @pytest.mark.parametrize("broken", [{"status": "Maybe"}, {"status": True}, {"message": 5}, {"status": ""}])
     def test_a_malformed_condition_is_an_error_that_names_it(self, broken: dict[str, Any]) -> None:
         obj = new({"conditions": [self.READY | broken]})

@@ -182,15 +182,9 @@ class ClusterController:
         )
         async with PUBLISH:
             await save(self._client, scope.draft)
-        self._tell(scope, report)
-        return DONE if report.look_again is None else Again(report.look_again, "something is too young to be judged")
-
-    def _tell(self, scope: Scope, report: status.Report) -> None:
-        """After the write: what was lost to a conflict is told when it has come true."""
-        for reason, message in scope.events:
+        for reason, message in scope.events:  # after the write: what was lost to a conflict has not come true
             self._events.normal(scope.cluster, reason, message)
-        if report.phase != scope.cluster.status.phase:
-            self._events.normal(scope.cluster, report.phase, f"Cluster {scope.key.name} is {report.phase}")
+        return DONE if report.look_again is None else Again(report.look_again, "something is too young to be judged")
 
 
 def _references(cluster: Cluster) -> Iterable[Reference | None]:
