@@ -12,8 +12,6 @@ import msgspec
 
 from remuda.kube import clock
 
-CATCH_UP_SECONDS = 2.0
-
 
 class EtcdRefused(Exception):
     """etcd does not do it, with its words for why."""
@@ -29,11 +27,12 @@ class Member(msgspec.Struct):
 class Etcd:
     """Members of one cluster. Empty until `bootstrap`."""
 
-    def __init__(self, catch_up_seconds: float = CATCH_UP_SECONDS) -> None:
+    def __init__(self, catch_up_seconds: float = 0.0) -> None:
         self.members: dict[str, Member] = {}
         self.violations: list[str] = []
         self._catch_up_seconds = catch_up_seconds
         self._born = False
+        self._ended = False
 
     @property
     def voters(self) -> list[Member]:
@@ -60,11 +59,24 @@ class Etcd:
         """The first member of a new cluster. Doing it twice makes a second cluster of one name: data is lost."""
         if name in self.members:
             return
+        if self._ended:
+            raise EtcdRefused("the cluster has ended")
         if self._born:
             self.violations.append(f"{name} began a new cluster although there is one")
             raise EtcdRefused("a cluster with this name exists")
         self._born = True
         self.members[name] = Member(name=name, learner=False, caught_up_at=clock.time())
+
+    @property
+    def born(self) -> bool:
+        return self._born
+
+    def adopt(self, name: str) -> None:
+        """A member from before this model was made: taken over as it must have been."""
+        if self._ended:
+            return
+        self._born = True
+        self.members.setdefault(name, Member(name=name, learner=False, caught_up_at=clock.time()))
 
     def join(self, name: str) -> None:
         """Adds a learner; one that is there already is left alone."""
@@ -108,6 +120,7 @@ class Etcd:
 
     def end(self) -> None:
         """The whole cluster is being deleted: from now on nothing that happens to members is a loss."""
+        self._ended = True
         self.members.clear()
 
     # what happens to members

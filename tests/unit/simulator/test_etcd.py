@@ -33,6 +33,15 @@ def test_a_cluster_begins_once() -> None:
     assert etcd.violations == ["m1 began a new cluster although there is one"]
 
 
+def test_members_from_before_the_model_are_taken_over() -> None:
+    etcd = Etcd()
+    assert not etcd.born
+    for name in ("m0", "m1", "m0"):
+        etcd.adopt(name)
+    assert etcd.born
+    assert [member.name for member in etcd.voters] == ["m0", "m1"]
+
+
 def test_before_it_begins_nothing_can_join() -> None:
     with pytest.raises(EtcdRefused, match="no leader"):
         Etcd().join("m0")
@@ -141,6 +150,10 @@ def test_the_end_of_a_cluster_is_no_loss() -> None:
     etcd.end()
     for number in range(3):
         etcd.take_host(f"m{number}")
+    etcd.adopt("m0")
+    with pytest.raises(EtcdRefused):
+        etcd.bootstrap("m0")
+    assert not etcd.members
     assert etcd.violations == []
 
 

@@ -1,0 +1,87 @@
+"""What a control plane does next, one Machine at a time. Pure.
+
+A Machine is added before one is taken away, and nothing is done while another Machine is on its way in or out: so at
+every moment all members but one are settled, and etcd keeps its quorum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Member(NamedTuple):
+    """One Machine of the control plane, as far as that decides something."""
+
+    name: str
+    created: str  # times of equal length compare as text
+    up_to_date: bool = True
+    settled: bool = True  # its Node is there and it votes in etcd
+    deleting: bool = False
+    unhealthy: bool = False  # a health check has given it up
+    failure_domain: str = ""
+
+
+class Create(NamedTuple):
+    failure_domain: str
+    why: str
+
+
+class Delete(NamedTuple):
+    name: str
+    why: str
+
+
+class Wait(NamedTuple):
+    why: str
+
+
+class Nothing(NamedTuple):
+    pass
+
+
+Decision = Create | Delete | Wait | Nothing
+
+
+def decide(members: Sequence[Member], replicas: int, failure_domains: Sequence[str] = ()) -> Decision:
+    going = [member.name for member in members if member.deleting]
+    if going:
+        return Wait(f"Machine {going[0]} is being deleted")
+    if sick := [member for member in members if member.unhealthy]:
+        return _remediate(sick[0], members)
+    if coming := [member.name for member in members if not member.settled]:
+        return Wait(f"Machine {coming[0]} is not a member yet")
+    outdated = [member for member in members if not member.up_to_date]
+    if outdated and len(members) > max(replicas, 1):
+        return Delete(_oldest(outdated).name, "it is outdated and its replacement is there")
+    if outdated or len(members) < replicas:
+        why = "outdated Machines are to be replaced" if outdated else f"{len(members)} of {replicas} Machines are there"
+        return Create(_emptiest(members, failure_domains), why)
+    if len(members) > replicas:
+        return Delete(_of_fullest_domain(members).name, f"{replicas} Machines are wanted")
+    return Nothing()
+
+
+def _remediate(sick: Member, members: Sequence[Member]) -> Decision:
+    others = [member for member in members if member is not sick]
+    if not others:
+        return Wait(f"Machine {sick.name} is unhealthy, and nothing would be left without it")
+    if unsettled := [member.name for member in others if not member.settled]:
+        return Wait(f"Machine {sick.name} is unhealthy, and {unsettled[0]} is not a member yet")
+    return Delete(sick.name, "it is unhealthy")
+
+
+def _oldest(members: Sequence[Member]) -> Member:
+    return min(members, key=lambda member: (member.created, member.name))
+
+
+def _emptiest(members: Sequence[Member], failure_domains: Sequence[str]) -> str:
+    """Where the fewest up-to-date Machines are; of equals the first by name."""
+    counts = Counter(member.failure_domain for member in members if member.up_to_date)
+    return min(sorted(failure_domains), key=lambda domain: counts[domain], default="")
+
+
+def _of_fullest_domain(members: Sequence[Member]) -> Member:
+    counts = Counter(member.failure_domain for member in members)
+    return min(members, key=lambda member: (-counts[member.failure_domain], member.created, member.name))
