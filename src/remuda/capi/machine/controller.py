@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from remuda.capi import names
+from remuda.capi.belonging import cluster_of, index_by_cluster, members
 from remuda.capi.contract import ContractError, ProviderObject, condition
 from remuda.capi.external import Externals, UnknownKind
 from remuda.capi.machine import handoff, nodelink, removal
@@ -66,6 +67,7 @@ class MachineController:
         self._ledger = manager.ledger
         self._world = World(
             client=manager.client,
+            caches=caches,
             externals=externals,
             remote=remote,
             events=manager.events,
@@ -83,10 +85,10 @@ class MachineController:
 
     def _listen(self) -> None:
         world = self._world
-        world.machines.index(removal.BY_CLUSTER, lambda machine: (str(_cluster_key(machine)),))
+        index_by_cluster(world.caches, MACHINE)
         world.machines.index(nodelink.BY_NODE, nodelink.places)
         world.machines.index(BY_OWNER, _owner)
-        world.clusters.listen(self._on(_cluster_facts, self._machines_of_cluster))
+        world.clusters.listen(self._on(_cluster_facts, lambda cluster: self._machines_of(cluster.key)))
         world.sets.listen(self._on(_set_facts, self._machines_of_set))
         world.deployments.listen(self._on(_deployment_facts, self._machines_of_deployment))
         world.externals.follow(self._controller, MACHINE, _references)
@@ -104,8 +106,8 @@ class MachineController:
 
         return changed
 
-    def _machines_of_cluster(self, cluster: Cluster) -> Iterable[Key]:
-        return self._world.machines.keys(removal.BY_CLUSTER, str(cluster.key))
+    def _machines_of(self, cluster: Key) -> Iterable[Key]:
+        return (machine.key for machine in members(self._world.caches, MACHINE, cluster))
 
     def _machines_of_set(self, machine_set: MachineSet) -> Iterable[Key]:
         return self._world.machines.keys(BY_OWNER, machine_set.metadata.uid)
@@ -117,11 +119,8 @@ class MachineController:
                 yield from self._machines_of_set(machine_set)
 
     def _remote_changed(self, cluster: Key, node: Any) -> None:
-        if node is None:
-            keys: Iterable[Key] = self._world.machines.keys(removal.BY_CLUSTER, str(cluster))
-        else:
-            keys = nodelink.machines_of(self._world.machines, cluster, node)
-        for key in keys:
+        machines = self._world.machines
+        for key in self._machines_of(cluster) if node is None else nodelink.machines_of(machines, cluster, node):
             self._controller.enqueue(key)
 
     # ---- one run -------------------------------------------------------------------------------------------------
@@ -157,7 +156,7 @@ class MachineController:
             draft=draft,
             machine=machine,
             cluster=cluster or Cluster(),
-            connection=world.remote.look(_cluster_key(machine)),
+            connection=world.remote.look(cluster_of(machine)),
             now=clock.time(),
             machine_set=machine_set,
             deployment=world.deployments.get(namespace, above.name) if above is not None else None,
@@ -239,10 +238,6 @@ async def _await_cluster(world: World, scope: Scope) -> None:
 
 
 # ---- what is looked at -------------------------------------------------------------------------------------------
-
-
-def _cluster_key(machine: Machine) -> Key:
-    return Key(machine.metadata.namespace, machine.spec.cluster_name)
 
 
 def _owner(machine: Machine) -> Iterable[str]:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from remuda.capi import contract, names
+from remuda.capi.belonging import members
 from remuda.capi.contract import ContractError
 from remuda.capi.external import UnknownKind
 from remuda.capi.machine.deletion import (
@@ -26,7 +27,7 @@ from remuda.capi.machine.ownership import belongs_to
 from remuda.capi.machine.scope import Scope, World
 from remuda.capi.machine.status import Deleting
 from remuda.capi.machine.workload import NODE
-from remuda.capi.types import Reference
+from remuda.capi.types import MACHINE, Reference
 from remuda.kube import clock
 from remuda.kube.errors import StatusError
 from remuda.runtime.outcome import Retryable
@@ -35,8 +36,6 @@ from remuda.runtime.steps import step
 DELETE_INFRASTRUCTURE = step("machine.delete-infrastructure", "asks for the deletion of a Machine's server")
 DELETE_BOOTSTRAP = step("machine.delete-bootstrap", "asks for the deletion of a Machine's bootstrap object")
 DELETE_NODE = step("machine.delete-node", "deletes the Node of a Machine that is gone")
-
-BY_CLUSTER = "machines by cluster"  # an index of Machines
 
 _NOT_FOUND = 404
 _STAGE_SECONDS = 30.0  # for everything a stage asks of a workload cluster in one run
@@ -69,7 +68,7 @@ async def remove(world: World, scope: Scope) -> None:
 async def _facts(world: World, scope: Scope) -> Facts:
     machine, cluster = scope.machine, scope.cluster
     infrastructure = scope.infrastructure
-    others = world.machines.select(BY_CLUSTER, str(scope.cluster_key))
+    others = members(world.caches, MACHINE, scope.cluster_key)
     return Facts(
         machine=machine,
         now=scope.now,

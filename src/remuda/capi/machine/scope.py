@@ -21,6 +21,7 @@ from remuda.capi.types import Cluster, Machine, MachineDeployment, MachineDrainR
 from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.objects import Key
+from remuda.runtime.caches import Caches
 from remuda.runtime.draft import Draft
 from remuda.runtime.events import Events
 from remuda.runtime.informer import Informer
@@ -39,6 +40,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, kw_only=True)
 class World:
     client: Client
+    caches: Caches
     externals: Externals
     remote: RemoteClusters
     events: Events

@@ -1,0 +1,330 @@
+"""A Machine from nothing to Available, its hand-offs under both contracts, and who owns what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from remuda.capi import names
+from remuda.capi.machine.workload import NODE
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
+from remuda.kube.client import Target
+from remuda.kube.objects import Key, Kind
+from remuda.runtime.manager import Manager
+from tests.controllers.engine import Engine, Json, condition, is_true
+from tests.controllers.machines import Bench, phase, workload_cluster
+from tests.controllers.providers import NEW, PROVIDERS, Provider
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def workload(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+    async with workload_cluster(tmp_path_factory.mktemp("workload")) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def bench(engine: Engine, workload: Engine) -> Bench:
+    return await Bench.create(engine, NEW, workload)
+
+
+def says(type: str, reason: str, text: str = "") -> Any:
+    def holds(machine: Json) -> bool:
+        found = condition(machine, type)
+        return found.get("reason") == reason and text in found.get("message", "")
+
+    return holds
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.contract)
+async def test_a_machine_walks_from_nothing_to_available(engine: Engine, workload: Engine, provider: Provider) -> None:
+    bench = await Bench.create(engine, provider, workload)
+    async with bench.running() as manager:
+        await bench.cluster()
+        await bench.config()
+        await bench.server()
+        await bench.machine()
+        machine = await bench.until(phase("Pending"))
+        assert names.MACHINE_FINALIZER in machine["metadata"]["finalizers"]
+        assert condition(machine, "InfrastructureReady")["reason"] == "NotReady"
+
+        await bench.bootstrapped()
+        machine = await bench.until(phase("Provisioning"))
+        assert machine["spec"]["bootstrap"]["dataSecretName"] == "m-data"
+
+        address = {"type": "InternalIP", "address": "10.0.0.1"}
+        await bench.provisioned(addresses=[address], failureDomain="zone-b")
+        machine = await bench.until(phase("Provisioned"))
+        assert machine["spec"]["providerID"] == bench.provider_id("m")
+        assert machine["status"]["addresses"] == [address]
+        assert machine["status"]["failureDomain"] == "zone-b"
+        assert "failureDomain" not in machine["spec"]
+
+        await bench.node()
+        machine = await bench.until(lambda machine: is_true(machine, "Available"))
+        assert machine["status"]["phase"] == "Running"
+        assert machine["status"]["nodeRef"] == {"name": bench.node_name()}
+        assert machine["status"]["nodeInfo"]["kubeletVersion"] == "v1.35.0"
+        assert machine["status"]["observedGeneration"] == machine["metadata"]["generation"]
+        assert all(one["status"] == "True" for one in machine["status"]["conditions"][:2])
+        assert "spec.providerID" in (await bench.events("SuccessfulSetNodeRef"))[0]
+        assert manager.ledger.writes_of(_key(bench)) <= 8
+
+
+def _key(bench: Bench, name: str = "m") -> Key:
+    return Key(bench.namespace, name)
+
+
+async def test_a_machine_that_is_as_it_should_be_is_not_written(bench: Bench) -> None:
+    async with bench.running() as manager:
+        await bench.cluster()
+        await bench.running_machine()
+        before = await bench.until(lambda machine: is_true(machine, "Available"))
+        await settled(manager)
+        writes, reconciles = manager.ledger.writes, manager.ledger.reconciles
+        manager.controllers["machine"].enqueue(_key(bench))
+        await settled(manager)
+        assert manager.ledger.reconciles > reconciles
+        assert manager.ledger.writes == writes
+        after = await bench.until(phase("Running"))
+        assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def settled(manager: Manager) -> None:
+    async with asyncio.timeout(10):
+        while not manager.idle:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_stand_alone_machine_belongs_to_its_cluster(bench: Bench) -> None:
+    async with bench.running():
+        cluster = await bench.cluster()
+        await bench.machine()
+        machine = await bench.until(phase("Pending"))
+        assert machine["metadata"]["labels"][names.CLUSTER_NAME] == "c"
+        (owner,) = machine["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"]) == ("Cluster", cluster["metadata"]["uid"])
+        assert not owner.get("controller")
+
+
+async def test_provider_objects_made_by_a_set_are_taken_over(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        machine_set = await make_set(bench)
+        config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}}
+        theirs = await bench.engine.create(Target("v1", "configmaps"), bench.namespace, config_map)
+        await bench.server(ownerReferences=[owner(machine_set), owner({**config_map, **theirs})])
+        machine = await bench.machine()
+        taken = await bench.engine.until(
+            NEW.machine.target,
+            bench.namespace,
+            "m",
+            lambda found: names.CLUSTER_NAME in found["metadata"].get("labels", {}),
+        )
+        owners = {owner["uid"]: owner.get("controller", False) for owner in taken["metadata"]["ownerReferences"]}
+        assert owners == {theirs["metadata"]["uid"]: False, machine["metadata"]["uid"]: True}
+
+
+async def test_a_server_of_another_machine_is_never_taken(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        other = await bench.machine("other")
+        await bench.server(ownerReferences=[{**owner(other), "controller": True}])
+        await bench.provisioned()
+        await bench.machine()
+        machine = await bench.until(says("InfrastructureReady", "InternalError", "belongs to Machine other"))
+        assert "providerID" not in machine["spec"]
+        assert "observedGeneration" not in machine["status"]
+
+
+async def test_bootstrap_data_of_somebody_else_is_enough(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        await bench.machine(bootstrap={"dataSecretName": "by-hand"})
+        machine = await bench.until(phase("Provisioning"))
+        assert condition(machine, "BootstrapConfigReady")["reason"] == "DataSecretProvided"
+
+
+async def test_a_machine_moved_here_without_status_finds_everything_again(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        await bench.config()
+        await bench.server()
+        await bench.bootstrapped()
+        await bench.provisioned()
+        await bench.node()
+        reference = {"configRef": NEW.config.reference("m"), "dataSecretName": "m-data"}
+        await bench.machine(bootstrap=reference, providerID=bench.provider_id("m"))
+        await bench.until(lambda machine: is_true(machine, "Available"))
+
+
+async def test_a_provider_that_says_done_without_saying_where_is_told_so(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        await bench.config()
+        await bench.server()
+        await bench.machine()
+        await bench.engine.status(
+            NEW.config.target, bench.namespace, "m", {"initialization": {"dataSecretCreated": True}}
+        )
+        await bench.engine.status(NEW.machine.target, bench.namespace, "m", NEW.provisioned)
+        machine = await bench.until(says("BootstrapConfigReady", "InternalError", "status.dataSecretName"))
+        assert "providerID" not in machine["spec"]
+        await bench.bootstrapped()
+        await bench.provisioned()
+        await bench.until(phase("Provisioned"))
+
+
+async def test_a_server_that_vanishes_is_reported_and_never_made_again(bench: Bench) -> None:
+    async with bench.running() as manager:
+        await bench.cluster()
+        await bench.running_machine()
+        await bench.engine.delete(NEW.machine.target, bench.namespace, "m")
+        machine = await bench.until(says("InfrastructureReady", "ObjectDeleted", "while the Machine still exists"))
+        assert machine["spec"]["providerID"] == bench.provider_id("m")
+        assert await bench.engine.get(NEW.machine.target, bench.namespace, "m") is None
+        await settled(manager)
+        wait = manager.controllers["machine"].waits[_key(bench)].blocked
+        assert (wait.reason, wait.on) == ("InfrastructureDeleted", f"NewMachine {bench.namespace}/m")
+
+
+async def test_what_was_provisioned_once_stays_provisioned(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        await bench.running_machine()
+        flag = {
+            "initialization": {"provisioned": False},
+            "conditions": [{"type": "Ready", "status": "False", "reason": "Odd"}],
+        }
+        await bench.engine.status(NEW.machine.target, bench.namespace, "m", flag)
+        machine = await bench.until(says("InfrastructureReady", "Odd"))
+        assert machine["status"]["initialization"]["infrastructureProvisioned"] is True
+        assert machine["status"]["phase"] == "Running"
+
+
+async def test_a_failure_domain_the_provider_chose_reaches_the_spec(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        await bench.server(spec={"failureDomain": "zone-c"})
+        await bench.machine()
+        await bench.provisioned()
+        machine = await bench.until(lambda machine: machine["spec"].get("providerID"))
+        assert machine["spec"]["failureDomain"] == "zone-c"
+
+
+async def test_a_kind_nobody_installed_is_named_and_noticed_when_it_comes(bench: Bench) -> None:
+    missing = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": f"Odd{bench.id}Machine", "name": "m"}
+    async with bench.running():
+        await bench.cluster()
+        await bench.machine(infrastructureRef=missing)
+        await bench.until(says("InfrastructureReady", "InternalError", "there is no CustomResourceDefinition"))
+        kind = NEW.machine._replace(name=missing["kind"])
+        await bench.engine.install([kind.definition()])
+        await bench.engine.create(kind.target, bench.namespace, kind.object("m"))
+        await bench.until(says("InfrastructureReady", "NotReady"))
+
+
+async def test_a_machine_waits_for_its_cluster(bench: Bench) -> None:
+    async with bench.running() as manager:
+        await bench.machine()
+        await bench.until(says("NodeHealthy", "InspectionFailed", "Waiting for Cluster c to exist"))
+        await settled(manager)
+        assert manager.controllers["machine"].waits[_key(bench)].blocked.on == f"Cluster {bench.namespace}/c"
+        await bench.cluster(ready=False)
+        await bench.until(says("NodeHealthy", "InspectionFailed", "infrastructureProvisioned"))
+        await bench.initialize()
+        await bench.until(says("NodeHealthy", "InspectionFailed", "to report spec.providerID"))
+
+
+async def test_a_paused_machine_is_left_alone(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster(paused=True)
+        await bench.server()
+        await bench.machine()
+        machine = await bench.until(lambda machine: is_true(machine, "Paused"))
+        assert [one["type"] for one in machine["status"]["conditions"]] == ["Paused"]
+        assert "finalizers" not in machine["metadata"]
+        await bench.engine.patch(CLUSTER.target, bench.namespace, "c", {"spec": {"paused": False}})
+        machine = await bench.until(phase("Pending"))
+        assert condition(machine, "Paused")["status"] == "False"
+
+
+async def test_the_expiry_of_certificates_is_noted(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        await bench.config(annotations={names.CERTIFICATES_EXPIRY: "2027-01-01T00:00:00Z"})
+        await bench.machine()
+        await bench.until(
+            lambda machine: machine.get("status", {}).get("certificatesExpiryDate") == "2027-01-01T00:00:00Z"
+        )
+        annotated = {"metadata": {"annotations": {names.CERTIFICATES_EXPIRY: "2026-06-01T02:00:00+02:00"}}}
+        await bench.engine.patch(MACHINE.target, bench.namespace, "m", annotated)
+        await bench.until(lambda machine: machine["status"].get("certificatesExpiryDate") == "2026-06-01T00:00:00Z")
+        annotated["metadata"]["annotations"][names.CERTIFICATES_EXPIRY] = "soon"
+        await bench.engine.patch(MACHINE.target, bench.namespace, "m", annotated)
+        await bench.until(lambda machine: "certificatesExpiryDate" not in machine["status"])
+        assert "soon" in (await bench.events("InvalidCertificatesExpiry"))[0]
+
+
+async def test_min_ready_seconds_delay_available(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        await bench.running_machine(minReadySeconds=1)
+        machine = await bench.until(lambda machine: is_true(machine, "Available"))
+        ready = condition(machine, "Ready")["lastTransitionTime"]
+        assert condition(machine, "Available")["lastTransitionTime"] > ready
+
+
+async def test_a_machine_says_whether_it_is_what_its_deployment_wants(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        deployment = await make_deployment(bench)
+        machine_set = await make_set(bench, owner(deployment))
+        owners = [{**owner(machine_set), "controller": True}]
+        await bench.running_machine(metadata={"ownerReferences": owners, "labels": {"pool": "a"}}, version="v1.35.0")
+        await bench.until(lambda machine: is_true(machine, "UpToDate"))
+        changed = {
+            "metadata": {"annotations": {names.REVISION: "2"}},
+            "spec": {"template": {"spec": {"version": "v1.36.0"}}},
+        }
+        await bench.engine.patch(MACHINE_DEPLOYMENT.target, bench.namespace, "md", changed)
+        await bench.until(says("UpToDate", "NotUpToDate", "v1.36.0 required"))
+        await bench.workload.until(
+            NODE.target, "", bench.node_name(), lambda node: names.OUTDATED_REVISION_TAINT in str(node["spec"])
+        )
+
+
+async def make_deployment(bench: Bench) -> Json:
+    return await _make(bench, MACHINE_DEPLOYMENT, "md")
+
+
+async def make_set(bench: Bench, owner: Json | None = None) -> Json:
+    return await _make(bench, MACHINE_SET, "ms", ownerReferences=[{**owner, "controller": True}] if owner else [])
+
+
+async def _make(bench: Bench, kind: Kind[Any], name: str, **metadata: Any) -> Json:
+    template = {
+        "spec": {
+            "clusterName": "c",
+            "version": "v1.35.0",
+            "bootstrap": {"dataSecretName": "given"},
+            "infrastructureRef": NEW.machine.template.reference("t"),
+        },
+        "metadata": {"labels": {"pool": "a"}},
+    }
+    spec = {"clusterName": "c", "replicas": 1, "selector": {"matchLabels": {"pool": "a"}}, "template": template}
+    meta = {"name": name, "annotations": {names.REVISION: "1"}, **metadata}
+    obj = {"apiVersion": names.API_VERSION, "kind": kind.name, "metadata": meta, "spec": spec}
+    return await bench.engine.create(kind.target, bench.namespace, obj)
+
+
+def owner(obj: Json) -> Json:
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": obj["metadata"]["name"],
+        "uid": obj["metadata"]["uid"],
+    }
