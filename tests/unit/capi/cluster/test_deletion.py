@@ -1,0 +1,100 @@
+"""The order of deletion, whatever is left of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi.cluster.deletion import plan
+from remuda.capi.cluster.scope import Look, Members
+from remuda.runtime.outcome import Retryable
+from tests.unit.capi.cluster.facts import CONTROL_PLANE, INFRASTRUCTURE, deployment, found, machine, machine_set
+
+THERE = found(INFRASTRUCTURE)
+LEADING = found(CONTROL_PLANE)
+ALL = Members([deployment("d")], [machine_set("s", owned=True)], [machine("m", owned=True)])
+
+
+def names_of(members: Any) -> list[str]:
+    return [obj.metadata.name for _, obj in members]
+
+
+def test_workers_first_and_only_those_nobody_controls_are_ours_to_delete() -> None:
+    members = Members(
+        [deployment("d")],
+        [machine_set("s"), machine_set("owned-set", owned=True)],
+        [
+            machine("m"),
+            machine("owned", owned=True),
+            machine("going", deleting=True),
+            machine("cp", control_plane=True),
+        ],
+    )
+    stage = plan(members, LEADING, THERE)
+    assert stage.reason == "WaitingForWorkersDeletion"
+    assert names_of(stage.delete) == ["d", "s", "m"]
+    assert stage.delete_provider is None
+    assert stage.on == "MachineDeployment ns/d"
+    assert stage.message.split("\n") == [
+        "* MachineDeployment: d",
+        "* MachineSets: s, owned-set",
+        "* Machines: m, owned, going",
+    ]
+
+
+def test_many_are_not_all_named() -> None:
+    stage = plan(Members(machines=[machine(name) for name in "abcde"]), Look(), Look())
+    assert stage.message == "* Machines: a, b, c, ... (2 more)"
+    assert len(stage.delete) == 5
+
+
+def test_control_plane_machines_belong_to_their_provider() -> None:
+    members = Members(machines=[machine("cp", control_plane=True)])
+    assert plan(members, LEADING, THERE).delete_provider is LEADING.obj
+    assert plan(members, Look(CONTROL_PLANE), THERE).delete_provider is THERE.obj
+    stage = plan(members, Look(), THERE)
+    assert (stage.reason, names_of(stage.delete)) == ("WaitingForControlPlaneDeletion", ["cp"])
+
+
+def test_control_plane_then_infrastructure_then_nothing() -> None:
+    stage = plan(Members(), LEADING, THERE)
+    assert (stage.reason, stage.on) == ("WaitingForControlPlaneDeletion", "DevControlPlane ns/c")
+    stage = plan(Members(), Look(CONTROL_PLANE), THERE)
+    assert (stage.reason, stage.message) == ("WaitingForInfrastructureDeletion", "Waiting for DevCluster to be deleted")
+    stage = plan(Members(), Look(CONTROL_PLANE), Look(INFRASTRUCTURE))
+    assert stage.completed
+    assert plan(Members(), Look(), Look()).completed
+
+
+def test_what_cannot_be_read_holds_the_deletion_and_says_why() -> None:
+    error = Retryable("no label on devclusters")
+    stage = plan(Members(), Look(), Look(INFRASTRUCTURE, error=error))
+    assert (stage.reason, stage.message, stage.error) == ("InternalError", "no label on devclusters", error)
+    assert not stage.completed
+    assert plan(ALL, Look(CONTROL_PLANE, error=error), THERE).error is None, "workers can go meanwhile"
+
+
+looks = st.sampled_from([Look(), Look(CONTROL_PLANE), LEADING])
+machines = st.lists(
+    st.builds(
+        machine, st.text("abc", min_size=1), control_plane=st.booleans(), owned=st.booleans(), deleting=st.booleans()
+    )
+)
+
+
+@given(machines, looks, looks)
+def test_nothing_of_a_later_stage_is_touched_while_an_earlier_one_is_not_empty(
+    some: list[Any], control_plane: Look, infrastructure: Look
+) -> None:
+    members = Members(machines=some)
+    stage = plan(members, control_plane, infrastructure)
+    if members.workers:
+        assert not any(obj in members.control_plane for _, obj in stage.delete)
+    if members.workers or control_plane.obj is not None:
+        assert stage.delete_provider is not infrastructure.obj or infrastructure.obj in (None, control_plane.obj)
+    assert all(obj.metadata.controller is None and not obj.metadata.deleting for _, obj in stage.delete)
+    left = bool(members.workers) or control_plane.obj is not None or infrastructure.obj is not None
+    left = left or (control_plane.ref is None and bool(members.control_plane))
+    assert stage.completed is not left

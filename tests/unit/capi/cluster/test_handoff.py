@@ -1,0 +1,130 @@
+"""What a Cluster waits for, in the words `why` will show. Nothing here writes: the objects are adopted already."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from remuda.capi import names
+from remuda.capi.cluster.handoff import take_control_plane, take_infrastructure
+from remuda.capi.cluster.scope import Look, Members, Scope
+from remuda.capi.types import Machine
+from remuda.kube.client import Client
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Retryable
+from remuda.runtime.remote import Connection
+from tests.unit.capi.cluster.facts import CONTROL_PLANE, INFRASTRUCTURE, JUST_NOW, found, machine
+
+NO_CLIENT = cast(Client, None)
+NOTHING = Look()
+OWNED = {
+    "name": "c",
+    "namespace": "ns",
+    "labels": {names.CLUSTER_NAME: "c"},
+    "ownerReferences": [{"apiVersion": names.API_VERSION, "kind": "Cluster", "name": "c", "uid": "u"}],
+}
+
+
+def scope(infrastructure: Look = NOTHING, control_plane: Look = NOTHING, **parts: Any) -> Scope:
+    machines: list[Machine] = parts.pop("machines", [])
+    raw = {"metadata": {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": "1"}, "spec": {}, **parts}
+    return Scope(msgspec.json.encode(raw), infrastructure, control_plane, Members(machines=machines), Connection())
+
+
+def blocked(outcome: Outcome) -> tuple[str, str, str]:
+    assert isinstance(outcome, Blocked)
+    return outcome.reason, outcome.on, outcome.message
+
+
+async def test_missing_infrastructure() -> None:
+    seen = scope(Look(INFRASTRUCTURE))
+    assert blocked(await take_infrastructure(NO_CLIENT, seen)) == (
+        "ObjectDoesNotExist",
+        "DevCluster c",
+        "does not exist yet",
+    )
+    assert not seen.provisioned
+
+
+async def test_lost_infrastructure() -> None:
+    seen = scope(Look(INFRASTRUCTURE), status={"initialization": {"infrastructureProvisioned": True}})
+    assert blocked(await take_infrastructure(NO_CLIENT, seen))[0] == "ObjectDeleted"
+
+
+async def test_infrastructure_that_cannot_be_read() -> None:
+    with pytest.raises(Retryable, match="no definition"):
+        await take_infrastructure(NO_CLIENT, scope(Look(INFRASTRUCTURE, error=Retryable("no definition"))))
+
+
+@pytest.mark.parametrize(
+    ("contract", "path"), [("v1beta2", "status.initialization.provisioned"), ("v1beta1", "status.ready")]
+)
+async def test_infrastructure_that_is_not_ready(contract: str, path: str) -> None:
+    seen = scope(found(INFRASTRUCTURE, contract, metadata=OWNED))
+    outcome = blocked(await take_infrastructure(NO_CLIENT, seen))
+    assert outcome == ("WaitingForInfrastructure", "DevCluster c", f"{path} is not true yet")
+
+
+async def test_infrastructure_being_deleted_hands_nothing_over() -> None:
+    metadata = {"name": "c", "namespace": "ns", "deletionTimestamp": JUST_NOW}
+    endpoint = {"controlPlaneEndpoint": {"host": "h", "port": 1}}
+    status = {"initialization": {"provisioned": True}}
+    seen = scope(found(INFRASTRUCTURE, metadata=metadata, spec=endpoint, status=status))
+    assert blocked(await take_infrastructure(NO_CLIENT, seen))[0] == "InfrastructureDeleting"
+    assert not seen.endpoint_known
+    assert not seen.provisioned
+
+
+async def test_infrastructure_that_is_there() -> None:
+    spec = {"controlPlaneEndpoint": {"host": "h", "port": 1}}
+    status = {"initialization": {"provisioned": True}, "failureDomains": [{"name": "a"}], "failureReason": "Old"}
+    seen = scope(found(INFRASTRUCTURE, metadata=OWNED, spec=spec, status=status))
+    assert await take_infrastructure(NO_CLIENT, seen) == DONE
+    patch, status_patch = seen.draft.patches()
+    assert patch == {"spec": {"controlPlaneEndpoint": {"host": "h", "port": 1}}}
+    assert status_patch["status"] == {
+        "initialization": {"infrastructureProvisioned": True},
+        "failureDomains": [{"name": "a"}],
+        "deprecated": {"v1beta1": {"failureReason": "Old"}},
+    }
+    assert [reason for reason, _ in seen.events] == ["InfrastructureReady"]
+
+
+async def test_no_infrastructure_is_needed_unless_a_topology_will_make_some() -> None:
+    seen = scope()
+    assert await take_infrastructure(NO_CLIENT, seen) == DONE
+    assert seen.provisioned
+    seen = scope(spec={"topology": {"version": "v1.35.0"}})
+    await take_infrastructure(NO_CLIENT, seen)
+    assert not seen.provisioned
+
+
+async def test_a_control_plane_that_is_not_initialized_keeps_its_endpoint() -> None:
+    spec = {"controlPlaneEndpoint": {"host": "h", "port": 1}}
+    seen = scope(control_plane=found(CONTROL_PLANE, metadata=OWNED, spec=spec))
+    reason, on, message = blocked(await take_control_plane(NO_CLIENT, seen))
+    assert (reason, on) == ("WaitingForControlPlane", "DevControlPlane c")
+    assert message == "status.initialization.controlPlaneInitialized is not true yet"
+    assert not seen.endpoint_known
+
+
+async def test_an_endpoint_is_taken_once() -> None:
+    spec = {"controlPlaneEndpoint": {"host": "other", "port": 2}}
+    look = found(CONTROL_PLANE, metadata=OWNED, spec=spec, status={"initialization": {"controlPlaneInitialized": True}})
+    seen = scope(control_plane=look, spec={"controlPlaneEndpoint": {"host": "first", "port": 1}})
+    assert await take_control_plane(NO_CLIENT, seen) == DONE
+    assert seen.draft.patches()[0] == {}
+    assert seen.initialized
+
+
+async def test_without_a_provider_the_first_node_of_the_control_plane_counts() -> None:
+    worker = machine("w", node="n1")
+    seen = scope(machines=[worker, machine("cp", control_plane=True)])
+    assert blocked(await take_control_plane(NO_CLIENT, seen))[0] == "WaitingForControlPlane"
+    seen = scope(machines=[worker, machine("cp", control_plane=True, node="n2")])
+    assert await take_control_plane(NO_CLIENT, seen) == DONE
+    assert seen.events == [("ControlPlaneInitialized", "Machine cp has become a Node")]
+    again = scope(machines=[], status={"initialization": {"controlPlaneInitialized": True}})
+    assert await take_control_plane(NO_CLIENT, again) == DONE
+    assert again.events == []

@@ -1,0 +1,397 @@
+"""A Cluster's status, derived: every condition in every situation, the phase, and that order never shows."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi.cluster.deletion import Stage
+from remuda.capi.cluster.scope import Look, Members
+from remuda.capi.cluster.status import Observed, Report, derive
+from remuda.capi.types import Cluster, ConditionGate
+from remuda.kube import conditions as kube_conditions
+from remuda.kube.conditions import condition, find
+from remuda.kube.objects import Condition
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.remote import Connection
+from tests.unit.capi.cluster.facts import (
+    CONTROL_PLANE,
+    INFRASTRUCTURE,
+    JUST_NOW,
+    NOW,
+    cluster,
+    deployment,
+    found,
+    good,
+    machine,
+    machine_set,
+)
+
+CONNECTED = Connection(connected=True, last_success=NOW - 3, error="")
+BOTH: dict[str, Any] = {"infrastructure_ref": INFRASTRUCTURE, "control_plane_ref": CONTROL_PLANE}
+
+
+def observed(seen: Cluster | None = None, **facts: Any) -> Observed:
+    """A healthy cluster with both providers, unless `facts` say otherwise."""
+    healthy: dict[str, Any] = {
+        "cluster": seen or cluster(**BOTH),
+        "now": NOW,
+        "provisioned": True,
+        "initialized": True,
+        "endpoint_known": True,
+        "infrastructure": found(INFRASTRUCTURE),
+        "control_plane": found(CONTROL_PLANE),
+        "connection": CONNECTED,
+    }
+    return Observed(**healthy | facts)
+
+
+def told(type: str, seen: Cluster | None = None, **facts: Any) -> tuple[str, str, str]:
+    """One condition of what is derived."""
+    one = find(derive(observed(seen, **facts)).conditions, type)
+    assert one is not None
+    return one.status, one.reason, one.message
+
+
+def test_a_healthy_cluster() -> None:
+    report = derive(observed())
+    assert {one.type: (one.status, one.reason) for one in report.conditions} == {
+        "Available": ("True", "Available"),
+        "Deleting": ("False", "NotDeleting"),
+        "RemoteConnectionProbe": ("True", "ProbeSucceeded"),
+        "InfrastructureReady": ("True", "Ready"),
+        "ControlPlaneAvailable": ("True", "Available"),
+        "ControlPlaneInitialized": ("True", "Initialized"),
+        "ControlPlaneMachinesReady": ("True", "NoReplicas"),
+        "ControlPlaneMachinesUpToDate": ("True", "NoReplicas"),
+        "WorkerMachinesReady": ("True", "NoReplicas"),
+        "WorkerMachinesUpToDate": ("True", "NoReplicas"),
+        "WorkersAvailable": ("True", "NoWorkers"),
+        "RollingOut": ("False", "NotRollingOut"),
+        "ScalingUp": ("False", "NotScalingUp"),
+        "ScalingDown": ("False", "NotScalingDown"),
+        "Remediating": ("False", "NotRemediating"),
+    }
+    assert report.phase == "Provisioned"
+    assert report.look_again is None
+
+
+class TestPhase:
+    @pytest.mark.parametrize(
+        ("spec", "facts", "phase"),
+        [
+            ({}, {"provisioned": True, "endpoint_known": False}, "Pending"),
+            ({"infrastructure_ref": INFRASTRUCTURE}, {"provisioned": False}, "Provisioning"),
+            ({"control_plane_ref": CONTROL_PLANE}, {"endpoint_known": False}, "Provisioning"),
+            ({"topology": {"classRef": {"name": "x"}}}, {"provisioned": False}, "Provisioning"),
+            (BOTH, {"provisioned": True, "endpoint_known": False}, "Provisioning"),
+            (BOTH, {"provisioned": False, "endpoint_known": True}, "Provisioning"),
+            (BOTH, {}, "Provisioned"),
+            ({}, {}, "Provisioned"),
+            (BOTH | {"deleting": True}, {}, "Deleting"),
+        ],
+    )
+    def test_phases(self, spec: dict[str, Any], facts: dict[str, Any], phase: str) -> None:
+        assert derive(observed(cluster(**spec), **facts)).phase == phase
+
+
+class TestInfrastructureReady:
+    TYPE = "InfrastructureReady"
+
+    def test_the_providers_own_condition(self) -> None:
+        own = {
+            "type": "Ready",
+            "status": "False",
+            "reason": "NoQuota",
+            "message": "buy",
+            "lastTransitionTime": JUST_NOW,
+        }
+        seen = observed(infrastructure=found(INFRASTRUCTURE, status={"conditions": [own]}))
+        one = find(derive(seen).conditions, self.TYPE)
+        assert one is not None
+        assert (one.status, one.reason, one.message, one.last_transition_time) == ("False", "NoQuota", "buy", JUST_NOW)
+
+    @pytest.mark.parametrize(
+        ("contract", "path"), [("v1beta2", "status.initialization.provisioned"), ("v1beta1", "status.ready")]
+    )
+    def test_without_one_the_flag_decides(self, contract: str, path: str) -> None:
+        look = found(INFRASTRUCTURE, contract)
+        assert told(self.TYPE, infrastructure=look) == ("True", "Ready", "")
+        waiting = told(self.TYPE, infrastructure=look, provisioned=False)
+        assert waiting == ("False", "NotReady", f"DevCluster {path} is false")
+
+    def test_one_that_is_malformed(self) -> None:
+        broken = found(INFRASTRUCTURE, status={"conditions": [{"type": "Ready", "status": "Perhaps"}]})
+        status, reason, message = told(self.TYPE, infrastructure=broken)
+        assert (status, reason) == ("Unknown", "InvalidConditionReported")
+        assert "Perhaps" in message
+
+    @pytest.mark.parametrize(
+        ("deleting", "provisioned", "reason", "message"),
+        [
+            (False, False, "ObjectDoesNotExist", "DevCluster does not exist"),
+            (False, True, "ObjectDeleted", "DevCluster has been deleted while the Cluster still exists"),
+            (True, False, "ObjectDoesNotExist", "DevCluster does not exist"),
+            (True, True, "ObjectDeleted", "DevCluster has been deleted"),
+        ],
+    )
+    def test_not_there(self, deleting: bool, provisioned: bool, reason: str, message: str) -> None:
+        seen = cluster(deleting=deleting, **BOTH)
+        facts = {"infrastructure": Look(INFRASTRUCTURE), "provisioned": provisioned}
+        assert told(self.TYPE, seen, **facts) == ("False", reason, message)
+
+    def test_what_is_understood_of_an_error_is_said(self) -> None:
+        known = Look(INFRASTRUCTURE, error=Retryable("no definition"))
+        assert told(self.TYPE, infrastructure=known) == ("Unknown", "InternalError", "no definition")
+        unknown = Look(INFRASTRUCTURE, error=RuntimeError("secret detail"))
+        assert told(self.TYPE, infrastructure=unknown)[2] == "Please check controller logs for errors"
+
+    def test_without_a_reference_there_is_nothing_to_wait_for(self) -> None:
+        assert told(self.TYPE, cluster(), infrastructure=Look()) == ("True", "Ready", "")
+
+    def test_a_topology_that_has_not_made_its_reference(self) -> None:
+        topology = {"topology": {"version": "v1.35.0"}}
+        status, reason, message = told(self.TYPE, cluster(**topology), infrastructure=Look())
+        assert (status, reason) == ("False", "ObjectDoesNotExist")
+        assert "topology" in message
+        assert told(self.TYPE, cluster(deleting=True, **topology), infrastructure=Look())[2] == ""
+
+
+class TestControlPlane:
+    def test_the_providers_own_condition(self) -> None:
+        own = {"type": "Available", "status": "True"}
+        look = found(CONTROL_PLANE, status={"conditions": [own]})
+        assert told("ControlPlaneAvailable", control_plane=look, initialized=False) == ("True", "Available", "")
+
+    def test_without_one_the_flag_decides(self) -> None:
+        waiting = told("ControlPlaneAvailable", initialized=False)
+        path = "status.initialization.controlPlaneInitialized"
+        assert waiting == ("False", "NotAvailable", f"DevControlPlane {path} is false")
+
+    def test_without_a_provider_the_first_node_decides(self) -> None:
+        seen = cluster(infrastructure_ref=INFRASTRUCTURE)
+        assert told("ControlPlaneAvailable", seen, control_plane=Look())[:2] == ("True", "Available")
+        status, reason, message = told("ControlPlaneAvailable", seen, control_plane=Look(), initialized=False)
+        assert (status, reason) == ("False", "NotAvailable")
+        assert "first control plane Machine" in message
+
+    @pytest.mark.parametrize(
+        ("look", "expected"),
+        [
+            (found(CONTROL_PLANE), ("False", "NotInitialized", "Control plane not yet initialized")),
+            (Look(CONTROL_PLANE), ("Unknown", "ObjectDoesNotExist", "DevControlPlane does not exist")),
+            (Look(CONTROL_PLANE, error=Retryable("why")), ("Unknown", "InternalError", "why")),
+            (Look(), ("False", "NotInitialized", "Waiting for the first control plane Machine to have a Node")),
+        ],
+    )
+    def test_not_initialized(self, look: Look, expected: tuple[str, str, str]) -> None:
+        assert told("ControlPlaneInitialized", control_plane=look, initialized=False) == expected
+        assert told("ControlPlaneInitialized", control_plane=look)[0] == "True"
+
+    def test_initialized_once_is_initialized_for_ever(self) -> None:
+        before = cluster(condition("ControlPlaneInitialized", True, "Initialized"), **BOTH)
+        after = told("ControlPlaneInitialized", before, control_plane=Look(CONTROL_PLANE), initialized=False)
+        assert after == ("True", "Initialized", "")
+
+    def test_waiting_for_a_topology(self) -> None:
+        seen = cluster(topology={"version": "v1.35.0"})
+        status, reason, _ = told("ControlPlaneInitialized", seen, control_plane=Look(), initialized=False)
+        assert (status, reason) == ("Unknown", "ObjectDoesNotExist")
+
+
+class TestRemoteConnectionProbe:
+    TYPE = "RemoteConnectionProbe"
+
+    def test_not_yet(self) -> None:
+        first = told(self.TYPE, connection=Connection(failures=4))
+        assert first == ("False", "ProbeFailed", "Remote connection not established yet")
+
+    def test_not_yet_after_a_restart_says_what_was_said_before(self) -> None:
+        before = condition(self.TYPE, True, "ProbeSucceeded")
+        assert told(self.TYPE, cluster(before, **BOTH), connection=Connection()) == ("True", "ProbeSucceeded", "")
+
+    def test_never(self) -> None:
+        before = condition(self.TYPE, True, "ProbeSucceeded")
+        never = told(self.TYPE, cluster(before, **BOTH), connection=Connection(failures=5, error="no route"))
+        assert never == ("False", "ProbeFailed", "Remote connection probe failed: no route")
+
+    @pytest.mark.parametrize(("ago", "status"), [(0, "True"), (49, "True"), (51, "False")])
+    def test_lost_for_a_while(self, ago: float, status: str) -> None:
+        lost = Connection(last_success=NOW - ago, failures=7, error="timed out")
+        assert told(self.TYPE, connection=lost)[0] == status
+        assert derive(observed(connection=lost)).look_again == (50 - ago if ago < 50 else None)
+
+    def test_lost_for_good_says_since_when(self) -> None:
+        lost = Connection(last_success=NOW - 3600, failures=7, error="timed out")
+        message = "Remote connection probe failed, probe last succeeded at 2026-06-01T11:00:00Z: timed out"
+        assert told(self.TYPE, connection=lost) == ("False", "ProbeFailed", message)
+
+    def test_a_connection_that_holds_needs_no_second_look(self) -> None:
+        old = Connection(connected=True, last_success=NOW - 300, error="")
+        assert told(self.TYPE, connection=old)[0] == "True"
+        assert derive(observed(connection=old)).look_again is None
+
+
+class TestMachines:
+    def test_control_plane_and_workers_are_told_apart(self) -> None:
+        ill = condition("Ready", False, "NotReady", "no power")
+        members = Members(machines=[machine("cp", *good("Ready"), control_plane=True), machine("w", ill)])
+        assert told("ControlPlaneMachinesReady", members=members) == ("True", "Ready", "")
+        assert told("WorkerMachinesReady", members=members) == ("False", "NotReady", "* Machine w: no power")
+
+    def test_a_young_machine_is_not_missed_yet(self) -> None:
+        young = machine("young", *good("Ready"), created=JUST_NOW)
+        old = machine("old", *good("Ready"))
+        sure = machine("sure", *good("Ready", "UpToDate"), created=JUST_NOW)
+        assert told("WorkerMachinesUpToDate", members=Members(machines=[young])) == ("True", "NoReplicas", "")
+        assert derive(observed(members=Members(machines=[young, sure]))).look_again == 6.0
+        assert derive(observed(members=Members(machines=[sure, old]))).look_again is None
+        status, reason, message = told("WorkerMachinesUpToDate", members=Members(machines=[young, old, sure]))
+        assert (status, reason, message) == ("Unknown", "UpToDateUnknown", "* Machine old: Condition not yet reported")
+
+    def test_remediation(self) -> None:
+        waiting = condition("OwnerRemediated", False, "WaitingForRemediation", "soon")
+        members = Members(machines=[machine("w", waiting)])
+        assert told("Remediating", members=members) == ("True", "Remediating", "* Machine w: soon")
+
+
+class TestWorkers:
+    def test_available(self) -> None:
+        one, other = (
+            deployment("a", *good("Available")),
+            deployment("b", condition("Available", False, "NotAvailable", "1 of 2")),
+        )
+        assert told("WorkersAvailable", members=Members(deployments=[one])) == ("True", "Available", "")
+        status, reason, message = told("WorkersAvailable", members=Members(deployments=[one, other]))
+        assert (status, reason, message) == ("False", "NotAvailable", "* MachineDeployment b: 1 of 2")
+
+    @pytest.mark.parametrize("type", ["RollingOut", "ScalingUp", "ScalingDown"])
+    def test_movements_of_everybody_who_moves(self, type: str) -> None:
+        moving, still = condition(type, True, type, "1 of 2"), condition(type, False, f"Not{type}")
+        leading = found(CONTROL_PLANE, status={"conditions": [{"type": type, "status": "True", "message": "1 of 2"}]})
+        sets = [machine_set("lone", moving), machine_set("owned", moving, owned=True)]
+        members = Members(deployments=[deployment("a", moving), deployment("b", still)], sets=sets)
+        status, reason, message = told(type, members=members, control_plane=leading)
+        assert (status, reason) == ("True", type)
+        lines = ["* DevControlPlane c: 1 of 2", "* MachineDeployment a: 1 of 2"]
+        assert message.split("\n") == lines + ([] if type == "RollingOut" else ["* MachineSet lone: 1 of 2"])
+
+    @pytest.mark.parametrize("type", ["RollingOut", "ScalingUp", "ScalingDown"])
+    def test_movements_nobody_knows_of(self, type: str) -> None:
+        assert told(type, members=Members(deployments=[deployment("a")]))[:2] == ("Unknown", f"{type}Unknown")
+        unreadable = Look(CONTROL_PLANE, error=Retryable("why"))
+        assert told(type, control_plane=unreadable) == ("Unknown", "InternalError", "why")
+
+    def test_a_control_plane_takes_part_only_in_what_it_reports(self) -> None:
+        assert told("ScalingUp") == ("False", "NotScalingUp", "")
+
+
+class TestAvailable:
+    def test_what_counts_and_in_which_order(self) -> None:
+        members = Members(deployments=[deployment("d", condition("Available", False, "NotAvailable", "0 of 1"))])
+        status, reason, message = told(
+            "Available",
+            connection=Connection(),
+            infrastructure=Look(INFRASTRUCTURE),
+            control_plane=Look(CONTROL_PLANE),
+            members=members,
+        )
+        assert (status, reason) == ("False", "NotAvailable")
+        assert message.split("\n") == [
+            "* RemoteConnectionProbe: Remote connection not established yet",
+            "* InfrastructureReady: DevCluster has been deleted while the Cluster still exists",
+            "* ControlPlaneAvailable: DevControlPlane has been deleted while the Cluster still exists",
+            "* WorkersAvailable:",
+            "  * MachineDeployment d: 0 of 1",
+        ]
+
+    def test_machines_that_are_not_ready_do_not_make_a_cluster_unavailable(self) -> None:
+        ill = machine("w", condition("Ready", False, "NotReady", "no power"))
+        assert told("Available", members=Members(machines=[ill]))[0] == "True"
+
+    @pytest.mark.parametrize(
+        ("polarity", "value", "expected"),
+        [
+            ("Positive", "True", "True"),
+            ("Positive", "False", "False"),
+            ("Negative", "True", "False"),
+            ("Negative", "False", "True"),
+            ("Positive", None, "Unknown"),
+        ],
+    )
+    def test_gates(self, polarity: str, value: str | None, expected: str) -> None:
+        gate = ConditionGate(condition_type="example.com/Audited", polarity=polarity)
+        present = [] if value is None else [condition("example.com/Audited", value, "Because")]
+        assert told("Available", cluster(*present, availability_gates=[gate], **BOTH))[0] == expected
+
+    def test_what_was_said_before_does_not_count(self) -> None:
+        before = condition("InfrastructureReady", False, "NotReady", "long ago")
+        assert told("Available", cluster(before, **BOTH))[0] == "True"
+
+
+class TestDeleting:
+    STAGE = Stage("WaitingForWorkersDeletion", "* Machine: m")
+
+    def test_the_stage_is_told(self) -> None:
+        seen = cluster(deleting=True, **BOTH)
+        assert told("Deleting", seen, stage=self.STAGE) == ("True", "WaitingForWorkersDeletion", "* Machine: m")
+        assert told("Deleting", seen)[:2] == ("True", "Deleting")
+
+    def test_that_parts_are_gone_is_how_it_should_be(self) -> None:
+        status, _, message = told(
+            "Available",
+            cluster(deleting=True, **BOTH),
+            stage=self.STAGE,
+            infrastructure=Look(INFRASTRUCTURE),
+            control_plane=Look(CONTROL_PLANE),
+        )
+        assert (status, message) == ("False", "* Deleting:\n  * Machine: m")
+
+
+class TestWriting:
+    def test_empty_counts_are_left_out_and_old_ones_go(self) -> None:
+        status: dict[str, Any] = {"workers": {"replicas": 1}, "controlPlane": {"replicas": 1}, "other": 1}
+        Report([], "Pending", {}, {"replicas": 2}).write(status)
+        assert status == {"phase": "Pending", "workers": {"replicas": 2}, "other": 1}
+
+    @given(
+        st.lists(
+            st.builds(
+                machine,
+                st.text("abcdef", min_size=1, max_size=3),
+                st.builds(
+                    condition,
+                    st.just("Ready"),
+                    st.sampled_from(["True", "False", "Unknown"]),
+                    st.just("R"),
+                    st.text("xy"),
+                ),
+                control_plane=st.booleans(),
+                owned=st.booleans(),
+            ),
+            unique_by=lambda one: one.metadata.name,
+        ),
+        st.randoms(),
+    )
+    def test_the_same_facts_give_the_same_bytes(self, machines: list[Any], random: Any) -> None:
+        def written(some: list[Any], seen: Cluster, status: dict[str, Any]) -> dict[str, Any]:
+            report = derive(observed(seen, members=Members(machines=some)))
+            report.write(status)
+            kube_conditions.put(status, report.conditions, generation=1, now=JUST_NOW)
+            return status
+
+        first = written(machines, cluster(**BOTH), {})
+        again = written(random.sample(machines, len(machines)), _read_back(first), copy.deepcopy(first))
+        assert again == first
+
+
+def _read_back(status: dict[str, Any]) -> Cluster:
+    present = [
+        Condition(type=one["type"], status=one["status"], reason=one["reason"], message=one["message"])
+        for one in status["conditions"]
+    ]
+    return cluster(*present, **BOTH)
