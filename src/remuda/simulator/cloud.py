@@ -1,8 +1,9 @@
 """Model hosts behind a small protocol, as a driver of a real cloud would offer it.
 
 What must hold, here as in any cloud worth provisioning on: `create` with a name and tag that exist returns what is
-there, `remove` of what is gone is fine, and a host has one address and one providerID for life. A host boots by itself:
-`ready_at` says when, so nobody has to ask again and again.
+there, `remove` of what is gone is fine, and a host has one address for life. Its providerID is known before it is made,
+as where servers are named by whoever wants them. A host boots by itself: `ready_at` says when, so nobody has to ask
+again and again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ HostState = Literal["booting", "running"]
 
 class CloudError(Exception):
     """The cloud did not do it, this time."""
+
+
+def provider_id(name: str, tag: str) -> str:
+    return f"simulator:///{tag}/{name}"
 
 
 class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +51,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def provider_id(self) -> str:
-        return f"simulator:///{self.failure_domain or 'anywhere'}/{self.number}"
+        return provider_id(self.name, self.tag)
 
     @property
     def address(self) -> str:

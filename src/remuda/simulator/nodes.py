@@ -58,7 +58,7 @@ def node(machine: Machine, host: Host) -> Json:
                 {"type": "InternalIP", "address": host.address},
                 {"type": "Hostname", "address": machine.metadata.name},
             ],
-            "conditions": [_ready(True)],
+            "conditions": _conditions(True),
             "nodeInfo": {
                 "machineID": str(host.number),
                 "systemUUID": str(host.number),
@@ -75,16 +75,21 @@ def node(machine: Machine, host: Host) -> Json:
     }
 
 
-def _ready(well: bool) -> Json:
+def _conditions(well: bool) -> list[Json]:
     now = clock.now()
-    return {
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    pressures = [
+        {"type": f"{of}Pressure", "status": "False", "reason": "KubeletHasEnough", "message": "", **times}
+        for of in ("Memory", "Disk", "PID")
+    ]
+    ready = {
         "type": "Ready",
         "status": "True" if well else "False",
         "reason": "KubeletReady" if well else "KubeletNotReady",
         "message": "the simulated kubelet works" if well else "the script of the server says so",
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
+        **times,
     }
+    return [*pressures, ready]
 
 
 async def find(client: Client, name: str) -> Json | None:
@@ -121,7 +126,7 @@ def trouble(script: MachineScript, found: Json) -> tuple[str, float]:
 
 async def fail(client: Client, name: str) -> None:
     await client.patch(NODES, "", name, {"metadata": {"annotations": {FAILED: ""}}})
-    await client.patch(NODES, "", name, {"status": {"conditions": [_ready(False)]}}, subresource="status")
+    await client.patch(NODES, "", name, {"status": {"conditions": _conditions(False)}}, subresource="status")
 
 
 async def vanish(client: Client, name: str) -> None:
@@ -134,4 +139,4 @@ async def vanish(client: Client, name: str) -> None:
 
 async def revive(client: Client, name: str) -> None:
     """The server was restarted."""
-    await client.patch(NODES, "", name, {"status": {"conditions": [_ready(True)]}}, subresource="status")
+    await client.patch(NODES, "", name, {"status": {"conditions": _conditions(True)}}, subresource="status")

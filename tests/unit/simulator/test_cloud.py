@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from remuda.kube import clock
 from remuda.simulator import loop as virtual
-from remuda.simulator.cloud import Cloud, CloudError, Entry, HostRequest, MemoryCloud, made_twice
+from remuda.simulator.cloud import Cloud, CloudError, Entry, HostRequest, MemoryCloud, made_twice, provider_id
 from remuda.simulator.filecloud import JOURNAL, FileCloud, read_journal
 
 
@@ -58,16 +58,17 @@ async def test_removing_twice_is_fine(cloud: Cloud) -> None:
     assert await cloud.find("m-1", "ns/c1") is None
 
 
-async def test_a_number_is_never_used_again(cloud: Cloud) -> None:
+async def test_an_address_is_never_used_again(cloud: Cloud) -> None:
     first = await cloud.create(wanted())
     await cloud.remove("m-1", "ns/c1")
-    assert (await cloud.create(wanted())).provider_id != first.provider_id
+    assert (await cloud.create(wanted())).address != first.address
 
 
-async def test_the_failure_domain_is_part_of_the_provider_id(cloud: Cloud) -> None:
+async def test_a_host_is_where_it_was_wanted(cloud: Cloud) -> None:
     host = await cloud.create(wanted(failure_domain="zone-b"))
-    assert host.provider_id == "simulator:///zone-b/1"
+    assert host.failure_domain == "zone-b"
     assert host.address == "10.0.0.1"
+    assert host.provider_id == provider_id("m-1", "ns/c1") == "simulator:///ns/c1/m-1"
 
 
 async def test_scripted_refusals_come_first_and_make_nothing(cloud: Cloud) -> None:

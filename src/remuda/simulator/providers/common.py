@@ -108,9 +108,15 @@ def put(obj: Json, path: Iterable[str], value: Any) -> None:
 
 
 def report(draft: Draft, obj: ProviderObject, *news: Condition) -> None:
-    """Conditions into the status, in the style of the object's contract; not paused, unless one says so."""
+    """Conditions into the status, in the style of the object's contract; not paused, unless one says so.
+
+    No generation is said: reporting often goes with filling in the spec, and would then never be of the latest."""
     found = news if any(one.type == "Paused" for one in news) else (*news, paused(None, ObjectMeta()))
-    conditions.put(draft.status, found, generation=0 if obj.old else obj.metadata.generation)
+    conditions.put(draft.status, found, generation=0)
+    if obj.old:
+        for written in draft.status["conditions"]:
+            if not written.get("message"):
+                written.pop("message", None)  # left out where there is nothing to say
 
 
 async def hold(side: Side, obj: ProviderObject, cluster: Cluster | None, step: Step) -> Outcome | None:

@@ -182,14 +182,12 @@ class ControlPlaneProvider:
         if isinstance(decision, Delete):
             async with DELETE_MACHINE:
                 await self._client.delete(MACHINE.target, obj.key.namespace, decision.name)
-            self._tell(obj, "MachineDeleted", f"deletes Machine {decision.name}: {decision.why}")
         if not isinstance(decision, Create):
             return ()
         made = controlplane_machines.machine(obj, self._side.family, cluster, wanted, decision.failure_domain)
         async with CREATE_MACHINE:
             value = await self._client.create(MACHINE.target, obj.key.namespace, made)
         machine = MACHINE.decode(value)
-        self._tell(obj, "MachineCreated", f"creates Machine {machine.metadata.name}: {decision.why}")
         await self._mark(Draft(MACHINE.target, value), machine, up_to_date=True)
         await self._complete(obj, cluster, wanted, machine)
         return (machine,)
@@ -230,9 +228,6 @@ class ControlPlaneProvider:
         draft.set_annotation(HOOK, None)
         async with RELEASE_MACHINE:
             await save(self._client, draft)
-
-    def _tell(self, obj: ProviderObject, reason: str, message: str) -> None:
-        self._side.manager.events.normal(self._side.kind.decode(obj.value), reason, message)
 
     # the report, and the end
 

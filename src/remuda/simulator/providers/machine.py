@@ -21,7 +21,7 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Outcome, Retryable
 from remuda.runtime.steps import step
 from remuda.simulator import nodes
-from remuda.simulator.cloud import Cloud, CloudError, Host, HostRequest
+from remuda.simulator.cloud import Cloud, CloudError, Host, HostRequest, provider_id
 from remuda.simulator.kinds import Family
 from remuda.simulator.providers import common
 from remuda.simulator.providers.common import FINALIZER, READY, Side
@@ -29,7 +29,7 @@ from remuda.simulator.types import MachineScript, OldSimulatedMachine, Simulated
 from remuda.simulator.workloads import Workloads
 
 PUBLISH = step("simulatedmachine.publish", "writes what is known of a server")
-PROTECT = step("simulatedmachine.add-finalizer", "adds the finalizer that a server needs before it is made")
+PROTECT = step("simulatedmachine.protect", "adds finalizer and identity to an object before its server is made")
 CREATE_HOST = step("simulatedmachine.create-host", "creates a server in the cloud")
 REMOVE_HOST = step("simulatedmachine.remove-host", "removes a server from the cloud")
 REGISTER = step("simulatedmachine.register-node", "registers the Node of a server in the workload cluster")
@@ -78,7 +78,7 @@ class MachineProvider:
 
     async def _provision(self, obj: ProviderObject, machine: Machine, cluster: Cluster) -> Outcome:
         script = (obj.field(SimulatedMachineSpec, "spec") or SimulatedMachineSpec()).script
-        obj = await self._protect(obj)
+        obj = await self._protect(obj, machine, cluster)
         host = await self._create(obj, machine, cluster, script)
         booting = host.ready_at - clock.time()
         if booting > 0:
@@ -90,10 +90,13 @@ class MachineProvider:
         finally:
             await self._publish(obj, host)
 
-    async def _protect(self, obj: ProviderObject) -> ProviderObject:
+    async def _protect(self, obj: ProviderObject, machine: Machine, cluster: Cluster) -> ProviderObject:
+        """The finalizer, and with it everything the spec will say of the server: one write instead of two."""
         draft = obj.draft()
-        if not draft.add_finalizer(FINALIZER):
-            return obj
+        draft.add_finalizer(FINALIZER)
+        draft.spec["providerID"] = provider_id(obj.key.name, str(cluster.key))
+        if obj.old and machine.spec.failure_domain:
+            draft.spec["failureDomain"] = machine.spec.failure_domain
         async with PROTECT:
             return ProviderObject(await save(self._client, draft), obj.target, obj.contract)
 
@@ -118,14 +121,13 @@ class MachineProvider:
         """Without a reason: the server runs."""
         draft = obj.draft()
         if host is not None and not reason:
-            draft.spec["providerID"] = host.provider_id
             draft.status["addresses"] = [
                 {"type": "InternalIP", "address": host.address},
                 {"type": "Hostname", "address": host.name},
             ]
             common.put(draft.obj, contract.provisioned_path(obj), True)
-            if host.failure_domain:
-                (draft.spec if obj.old else draft.status)["failureDomain"] = host.failure_domain
+            if host.failure_domain and not obj.old:
+                draft.status["failureDomain"] = host.failure_domain
         common.report(draft, obj, condition(READY, not reason, reason or "Provisioned", message))
         async with PUBLISH:
             await save(self._client, draft)

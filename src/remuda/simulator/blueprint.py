@@ -1,0 +1,101 @@
+"""The objects a user would apply for a simulated cluster. Pure: whoever wants the cluster creates them, in order."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from remuda.capi import names
+from remuda.capi.types import CLUSTER, MACHINE_DEPLOYMENT
+from remuda.kube.client import Target
+from remuda.kube.objects import Kind
+from remuda.simulator.kinds import NEW, Family
+from remuda.simulator.types import MachineScript, Script, SimulatedClusterSpec
+
+Json = dict[str, Any]
+
+VERSION = "v1.36.0"
+
+
+class Item(NamedTuple):
+    target: Target
+    obj: Json
+
+
+class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
+    """`workers` go into one MachineDeployment `<name>-workers`; `machines` scripts every server of the cluster."""
+
+    name: str
+    namespace: str = "default"
+    control_planes: int = 1
+    workers: int = 0
+    version: str = VERSION
+    family: Family = NEW
+    infrastructure: SimulatedClusterSpec = SimulatedClusterSpec()
+    machines: MachineScript = MachineScript()
+    bootstrap: Script = Script()
+
+    @property
+    def deployment(self) -> str:
+        return f"{self.name}-workers"
+
+    def objects(self) -> list[Item]:
+        family = self.family
+        items = [
+            self._item(family.cluster, self.name, msgspec.to_builtins(self.infrastructure)),
+            self._item(family.machine_template, f"{self.name}-control-plane", self._machine_template()),
+            self._item(family.control_plane, self.name, self._control_plane()),
+            self._item(CLUSTER, self.name, self._cluster()),
+        ]
+        if self.workers:
+            bootstrap = {"template": {"spec": {"script": msgspec.to_builtins(self.bootstrap)}}}
+            items += [
+                self._item(family.machine_template, self.deployment, self._machine_template()),
+                self._item(family.bootstrap_template, self.deployment, bootstrap),
+                self._item(MACHINE_DEPLOYMENT, self.deployment, self._deployment()),
+            ]
+        return items
+
+    def _item(self, kind: Kind[Any], name: str, spec: Json) -> Item:
+        metadata: Json = {"name": name, "namespace": self.namespace, "labels": {names.CLUSTER_NAME: self.name}}
+        obj = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
+        return Item(kind.target, obj)
+
+    def _reference(self, kind: Kind[Any], name: str) -> Json:
+        return {"apiGroup": kind.group, "kind": kind.name, "name": name}
+
+    def _cluster(self) -> Json:
+        return {
+            "infrastructureRef": self._reference(self.family.cluster, self.name),
+            "controlPlaneRef": self._reference(self.family.control_plane, self.name),
+        }
+
+    def _machine_template(self) -> Json:
+        return {"template": {"spec": {"script": msgspec.to_builtins(self.machines)}}}
+
+    def _control_plane(self) -> Json:
+        template = self.family.machine_template
+        name = f"{self.name}-control-plane"
+        reference = self._reference(template, name)
+        if self.family.old:
+            machine: Json = {
+                "infrastructureRef": {"apiVersion": template.api_version, "kind": template.name, "name": name}
+            }
+        else:
+            machine = {"spec": {"infrastructureRef": reference}}
+        return {
+            "replicas": self.control_planes,
+            "version": self.version,
+            "machineTemplate": machine,
+            "bootstrap": msgspec.to_builtins(self.bootstrap),
+        }
+
+    def _deployment(self) -> Json:
+        spec = {
+            "clusterName": self.name,
+            "version": self.version,
+            "bootstrap": {"configRef": self._reference(self.family.bootstrap_template, self.deployment)},
+            "infrastructureRef": self._reference(self.family.machine_template, self.deployment),
+        }
+        return {"clusterName": self.name, "replicas": self.workers, "selector": {}, "template": {"spec": spec}}
