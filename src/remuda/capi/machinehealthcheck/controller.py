@@ -247,11 +247,13 @@ def _outcome(scope: Scope, survey: Survey, allowed: Condition, now: float) -> Ou
     key = scope.check.key
     if scope.unreadable:
         return Blocked("ConnectionDown", f"Cluster {scope.cluster.key}", scope.unreadable, seconds)
+    why = "a Machine may become unhealthy"
     if scope.connection.failures and scope.connection.connected:
+        why = "the workload cluster has not answered a probe"
         seconds = _PROBE_AGAIN_SECONDS if seconds is None else min(seconds, _PROBE_AGAIN_SECONDS)
     if allowed.status == conditions.FALSE and survey.unhealthy:
         return Blocked(allowed.reason, f"MachineHealthCheck {key}", allowed.message, seconds)
-    return DONE if seconds is None else Again(seconds, "a Machine may become unhealthy")
+    return DONE if seconds is None else Again(seconds, why)
 
 
 def _selects(check: MachineHealthCheck, machine: Machine) -> bool:

@@ -1,0 +1,170 @@
+"""What the controller does with objects admission would have refused, or that are on their way out.
+
+The ordinary life is in tests/controllers, on every engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.capi import names
+from remuda.capi.definitions import definitions
+from remuda.capi.machinehealthcheck.controller import MachineHealthCheckController, Scope, _outcome
+from remuda.capi.machinehealthcheck.health import Healthy, Pending, Unhealthy
+from remuda.capi.machinehealthcheck.status import Judged, Survey, remediation_allowed
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_HEALTH_CHECK, MachineHealthCheck
+from remuda.capi.types.machinehealthcheck import RemediationTrigger
+from remuda.kube.client import Client
+from remuda.kube.objects import Key, Kind, ObjectMeta
+from remuda.runtime.definitions import install
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
+from remuda.runtime.remote import Connection, RemoteClusters
+from tests.unit.apiserver.engine import Engine, loads
+from tests.unit.capi.machinehealthcheck.objects import T0, cluster, machine
+
+Json = dict[str, Any]
+KEY = Key("default", "hc")
+REFERENCE = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "FooCluster", "name": "c"}
+
+
+class Bench:
+    """The controller on caches of a real engine, run by hand."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.client = engine.client
+        self.manager = Manager(engine.client)
+        self.remote = RemoteClusters(_unreachable)
+        self.controller = MachineHealthCheckController(self.manager, self.remote)
+
+    async def create(self, kind: Kind[Any], name: str, spec: Json, **metadata: Any) -> None:
+        obj = {"metadata": {"name": name, **metadata}, "spec": spec}
+        await self.manager.client.create(kind.target, "default", obj)
+
+    async def check(self, **spec: Any) -> None:
+        defaults = {"clusterName": "c", "selector": {"matchLabels": {"pool": "a"}}}
+        await self.create(MACHINE_HEALTH_CHECK, "hc", defaults | spec)
+
+    async def allowed(self) -> Json:
+        found = loads(await self.client.get(MACHINE_HEALTH_CHECK.target, *KEY))
+        conditions: list[Json] = found.get("status", {}).get("conditions", [])
+        return next((one for one in conditions if one["type"] == "RemediationAllowed"), {})
+
+
+async def _unreachable(cluster: Key) -> Client:
+    raise OSError("nobody is there")
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    engine = await Engine.open(tmp_path / "data")
+    await install(engine.client, definitions())
+    found = Bench(engine)
+    await found.manager.start()
+    yield found
+    await found.remote.close()
+    await found.manager.stop()
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [({}, "it selects everything"), ({"matchExpressions": [{"key": "pool", "operator": "Sometimes"}]}, "Sometimes")],
+)
+async def test_a_selector_that_makes_no_sense_selects_nobody_and_is_said(
+    bench: Bench, selector: Json, why: str
+) -> None:
+    await bench.create(CLUSTER, "c", {"infrastructureRef": REFERENCE})
+    await bench.create(MACHINE, "m", _machine_spec(), labels={"pool": "a"}, annotations={names.REMEDIATE_MACHINE: ""})
+    await bench.check(selector=selector)
+    outcome = await bench.controller.reconcile(KEY)
+    assert isinstance(outcome, Blocked)
+    allowed = await bench.allowed()
+    assert (allowed["status"], allowed["reason"]) == ("Unknown", "InvalidSelector")
+    assert why in allowed["message"] == outcome.message
+    assert "status" not in loads(await bench.client.get(MACHINE.target, "default", "m"))
+
+
+async def test_nothing_is_done_for_a_cluster_that_is_being_deleted(bench: Bench) -> None:
+    await bench.create(CLUSTER, "c", {"infrastructureRef": REFERENCE}, finalizers=["example.com/wait"])
+    await bench.create(MACHINE, "m", _machine_spec(), labels={"pool": "a"}, annotations={names.REMEDIATE_MACHINE: ""})
+    await bench.manager.client.delete(CLUSTER.target, "default", "c")
+    await bench.check()
+    await _until(bench, CLUSTER, "c", lambda found: found.metadata.deleting)
+    assert await bench.controller.reconcile(KEY) == DONE
+    assert await bench.allowed() == {}
+
+
+async def test_nothing_is_done_for_a_health_check_that_is_gone_or_going(bench: Bench) -> None:
+    assert await bench.controller.reconcile(KEY) == DONE
+    spec = {"clusterName": "c", "selector": {"matchLabels": {"pool": "a"}}}
+    await bench.create(MACHINE_HEALTH_CHECK, "hc", spec, finalizers=["example.com/wait"])
+    await bench.manager.client.delete(MACHINE_HEALTH_CHECK.target, *KEY)
+    await _until(bench, MACHINE_HEALTH_CHECK, "hc", lambda found: found.metadata.deleting)
+    assert await bench.controller.reconcile(KEY) == DONE
+    assert await bench.allowed() == {}
+
+
+def _machine_spec() -> Json:
+    reference = {**REFERENCE, "kind": "FooMachine", "name": "m"}
+    return {"clusterName": "c", "bootstrap": {"dataSecretName": "d"}, "infrastructureRef": reference}
+
+
+async def _until(bench: Bench, kind: Kind[Any], name: str, holds: Any) -> None:
+    """Until the cache has caught up with somebody else's write."""
+    seen = asyncio.Event()
+    informer = bench.manager.caches.of(kind)
+    informer.listen(lambda before, after, initial: seen.set() if after and holds(after) else None)
+    async with asyncio.timeout(10):
+        await seen.wait()
+
+
+# when it looks again
+
+NOW = T0 + 100
+CONNECTED = Connection(connected=True, error="")
+DOUBTFUL = Connection(connected=True, failures=1, error="no answer in time")
+LOST = Connection(connected=False, since=T0, failures=5, error="no answer in time")
+ONE = RemediationTrigger(unhealthy_less_than_or_equal_to=1)
+SICK = Unhealthy("NodeDeleted", "gone")
+
+
+def outcome(connection: Connection, *verdicts: Healthy | Unhealthy | Pending, initialized: bool = True) -> Outcome:
+    check = MachineHealthCheck(metadata=ObjectMeta(namespace="ns", name="hc"))
+    of = cluster(control_plane=0 if initialized else None)
+    scope = Scope(check, of, [machine()] * len(verdicts), connection)
+    survey = Survey([Judged(machine(), verdict) for verdict in verdicts])
+    return _outcome(scope, survey, remediation_allowed(survey, survey.limit(ONE), scope.unreadable), NOW)
+
+
+def test_with_everything_decided_there_is_nothing_to_wait_for() -> None:
+    assert outcome(CONNECTED, Healthy(), SICK) == DONE
+
+
+def test_it_looks_again_at_the_next_expiry() -> None:
+    assert outcome(CONNECTED, Healthy(), Pending("?", NOW + 30)) == Again(30, "a Machine may become unhealthy")
+    assert outcome(CONNECTED, Pending("?", NOW - 5)) == Again(0, "a Machine may become unhealthy")
+
+
+def test_a_doubtful_connection_is_looked_at_again_soon() -> None:
+    assert outcome(DOUBTFUL, Healthy()) == Again(10, "the workload cluster has not answered a probe")
+    assert outcome(DOUBTFUL, Pending("?", NOW + 3)) == Again(3, "the workload cluster has not answered a probe")
+
+
+def test_a_lost_connection_is_what_it_waits_for() -> None:
+    found = outcome(LOST, Pending("hidden"), Pending("?", NOW + 3))
+    assert found == Blocked(
+        "ConnectionDown", "Cluster ns/c", "Cluster c has not been reachable since 2027-01-15T08:00:00Z", 3
+    )
+    assert outcome(LOST) == DONE
+    assert outcome(LOST, Pending("?"), initialized=False) == DONE
+
+
+def test_too_many_unhealthy_machines_are_what_it_waits_for() -> None:
+    found = outcome(CONNECTED, SICK, SICK, Pending("?", NOW + 3))
+    assert isinstance(found, Blocked)
+    assert (found.reason, found.on, found.check_after) == ("TooManyUnhealthy", "MachineHealthCheck ns/hc", 3)
