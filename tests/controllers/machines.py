@@ -4,6 +4,7 @@ this process is the workload cluster, which really evicts pods and really keeps 
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,7 +25,7 @@ from remuda.runtime import remote
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.remote import RemoteClusters
-from tests.controllers.engine import Engine, Json, decode
+from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, decode
 from tests.controllers.providers import Provider
 
 BUDGETS = Target("policy/v1", "poddisruptionbudgets")
@@ -77,7 +78,32 @@ class Bench:
     async def _dial(self, cluster: Key) -> Client:
         if not self.reachable:
             raise Retryable("the network is down")
-        return self.workload.client
+        return _Cable(self)  # type: ignore[return-value]
+
+    def cut(self) -> None:
+        """The workload cluster does not answer any more."""
+        self.reachable = False
+
+    def mend(self) -> None:
+        self.reachable = True
+
+    async def disconnected(self) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while self.remote.look(Key(self.namespace, "c")).connected:
+                await asyncio.sleep(0.02)
+
+    async def settled(self, manager: Manager) -> None:
+        """Nothing left to do."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not manager.idle:
+                await asyncio.sleep(0.01)
+
+    async def looked(self, manager: Manager, times: int) -> None:
+        """The controller has run so many times more."""
+        until = manager.ledger.reconciles + times
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while manager.ledger.reconciles < until:
+                await asyncio.sleep(0.01)
 
     # ---- the management cluster
 
@@ -217,6 +243,31 @@ class Bench:
 
     async def get_pod(self, name: str, namespace: str = "default") -> Json:
         return decode(await self.workload.client.get(POD.target, namespace, f"{self.id}-{name}"))
+
+
+class _Cable:
+    """A client of the workload cluster that can be cut."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def __getattr__(self, name: str) -> Any:
+        if not self._bench.reachable:
+            raise ConnectionError("the network is down")
+        return getattr(self._bench.workload.client, name)
+
+    async def close(self) -> None:
+        pass
+
+
+def says(type: str, reason: str, text: str = "") -> Any:
+    """That a condition has this reason, and this in its message."""
+
+    def holds(machine: Json) -> bool:
+        found = condition(machine, type)
+        return found.get("reason") == reason and text in found.get("message", "")
+
+    return holds
 
 
 def phase(wanted: str) -> Any:

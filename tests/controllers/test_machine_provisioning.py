@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,9 +13,8 @@ from remuda.capi.machine.workload import NODE
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
 from remuda.kube.client import Target
 from remuda.kube.objects import Key, Kind
-from remuda.runtime.manager import Manager
 from tests.controllers.engine import Engine, Json, condition, is_true
-from tests.controllers.machines import Bench, phase, workload_cluster
+from tests.controllers.machines import Bench, phase, says, workload_cluster
 from tests.controllers.providers import NEW, PROVIDERS, Provider
 
 
@@ -29,14 +27,6 @@ async def workload(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[En
 @pytest_asyncio.fixture(loop_scope="session")
 async def bench(engine: Engine, workload: Engine) -> Bench:
     return await Bench.create(engine, NEW, workload)
-
-
-def says(type: str, reason: str, text: str = "") -> Any:
-    def holds(machine: Json) -> bool:
-        found = condition(machine, type)
-        return found.get("reason") == reason and text in found.get("message", "")
-
-    return holds
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.contract)
@@ -83,20 +73,14 @@ async def test_a_machine_that_is_as_it_should_be_is_not_written(bench: Bench) ->
         await bench.cluster()
         await bench.running_machine()
         before = await bench.until(lambda machine: is_true(machine, "Available"))
-        await settled(manager)
+        await bench.settled(manager)
         writes, reconciles = manager.ledger.writes, manager.ledger.reconciles
         manager.controllers["machine"].enqueue(_key(bench))
-        await settled(manager)
+        await bench.settled(manager)
         assert manager.ledger.reconciles > reconciles
         assert manager.ledger.writes == writes
         after = await bench.until(phase("Running"))
         assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
-
-
-async def settled(manager: Manager) -> None:
-    async with asyncio.timeout(10):
-        while not manager.idle:
-            await asyncio.sleep(0.01)
 
 
 async def test_a_stand_alone_machine_belongs_to_its_cluster(bench: Bench) -> None:
@@ -186,7 +170,7 @@ async def test_a_server_that_vanishes_is_reported_and_never_made_again(bench: Be
         machine = await bench.until(says("InfrastructureReady", "ObjectDeleted", "while the Machine still exists"))
         assert machine["spec"]["providerID"] == bench.provider_id("m")
         assert await bench.engine.get(NEW.machine.target, bench.namespace, "m") is None
-        await settled(manager)
+        await bench.settled(manager)
         wait = manager.controllers["machine"].waits[_key(bench)].blocked
         assert (wait.reason, wait.on) == ("InfrastructureDeleted", f"NewMachine {bench.namespace}/m")
 
@@ -231,7 +215,7 @@ async def test_a_machine_waits_for_its_cluster(bench: Bench) -> None:
     async with bench.running() as manager:
         await bench.machine()
         await bench.until(says("NodeHealthy", "InspectionFailed", "Waiting for Cluster c to exist"))
-        await settled(manager)
+        await bench.settled(manager)
         assert manager.controllers["machine"].waits[_key(bench)].blocked.on == f"Cluster {bench.namespace}/c"
         await bench.cluster(ready=False)
         await bench.until(says("NodeHealthy", "InspectionFailed", "infrastructureProvisioned"))

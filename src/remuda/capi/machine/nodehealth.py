@@ -118,11 +118,12 @@ def _awaited(machine: Machine, unclaimed: Sequence[Node]) -> str:
 
 
 def _candidates(machine: Machine, nodes: Sequence[Node]) -> str:
-    """Likeliest first: a Node is often named as its Machine, or its providerID differs in a part only."""
+    """Likeliest first: named as the Machine, without a providerID so far, or with one that differs in a part only."""
 
-    def likeness(node: Node) -> tuple[bool, int, str]:
+    def likeness(node: Node) -> tuple[bool, bool, int, str]:
         shared = _common_ending(node.spec.provider_id, machine.spec.provider_id)
-        return node.metadata.name != machine.metadata.name, -shared, node.metadata.name
+        named = node.metadata.name == machine.metadata.name
+        return not named, bool(node.spec.provider_id), -shared, node.metadata.name
 
     shown = [
         f"{node.metadata.name} (spec.providerID {node.spec.provider_id or 'not set'})"

@@ -118,17 +118,12 @@ def test_the_wait_for_a_node_says_by_what_it_is_found() -> None:
 
 
 def test_nodes_that_might_be_meant_are_named_likeliest_first() -> None:
-    strays = [
-        node("z"),
-        node("far", provider_id="other"),
-        node("near", provider_id="k3s://m-1"),
-        node("m-1"),
-        node("y"),
-    ]
+    near, far = node("near", provider_id="k3s://m-1"), node("far", provider_id="other")
+    strays = [far, near, node("z"), node("m-1", provider_id="other")]
     message = both(seen(machine(providerID="test://m-1"), NodeView(UP, unclaimed=strays)))[2]
     assert message.endswith(
-        "Nodes of no Machine: m-1 (spec.providerID not set), near (spec.providerID k3s://m-1),"
-        " far (spec.providerID other), ..."
+        "Nodes of no Machine: m-1 (spec.providerID other), z (spec.providerID not set),"
+        " near (spec.providerID k3s://m-1), ..."
     )
 
 

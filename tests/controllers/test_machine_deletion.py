@@ -1,0 +1,406 @@
+"""How Machines go: hooks, real evictions under real budgets, volumes, providers, the Node; from any state."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from remuda.capi import names
+from remuda.capi.machine.workload import DAEMON_SET, NODE, POD, VOLUME_ATTACHMENT
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DRAIN_RULE
+from tests.controllers.engine import Engine, condition
+from tests.controllers.machines import Bench, says, workload_cluster
+from tests.controllers.providers import NEW
+
+FINALIZER = "test/provider"
+PRE_DRAIN = f"{names.PRE_DRAIN_HOOK}/test"
+PRE_TERMINATE = f"{names.PRE_TERMINATE_HOOK}/test"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def workload(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+    async with workload_cluster(tmp_path_factory.mktemp("workload")) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def bench(engine: Engine, workload: Engine) -> Bench:
+    return await Bench.create(engine, NEW, workload)
+
+
+async def running(bench: Bench, **kwargs: Any) -> None:
+    """A worker in a cluster that keeps a control plane, so that its Node is worth draining."""
+    await bench.cluster()
+    await bench.control_plane_machine()
+    await bench.running_machine(**kwargs)
+
+
+async def delete(bench: Bench) -> None:
+    await bench.engine.delete(MACHINE.target, bench.namespace, "m")
+
+
+async def gone(bench: Bench) -> None:
+    await bench.engine.gone(MACHINE.target, bench.namespace, "m")
+
+
+async def hold(bench: Bench, kind: Any) -> None:
+    """The provider's finalizer: its object stays until `release`."""
+    await bench.engine.patch(kind.target, bench.namespace, "m", {"metadata": {"finalizers": [FINALIZER]}})
+
+
+async def release(bench: Bench, kind: Any) -> None:
+    await bench.engine.patch(kind.target, bench.namespace, "m", {"metadata": {"finalizers": None}})
+
+
+async def annotate(bench: Bench, **annotations: str | None) -> None:
+    await bench.engine.patch(MACHINE.target, bench.namespace, "m", {"metadata": {"annotations": annotations}})
+
+
+def stage(reason: str, text: str = "") -> Any:
+    return says("Deleting", reason, text)
+
+
+async def evicted(bench: Bench, name: str) -> None:
+    found = f"{bench.id}-{name}"
+    await bench.workload.until(POD.target, "default", found, lambda pod: pod["metadata"].get("deletionTimestamp"))
+
+
+async def test_everything_a_machine_had_is_gone_after_it(bench: Bench) -> None:
+    async with bench.running():
+        await running(bench)
+        await delete(bench)
+        await gone(bench)
+        assert await bench.engine.get(NEW.machine.target, bench.namespace, "m") is None
+        assert await bench.engine.get(NEW.config.target, bench.namespace, "m") is None
+        assert await bench.find_node() is None
+        assert await bench.events("SuccessfulDrainNode")
+
+
+async def test_the_server_goes_before_its_configuration_and_each_is_waited_for(bench: Bench) -> None:
+    async with bench.running():
+        await running(bench)
+        await hold(bench, NEW.machine)
+        await hold(bench, NEW.config)
+        await delete(bench)
+        place = f"NewMachine {bench.namespace}/m: being deleted by its provider since"
+        machine = await bench.until(stage("WaitingForInfrastructureDeletion", place))
+        assert machine["status"]["phase"] == "Deleting"
+        assert "stage: WaitingForInfrastructureDeletion" in condition(machine, "Ready")["message"]
+        config = await bench.engine.get(NEW.config.target, bench.namespace, "m")
+        assert config is not None
+        assert "deletionTimestamp" not in config["metadata"]
+        said = {"conditions": [{"type": "Ready", "status": "False", "reason": "Busy", "message": "disk in use"}]}
+        await bench.engine.status(NEW.machine.target, bench.namespace, "m", said)
+        await bench.until(stage("WaitingForInfrastructureDeletion", "it says: disk in use"))
+        await release(bench, NEW.machine)
+        await bench.until(stage("WaitingForBootstrapDeletion", f"NewConfig {bench.namespace}/m"))
+        assert await bench.find_node() is not None
+        await release(bench, NEW.config)
+        await gone(bench)
+        assert await bench.find_node() is None
+
+
+async def test_hooks_are_waited_for_before_the_drain_and_before_the_server_goes(bench: Bench) -> None:
+    async with bench.running():
+        await running(bench, metadata={"annotations": {PRE_DRAIN: "", PRE_TERMINATE: ""}})
+        await delete(bench)
+        machine = await bench.until(stage("WaitingForPreDrainHook", PRE_DRAIN))
+        assert machine["status"]["deletion"]["waitForPreDrainHookStartTime"]
+        node = await bench.find_node()
+        assert node is not None
+        assert not node["spec"].get("unschedulable")
+        await annotate(bench, **{PRE_DRAIN: None})
+        machine = await bench.until(stage("WaitingForPreTerminateHook", PRE_TERMINATE))
+        assert machine["status"]["deletion"]["waitForPreTerminateHookStartTime"]
+        server = await bench.engine.get(NEW.machine.target, bench.namespace, "m")
+        assert server is not None
+        assert "deletionTimestamp" not in server["metadata"]
+        await annotate(bench, **{PRE_TERMINATE: None})
+        await gone(bench)
+
+
+async def test_hooks_before_termination_are_waited_for_even_when_the_whole_cluster_goes(bench: Bench) -> None:
+    async with bench.running():
+        await running(bench, metadata={"annotations": {PRE_DRAIN: "", PRE_TERMINATE: ""}})
+        finalizer = {"metadata": {"finalizers": [FINALIZER]}}
+        await bench.engine.patch(CLUSTER.target, bench.namespace, "c", finalizer)
+        await bench.engine.delete(CLUSTER.target, bench.namespace, "c")
+        await delete(bench)
+        await bench.until(stage("WaitingForPreTerminateHook"))
+        await annotate(bench, **{PRE_TERMINATE: None})
+        await gone(bench)
+        assert await bench.find_node() is not None, "the Node of a cluster that goes is nobody's work"
+        await bench.engine.patch(CLUSTER.target, bench.namespace, "c", {"metadata": {"finalizers": None}})
+
+
+async def test_a_drain_names_the_pods_and_the_budget_that_block_it(bench: Bench) -> None:
+    app = {"app": bench.id}
+    async with bench.running():
+        await running(bench)
+        await bench.pod("web", labels=app)
+        await bench.pod("free")
+        await bench.budget(bench.id, allowed=0)
+        await delete(bench)
+        machine = await bench.until(stage("DrainingNode", f"The disruption budget {bench.id} needs"))
+        message = condition(machine, "Deleting")["message"]
+        assert f"Pod default/{bench.id}-web: Cannot evict pod" in message
+        assert "without limit, nodeDrainTimeoutSeconds is not set" in message
+        assert machine["status"]["deletion"]["nodeDrainStartTime"]
+        node = await bench.find_node()
+        assert node is not None
+        assert node["spec"]["unschedulable"] is True
+        await evicted(bench, "free")
+        assert any("disruption budget" in text for text in await bench.events("FailedDrainNode"))
+        await bench.kill("free")
+        await bench.until(lambda machine: "free" not in condition(machine, "Deleting")["message"])
+        await bench.allow(bench.id, 1)
+        await evicted(bench, "web")
+        await bench.until(stage("DrainingNode", "deletionTimestamp set, but still not removed from the Node"))
+        await bench.kill("web")
+        await gone(bench)
+
+
+async def test_a_drain_that_waits_writes_nothing(bench: Bench) -> None:
+    async with bench.running() as manager:
+        await running(bench)
+        await bench.pod("stuck", labels={"app": bench.id})
+        await bench.budget(bench.id, allowed=0)
+        await delete(bench)
+        machine = await bench.until(stage("DrainingNode", "disruption budget"))
+        await bench.looked(manager, times=3)
+        again = await bench.until(stage("DrainingNode"))
+        assert again["metadata"]["resourceVersion"] == machine["metadata"]["resourceVersion"]
+
+
+async def test_a_drain_ends_with_its_time_whatever_blocks_it(bench: Bench) -> None:
+    async with bench.running():
+        await running(bench, deletion={"nodeDrainTimeoutSeconds": 1})
+        await bench.pod("stuck", labels={"app": bench.id})
+        await bench.budget(bench.id, allowed=0)
+        await delete(bench)
+        await bench.until(stage("DrainingNode", "nodeDrainTimeoutSeconds ends it at"))
+        await gone(bench)
+        assert (await bench.get_pod("stuck"))["metadata"].get("deletionTimestamp") is None
+
+
+async def test_pods_of_daemon_sets_and_those_that_rules_or_labels_spare_stay(bench: Bench) -> None:
+    daemon_set = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": bench.id},
+        "spec": {
+            "selector": {"matchLabels": {"d": bench.id}},
+            "template": {
+                "metadata": {"labels": {"d": bench.id}},
+                "spec": {"containers": [{"name": "c", "image": "test"}]},
+            },
+        },
+    }
+    rule = {
+        "apiVersion": MACHINE_DRAIN_RULE.api_version,
+        "kind": "MachineDrainRule",
+        "metadata": {"name": "spare"},
+        "spec": {"drain": {"behavior": "Skip"}, "pods": [{"selector": {"matchLabels": {"spare": "me"}}}]},
+    }
+    async with bench.running():
+        await running(bench)
+        made = await bench.workload.create(DAEMON_SET.target, "default", daemon_set)
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "name": bench.id,
+            "uid": made["metadata"]["uid"],
+            "controller": True,
+        }
+        await bench.engine.create(MACHINE_DRAIN_RULE.target, bench.namespace, rule)
+        await bench.pod("daemon", ownerReferences=[owner])
+        await bench.pod("spared", labels={"spare": "me"})
+        await bench.pod("labelled", labels={names.POD_DRAIN: "skip"})
+        await bench.pod("other")
+        await delete(bench)
+        await evicted(bench, "other")
+        await bench.kill("other")
+        await gone(bench)
+        for name in ("daemon", "spared", "labelled"):
+            assert (await bench.get_pod(name))["metadata"].get("deletionTimestamp") is None
+
+
+async def test_pods_leave_in_the_order_of_the_rules(bench: Bench) -> None:
+    rule = {
+        "apiVersion": MACHINE_DRAIN_RULE.api_version,
+        "kind": "MachineDrainRule",
+        "metadata": {"name": "last"},
+        "spec": {
+            "drain": {"behavior": "Drain", "order": 10},
+            "pods": [{"selector": {"matchLabels": {"when": "last"}}}],
+        },
+    }
+    async with bench.running():
+        await running(bench)
+        await bench.engine.create(MACHINE_DRAIN_RULE.target, bench.namespace, rule)
+        await bench.pod("first")
+        await bench.pod("last", labels={"when": "last"})
+        await delete(bench)
+        await bench.until(stage("DrainingNode", f"Evicted after these are gone: Pod default/{bench.id}-last"))
+        await evicted(bench, "first")
+        assert (await bench.get_pod("last"))["metadata"].get("deletionTimestamp") is None
+        await bench.kill("first")
+        await evicted(bench, "last")
+        await bench.kill("last")
+        await gone(bench)
+
+
+async def test_the_annotation_leaves_out_the_drain(bench: Bench) -> None:
+    async with bench.running():
+        await running(bench, metadata={"annotations": {names.EXCLUDE_NODE_DRAINING: ""}})
+        await bench.pod("stays")
+        await delete(bench)
+        await gone(bench)
+        assert (await bench.get_pod("stays"))["metadata"].get("deletionTimestamp") is None
+
+
+async def test_volumes_are_waited_for(bench: Bench) -> None:
+    attachment = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": bench.id},
+        "spec": {
+            "attacher": "test",
+            "nodeName": bench.node_name(),
+            "source": {"persistentVolumeName": f"pv-{bench.id}"},
+        },
+    }
+    async with bench.running():
+        await running(bench)
+        await bench.workload.create(VOLUME_ATTACHMENT.target, "", attachment)
+        await delete(bench)
+        machine = await bench.until(stage("WaitingForVolumeDetach", f"1 volume is still attached: pv-{bench.id}"))
+        assert machine["status"]["deletion"]["waitForNodeVolumeDetachStartTime"]
+        await bench.workload.delete(VOLUME_ATTACHMENT.target, "", bench.id)
+        await gone(bench)
+        assert await bench.events("NodeVolumesDetached")
+
+
+async def test_a_cluster_that_does_not_answer_delays_a_deletion_for_so_long_as_it_may(bench: Bench) -> None:
+    async with bench.running():
+        limits = {"nodeDrainTimeoutSeconds": 1, "nodeVolumeDetachTimeoutSeconds": 1, "nodeDeletionTimeoutSeconds": 1}
+        await running(bench, deletion=limits)
+        bench.cut()
+        await bench.disconnected()
+        await delete(bench)
+        await bench.until(stage("DrainingNode", "does not answer (the network is down)"))
+        await bench.until(stage("DeletingNode", "nodeDeletionTimeoutSeconds ends it at"))
+        await gone(bench)
+        assert "left behind" in (await bench.events("FailedDeleteNode"))[0]
+
+
+async def test_a_machine_goes_without_its_cluster(bench: Bench) -> None:
+    async with bench.running():
+        await running(bench)
+        await bench.engine.delete(CLUSTER.target, bench.namespace, "c")
+        await bench.engine.gone(CLUSTER.target, bench.namespace, "c")
+        await delete(bench)
+        await gone(bench)
+        assert await bench.engine.get(NEW.machine.target, bench.namespace, "m") is None
+
+
+@pytest.mark.parametrize("made", ["nothing", "config", "server"])
+async def test_a_machine_that_never_was_goes_in_any_state(bench: Bench, made: str) -> None:
+    async with bench.running():
+        await bench.cluster()
+        if made == "config":
+            await bench.config()
+        if made == "server":
+            await bench.server()
+        await bench.machine()
+        await bench.until(lambda machine: names.MACHINE_FINALIZER in machine["metadata"].get("finalizers", []))
+        await delete(bench)
+        await gone(bench)
+        assert await bench.engine.get(NEW.machine.target, bench.namespace, "m") is None
+        assert await bench.engine.get(NEW.config.target, bench.namespace, "m") is None
+
+
+async def test_objects_of_a_kind_that_is_gone_are_gone(bench: Bench) -> None:
+    odd = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": f"Gone{bench.id}Machine", "name": "m"}
+    async with bench.running():
+        await bench.cluster()
+        await bench.machine(infrastructureRef=odd)
+        await bench.until(lambda machine: names.MACHINE_FINALIZER in machine["metadata"].get("finalizers", []))
+        await delete(bench)
+        await gone(bench)
+
+
+async def test_a_server_of_another_machine_survives(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        other = await bench.machine("other")
+        owner = {
+            "apiVersion": names.API_VERSION,
+            "kind": "Machine",
+            "name": "other",
+            "uid": other["metadata"]["uid"],
+            "controller": True,
+        }
+        await bench.server(ownerReferences=[owner])
+        await bench.machine()
+        await bench.until(says("InfrastructureReady", "InternalError"))
+        await delete(bench)
+        await gone(bench)
+        server = await bench.engine.get(NEW.machine.target, bench.namespace, "m")
+        assert server is not None
+        assert "deletionTimestamp" not in server["metadata"]
+
+
+async def test_a_node_of_another_server_with_the_same_name_survives(bench: Bench) -> None:
+    async with bench.running():
+        await running(bench)
+        await bench.workload.delete(NODE.target, "", bench.node_name())
+        await bench.node(provider_id=bench.provider_id("reborn"))
+        await bench.until(says("NodeReady", "NodeDeleted"))
+        await delete(bench)
+        await gone(bench)
+        node = await bench.find_node()
+        assert node is not None
+        assert not node["spec"].get("unschedulable")
+
+
+async def test_the_last_control_plane_machine_goes_without_a_drain(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        await bench.running_machine(metadata={"labels": {names.CONTROL_PLANE: ""}})
+        await bench.pod("stays")
+        await delete(bench)
+        await gone(bench)
+        assert await bench.find_node() is not None
+        assert (await bench.get_pod("stays"))["metadata"].get("deletionTimestamp") is None
+
+
+async def test_a_control_plane_without_machines_lets_its_workers_drain(bench: Bench) -> None:
+    kind = NEW.control_plane
+    async with bench.running():
+        await bench.cluster(controlPlaneRef=kind.reference("cp"))
+        await bench.engine.create(kind.target, bench.namespace, kind.object("cp"))
+        status = {"externalManagedControlPlane": True}
+        await bench.engine.status(kind.target, bench.namespace, "cp", status)
+        await bench.running_machine()
+        await bench.pod("web")
+        await delete(bench)
+        await evicted(bench, "web")
+        await bench.kill("web")
+        await gone(bench)
+        assert await bench.find_node() is None
+
+
+async def test_pods_on_a_silent_node_are_not_waited_for(bench: Bench) -> None:
+    async with bench.running():
+        await running(bench)
+        await bench.pod("lost")
+        await bench.node_status(ready="Unknown")
+        await bench.until(says("NodeReady", "NodeReadyUnknown"))
+        await delete(bench)
+        await evicted(bench, "lost")
+        await gone(bench)
+        assert (await bench.get_pod("lost"))["metadata"]["deletionGracePeriodSeconds"] == 1
