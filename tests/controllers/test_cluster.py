@@ -276,6 +276,9 @@ async def test_a_provider_that_breaks_the_contract_is_told_apart_from_one_that_i
     async with controlling(engine, world.namespace):
         await engine.status(NEW.cluster.target, world.namespace, "c", {"initialization": {"provisioned": "yes"}})
         await world.report_control_plane()
+        told = await world.until_condition("InfrastructureReady", "Unknown", "InternalError")
+        assert "NewCluster" in told["message"]
+        assert "status.initialization.provisioned" in told["message"]
         found = await world.until(lambda obj: is_true(obj, "ControlPlaneInitialized"))
         assert "infrastructureProvisioned" not in found["status"]["initialization"]
         assert found["status"]["phase"] == "Provisioning"

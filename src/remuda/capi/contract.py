@@ -104,7 +104,11 @@ def condition(obj: ProviderObject, type: str) -> Condition | None:
 def conditions(obj: ProviderObject) -> list[Condition]:
     """All of its conditions that can be read."""
     readable = []
-    for one in _raw_conditions(obj):
+    try:
+        written = _raw_conditions(obj)
+    except ContractError:
+        return []
+    for one in written:
         try:
             readable.append(_condition(obj, one))
         except ContractError:

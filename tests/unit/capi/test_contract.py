@@ -168,6 +168,7 @@ class TestConditions:
     def test_all_that_can_be_read(self) -> None:
         status = {"conditions": [self.READY, {"type": "Odd", "status": 5}, {"type": "Paused", "status": "False"}]}
         assert [one.type for one in contract.conditions(new(status))] == ["Ready", "Paused"]
+        assert contract.conditions(new({"conditions": {"Ready": "True"}})) == []
 
 
 @BOTH

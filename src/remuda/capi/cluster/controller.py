@@ -13,6 +13,7 @@ from remuda.capi.belonging import cluster_of, index_by_cluster, members
 from remuda.capi.cluster import deletion, handoff, status
 from remuda.capi.cluster.kubeconfig import ensure_kubeconfig
 from remuda.capi.cluster.scope import Look, Members, Scope, look
+from remuda.capi.contract import ContractError
 from remuda.capi.external import Externals, UnknownKind
 from remuda.capi.pausing import is_paused, paused
 from remuda.capi.remote import cluster_secrets
@@ -116,10 +117,18 @@ class ClusterController:
         return soonest(*outcomes)
 
     async def _take_infrastructure(self, scope: Scope) -> Outcome:
-        return await handoff.take_infrastructure(self._client, scope)
+        try:
+            return await handoff.take_infrastructure(self._client, scope)
+        except ContractError as error:
+            scope.infrastructure = scope.infrastructure._replace(error=error)
+            raise
 
     async def _take_control_plane(self, scope: Scope) -> Outcome:
-        return await handoff.take_control_plane(self._client, scope)
+        try:
+            return await handoff.take_control_plane(self._client, scope)
+        except ContractError as error:
+            scope.control_plane = scope.control_plane._replace(error=error)
+            raise
 
     async def _ensure_kubeconfig(self, scope: Scope) -> Outcome:
         return await ensure_kubeconfig(self._client, self._secrets, scope)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from remuda.capi import contract, versions
 from remuda.capi.cluster.scope import Look, Members
-from remuda.capi.contract import Json
+from remuda.capi.contract import ContractError, Json
 from remuda.capi.types import Machine, MachineDeployment, MachineSet
 from remuda.kube.conditions import is_true
 
@@ -34,9 +34,11 @@ def control_plane_counts(control_plane: Look, members: Members) -> Json:
         return _counted([_of_machine(machine) for machine in members.control_plane], ())
     if control_plane.obj is None:
         return {}
-    found = contract.counts(control_plane.obj)
-    numbers = (found.desired, found.current, found.ready, found.available, found.up_to_date)
-    return _counted([numbers], contract.running_versions(control_plane.obj))
+    try:
+        found, running = contract.counts(control_plane.obj), contract.running_versions(control_plane.obj)
+    except ContractError:  # the hand-off has reported it; a status is written all the same
+        return {}
+    return _counted([(found.desired, found.current, found.ready, found.available, found.up_to_date)], running)
 
 
 def worker_counts(members: Members) -> Json:

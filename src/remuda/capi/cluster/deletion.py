@@ -51,11 +51,11 @@ def plan(members: Members, control_plane: Look, infrastructure: Look) -> Stage:
         ("WaitingForControlPlaneDeletion", control_plane),
         ("WaitingForInfrastructureDeletion", infrastructure),
     ):
-        if found.error is not None:
-            return Stage("InternalError", str(found.error), str(found), error=found.error)
         if found.obj is not None:
             message = f"Waiting for {found.obj.kind} to be deleted"
             return Stage(reason, message, str(found.obj), delete_provider=found.obj)
+        if found.error is not None:
+            return Stage("InternalError", str(found.error), str(found), error=found.error)
     return Stage("DeletionCompleted", "Deletion completed")
 
 

@@ -54,6 +54,7 @@ async def take_control_plane(client: Client, scope: Scope) -> Outcome:
         return _missing(scope, found, was_there=scope.initialized)
     await _adopt(client, scope, found.obj, ADOPT_CONTROL_PLANE)
     _copy_failure(scope, found.obj)
+    contract.counts(found.obj)  # what the status will count must be numbers: said here, where it is reported
     if found.obj.deleting:
         return _waiting(found, "ControlPlaneDeleting", "is being deleted while the Cluster still exists")
     if not contract.initialized(found.obj) and not scope.initialized:

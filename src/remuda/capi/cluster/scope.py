@@ -16,7 +16,9 @@ from remuda.runtime.remote import Connection
 
 
 class Look(NamedTuple):
-    """What became of looking up a provider's object: it, nothing, or why that cannot be said."""
+    """What became of looking up a provider's object: it, nothing, or why that cannot be said.
+
+    With both an object and an error, it is there but breaks the contract."""
 
     ref: Reference | None = None
     obj: ProviderObject | None = None

@@ -37,6 +37,9 @@ class TestControlPlane:
     def test_a_provider_that_says_nothing(self, look: Look) -> None:
         assert control_plane_counts(look, Members(machines=[machine("a", control_plane=True)])) == {}
 
+    def test_numbers_that_are_none_are_left_out(self) -> None:
+        assert control_plane_counts(found(CONTROL_PLANE, status={"replicas": "three"}), Members()) == {}
+
     def test_without_a_provider_machines_are_counted(self) -> None:
         machines = [
             machine("a", *good("Ready", "Available", "UpToDate"), control_plane=True),

@@ -76,6 +76,11 @@ def test_what_cannot_be_read_holds_the_deletion_and_says_why() -> None:
     assert plan(ALL, Look(CONTROL_PLANE, error=error), THERE).error is None, "workers can go meanwhile"
 
 
+def test_what_is_there_but_breaks_the_contract_can_still_be_deleted() -> None:
+    broken = THERE._replace(error=Retryable("nonsense"))
+    assert plan(Members(), Look(), broken).delete_provider is THERE.obj
+
+
 looks = st.sampled_from([Look(), Look(CONTROL_PLANE), LEADING])
 machines = st.lists(
     st.builds(

@@ -31,6 +31,20 @@ from tests.unit.capi.cluster.facts import (
     machine_set,
 )
 
+_FIELDS = st.sampled_from(
+    [
+        "conditions",
+        "v1beta2",
+        "versions",
+        "version",
+        "replicas",
+        "readyReplicas",
+        "initialization",
+        "type",
+        "status",
+        "reason",
+    ]
+)
 CONNECTED = Connection(connected=True, last_success=NOW - 3, error="")
 BOTH: dict[str, Any] = {"infrastructure_ref": INFRASTRUCTURE, "control_plane_ref": CONTROL_PLANE}
 
@@ -387,6 +401,24 @@ class TestWriting:
         first = written(machines, cluster(**BOTH), {})
         again = written(random.sample(machines, len(machines)), _read_back(first), copy.deepcopy(first))
         assert again == first
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "True", "v1.30.0"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_FIELDS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(json_values, json_values, st.sampled_from(["v1beta1", "v1beta2"]), st.booleans())
+def test_no_nonsense_of_a_provider_keeps_a_status_from_being_written(
+    spec: Any, status: Any, contract: str, deleting: bool
+) -> None:
+    look = found(CONTROL_PLANE, contract, spec=spec, status=status)
+    infrastructure = found(INFRASTRUCTURE, contract, spec=spec, status=status)
+    report = derive(observed(cluster(deleting=deleting, **BOTH), control_plane=look, infrastructure=infrastructure))
+    assert {one.status for one in report.conditions} <= {"True", "False", "Unknown"}
+    assert all(one.reason for one in report.conditions)
 
 
 def _read_back(status: dict[str, Any]) -> Cluster:
