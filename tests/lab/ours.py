@@ -15,6 +15,7 @@ from tests.lab.server import Server, end, free_port, tail
 
 class Ours(Server):
     name = "ours"
+    command = "apiserver"
 
     def __init__(self, *flags: str, ready_seconds: float = 20) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-ours-"))
@@ -32,7 +33,7 @@ class Ours(Server):
     def _run(self, ready_seconds: float) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "remuda.cli.main", "apiserver", *self._flags],
+                [sys.executable, "-m", "remuda.cli.main", self.command, *self._flags],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
