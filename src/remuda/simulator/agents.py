@@ -1,0 +1,181 @@
+"""Model agents: each follows the Machine Plan Secret of one server, thousands of them in one process.
+
+An agent applies a plan as the node agents in the field do (`plans`), only that instructions and probes are answered by
+a `Machinery`, which stands for the server: it says what a command comes to, and whether a component is well. Nothing is
+written unless something has changed, and each pass writes at most once. Agents have a manager of their own: they read
+whole Secrets, which no cache of a management program should hold.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from remuda.kube import clock
+from remuda.kube.client import Target
+from remuda.kube.objects import Key, Kind, Object
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Outcome
+from remuda.runtime.steps import step
+from remuda.simulator import plans
+from remuda.simulator.plans import Instruction, Json, Plan, Result
+
+REPORT = step("simulatedagent.report", "an agent writes how its plan went")
+
+PROBE_SECONDS = 5.0
+_CONCURRENCY = 100
+
+
+class Secret(Object):
+    """A Secret, its values still encoded."""
+
+    type: str = ""
+    data: Mapping[str, str] = {}
+
+
+SECRET = Kind("v1", "Secret", "secrets", Secret)
+SECRETS = Target("v1", "secrets")
+
+
+class Machinery(Protocol):
+    """The server behind an agent, by the key of its Secret."""
+
+    def seconds(self, agent: Key, plan: Plan) -> float:
+        """How long applying the plan takes."""
+
+    def run(self, agent: Key, instruction: Instruction, attempt: int) -> Result: ...
+
+    def well(self, agent: Key, probe: str) -> bool: ...
+
+
+class Obedient:
+    """A server on which everything works at once."""
+
+    def seconds(self, agent: Key, plan: Plan) -> float:
+        return 0.0
+
+    def run(self, agent: Key, instruction: Instruction, attempt: int) -> Result:
+        return Result()
+
+    def well(self, agent: Key, probe: str) -> bool:
+        return True
+
+
+class _Pass:
+    """One look at one Secret: what it holds, and what is to be written."""
+
+    def __init__(self, secret: Secret) -> None:
+        self.secret = secret
+        self.key = secret.key
+        self.now = clock.time()
+        self.data = {name: base64.b64decode(text) for name, text in secret.data.items()}
+        self.changes: dict[str, bytes] = {}
+        self.waits: list[float] = []
+
+    def put(self, name: str, value: bytes) -> None:
+        if self.data.get(name) != value:
+            self.changes[name] = value
+
+
+class Agents:
+    """`restart` is what happens to an agent whose process ends: its next pass applies the plan once more."""
+
+    def __init__(self, manager: Manager, machinery: Machinery) -> None:
+        self._client = manager.client
+        self._machinery = machinery
+        self._informer = manager.caches.of(SECRET)
+        self._seen: set[str] = set()
+        self._until: dict[tuple[str, str], float] = {}  # when applying a plan, by its checksum, will be done
+        self._controller = manager.controller("simulatedagent", SECRET, self.reconcile, concurrency=_CONCURRENCY)
+
+    def restart(self, agent: Key) -> None:
+        secret = self._informer.get(*agent)
+        if secret is not None:
+            self._seen.discard(secret.metadata.uid)
+            self._controller.enqueue(agent)
+
+    async def reconcile(self, key: Key) -> Outcome:
+        secret = self._informer.get(*key)
+        if secret is None or secret.type != plans.SECRET_TYPE or "plan" not in secret.data:
+            return DONE
+        work = _Pass(secret)
+        plan = plans.read(work.data["plan"])
+        applied = self._apply(work, plan)
+        if work.secret.metadata.uid in self._seen:
+            self._run_periodic(work, plan, applied)
+            self._probe(work, plan)
+        await self._report(work)
+        return Again(min(work.waits), "the plan is looked at again") if work.waits else DONE
+
+    def _apply(self, work: _Pass, plan: Plan) -> bool:
+        """Whether the one-time instructions ran now."""
+        uid = work.secret.metadata.uid
+        verdict = plans.verdict(work.data, work.now, first_pass=uid not in self._seen)
+        if not verdict.apply:
+            if verdict.seconds is not None:
+                work.waits.append(verdict.seconds)
+            return False
+        mark = (uid, plans.checksum(work.data["plan"]))
+        until = self._until.setdefault(mark, work.now + self._machinery.seconds(work.key, plan))
+        if until > work.now:
+            work.waits.append(until - work.now)
+            return False
+        del self._until[mark]
+        self._seen.add(uid)
+        self._run(work, plan)
+        return True
+
+    def _run(self, work: _Pass, plan: Plan) -> None:
+        attempt = int(work.data.get("failure-count") or b"0") + 1
+        outputs: dict[str, bytes] = {}
+        for instruction in plan.instructions:
+            result = self._machinery.run(work.key, instruction, attempt)
+            if instruction.save_output and instruction.name:
+                outputs[instruction.name] = result.stdout
+            if result.exit_code:
+                work.changes |= plans.failed(work.data, outputs, work.now)
+                work.waits.append(plans.RETRY_SECONDS)
+                return
+        work.changes |= plans.succeeded(work.data, outputs, work.now)
+
+    def _run_periodic(self, work: _Pass, plan: Plan, applied: bool) -> None:
+        records: Json = plans.unpack(work.data.get("applied-periodic-output", b""))
+        before = dict(records)
+        for instruction in plan.periodic_instructions:
+            name = instruction.name
+            left = 0.0 if applied else plans.seconds_until(records.get(name), instruction, work.now)
+            if not left:
+                attempt = (records.get(name) or {}).get("failures", 0) + 1
+                result = self._machinery.run(work.key, instruction, attempt)
+                records[name] = plans.recorded(records.get(name), name, result, work.now)
+                left = plans.seconds_until(records[name], instruction, work.now)
+                if result.exit_code:
+                    work.waits.append(left)
+                    break
+            work.waits.append(left)
+        if records != before:
+            work.put("applied-periodic-output", plans.pack(records))
+
+    def _probe(self, work: _Pass, plan: Plan) -> None:
+        """Looks again only while something is not well: a healthy server costs nothing."""
+        before: Json = msgspec.json.decode(work.data.get("probe-statuses") or b"{}")
+        after = {
+            name: plans.probed(before.get(name, {}), probe, self._machinery.well(work.key, name))
+            for name, probe in plan.probes.items()
+        }
+        if after != before:
+            work.put("probe-statuses", msgspec.json.encode(after))
+        if not all(status.get("healthy") for status in after.values()):
+            work.waits.append(PROBE_SECONDS)
+
+    async def _report(self, work: _Pass) -> None:
+        changed = {name: value for name, value in work.changes.items() if work.data.get(name) != value}
+        if not changed:
+            return
+        data = {name: base64.b64encode(value).decode() for name, value in changed.items()}
+        patch = {"metadata": {"resourceVersion": work.secret.metadata.resource_version}, "data": data}
+        async with REPORT:
+            await self._client.patch(SECRETS, *work.key, patch)
