@@ -7,20 +7,26 @@ at the end, and only if something changed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from remuda.capi import names
-from remuda.capi.belonging import cluster_of, index_by_cluster, members
-from remuda.capi.contract import ContractError, ProviderObject, condition
+from remuda.capi.belonging import cluster_of
+from remuda.capi.contract import (
+    ContractError,
+    ProviderObject,
+    condition,
+    data_secret_created_path,
+    provisioned_path,
+)
 from remuda.capi.external import Externals, UnknownKind
 from remuda.capi.machine import handoff, nodelink, removal
+from remuda.capi.machine.deletion import Stage
 from remuda.capi.machine.nodehealth import GRACE_SECONDS, NodeView, connection_lost_at
 from remuda.capi.machine.ownership import adopt
 from remuda.capi.machine.revision import differences
 from remuda.capi.machine.scope import Options, Scope, World
 from remuda.capi.machine.status import Observed, Seen, Verdict, publish
-from remuda.capi.machinedeployment.revisions import essence
+from remuda.capi.machine.wakeups import listen
 from remuda.capi.pausing import paused
 from remuda.capi.types import (
     CLUSTER,
@@ -29,15 +35,12 @@ from remuda.capi.types import (
     MACHINE_DRAIN_RULE,
     MACHINE_SET,
     Cluster,
-    Machine,
-    MachineDeployment,
-    MachineSet,
     Reference,
 )
 from remuda.kube import clock
 from remuda.kube.conditions import TRUE, put
 from remuda.kube.errors import StatusError
-from remuda.kube.objects import Key, Object
+from remuda.kube.objects import Key
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
@@ -45,9 +48,10 @@ from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
 PUBLISH = step("machine.publish", "writes what was found out about a Machine into it")
+LET_GO = step("machine.let-go", "removes the finalizer of a Machine of which nothing is left")
 
 CONCURRENCY = 100
-BY_OWNER = "machines by owner"  # an index of Machines: the uid of their controller
+JUST_MADE_SECONDS = 1.0
 _CONFLICT = 409
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
 
@@ -78,52 +82,8 @@ class MachineController:
             rules=caches.of(MACHINE_DRAIN_RULE),
             options=options,
         )
-        self._controller = manager.controller("machine", MACHINE, self.reconcile, concurrency=CONCURRENCY)
-        self._listen()
-
-    # ---- who wakes a Machine -------------------------------------------------------------------------------------
-
-    def _listen(self) -> None:
-        world = self._world
-        index_by_cluster(world.caches, MACHINE)
-        world.machines.index(nodelink.BY_NODE, nodelink.places)
-        world.machines.index(BY_OWNER, _owner)
-        world.clusters.listen(self._on(_cluster_facts, lambda cluster: self._machines_of(cluster.key)))
-        world.sets.listen(self._on(_set_facts, self._machines_of_set))
-        world.deployments.listen(self._on(_deployment_facts, self._machines_of_deployment))
-        world.externals.follow(self._controller, MACHINE, _references)
-        world.remote.on_change(self._remote_changed)
-
-    def _on(
-        self, facts: Callable[[Any], object], keys: Callable[[Any], Iterable[Key]]
-    ) -> Callable[[Any, Any, bool], None]:
-        """Wakes Machines with another object, but only when something of it changed that concerns them."""
-
-        def changed(before: Object | None, after: Object | None, initial: bool) -> None:
-            if before is None or after is None or facts(before) != facts(after):
-                for key in keys(after or before):
-                    self._controller.enqueue(key)
-
-        return changed
-
-    def _machines_of(self, cluster: Key) -> Iterable[Key]:
-        return (machine.key for machine in members(self._world.caches, MACHINE, cluster))
-
-    def _machines_of_set(self, machine_set: MachineSet) -> Iterable[Key]:
-        return self._world.machines.keys(BY_OWNER, machine_set.metadata.uid)
-
-    def _machines_of_deployment(self, deployment: MachineDeployment) -> Iterable[Key]:
-        for machine_set in self._world.sets.all(deployment.metadata.namespace):
-            owner = machine_set.metadata.controller
-            if owner is not None and owner.uid == deployment.metadata.uid:
-                yield from self._machines_of_set(machine_set)
-
-    def _remote_changed(self, cluster: Key, node: Any) -> None:
-        machines = self._world.machines
-        for key in self._machines_of(cluster) if node is None else nodelink.machines_of(machines, cluster, node):
-            self._controller.enqueue(key)
-
-    # ---- one run -------------------------------------------------------------------------------------------------
+        controller = manager.controller("machine", MACHINE, self.reconcile, concurrency=CONCURRENCY)
+        listen(self._world, controller)
 
     async def reconcile(self, key: Key) -> Outcome:
         value = self._world.machines.raw(*key)
@@ -138,6 +98,10 @@ class MachineController:
             return Blocked("Paused", f"Machine {key}", hold.message)
         for name, phase in self._phases(scope):
             await self._run(name, phase, scope)
+        if _is_being_made(scope):
+            scope.draft.obj["status"] = scope.draft.base.get("status", {})
+            await self._save(scope)
+            return Again(JUST_MADE_SECONDS, "what the Machine refers to is being made")
         put(scope.draft.status, [hold], generation=scope.generation)
         verdict = self._publish(scope)
         await self._save(scope)
@@ -186,25 +150,25 @@ class MachineController:
             scope.failures[name] = error
 
     def _publish(self, scope: Scope) -> Verdict:
-        machine = scope.current
+        machine, failures = scope.current, scope.failures
         outdated = None
         if scope.machine_set is not None and scope.deployment is not None:
             outdated = differences(scope.machine_set, scope.deployment, scope.now)
-        bootstrap_ref = machine.spec.bootstrap.config_ref or Reference()
+        bootstrap_ref, server_ref = machine.spec.bootstrap.config_ref or Reference(), machine.spec.infrastructure_ref
         verdict = publish(
             scope.draft.status,
             Observed(
                 machine=machine,
                 cluster=scope.cluster,
-                bootstrap=_seen(bootstrap_ref, scope.bootstrap, scope.failures.get("bootstrap")),
+                bootstrap=_seen(bootstrap_ref, scope.bootstrap, failures.get("bootstrap"), data_secret_created_path),
                 infrastructure=_seen(
-                    machine.spec.infrastructure_ref, scope.infrastructure, scope.failures.get("infrastructure")
+                    server_ref, scope.infrastructure, failures.get("infrastructure"), provisioned_path
                 ),
-                node=NodeView(scope.link, scope.node, _told(scope.failures.get("node")), scope.unclaimed),
+                node=NodeView(scope.link, scope.node, _told(failures.get("node")), scope.unclaimed),
                 now=scope.now,
                 deleting=scope.deleting,
                 outdated=outdated,
-                failed=bool(scope.failures),
+                failed=bool(failures),
                 generation=scope.generation,
             ),
         )
@@ -213,7 +177,7 @@ class MachineController:
 
     async def _save(self, scope: Scope) -> None:
         if any(scope.draft.patches()):
-            async with PUBLISH:
+            async with LET_GO if scope.deleting.stage is Stage.COMPLETED else PUBLISH:
                 await save(self._world.client, scope.draft)
 
     def _outcome(self, scope: Scope, verdict: Verdict) -> Outcome:
@@ -240,38 +204,29 @@ async def _await_cluster(world: World, scope: Scope) -> None:
 # ---- what is looked at -------------------------------------------------------------------------------------------
 
 
-def _owner(machine: Machine) -> Iterable[str]:
-    owner = machine.metadata.controller
-    return (owner.uid,) if owner is not None else ()
+def _is_being_made(scope: Scope) -> bool:
+    """Whoever makes a Machine makes its provider objects right after it: not worth a word unless that takes long."""
+    machine = scope.machine
+    made, status = machine.metadata.creation_timestamp, machine.status
+    if machine.metadata.controller is None or status.conditions or machine.metadata.deleting or scope.failures:
+        return False
+    complete = scope.infrastructure is not None and (scope.bootstrap or machine.spec.bootstrap.config_ref is None)
+    return not complete and made is not None and scope.now - clock.parse(made) < JUST_MADE_SECONDS
 
 
-def _references(machine: Machine) -> Iterable[Reference | None]:
-    return machine.spec.bootstrap.config_ref, machine.spec.infrastructure_ref
-
-
-def _cluster_facts(cluster: Cluster) -> object:
-    metadata = cluster.metadata
-    return cluster.spec, cluster.status.initialization, metadata.deleting, metadata.labels, metadata.uid
-
-
-def _set_facts(machine_set: MachineSet) -> object:
-    return essence(machine_set.spec.template), machine_set.metadata.annotations.get(names.REVISION)
-
-
-def _deployment_facts(deployment: MachineDeployment) -> object:
-    after = deployment.spec.rollout.after
-    return essence(deployment.spec.template), after, deployment.metadata.annotations.get(names.REVISION)
-
-
-def _seen(ref: Reference, found: ProviderObject | None, error: Exception | None) -> Seen:
-    if error is not None and found is None:
-        return Seen(ref.kind, error=_told(error))
+def _seen(
+    ref: Reference,
+    found: ProviderObject | None,
+    error: Exception | None,
+    flag: Callable[[ProviderObject], Sequence[str]],
+) -> Seen:
     if found is None:
-        return Seen(ref.kind)
+        return Seen(ref.kind, error=_told(error))
+    seen = Seen(ref.kind, present=True, error=_told(error), flag=".".join(flag(found)))
     try:
-        return Seen(ref.kind, present=True, error=_told(error), ready=condition(found, "Ready"))
+        return seen._replace(ready=condition(found, "Ready"))
     except ContractError as broken:
-        return Seen(ref.kind, present=True, malformed=str(broken))
+        return seen._replace(malformed=str(broken))
 
 
 def _told(error: Exception | None) -> str:

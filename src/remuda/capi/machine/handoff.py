@@ -38,6 +38,7 @@ async def bootstrap(world: World, scope: Scope) -> None:
     if found.deleting:
         return
     await take_over(world, scope, found)
+    _copy_failure(scope, found)
     if not given.data_secret_name:
         _take_data_secret(scope, found, place)
 
@@ -70,6 +71,7 @@ async def infrastructure(world: World, scope: Scope) -> None:
     if found.deleting:
         return
     await take_over(world, scope, found)
+    _copy_failure(scope, found)
     if contract.provisioned(found):
         _take_server(scope, found, place)
     elif not scope.machine.status.initialization.infrastructure_provisioned:
@@ -103,6 +105,15 @@ async def certificates(world: World, scope: Scope) -> None:
             text = f"the annotation {names.CERTIFICATES_EXPIRY} is not a time: {found}"
             world.events.warning(scope.machine, "InvalidCertificatesExpiry", text)
     _set(scope.draft.status, "certificatesExpiryDate", moment)
+
+
+def _copy_failure(scope: Scope, found: ProviderObject) -> None:
+    """For readers of the v1beta1 API; nothing here acts on it."""
+    reason, message = contract.failure(found)
+    if reason or message:
+        old = scope.draft.status.setdefault("deprecated", {}).setdefault("v1beta1", {})
+        _set(old, "failureReason", reason)
+        _set(old, "failureMessage", f"{found}: {message}" if message else "")
 
 
 def _initialized(scope: Scope, flag: str) -> None:

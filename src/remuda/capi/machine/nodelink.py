@@ -74,19 +74,18 @@ async def link(world: World, scope: Scope) -> None:
 
 def _find(scope: Scope) -> Node | None:
     """The Node with the Machine's providerID; one it was linked to before also without, never one of another server."""
-    nodes = scope.connection.nodes
+    nodes: Informer[Node] | None = scope.connection.nodes
     if not scope.connection.connected or nodes is None:
         return None
     provider_id = scope.draft.spec.get("providerID", "")
-    same = [NODE.decode(nodes.raw(*key) or b"") for key in nodes.keys(PROVIDER_ID, provider_id)] if provider_id else []
+    same = nodes.select(PROVIDER_ID, provider_id) if provider_id else []
     if len(same) > 1:
         listed = ", ".join(node.metadata.name for node in same)
         raise Retryable(f"several Nodes have spec.providerID {provider_id}: {listed}")
     if same:
         return same[0]
     reference = scope.machine.status.node_ref
-    value = nodes.raw("", reference.name) if reference is not None else None
-    known = NODE.decode(value) if value is not None else None
+    known = nodes.get("", reference.name) if reference is not None else None
     return known if known is not None and not known.spec.provider_id else None
 
 
@@ -103,14 +102,13 @@ def _await(world: World, scope: Scope) -> None:
 
 
 def _unclaimed(world: World, scope: Scope) -> list[Node]:
-    nodes = scope.connection.nodes
+    nodes: Informer[Node] | None = scope.connection.nodes
     if nodes is None or len(nodes) > _FEW_NODES:
         return []
     cluster = scope.cluster_key
-    found = [NODE.decode(nodes.raw("", node.metadata.name) or b"{}") for node in nodes.all()]
     return [
         node
-        for node in found
+        for node in nodes.all()
         if not world.machines.keys(BY_NODE, _by_id(cluster, node.spec.provider_id))
         and not world.machines.keys(BY_NODE, _by_name(cluster, node.metadata.name))
     ]

@@ -29,6 +29,7 @@ class Seen(NamedTuple):
     kind: str
     present: bool = False
     error: str = ""
+    flag: str = ""  # where it says that it is done
     ready: Condition | None = None  # its own Ready
     malformed: str = ""  # why its own Ready could not be read
 
@@ -75,7 +76,8 @@ def derive(seen: Observed) -> Verdict:
         own.append(_up_to_date(seen.machine, seen.outdated))
     ready = _ready(seen, own)
     available, at = _available(seen, ready)
-    return Verdict([*own, ready, available], _phase(seen.machine), at)
+    looks = [moment for moment in (at, *_milestones(seen)) if moment is not None and moment > seen.now]
+    return Verdict([*own, ready, available], _phase(seen.machine), min(looks, default=None))
 
 
 def publish(status: dict[str, Any], seen: Observed) -> Verdict:
@@ -98,15 +100,15 @@ def _bootstrap(seen: Observed) -> Condition:
     if machine.spec.bootstrap.config_ref is None:
         return condition("BootstrapConfigReady", TRUE, "DataSecretProvided")
     ready = machine.status.initialization.bootstrap_data_secret_created
-    return _mirrored("BootstrapConfigReady", seen.bootstrap, machine, ready, "dataSecretCreated")
+    return _mirrored("BootstrapConfigReady", seen.bootstrap, machine, ready)
 
 
 def _infrastructure(seen: Observed) -> Condition:
     ready = seen.machine.status.initialization.infrastructure_provisioned
-    return _mirrored("InfrastructureReady", seen.infrastructure, seen.machine, ready, "provisioned")
+    return _mirrored("InfrastructureReady", seen.infrastructure, seen.machine, ready)
 
 
-def _mirrored(target: str, provider: Seen, machine: Machine, ready: bool, flag: str) -> Condition:
+def _mirrored(target: str, provider: Seen, machine: Machine, ready: bool) -> Condition:
     if provider.error:
         return msgspec.structs.replace(internal_error(target), message=provider.error)
     if not provider.present:
@@ -114,7 +116,7 @@ def _mirrored(target: str, provider: Seen, machine: Machine, ready: bool, flag: 
         return mirror_of_absent(target, kind=provider.kind, existed=ready, owner="Machine", owner_deleting=deleting)
     if provider.malformed:
         return condition(target, UNKNOWN, "InvalidConditionReported", provider.malformed)
-    waiting_for = f"{provider.kind} status.initialization.{flag} is false"
+    waiting_for = f"{provider.kind} {provider.flag} is false"
     return mirror(target, provider.ready, like="Ready", ready=ready, waiting_for=waiting_for)
 
 
@@ -171,6 +173,13 @@ def _compressed(seen: Observed, deleting: Condition) -> Condition:
     if draining and _older(seen.machine.status.deletion.node_drain_start_time, LONG_DRAIN_SECONDS, seen.now):
         text += ", delayed by Pods that do not leave the Node; the Deleting condition names them"
     return msgspec.structs.replace(deleting, message=text)
+
+
+def _milestones(seen: Observed) -> list[float]:
+    """When a deletion begins to count as long."""
+    deletion, drain = seen.machine.metadata.deletion_timestamp, seen.machine.status.deletion.node_drain_start_time
+    found = [clock.parse(deletion) + LONG_DELETION_SECONDS + 1] if deletion else []
+    return found + ([clock.parse(drain) + LONG_DRAIN_SECONDS + 1] if drain else [])
 
 
 def _older(moment: str | None, seconds: float, now: float) -> bool:

@@ -17,7 +17,8 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.objects import Condition
 from tests.unit.capi.machine.objects import EPOCH, HEALTHY, NOW, cluster, deleting, machine, node
 
-CONFIG, SERVER = Seen("TestConfig", present=True), Seen("TestMachine", present=True)
+CONFIG = Seen("TestConfig", present=True, flag="status.initialization.dataSecretCreated")
+SERVER = Seen("TestMachine", present=True, flag="status.initialization.provisioned")
 DONE = {"initialization": {"infrastructureProvisioned": True, "bootstrapDataSecretCreated": True}}
 RUNNING = {**DONE, "nodeRef": {"name": "n-1"}}
 NODE = NodeView(Link(connected=True, last_success=NOW), node(**HEALTHY))
@@ -204,6 +205,14 @@ def test_ready_of_a_machine_that_takes_long_to_go_says_so() -> None:
     assert said(fifteen, "Ready")[2] == (
         "* Deleting: Machine deletion in progress since more than 15m, stage: WaitingForInfrastructureDeletion"
     )
+
+
+def test_a_long_deletion_is_looked_at_when_it_begins_to_be_one() -> None:
+    began = {**RUNNING, "deletion": {"nodeDrainStartTime": EPOCH}}
+    assert derive(running(deleting(status=RUNNING))).look_again_at == NOW + 901
+    assert derive(running(deleting(status=began))).look_again_at == NOW + 301
+    assert derive(running(deleting(status=began), now=NOW + 301)).look_again_at == NOW + 901
+    assert derive(running(deleting(status=began), now=NOW + 901)).look_again_at is None
 
 
 # ---- up to date --------------------------------------------------------------------------------------------------
