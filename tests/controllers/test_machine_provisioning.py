@@ -15,7 +15,7 @@ from remuda.kube.client import Target
 from remuda.kube.objects import Key, Kind
 from tests.controllers.engine import Engine, Json, condition, is_true
 from tests.controllers.machines import Bench, phase, says, workload_cluster
-from tests.controllers.providers import NEW, PROVIDERS, Provider
+from tests.controllers.providers import NEW, OLD, PROVIDERS, Provider
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -234,6 +234,58 @@ async def test_a_paused_machine_is_left_alone(bench: Bench) -> None:
         await bench.engine.patch(CLUSTER.target, bench.namespace, "c", {"spec": {"paused": False}})
         machine = await bench.until(phase("Pending"))
         assert condition(machine, "Paused")["status"] == "False"
+
+
+async def test_what_is_waited_for_is_said_in_the_words_of_the_contract(engine: Engine, workload: Engine) -> None:
+    bench = await Bench.create(engine, OLD, workload)
+    async with bench.running():
+        await bench.cluster()
+        await bench.config()
+        await bench.server()
+        await bench.machine()
+        await bench.until(says("InfrastructureReady", "NotReady", "OldMachine status.ready is false"))
+        failure = {"failureReason": "CreateError", "failureMessage": "no quota"}
+        await bench.engine.status(OLD.machine.target, bench.namespace, "m", failure)
+        machine = await bench.until(lambda machine: machine["status"].get("deprecated"))
+        assert machine["status"]["deprecated"]["v1beta1"] == {
+            "failureReason": "CreateError",
+            "failureMessage": f"OldMachine {bench.namespace}/m: no quota",
+        }
+        assert machine["status"]["phase"] == "Pending"
+
+
+async def test_a_server_deleted_under_its_machine_is_left_to_go(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        await bench.running_machine()
+        hold = {"metadata": {"finalizers": ["test/provider"]}}
+        await bench.engine.patch(NEW.machine.target, bench.namespace, "m", hold)
+        await bench.engine.delete(NEW.machine.target, bench.namespace, "m")
+        strip = {"metadata": {"labels": None, "ownerReferences": None}}
+        going = await bench.engine.patch(NEW.machine.target, bench.namespace, "m", strip)
+        ready = {"conditions": [{"type": "Ready", "status": "False", "reason": "Deleting", "message": "going"}]}
+        await bench.engine.status(NEW.machine.target, bench.namespace, "m", ready)
+        await bench.until(says("InfrastructureReady", "Deleting", "going"))
+        server = await bench.engine.get(NEW.machine.target, bench.namespace, "m")
+        assert server is not None
+        assert server["metadata"].get("ownerReferences") == going["metadata"].get("ownerReferences")
+        await bench.engine.patch(NEW.machine.target, bench.namespace, "m", {"metadata": {"finalizers": None}})
+        await bench.until(says("InfrastructureReady", "ObjectDeleted"))
+
+
+async def test_a_machine_that_is_being_made_is_written_once_it_is_complete(bench: Bench) -> None:
+    async with bench.running() as manager:
+        await bench.cluster()
+        owners = [{**owner(await make_set(bench)), "controller": True}]
+        labels = {names.CLUSTER_NAME: "c"}
+        metadata = {"ownerReferences": owners, "labels": labels, "finalizers": [names.MACHINE_FINALIZER]}
+        made = await bench.machine(metadata=metadata)
+        mine = {"labels": labels, "ownerReferences": [{**owner(made), "controller": True, "blockOwnerDeletion": True}]}
+        await bench.config(**mine)
+        await bench.server(**mine)
+        await bench.until(says("InfrastructureReady", "NotReady"))
+        await bench.settled(manager)
+        assert manager.ledger.writes == 1
 
 
 async def test_the_expiry_of_certificates_is_noted(bench: Bench) -> None:

@@ -51,7 +51,7 @@ PUBLISH = step("machine.publish", "writes what was found out about a Machine int
 LET_GO = step("machine.let-go", "removes the finalizer of a Machine of which nothing is left")
 
 CONCURRENCY = 100
-JUST_MADE_SECONDS = 1.0
+JUST_MADE_SECONDS = 2.0  # at least one: times of creation are cut to the second
 _CONFLICT = 409
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
 
@@ -101,7 +101,7 @@ class MachineController:
         if _is_being_made(scope):
             scope.draft.obj["status"] = scope.draft.base.get("status", {})
             await self._save(scope)
-            return Again(JUST_MADE_SECONDS, "what the Machine refers to is being made")
+            return Again(1.0, "what the Machine refers to is being made")
         put(scope.draft.status, [hold], generation=scope.generation)
         verdict = self._publish(scope)
         await self._save(scope)
