@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from remuda.apiserver.kinds.columns import AGE, NAME, string, value
 from remuda.apiserver.kinds.declare import Rules, declare
 from remuda.apiserver.resource import ALL_VERBS, Obj, Subresource
@@ -40,7 +38,7 @@ def _update(new: Obj, old: Obj) -> None:
 
 
 def _start_terminating(namespace: Obj) -> None:
-    namespace["metadata"].setdefault("deletionTimestamp", clock.rfc3339(time.time()))  # and no grace period beside it
+    namespace["metadata"].setdefault("deletionTimestamp", clock.now())  # and no grace period beside it
     namespace["status"] = {**namespace.get("status", {}), "phase": "Terminating"}
 
 

@@ -67,7 +67,7 @@ class ExpiryDuty:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             try:
-                await self.sweep(datetime.now(UTC))
+                await self.sweep(datetime.fromtimestamp(clock.time(), UTC))
             except StorageFailed as error:
                 log.warning("old events stay for now: %s", error)
 
