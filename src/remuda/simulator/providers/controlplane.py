@@ -15,7 +15,7 @@ from remuda.capi import contract
 from remuda.capi.contract import ProviderObject
 from remuda.capi.external import Externals
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
-from remuda.kube import conditions
+from remuda.kube import clock, conditions
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError, Unreachable
 from remuda.kube.objects import Key
@@ -44,6 +44,7 @@ RELEASE_MACHINE = step("simulatedcontrolplane.release-machine", "lets a Machine 
 
 _OWNED = "simulated control plane"  # an index of Machines by the uid of the control plane they belong to
 _ETCD_SECONDS = 2.0
+_SOON_SECONDS = 5.0  # a first Machine that takes longer to become a Node is told of in the status
 
 
 class ControlPlaneProvider:
@@ -95,7 +96,8 @@ class ControlPlaneProvider:
         return await self._manage(obj, cluster, machines)
 
     async def _manage(self, obj: ProviderObject, cluster: Cluster, machines: Sequence[Machine]) -> Outcome:
-        """Reads everything, does at most one thing to the set of Machines, and reports."""
+        """Reads everything, and does at most one thing to the set of Machines, or else reports: a thing done brings
+        the next look at once, and that one reports."""
         obj = await self._protect(obj, cluster)
         wanted = Wanted.of(self._side.kind.decode(obj.value))
         for machine in machines:
@@ -107,8 +109,10 @@ class ControlPlaneProvider:
         if isinstance(decision, Create) and members and not initialized:
             decision = Wait("the first Machine is not a Node yet")
         stuck = await self._look_after(machines, members, cluster)
-        machines = [*machines, *await self._act(obj, cluster, wanted, decision)]
-        await self._publish(obj, wanted, machines, members, initialized, decision)
+        if not initialized and (young := _SOON_SECONDS - _age(machines)) > 0 and isinstance(decision, Wait):
+            return Again(young, decision.why)
+        if not await self._act(obj, cluster, wanted, decision) or initialized != contract.initialized(obj):
+            await self._publish(obj, wanted, machines, members, initialized, decision)
         return Again(_ETCD_SECONDS, stuck) if stuck else DONE
 
     async def _protect(self, obj: ProviderObject, cluster: Cluster) -> ProviderObject:
@@ -175,22 +179,21 @@ class ControlPlaneProvider:
                     annotations=dict(wanted.metadata.annotations),
                 )
 
-    async def _act(
-        self, obj: ProviderObject, cluster: Cluster, wanted: Wanted, decision: Decision
-    ) -> Sequence[Machine]:
-        """The Machines there are now and were not before."""
+    async def _act(self, obj: ProviderObject, cluster: Cluster, wanted: Wanted, decision: Decision) -> bool:
+        """Whether something was done."""
         if isinstance(decision, Delete):
             async with DELETE_MACHINE:
                 await self._client.delete(MACHINE.target, obj.key.namespace, decision.name)
+            return True
         if not isinstance(decision, Create):
-            return ()
+            return False
         made = controlplane_machines.machine(obj, self._side.family, cluster, wanted, decision.failure_domain)
         async with CREATE_MACHINE:
             value = await self._client.create(MACHINE.target, obj.key.namespace, made)
         machine = MACHINE.decode(value)
         await self._mark(Draft(MACHINE.target, value), machine, up_to_date=True)
         await self._complete(obj, cluster, wanted, machine)
-        return (machine,)
+        return True
 
     async def _look_after(self, machines: Sequence[Machine], members: Sequence[Member], cluster: Cluster) -> str:
         """Says on each Machine whether it is up to date, and lets go those that have left etcd. Why one cannot."""
@@ -269,6 +272,12 @@ class ControlPlaneProvider:
 def _control_plane_uid(machine: Machine) -> Iterable[str]:
     owner = machine.metadata.controller
     return (owner.uid,) if owner is not None else ()
+
+
+def _age(machines: Sequence[Machine]) -> float:
+    """Seconds since the first Machine was made."""
+    made = [machine.metadata.creation_timestamp or clock.now() for machine in machines]
+    return clock.time() - clock.parse(min(made)) if made else 0.0
 
 
 def _failure_domains(cluster: Cluster) -> list[str]:

@@ -34,7 +34,7 @@ def put(
     status["readyReplicas"] = _count(machines, "Ready")
     available = _count(machines, "Available")
     up_to_date = _count(machines, UP_TO_DATE)
-    running = running_versions(machines)
+    running = running_versions(machines, members)
     if obj.old:
         status["ready"] = initialized
         status["updatedReplicas"] = up_to_date
@@ -49,9 +49,10 @@ def put(
     common.report(draft, obj, *_conditions(wanted, machines, members, initialized, decision))
 
 
-def running_versions(machines: Sequence[Machine]) -> list[tuple[str, int]]:
+def running_versions(machines: Sequence[Machine], members: Sequence[Member]) -> list[tuple[str, int]]:
     """How many Machines run which version, the oldest first. Only what runs counts: what has a Node."""
-    counts = Counter(machine.status.node_info.kubelet_version for machine in machines if machine.status.node_info)
+    running = {member.name for member in members if member.settled}
+    counts = Counter(machine.spec.version for machine in machines if machine.metadata.name in running)
     return sorted(counts.items(), key=lambda item: versions.semantic(item[0]))
 
 
