@@ -63,9 +63,7 @@ class Limits(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     sizes: Mapping[str, int]  # of every set the plan was made for, also where nothing changes
     waiting: str = ""  # what keeps the rollout from going on now, for a person
-
-    def changes(self, sets: Sequence[Counts]) -> dict[str, int]:
-        return {one.name: self.sizes[one.name] for one in sets if self.sizes[one.name] != one.wanted}
+    held: bool = False  # nothing was decided, the sizes are what they were
 
 
 def limits(replicas: int, strategy: RolloutStrategy) -> Limits:
@@ -124,7 +122,7 @@ def _unreported(*sets: Counts) -> Plan | None:
         return None
     noun, verb = ("MachineSet", "has") if len(silent) == 1 else ("MachineSets", "have")
     waiting = f"{noun} {', '.join(silent)} {verb} not reported on the latest change of replicas yet"
-    return Plan({one.name: one.wanted for one in sets}, waiting)
+    return Plan({one.name: one.wanted for one in sets}, waiting, held=True)
 
 
 def _size_of_new(new: Counts, old: Sequence[Counts], ceiling: int, replicas: int) -> int:

@@ -7,7 +7,8 @@ here, with Go's trimming of blanks (`{{-`, `-}}`). Anything else is refused in w
 from __future__ import annotations
 
 import re
-import secrets
+
+from remuda.kube import chance
 
 DEFAULT = "{{ .machineSet.name }}-{{ .random }}"
 LONGEST = 63  # a Machine's name becomes a label of its Node
@@ -42,4 +43,4 @@ def render(template: str, *, cluster: str, machine_set: str, random: str) -> str
 
 
 def random_part() -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM_LENGTH))
+    return chance.letters(_ALPHABET, _RANDOM_LENGTH)

@@ -30,7 +30,7 @@ class Remedy(msgspec.Struct, frozen=True):
 
 
 def plan(machines: Sequence[Machine], *, limit: int | None, outdated: bool, obstacles: Sequence[str] = ()) -> Remedy:
-    """`limit`: so many at once, None for all. `outdated`: a newer revision exists. `obstacles`: no others can be made."""
+    """`limit`: so many at once, None: all. `outdated`: a newer revision exists. `obstacles`: why none can be made."""
     verdicts: dict[str, Condition | None] = {m.metadata.name: None for m in machines if _recovered(m)}
     waiting = sorted((m for m in machines if is_candidate(m)), key=_place)
     in_flight = sum(_is_in_flight(m) for m in machines)

@@ -1,0 +1,276 @@
+"""The MachineDeployment controller: one MachineSet per revision of the template, and the way from one to the next.
+
+It never touches a Machine: it only says how many each of its MachineSets shall have (`progress`, planned by `rollout`),
+and what the sets report becomes its status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from remuda.capi import names, templates
+from remuda.capi.belonging import cluster_of, index_by_cluster
+from remuda.capi.external import Externals, UnknownKind, UnlabelledKind
+from remuda.capi.machinedeployment import progress, revisions, rollout, status
+from remuda.capi.machinedeployment.revisions import Sets
+from remuda.capi.machinedeployment.rollout import Limits
+from remuda.capi.machinedeployment.scope import Scope, World
+from remuda.capi.machineset.controller import is_conflict
+from remuda.capi.machineset.scope import BY_CONTROLLER, index_by_controller
+from remuda.capi.machineset.status import becomes_late_at
+from remuda.capi.pausing import paused
+from remuda.capi.templates import MissingTemplate
+from remuda.capi.types import (
+    CLUSTER,
+    MACHINE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_SET,
+    Cluster,
+    Machine,
+    MachineDeployment,
+    MachineSet,
+    Reference,
+)
+from remuda.kube import clock
+from remuda.kube.conditions import TRUE, put
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key, Object
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.steps import step
+
+PREPARE = step("machinedeployment.prepare", "writes the MachineDeployment's finalizer, owner, label and revision")
+PUBLISH = step("machinedeployment.publish", "writes the MachineDeployment's status, or removes its finalizer")
+
+CONCURRENCY = 50
+_BY_CLUSTER = "cluster"
+_EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
+
+
+def add(manager: Manager, externals: Externals) -> MachineDeploymentController:
+    """The MachineDeployment controller, added to a manager that has not started yet."""
+    return MachineDeploymentController(manager, externals)
+
+
+class MachineDeploymentController:
+    def __init__(self, manager: Manager, externals: Externals) -> None:
+        caches = manager.caches
+        self._world = World(
+            client=manager.client,
+            externals=externals,
+            events=manager.events,
+            machines=caches.of(MACHINE),
+            sets=caches.of(MACHINE_SET),
+            deployments=caches.of(MACHINE_DEPLOYMENT),
+            clusters=caches.of(CLUSTER),
+        )
+        self._controller = manager.controller(
+            "machinedeployment", MACHINE_DEPLOYMENT, self.reconcile, concurrency=CONCURRENCY
+        )
+        index_by_cluster(caches, MACHINE_DEPLOYMENT)
+        self._listen()
+
+    # ---- who wakes a MachineDeployment ---------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        world = self._world
+        index_by_controller(world.machines, world.sets)
+        self._controller.watch(world.sets, self._deployments_of_set)
+        world.machines.listen(self._on(_machine_facts, self._deployments_of_machine))
+        world.clusters.listen(self._on(_cluster_facts, self._deployments_of_cluster))
+        world.externals.follow(self._controller, MACHINE_DEPLOYMENT, _references)
+
+    def _on(
+        self, facts: Callable[[Any], object], keys: Callable[[Any], Iterable[Key]]
+    ) -> Callable[[Any, Any, bool], None]:
+        """Wakes with another object, but only when something of it changed that concerns MachineDeployments."""
+
+        def changed(before: Object | None, after: Object | None, initial: bool) -> None:
+            if initial or (before is not None and after is not None and facts(before) == facts(after)):
+                return
+            for key in keys(after or before):
+                self._controller.enqueue(key)
+
+        return changed
+
+    def _deployments_of_set(self, machine_set: MachineSet) -> Iterable[Key]:
+        owner = machine_set.metadata.controller
+        if owner is None:
+            return self._world.deployments.keys(_BY_CLUSTER, str(cluster_of(machine_set)))
+        return (Key(machine_set.metadata.namespace, owner.name),) if owner.kind == MACHINE_DEPLOYMENT.name else ()
+
+    def _deployments_of_machine(self, machine: Machine) -> Iterable[Key]:
+        owner = machine.metadata.controller
+        found = self._world.sets.get(machine.metadata.namespace, owner.name) if owner is not None else None
+        return self._deployments_of_set(found) if found is not None and found.metadata.controller is not None else ()
+
+    def _deployments_of_cluster(self, cluster: Cluster) -> Iterable[Key]:
+        return self._world.deployments.keys(_BY_CLUSTER, str(cluster.key))
+
+    # ---- one run -------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self._world.deployments.raw(*key)
+        if value is None:
+            return DONE
+        scope = self._load(value)
+        hold = paused(scope.cluster, scope.deployment.metadata)
+        if hold.status == TRUE:
+            put(scope.draft.status, [hold], generation=scope.deployment.metadata.generation)
+            await self._save(scope)
+            return Blocked("Paused", f"MachineDeployment {key}", hold.message)
+        limits = _limits(scope)
+        try:
+            await self._act(scope, limits)
+        except _EXPECTED as error:
+            if is_conflict(error):
+                raise
+            scope.failures.append(error)
+            scope.obstacles.append(str(error))
+        await self._publish(scope, limits)
+        return self._outcome(scope)
+
+    def _load(self, value: bytes) -> Scope:
+        deployment = MACHINE_DEPLOYMENT.decode(value)
+        scope = Scope(
+            draft=Draft(MACHINE_DEPLOYMENT.target, value),
+            deployment=deployment,
+            cluster=self._world.clusters.get(*cluster_of(deployment)),
+            sets=Sets(None, ()),
+            now=clock.time(),
+        )
+        self._refresh(scope)
+        return scope
+
+    def _refresh(self, scope: Scope) -> None:
+        scope.sets = revisions.sort(scope.deployment, progress.sets_of(self._world, scope.deployment), scope.now)
+
+    async def _act(self, scope: Scope, limits: Limits | None) -> None:
+        if scope.deployment.metadata.deleting:
+            await progress.remove_all(self._world, scope)
+        elif scope.cluster is None:
+            place = f"Cluster {cluster_of(scope.deployment)}"
+            scope.obstacles.append(f"{place} does not exist")
+            scope.waits.append(Blocked("WaitingForCluster", place, f"{place} does not exist"))
+        elif limits is not None:
+            await self._maintain(scope, scope.cluster, limits)
+
+    async def _maintain(self, scope: Scope, cluster: Cluster, limits: Limits) -> None:
+        selector = progress.selector_of(scope.deployment)
+        if selector is None:
+            scope.obstacles.append("spec.selector does not match the labels of spec.template, or matches everything")
+            return
+        await self._own_templates(scope, cluster)
+        if await progress.adopt(self._world, scope, selector):
+            self._refresh(scope)
+        number = await self._prepare(scope, cluster)
+        plan = progress.plan(scope, limits)
+        scope.waiting = plan.waiting
+        await progress.carry_out(self._world, scope, plan, limits, number)
+        if not scope.deployment.spec.paused:
+            await progress.clear(self._world, scope, limits)
+        if plan.waiting:
+            on = f"MachineDeployment {scope.deployment.key}"
+            scope.waits.append(Blocked("RollingOut", on, plan.waiting))
+
+    async def _own_templates(self, scope: Scope, cluster: Cluster) -> None:
+        try:
+            spec = scope.deployment.spec.template.spec
+            found = await templates.find(self._world.externals, spec, scope.namespace)
+        except (MissingTemplate, UnknownKind, UnlabelledKind) as error:
+            scope.obstacles.append(str(error))
+            return
+        await templates.give_to_cluster(self._world.client, cluster, (found.bootstrap, found.infrastructure))
+
+    async def _prepare(self, scope: Scope, cluster: Cluster) -> int:
+        """What must be written before the first set is made, in one write; the number of the revision."""
+        number = _revision(scope)
+        draft = Draft(scope.draft.target, scope.draft.value)
+        draft.add_finalizer(names.MACHINE_DEPLOYMENT_FINALIZER)
+        draft.set_label(names.CLUSTER_NAME, names.label_value(scope.deployment.spec.cluster_name))
+        draft.set_owner(templates.cluster_owner(cluster))
+        if number:
+            draft.set_annotation(names.REVISION, str(number))
+        if any(draft.patches()):
+            async with PREPARE:
+                value = await save(self._world.client, draft)
+            scope.draft, scope.deployment = Draft(draft.target, value), MACHINE_DEPLOYMENT.decode(value)
+        return number
+
+    async def _publish(self, scope: Scope, limits: Limits | None) -> None:
+        self._refresh(scope)
+        machines = self._machines(scope)
+        hold = paused(scope.cluster, scope.deployment.metadata)
+        put(scope.draft.status, [hold], generation=scope.deployment.metadata.generation)
+        status.publish(
+            scope.draft.status,
+            status.Observed(
+                deployment=scope.deployment,
+                new=scope.sets.new,
+                sets=scope.all_sets,
+                machines=machines,
+                limits=limits,
+                now=scope.now,
+                obstacles=scope.obstacles,
+                waiting=scope.waiting,
+            ),
+        )
+        at = becomes_late_at(machines, scope.now)
+        if at is not None:
+            scope.waits.append(Again(at - scope.now))
+        if scope.deployment.metadata.deleting and not scope.all_sets:
+            scope.draft.remove_finalizer(names.MACHINE_DEPLOYMENT_FINALIZER)
+        await self._save(scope)
+
+    def _machines(self, scope: Scope) -> list[Machine]:
+        found = [self._world.machines.select(BY_CONTROLLER, one.metadata.uid) for one in scope.all_sets]
+        return sorted((machine for some in found for machine in some), key=lambda machine: machine.metadata.name)
+
+    async def _save(self, scope: Scope) -> None:
+        if any(scope.draft.patches()):
+            async with PUBLISH:
+                await save(self._world.client, scope.draft)
+
+    def _outcome(self, scope: Scope) -> Outcome:
+        for error in scope.failures:
+            raise error
+        after = scope.deployment.spec.rollout.after
+        wait = clock.parse(after) - scope.now if after else 0.0
+        if wait > 0 and not scope.deployment.metadata.deleting:
+            scope.waits.append(Again(wait, "spec.rollout.after has not come yet"))
+        return soonest(*scope.waits)
+
+
+def _limits(scope: Scope) -> Limits | None:
+    """None where it is not said how many there shall be, or in words that mean nothing: nothing is done then."""
+    spec = scope.deployment.spec
+    if spec.replicas is None:
+        return None
+    try:
+        return rollout.limits(spec.replicas, spec.rollout.strategy)
+    except ValueError as error:
+        scope.obstacles.append(f"spec.rollout.strategy: {error}")
+        return None
+
+
+def _revision(scope: Scope) -> int:
+    """The number of the present revision; while there is none of it and none is to be made, what it was."""
+    blocked = scope.sets.new is None and (scope.obstacles or scope.deployment.spec.paused)
+    return revisions.revision(scope.deployment.metadata.annotations) if blocked else revisions.next_revision(scope.sets)
+
+
+def _references(deployment: MachineDeployment) -> Iterable[Reference | None]:
+    return templates.references(deployment.spec.template)
+
+
+def _machine_facts(machine: Machine) -> object:
+    """What a MachineDeployment says of its Machines; the times of conditions are not in it."""
+    told = [(one.type, one.status, one.reason, one.message) for one in machine.status.conditions]
+    return told, machine.metadata.deletion_timestamp, machine.metadata.controller
+
+
+def _cluster_facts(cluster: Cluster) -> object:
+    metadata = cluster.metadata
+    return cluster.spec.paused, metadata.annotations, metadata.uid

@@ -1,0 +1,176 @@
+"""Carries a MachineDeployment one step further: sets adopted, the plan made and carried out, sets of the past cleared.
+
+The plan is `rollout`'s. A set is created with the size it is to have, and one that changes is patched once, with
+whatever else it is told. A patch carries the version of the set the plan was made on: if that has changed meanwhile,
+the rest of the plan is dropped and made anew.
+"""
+
+from __future__ import annotations
+
+from remuda.capi import names
+from remuda.capi.machinedeployment import revisions, rollout, sets
+from remuda.capi.machinedeployment.rollout import Counts, Limits, Plan
+from remuda.capi.machinedeployment.scope import Scope, World, controlled_by
+from remuda.capi.machineset.scope import BY_CONTROLLER, orphanage
+from remuda.capi.propagation import BY_DEPLOYMENT, send
+from remuda.capi.types import MACHINE_SET, MachineDeployment, MachineSet
+from remuda.kube import errors
+from remuda.kube.errors import StatusError
+from remuda.kube.requirements import SelectorError
+from remuda.kube.selectors import LabelSelector
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.outcome import Blocked
+from remuda.runtime.steps import step
+
+ADOPT_SET = step("machinedeployment.adopt", "makes the MachineDeployment the controller of a matching MachineSet")
+CREATE_SET = step("machinedeployment.create-set", "creates the MachineSet of a new revision")
+UPDATE_SET = step("machinedeployment.update-set", "resizes a MachineSet, or hands down what has changed in place")
+DELETE_SET = step("machinedeployment.delete-set", "deletes a MachineSet that is not needed any more")
+
+_NOT_FOUND = 404
+
+
+def sets_of(world: World, deployment: MachineDeployment) -> list[MachineSet]:
+    return world.sets.select(BY_CONTROLLER, deployment.metadata.uid)
+
+
+def selector_of(deployment: MachineDeployment) -> LabelSelector | None:
+    """None where it cannot tell the MachineDeployment's Machines from others, or its template's labels do not match."""
+    try:
+        selector = deployment.spec.selector.compile()
+    except SelectorError:
+        return None
+    if selector.empty or selector.nothing or not selector.matches(sets.labels(deployment, "")):
+        return None
+    return selector
+
+
+async def adopt(world: World, scope: Scope, selector: LabelSelector) -> bool:
+    """Takes matching sets that nobody controls; whether there were any."""
+    orphans = [
+        one
+        for one in world.sets.select(BY_CONTROLLER, orphanage(scope.namespace))
+        if not one.metadata.deleting
+        and one.spec.cluster_name == scope.deployment.spec.cluster_name
+        and selector.matches(one.metadata.labels)
+    ]
+    for one in orphans:
+        draft = _draft(world, one)
+        draft.set_owner(controlled_by(scope.deployment))
+        draft.set_label(names.DEPLOYMENT_NAME, names.label_value(scope.deployment.metadata.name))
+        async with ADOPT_SET:
+            await save(world.client, draft)
+        world.events.normal(scope.deployment, "SuccessfulAdopt", f"Adopted MachineSet {one.metadata.name}")
+    return bool(orphans)
+
+
+def plan(scope: Scope, limits: Limits) -> Plan:
+    new, old = scope.sets.new, [counts(one) for one in scope.sets.old]
+    present = counts(new) if new is not None else Counts("", 0)
+    if scope.deployment.spec.paused:
+        newest_first = [*([present] if new is not None else []), *reversed(old)]
+        return rollout.proportional(newest_first, limits)
+    if new is None and scope.obstacles:
+        return Plan({one.name: one.wanted for one in (present, *old)}, "; ".join(scope.obstacles), held=True)
+    if scope.deployment.spec.rollout.strategy.type == "OnDelete":
+        return rollout.on_delete(present, old, limits)
+    return rollout.rolling(present, old, limits)
+
+
+def counts(one: MachineSet) -> Counts:
+    status, metadata = one.status, one.metadata
+    existing = status.replicas or 0
+    if metadata.deleting:  # all its Machines go, whatever its spec says
+        return Counts(metadata.name, 0, existing)
+    sized_for = metadata.annotations.get(names.DESIRED_REPLICAS, "")
+    return Counts(
+        metadata.name,
+        one.spec.replicas or 0,
+        existing,
+        status.available_replicas or 0,
+        status.observed_generation == metadata.generation,
+        int(sized_for) if sized_for.isascii() and sized_for.isdigit() else None,
+    )
+
+
+async def carry_out(world: World, scope: Scope, plan: Plan, limits: Limits, number: int) -> None:
+    """Writes what differs, the new set first: its growth never depends on the others shrinking in the same plan."""
+    resized = None if plan.held else limits
+    if scope.sets.new is not None:
+        draft = _draft(world, scope.sets.new)
+        sets.renew(draft, scope.deployment, scope.draft.base, number)
+        await _update(world, scope, draft, plan, resized)
+    elif "" in plan.sizes and not plan.held:
+        await _create(world, scope, plan.sizes[""], limits, number)
+    on_delete = scope.deployment.spec.rollout.strategy.type == "OnDelete"
+    for one in scope.sets.old:
+        if not one.metadata.deleting:
+            draft = _draft(world, one)
+            sets.retire(draft, scope.draft.base, on_delete=on_delete)
+            await _update(world, scope, draft, plan, resized)
+
+
+async def _update(world: World, scope: Scope, draft: Draft, plan: Plan, limits: Limits | None) -> None:
+    name, before = draft.key.name, draft.base["spec"].get("replicas") or 0
+    size = plan.sizes[name]
+    if limits is not None:
+        sets.resize(draft, size, limits)
+    if not any(draft.patches()):
+        return
+    async with UPDATE_SET:
+        await send(world.client, draft, BY_DEPLOYMENT)
+    if size != before:
+        direction = "up" if size > before else "down"
+        text = f"Scaled {direction} MachineSet {name}: {before} -> {size}"
+        world.events.normal(scope.deployment, "SuccessfulScale", text)
+
+
+async def _create(world: World, scope: Scope, size: int, limits: Limits, number: int) -> None:
+    taken = {one.metadata.name for one in world.sets.all(scope.namespace)}
+    identity = revisions.identify(scope.deployment, taken, scope.now)
+    obj = sets.made(scope.deployment, scope.draft.base, identity, size, limits, number)
+    async with CREATE_SET:
+        await world.client.create(MACHINE_SET.target, scope.namespace, obj, field_manager=BY_DEPLOYMENT)
+    world.events.normal(scope.deployment, "SuccessfulCreate", f"Created MachineSet {identity.name}")
+
+
+async def clear(world: World, scope: Scope, limits: Limits) -> None:
+    """Once the present revision serves alone, sets of earlier ones go."""
+    new = counts(scope.sets.new) if scope.sets.new is not None else None
+    if new is None or not new.reported or not (new.wanted == new.available == limits.replicas):
+        return
+    for one in scope.sets.old:
+        seen = counts(one)
+        if seen.reported and not seen.held and not one.metadata.deleting:
+            await _delete(world, one)
+
+
+async def remove_all(world: World, scope: Scope) -> None:
+    for one in scope.all_sets:
+        if not one.metadata.deleting:
+            await _delete(world, one)
+    for one in scope.all_sets:
+        place = f"MachineSet {one.key}"
+        scope.waits.append(Blocked("Deleting", place, f"{place} is being deleted"))
+        return
+
+
+async def _delete(world: World, one: MachineSet) -> None:
+    metadata = one.metadata
+    try:
+        async with DELETE_SET:
+            await world.client.delete(
+                MACHINE_SET.target, *one.key, uid=metadata.uid, resource_version=metadata.resource_version
+            )
+    except StatusError as error:
+        if error.code != _NOT_FOUND:
+            raise
+
+
+def _draft(world: World, one: MachineSet) -> Draft:
+    """Of the set as the plan saw it: should it have changed since, the write is refused."""
+    value = world.sets.raw(*one.key)
+    if value is None or MACHINE_SET.decode(value).metadata.resource_version != one.metadata.resource_version:
+        why = "it has changed since the plan was made"
+        raise errors.conflict(MACHINE_SET.group, MACHINE_SET.plural, one.metadata.name, why)
+    return Draft(MACHINE_SET.target, value)

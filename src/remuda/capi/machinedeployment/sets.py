@@ -1,0 +1,135 @@
+"""The MachineSets of a MachineDeployment as they shall be written: pure, raw JSON in and out.
+
+The set of the present template takes over everything that changes in place. Sets of earlier revisions keep theirs, but
+for what decides how their Machines leave.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.capi import inplace, names, propagation
+from remuda.capi.machinedeployment import revisions
+from remuda.capi.machinedeployment.revisions import Identity
+from remuda.capi.machinedeployment.rollout import Limits
+from remuda.capi.machinedeployment.scope import controlled_by
+from remuda.capi.propagation import BY_DEPLOYMENT
+from remuda.capi.types import MACHINE_SET, MachineDeployment
+from remuda.runtime.draft import Draft
+
+Json = dict[str, Any]
+
+_NOT_COPIED = frozenset(
+    {
+        names.LAST_APPLIED,
+        names.CONVERSION_DATA,
+        names.REVISION,
+        names.REVISION_HISTORY,
+        names.DESIRED_REPLICAS,
+        names.MAX_REPLICAS,
+    }
+)
+_BOOKKEEPING = (
+    names.REVISION,
+    names.REVISION_HISTORY,
+    names.DESIRED_REPLICAS,
+    names.MAX_REPLICAS,
+    names.DISABLE_MACHINE_CREATE,
+)
+_COPIED_SPEC = ("machineNaming", "deletion")
+
+
+def labels(deployment: MachineDeployment, hash: str) -> dict[str, str]:
+    return {
+        **deployment.spec.template.metadata.labels,
+        names.CLUSTER_NAME: names.label_value(deployment.spec.cluster_name),
+        names.DEPLOYMENT_NAME: names.label_value(deployment.metadata.name),
+        names.TEMPLATE_HASH: hash,
+    }
+
+
+def copied_annotations(deployment: MachineDeployment) -> dict[str, str]:
+    return {key: value for key, value in deployment.metadata.annotations.items() if key not in _NOT_COPIED}
+
+
+def made(deployment: MachineDeployment, raw: Json, identity: Identity, size: int, limits: Limits, number: int) -> Json:
+    """A new MachineSet. `raw`: the MachineDeployment as read."""
+    spec = _copied(raw["spec"])
+    template = spec["template"]
+    template.setdefault("metadata", {})["labels"] = labels(deployment, identity.hash)
+    selector = spec.get("selector") or {}
+    selector["matchLabels"] = {**(selector.get("matchLabels") or {}), names.TEMPLATE_HASH: identity.hash}
+    kept = {name: spec[name] for name in _COPIED_SPEC if spec.get(name)}
+    return {
+        "apiVersion": MACHINE_SET.api_version,
+        "kind": MACHINE_SET.name,
+        "metadata": {
+            "name": identity.name,
+            "namespace": deployment.metadata.namespace,
+            "labels": labels(deployment, identity.hash),
+            "annotations": {
+                **copied_annotations(deployment),
+                names.REVISION: str(number),
+                names.DISABLE_MACHINE_CREATE: "false",
+                **sized(limits),
+            },
+            "finalizers": [names.MACHINE_SET_FINALIZER],
+            "ownerReferences": [msgspec.to_builtins(controlled_by(deployment))],
+        },
+        "spec": {
+            "clusterName": deployment.spec.cluster_name,
+            "replicas": size,
+            "selector": selector,
+            "template": template,
+            **kept,
+        },
+    }
+
+
+def renew(draft: Draft, deployment: MachineDeployment, raw: Json, number: int) -> None:
+    """Brings the set of the present template up to date in place, without resizing it."""
+    hash = draft.metadata.get("labels", {}).get(names.TEMPLATE_HASH, "")
+    wanted = labels(deployment, hash)
+    if not hash:  # an adopted one: its Machines are told apart by whatever it selects
+        del wanted[names.TEMPLATE_HASH]
+    propagation.hand_down(draft, wanted, copied_annotations(deployment), (BY_DEPLOYMENT,), keep=_BOOKKEEPING)
+    draft.metadata["annotations"].update(revisions.bookkeeping(draft.metadata["annotations"], number))
+    draft.set_annotation(names.DISABLE_MACHINE_CREATE, "false")
+    own = _copied(raw["spec"])
+    template = draft.spec["template"]
+    metadata = {**(own["template"].get("metadata") or {}), "labels": wanted}
+    template["metadata"] = metadata
+    inplace.hand_down(own["template"]["spec"], template["spec"])
+    for name in _COPIED_SPEC:
+        _replace(draft.spec, name, own.get(name))
+
+
+def retire(draft: Draft, raw: Json, *, on_delete: bool) -> None:
+    """What a set of an earlier revision is told: how its Machines leave, and whether lost ones are made again."""
+    draft.set_annotation(names.DISABLE_MACHINE_CREATE, "true" if on_delete else "false")
+    inplace.hand_down_timeouts(raw["spec"]["template"]["spec"], draft.spec["template"]["spec"])
+    _replace(draft.spec, "deletion", raw["spec"].get("deletion"))
+
+
+def resize(draft: Draft, size: int, limits: Limits) -> None:
+    """The size, and for which size of the whole it was chosen, where that matters."""
+    draft.spec["replicas"] = size
+    if size or draft.base["spec"].get("replicas"):
+        draft.metadata.setdefault("annotations", {}).update(sized(limits))
+
+
+def sized(limits: Limits) -> dict[str, str]:
+    return {names.DESIRED_REPLICAS: str(limits.replicas), names.MAX_REPLICAS: str(limits.ceiling)}
+
+
+def _replace(obj: Json, name: str, value: Any) -> None:
+    if value:
+        obj[name] = value
+    else:
+        obj.pop(name, None)
+
+
+def _copied(value: Json) -> Json:
+    return msgspec.json.decode(msgspec.json.encode(value))  # type: ignore[no-any-return]

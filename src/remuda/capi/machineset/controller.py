@@ -1,0 +1,243 @@
+"""The MachineSet controller: adopts, replaces, updates, makes and deletes Machines until there are as many as wanted.
+
+Phases run in a fixed order on what the caches show, own writes included; the first that fails ends the acting, and the
+status is derived and written all the same, with the reason in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from remuda.capi import names, templates
+from remuda.capi.belonging import cluster_of, index_by_cluster
+from remuda.capi.external import Externals
+from remuda.capi.machineset import creation, inheritance, members, replicas, status
+from remuda.capi.machineset.scope import BY_CONTROLLER, Scope, World, index_by_controller
+from remuda.capi.pausing import paused
+from remuda.capi.templates import Templates
+from remuda.capi.types import (
+    CLUSTER,
+    MACHINE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_SET,
+    Cluster,
+    Machine,
+    MachineDeployment,
+    MachineSet,
+    Reference,
+)
+from remuda.kube import clock
+from remuda.kube.conditions import TRUE, put
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key, Object
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.steps import step
+
+PREPARE = step("machineset.prepare", "writes the MachineSet's finalizer, owner and label before it makes anything")
+PUBLISH = step("machineset.publish", "writes the MachineSet's status, or removes its finalizer")
+
+CONCURRENCY = 50
+_BY_CLUSTER = "cluster"
+_EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
+
+
+def add(manager: Manager, externals: Externals) -> MachineSetController:
+    """The MachineSet controller, added to a manager that has not started yet."""
+    return MachineSetController(manager, externals)
+
+
+class MachineSetController:
+    def __init__(self, manager: Manager, externals: Externals) -> None:
+        caches = manager.caches
+        self._world = World(
+            client=manager.client,
+            externals=externals,
+            events=manager.events,
+            machines=caches.of(MACHINE),
+            sets=caches.of(MACHINE_SET),
+            deployments=caches.of(MACHINE_DEPLOYMENT),
+            clusters=caches.of(CLUSTER),
+        )
+        self._controller = manager.controller("machineset", MACHINE_SET, self.reconcile, concurrency=CONCURRENCY)
+        index_by_cluster(caches, MACHINE_SET)
+        self._listen()
+
+    # ---- who wakes a MachineSet ----------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        world = self._world
+        index_by_controller(world.machines, world.sets)
+        self._controller.watch(world.machines, self._sets_of_machine)
+        world.clusters.listen(self._on(_cluster_facts, self._sets_of_cluster))
+        world.deployments.listen(self._on(_deployment_facts, self._sets_of_deployment))
+        world.externals.follow(self._controller, MACHINE_SET, _references)
+
+    def _on(
+        self, facts: Callable[[Any], object], keys: Callable[[Any], Iterable[Key]]
+    ) -> Callable[[Any, Any, bool], None]:
+        """Wakes sets with another object, but only when something of it changed that concerns them."""
+
+        def changed(before: Object | None, after: Object | None, initial: bool) -> None:
+            if initial or (before is not None and after is not None and facts(before) == facts(after)):
+                return
+            for key in keys(after or before):
+                self._controller.enqueue(key)
+
+        return changed
+
+    def _sets_of_machine(self, machine: Machine) -> Iterable[Key]:
+        owner = machine.metadata.controller
+        if owner is None:
+            return self._world.sets.keys(_BY_CLUSTER, str(cluster_of(machine)))
+        is_set = owner.kind == MACHINE_SET.name and owner.group == MACHINE_SET.group
+        return (Key(machine.metadata.namespace, owner.name),) if is_set else ()
+
+    def _sets_of_cluster(self, cluster: Cluster) -> Iterable[Key]:
+        return self._world.sets.keys(_BY_CLUSTER, str(cluster.key))
+
+    def _sets_of_deployment(self, deployment: MachineDeployment) -> Iterable[Key]:
+        return self._world.sets.keys(BY_CONTROLLER, deployment.metadata.uid)
+
+    # ---- one run -------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self._world.sets.raw(*key)
+        if value is None:
+            return DONE
+        scope = self._load(value)
+        hold = paused(scope.cluster, scope.machine_set.metadata)
+        if hold.status == TRUE:
+            put(scope.draft.status, [hold], generation=scope.machine_set.metadata.generation)
+            await self._save(scope)
+            return Blocked("Paused", f"MachineSet {key}", hold.message)
+        if not scope.machine_set.metadata.deleting:
+            scope = await self._prepare(scope)
+        try:
+            await self._act(scope)
+        except _EXPECTED as error:
+            if is_conflict(error):
+                raise
+            scope.failures.append(error)
+        await self._publish(scope)
+        return self._outcome(scope)
+
+    def _load(self, value: bytes) -> Scope:
+        world = self._world
+        machine_set = MACHINE_SET.decode(value)
+        namespace = machine_set.metadata.namespace
+        owner = machine_set.metadata.controller
+        is_deployed = owner is not None and owner.kind == MACHINE_DEPLOYMENT.name
+        return Scope(
+            draft=Draft(MACHINE_SET.target, value),
+            machine_set=machine_set,
+            cluster=world.clusters.get(namespace, machine_set.spec.cluster_name),
+            deployment=world.deployments.get(namespace, owner.name) if owner is not None and is_deployed else None,
+            machines=members.of(world, machine_set),
+        )
+
+    async def _prepare(self, scope: Scope) -> Scope:
+        """What must be written before the first Machine is made; on sets of a MachineDeployment it is there already."""
+        draft = Draft(scope.draft.target, scope.draft.value)
+        draft.add_finalizer(names.MACHINE_SET_FINALIZER)
+        draft.set_label(names.CLUSTER_NAME, names.label_value(scope.machine_set.spec.cluster_name))
+        if scope.machine_set.metadata.controller is None and scope.cluster is not None:
+            draft.set_owner(templates.cluster_owner(scope.cluster))
+        if not any(draft.patches()):
+            return scope
+        async with PREPARE:
+            return self._load(await save(self._world.client, draft))
+
+    async def _act(self, scope: Scope) -> None:
+        if scope.machine_set.metadata.deleting:
+            await replicas.remove_all(self._world, scope)
+        elif scope.cluster is None:
+            place = f"Cluster {cluster_of(scope.machine_set)}"
+            scope.obstacles.append(f"{place} does not exist")
+            scope.waits.append(Blocked("WaitingForCluster", place, f"{place} does not exist"))
+        else:
+            await self._maintain(scope, scope.cluster)
+
+    async def _maintain(self, scope: Scope, cluster: Cluster) -> None:
+        world = self._world
+        found = await replicas.find_templates(world, scope)
+        if found is not None and scope.machine_set.metadata.controller is None:
+            await templates.give_to_cluster(world.client, cluster, (found.bootstrap, found.infrastructure))
+        await members.adopt(world, scope)
+        if self._makes_machines(scope):
+            await replicas.check(world, scope, found)
+        if replicas.needs_remediation(scope):
+            await replicas.remediate(world, scope)
+            self._refresh(scope)
+        await self._complete(scope, found)
+        await inheritance.hand_down(world, scope, found)
+        self._refresh(scope)
+        await replicas.resize(world, scope, found)
+
+    def _makes_machines(self, scope: Scope) -> bool:
+        return len(scope.machines) < (scope.machine_set.spec.replicas or 0) or replicas.needs_remediation(scope)
+
+    async def _complete(self, scope: Scope, found: Templates | None) -> None:
+        for machine in scope.machines:
+            if found is not None and creation.is_incomplete(machine):
+                await creation.complete(self._world, scope, found, machine)
+
+    def _refresh(self, scope: Scope) -> None:
+        scope.machines = members.of(self._world, scope.machine_set)
+
+    async def _publish(self, scope: Scope) -> None:
+        self._refresh(scope)
+        seen = status.Observed(
+            machine_set=scope.machine_set,
+            machines=scope.machines,
+            now=clock.time(),
+            obstacles=scope.obstacles,
+        )
+        hold = paused(scope.cluster, scope.machine_set.metadata)
+        put(scope.draft.status, [hold], generation=scope.machine_set.metadata.generation)
+        status.publish(scope.draft.status, seen)
+        if scope.machine_set.metadata.deleting and not scope.machines:
+            scope.draft.remove_finalizer(names.MACHINE_SET_FINALIZER)
+        await self._save(scope)
+
+    async def _save(self, scope: Scope) -> None:
+        if any(scope.draft.patches()):
+            async with PUBLISH:
+                await save(self._world.client, scope.draft)
+
+    def _outcome(self, scope: Scope) -> Outcome:
+        for error in scope.failures:
+            raise error
+        now = clock.time()
+        at = status.becomes_late_at(scope.machines, now)
+        timers = [] if at is None else [Again(at - now)]
+        return soonest(*scope.waits, *timers)
+
+
+def is_conflict(error: Exception) -> bool:
+    """Somebody was faster: the run is over, and nothing has to be said about it."""
+    return isinstance(error, StatusError) and error.reason == "Conflict"
+
+
+def _references(machine_set: MachineSet) -> Iterable[Reference | None]:
+    return templates.references(machine_set.spec.template)
+
+
+def _cluster_facts(cluster: Cluster) -> object:
+    """The control plane's counters are in it because they move when its version does, which preflight checks read."""
+    metadata, found = cluster.metadata, cluster.status
+    return (
+        cluster.spec,
+        metadata.deleting,
+        metadata.annotations,
+        metadata.uid,
+        found.initialization,
+        found.control_plane,
+    )
+
+
+def _deployment_facts(deployment: MachineDeployment) -> object:
+    metadata, spec = deployment.metadata, deployment.spec
+    return spec.remediation, spec.replicas, metadata.annotations.get(names.REVISION), metadata.uid

@@ -1,0 +1,150 @@
+"""Makes Machines: the Machine first, then the provider objects it refers to, owned by it from their first moment.
+
+The references are written before their objects exist, under the Machine's own name, so whatever a crash leaves behind
+can be completed (`complete`), and nothing is ever left without an owner. Only what was never there is made: a server
+that was provisioned once is not replaced under its Machine.
+
+A set that needs many makes one, then two, then four: if Machines cannot be made at all, one attempt shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from remuda.capi import contract, names
+from remuda.capi.contract import ProviderObject
+from remuda.capi.external import cloned
+from remuda.capi.machine.ownership import controlled_by as controlled_by_machine
+from remuda.capi.machineset import naming
+from remuda.capi.machineset.scope import Json, Scope, World, controlled_by, machine_labels
+from remuda.capi.propagation import BY_SET
+from remuda.capi.templates import Templates
+from remuda.capi.types import MACHINE, Machine, Reference
+from remuda.kube.errors import StatusError
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.steps import Step, step
+
+CREATE_MACHINE = step("machineset.create-machine", "creates the Machine of one replica")
+CREATE_BOOTSTRAP = step("machineset.create-bootstrap", "creates a Machine's bootstrap object from its template")
+CREATE_INFRASTRUCTURE = step("machineset.create-infrastructure", "creates a Machine's server object from its template")
+
+MOST_IN_ONE_RUN = 64
+_MOST_AT_ONCE = 16
+
+
+async def make(world: World, scope: Scope, templates: Templates, count: int) -> list[str]:
+    """Up to `count` Machines; their names. Stops at the first that fails."""
+    made: list[str] = []
+    left, batch = min(count, MOST_IN_ONE_RUN), 1
+    while left:
+        size = min(batch, left)
+        made += await together([_make(world, scope, templates) for _ in range(size)])
+        left, batch = left - size, min(2 * batch, _MOST_AT_ONCE)
+    return made
+
+
+async def together(acts: list[Coroutine[Any, Any, str]]) -> list[str]:
+    """Results of all; if some fail, the others still come to their end before the first failure is raised."""
+    results = await asyncio.gather(*acts, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if isinstance(result, str)]
+
+
+async def _make(world: World, scope: Scope, templates: Templates) -> str:
+    naming_template = scope.machine_set.spec.machine_naming.template or naming.DEFAULT
+    name = naming.render(
+        naming_template,
+        cluster=scope.machine_set.spec.cluster_name,
+        machine_set=scope.machine_set.metadata.name,
+        random=naming.random_part(),
+    )
+    async with CREATE_MACHINE:
+        value = await world.client.create(
+            MACHINE.target, scope.namespace, machine(scope, templates, name), field_manager=BY_SET
+        )
+    await complete(world, scope, templates, MACHINE.decode(value))
+    return name
+
+
+def machine(scope: Scope, templates: Templates, name: str) -> Json:
+    """One Machine as it is sent: the template, with references to objects of its own instead of templates."""
+    template = scope.template
+    spec = msgspec.json.decode(msgspec.json.encode(template["spec"]))
+    spec["infrastructureRef"] = _reference(templates.infrastructure, name)
+    if templates.bootstrap is not None:
+        spec["bootstrap"]["configRef"] = _reference(templates.bootstrap, name)
+    metadata: Json = {
+        "name": name,
+        "namespace": scope.namespace,
+        "labels": machine_labels(scope.machine_set),
+        "finalizers": [names.MACHINE_FINALIZER],
+        "ownerReferences": [msgspec.to_builtins(controlled_by(scope.machine_set))],
+    }
+    if annotations := (template.get("metadata") or {}).get("annotations"):
+        metadata["annotations"] = dict(annotations)
+    return {"apiVersion": MACHINE.api_version, "kind": MACHINE.name, "metadata": metadata, "spec": spec}
+
+
+def _reference(template: ProviderObject, name: str) -> Json:
+    return {"apiGroup": template.target.group, "kind": contract.base_kind(template.kind), "name": name}
+
+
+def is_incomplete(machine: Machine) -> bool:
+    """Made by a MachineSet, and perhaps without the objects it refers to: nobody has reported anything of them yet."""
+    if machine.metadata.deleting or not _named_alike(machine):
+        return False
+    return _lacks_server(machine) or _lacks_bootstrap(machine)
+
+
+def _named_alike(machine: Machine) -> bool:
+    refs = (machine.spec.infrastructure_ref, machine.spec.bootstrap.config_ref)
+    return all(ref is None or ref.name == machine.metadata.name for ref in refs)
+
+
+def _lacks_server(machine: Machine) -> bool:
+    return not (machine.spec.provider_id or machine.status.initialization.infrastructure_provisioned)
+
+
+def _lacks_bootstrap(machine: Machine) -> bool:
+    given = machine.spec.bootstrap
+    return given.config_ref is not None and not given.data_secret_name
+
+
+async def complete(world: World, scope: Scope, templates: Templates, machine: Machine) -> None:
+    """Makes the objects a Machine refers to, where they do not exist. Raises Retryable where they cannot be made."""
+    config = machine.spec.bootstrap.config_ref
+    if config is not None and templates.bootstrap is not None and _lacks_bootstrap(machine):
+        await _complete(world, scope, machine, config, templates.bootstrap, CREATE_BOOTSTRAP)
+    if _lacks_server(machine):
+        ref = machine.spec.infrastructure_ref
+        await _complete(world, scope, machine, ref, templates.infrastructure, CREATE_INFRASTRUCTURE)
+
+
+async def _complete(
+    world: World, scope: Scope, machine: Machine, ref: Reference, template: ProviderObject, act: Step
+) -> None:
+    if await world.externals.get(ref, scope.namespace) is not None:
+        return
+    if ref.kind != contract.base_kind(template.kind):
+        raise Retryable(f"{ref} does not exist, and {template} makes objects of another kind: delete the Machine")
+    target = world.externals.resolve(ref.api_group, ref.kind).target
+    obj = cloned(
+        template,
+        target,
+        name=ref.name,
+        owner=controlled_by_machine(machine),
+        labels=machine_labels(scope.machine_set),
+        annotations=scope.machine_set.spec.template.metadata.annotations,
+    )
+    try:
+        async with act:
+            await world.client.create(target, scope.namespace, obj, field_manager=BY_SET)
+    except StatusError as error:
+        if error.reason != "AlreadyExists":
+            raise

@@ -1,0 +1,74 @@
+"""What Machines, and the objects made for them, take over from a changed template without being replaced.
+
+Labels and annotations go to all three, the rest of what changes in place to the Machine. A Machine on its way out only
+gets what may help it leave. Nothing is written where nothing differs.
+"""
+
+from __future__ import annotations
+
+from remuda.capi import contract, inplace, names, propagation
+from remuda.capi.contract import ProviderObject
+from remuda.capi.machineset.scope import Scope, World, machine_labels
+from remuda.capi.propagation import BY_SET, BY_SET_METADATA
+from remuda.capi.templates import Templates
+from remuda.capi.types import MACHINE, Machine
+from remuda.runtime.draft import Draft
+from remuda.runtime.steps import step
+
+UPDATE_MACHINE = step("machineset.update-machine", "hands what has changed in the template down to a Machine")
+UPDATE_PROVIDER_OBJECT = step("machineset.update-provider-object", "hands labels and annotations down to its objects")
+
+_MANAGERS = (BY_SET, BY_SET_METADATA)
+_PROVENANCE = (names.CLONED_FROM_NAME, names.CLONED_FROM_GROUP_KIND)
+
+
+async def hand_down(world: World, scope: Scope, templates: Templates | None) -> None:
+    """`templates` None: they are gone, so what came from them cannot be told from what came from the set."""
+    for machine in scope.machines:
+        await _to_machine(world, scope, machine)
+        if not machine.metadata.deleting:
+            await _to_provider_objects(world, scope, machine, templates)
+
+
+async def _to_machine(world: World, scope: Scope, machine: Machine) -> None:
+    value = world.machines.raw(*machine.key)
+    if value is None:
+        return
+    draft = Draft(MACHINE.target, value)
+    if not machine.metadata.deleting:
+        annotations = scope.machine_set.spec.template.metadata.annotations
+        propagation.hand_down(draft, machine_labels(scope.machine_set), annotations, _MANAGERS)
+    inplace.hand_down(scope.template["spec"], draft.spec)
+    if any(draft.patches()):
+        async with UPDATE_MACHINE:
+            await propagation.send(world.client, draft, BY_SET)
+
+
+async def _to_provider_objects(world: World, scope: Scope, machine: Machine, templates: Templates | None) -> None:
+    config, server = machine.spec.bootstrap.config_ref, machine.spec.infrastructure_ref
+    if config is not None:
+        found = await world.externals.get(config, scope.namespace)
+        await _to_provider_object(world, scope, machine, found, templates.bootstrap if templates else None)
+    found = await world.externals.get(server, scope.namespace)
+    await _to_provider_object(world, scope, machine, found, templates.infrastructure if templates else None)
+
+
+async def _to_provider_object(
+    world: World, scope: Scope, machine: Machine, obj: ProviderObject | None, template: ProviderObject | None
+) -> None:
+    owner = obj.metadata.controller if obj is not None else None
+    if obj is None or obj.deleting or (owner is not None and owner.uid != machine.metadata.uid):
+        return
+    draft = obj.draft()
+    own = contract.template_labels(template) if template else obj.metadata.labels
+    own_annotations = contract.template_annotations(template) if template else obj.metadata.annotations
+    propagation.hand_down(
+        draft,
+        machine_labels(scope.machine_set),
+        scope.machine_set.spec.template.metadata.annotations,
+        _MANAGERS,
+        keep={*own, *own_annotations, *_PROVENANCE},
+    )
+    if any(draft.patches()):
+        async with UPDATE_PROVIDER_OBJECT:
+            await propagation.send(world.client, draft, BY_SET)

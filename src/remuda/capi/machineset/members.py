@@ -1,0 +1,68 @@
+"""Whose Machines are these: those a MachineSet controls, and matching ones that nobody does, which it adopts.
+
+A Machine is counted because the set controls it, never because of its labels alone: labels that somebody removes are
+put back, and never make the set believe it needs another Machine.
+"""
+
+from __future__ import annotations
+
+from remuda.capi.machineset.scope import BY_CONTROLLER, Scope, World, controlled_by, machine_labels, orphanage
+from remuda.capi.types import MACHINE, Machine, MachineSet
+from remuda.kube.requirements import SelectorError
+from remuda.kube.selectors import LabelSelector
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.steps import step
+
+ADOPT = step("machineset.adopt", "makes the MachineSet the controller of a matching Machine that has none")
+
+
+def of(world: World, machine_set: MachineSet) -> list[Machine]:
+    return world.machines.select(BY_CONTROLLER, machine_set.metadata.uid)
+
+
+def selector_of(machine_set: MachineSet) -> LabelSelector | None:
+    """None where it cannot tell the set's Machines from all others."""
+    try:
+        selector = machine_set.spec.selector.compile()
+    except SelectorError:
+        return None
+    return None if selector.empty or selector.nothing else selector
+
+
+def mismatch(machine_set: MachineSet) -> str:
+    """Why the set must not make Machines: it would not recognise them, and make more for ever."""
+    selector = selector_of(machine_set)
+    if selector is None:
+        return "spec.selector selects everything, nothing, or cannot be understood"
+    if not selector.matches(machine_labels(machine_set)):
+        return f"spec.selector ({selector}) does not match the labels of spec.template"
+    return ""
+
+
+async def adopt(world: World, scope: Scope) -> None:
+    selector = selector_of(scope.machine_set)
+    if selector is None:
+        return
+    for machine in world.machines.select(BY_CONTROLLER, orphanage(scope.namespace)):
+        if _is_ours(machine, scope.machine_set, selector):
+            await _adopt(world, scope, machine)
+
+
+def _is_ours(machine: Machine, machine_set: MachineSet, selector: LabelSelector) -> bool:
+    return (
+        not machine.metadata.deleting
+        and machine.spec.cluster_name == machine_set.spec.cluster_name
+        and not machine.is_control_plane
+        and selector.matches(machine.metadata.labels)
+    )
+
+
+async def _adopt(world: World, scope: Scope, machine: Machine) -> None:
+    value = world.machines.raw(*machine.key)
+    if value is None:
+        return
+    draft = Draft(MACHINE.target, value)
+    draft.set_owner(controlled_by(scope.machine_set))
+    async with ADOPT:
+        scope.machines.append(MACHINE.decode(await save(world.client, draft)))
+    world.events.normal(scope.machine_set, "SuccessfulAdopt", f"Adopted Machine {machine.metadata.name}")

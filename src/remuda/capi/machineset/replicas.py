@@ -1,0 +1,168 @@
+"""Makes the number of Machines what it shall be, and replaces those that failed their health check.
+
+Machines being deleted count until they are gone, so a set never has more than it wants, and a replacement is made when
+there is room for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from remuda.capi import names, templates
+from remuda.capi.external import UnknownKind, UnlabelledKind
+from remuda.capi.machineset import creation, members, preflight, remediation, victims
+from remuda.capi.machineset.scope import Scope, World
+from remuda.capi.templates import MissingTemplate, Templates
+from remuda.capi.types import MACHINE, Machine
+from remuda.kube import conditions
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Condition
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.outcome import Again, Blocked, Retryable
+from remuda.runtime.steps import step
+
+DELETE_MACHINE = step("machineset.delete-machine", "asks for the deletion of one Machine")
+MARK_MACHINE = step("machineset.mark-machine", "writes on a Machine what becomes of its remediation")
+
+PREFLIGHT_SECONDS = 15.0  # until failed checks are made again, though nothing that is watched has changed
+_NOT_FOUND = 404
+
+
+async def find_templates(world: World, scope: Scope) -> Templates | None:
+    """None where one is missing, which is an obstacle only to sets that need more Machines."""
+    try:
+        return await templates.find(world.externals, scope.machine_set.spec.template.spec, scope.namespace)
+    except (MissingTemplate, UnknownKind, UnlabelledKind) as error:
+        scope.obstacles.append(str(error))
+        return None
+
+
+async def check(world: World, scope: Scope, found: Templates | None) -> None:
+    """Notes why no Machine is to be made now."""
+    annotations = scope.machine_set.metadata.annotations
+    if annotations.get(names.DISABLE_MACHINE_CREATE) == "true":
+        scope.obstacles.append(f"the {names.DISABLE_MACHINE_CREATE} annotation is set")
+    if problem := members.mismatch(scope.machine_set):
+        scope.obstacles.append(problem)
+    reference = scope.cluster.spec.control_plane_ref if scope.cluster is not None else None
+    if reference is None:
+        return
+    control_plane = await world.externals.get(reference, scope.namespace)
+    if control_plane is None:
+        scope.obstacles.append(f"{reference.kind} {scope.namespace}/{reference.name} does not exist")
+        return
+    of_template = found.bootstrap.metadata.annotations if found is not None and found.bootstrap is not None else {}
+    skip = preflight.skipped(annotations, of_template)
+    scope.obstacles += preflight.complaints(scope.machine_set, preflight.facts(control_plane), skip)
+
+
+async def resize(world: World, scope: Scope, found: Templates | None) -> None:
+    wanted = scope.machine_set.spec.replicas
+    if wanted is None:
+        return
+    surplus = len(scope.machines) - wanted
+    if surplus < 0:
+        await _grow(world, scope, found, -surplus)
+    elif surplus > 0 and not members.mismatch(scope.machine_set):
+        await _shrink(world, scope, surplus)
+
+
+async def _grow(world: World, scope: Scope, found: Templates | None, count: int) -> None:
+    if scope.obstacles or found is None:
+        place = f"MachineSet {scope.machine_set.key}"
+        scope.waits.append(Blocked("ScalingUpBlocked", place, "; ".join(scope.obstacles), PREFLIGHT_SECONDS))
+        return
+    try:
+        made = await creation.make(world, scope, found, count)
+    except (StatusError, Retryable, ValueError) as error:
+        scope.obstacles.append(f"Machines cannot be created: {error}")
+        world.events.warning(scope.machine_set, "FailedCreate", f"Failed to create a Machine: {error}")
+        raise Retryable(f"Machines cannot be created: {error}") from error
+    world.events.normal(scope.machine_set, "SuccessfulCreate", f"Created {_named(made)}")
+    if len(made) < count:
+        scope.waits.append(Again(0.0, f"{count - len(made)} more Machines are to be made"))
+
+
+async def _shrink(world: World, scope: Scope, count: int) -> None:
+    chosen = victims.choose(scope.machines, count, scope.machine_set.spec.deletion.order)
+    deleted = await delete(world, [machine for machine in chosen if not machine.metadata.deleting])
+    if deleted:
+        world.events.normal(scope.machine_set, "SuccessfulDelete", f"Deleted {_named(deleted)}")
+
+
+async def delete(world: World, machines: Sequence[Machine]) -> list[str]:
+    """Asks for their deletion; the names of those."""
+    return await creation.together([_delete(world, machine) for machine in machines])
+
+
+async def _delete(world: World, machine: Machine) -> str:
+    try:
+        async with DELETE_MACHINE:
+            await world.client.delete(MACHINE.target, *machine.key, uid=machine.metadata.uid)
+    except StatusError as error:
+        if error.code != _NOT_FOUND:
+            raise
+    return machine.metadata.name
+
+
+async def remediate(world: World, scope: Scope) -> None:
+    remedy = remediation.plan(
+        scope.machines,
+        limit=remediation.limit_of(scope.deployment),
+        outdated=_is_outdated(scope),
+        obstacles=scope.obstacles,
+    )
+    for machine in scope.machines:
+        if machine.metadata.name in remedy.conditions:
+            await _mark(world, machine, remedy.conditions[machine.metadata.name])
+    for machine in remedy.delete:
+        await _delete(world, machine)
+        # The Machine's own conditions go with it; this event is what remains to be read afterwards.
+        why = _complaints(machine)
+        world.events.warning(scope.machine_set, "MachineRemediated", f"Deleted Machine {machine.metadata.name}: {why}")
+
+
+def needs_remediation(scope: Scope) -> bool:
+    return any(conditions.find(m.status.conditions, remediation.OWNER_REMEDIATED) for m in scope.machines)
+
+
+def _is_outdated(scope: Scope) -> bool:
+    """Whether the MachineDeployment has moved on, so that the rollout replaces these Machines anyway."""
+    if scope.deployment is None:
+        return False
+    mine = scope.machine_set.metadata.annotations.get(names.REVISION)
+    return mine != scope.deployment.metadata.annotations.get(names.REVISION)
+
+
+async def _mark(world: World, machine: Machine, mark: Condition | None) -> None:
+    value = world.machines.raw(*machine.key)
+    if value is None:
+        return
+    draft = Draft(MACHINE.target, value)
+    generation = machine.metadata.generation
+    if mark is None:
+        conditions.put(draft.status, (), generation=generation, remove=(remediation.OWNER_REMEDIATED,))
+    else:
+        conditions.put(draft.status, (mark,), generation=generation)
+    if any(draft.patches()):
+        async with MARK_MACHINE:
+            await save(world.client, draft)
+
+
+def _complaints(machine: Machine) -> str:
+    """What was wrong with a Machine, in the words of its conditions."""
+    found = (
+        conditions.find(machine.status.conditions, type)
+        for type in ("HealthCheckSucceeded", "BootstrapConfigReady", "InfrastructureReady")
+    )
+    told = [f"{one.type}: {one.message or one.reason}" for one in found if one is not None and one.status == "False"]
+    return "; ".join(told)
+
+
+def _named(machines: Sequence[str]) -> str:
+    shown = ", ".join(machines[:3]) + (f" and {len(machines) - 3} more" if len(machines) > 3 else "")
+    return f"{'Machine' if len(machines) == 1 else 'Machines'} {shown}"
+
+
+async def remove_all(world: World, scope: Scope) -> None:
+    await delete(world, [machine for machine in scope.machines if not machine.metadata.deleting])
