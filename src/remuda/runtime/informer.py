@@ -3,8 +3,8 @@
 Three things stay true whatever order answers and watch events arrive in:
 
 - an object is never shown older than it was shown before: resourceVersions of one server are comparable numbers;
-- what we have written is shown at once, and what we have deleted is gone at once: it is buried by its uid, which never
-  comes back, until the watch has told of its end too;
+- what we have written is shown at once, and what we have deleted is gone at once: until the watch has told of its end
+  too, neither it nor what bore its name before it is shown again;
 - listeners are told of every change exactly once, in order, with the typed object before and after.
 
 Only bytes are kept; whoever reads gets a struct decoded for them.
@@ -51,7 +51,7 @@ class Informer(Generic[T]):
         self._namespace = namespace
         self._selector = selector
         self._entries: dict[Key, _Entry] = {}
-        self._buried: set[str] = set()  # uids of objects we know to be gone and the watch does not yet
+        self._graves: dict[Key, _Entry] = {}  # last states of objects we know to be gone and the watch does not yet
         self._index_functions: dict[str, IndexFunction[T]] = {}
         self._indexes: dict[str, dict[str, set[Key]]] = {}
         self._listeners: list[Listener[T]] = []
@@ -110,7 +110,9 @@ class Informer(Generic[T]):
         for key, entry in list(self._entries.items()):
             if key not in listed and entry.revision <= revision:
                 self._drop(key)
-        self._buried.intersection_update(listed.values())
+        for key, grave in list(self._graves.items()):
+            if grave.revision <= revision and listed.get(key) != grave.uid:
+                del self._graves[key]
         self._revision = max(self._revision, revision)
         self.synced.set()
 
@@ -118,7 +120,7 @@ class Informer(Generic[T]):
         """Takes in one line of a watch; returns its revision."""
         head = decode_head(change.value)
         if change.type == "DELETED":
-            self._buried.discard(head.metadata.uid)
+            self._unbury(head)
             entry = self._entries.get(head.key)
             if entry is not None and entry.revision <= head.revision:
                 self._drop(head.key)
@@ -143,8 +145,18 @@ class Informer(Generic[T]):
         """The object is gone for good. Of one not shown nothing is kept: its end may have been told already."""
         entry = self._entries.get(key)
         if entry is not None and entry.uid == uid:
-            self._buried.add(uid)
+            self._graves[key] = entry
             self._drop(key)
+
+    def _unbury(self, head: Head) -> None:
+        grave = self._graves.get(head.key)
+        if grave is not None and grave.uid == head.metadata.uid:
+            del self._graves[head.key]
+
+    def _is_past(self, head: Head) -> bool:
+        """Whether it is what was buried, or something older."""
+        grave = self._graves.get(head.key)
+        return grave is not None and (grave.uid == head.metadata.uid or head.revision <= grave.revision)
 
     def _holds(self, key: Key, value: bytes) -> bool:
         if self._namespace and key.namespace != self._namespace:
@@ -158,7 +170,7 @@ class Informer(Generic[T]):
         present = self._entries.get(key)
         if present is not None and head.revision <= present.revision:
             return
-        if head.metadata.uid in self._buried:
+        if self._graves and self._is_past(head):
             return
         if self._transform is not None:
             value = self._transform(value)

@@ -1,0 +1,39 @@
+"""The embedded engine in process, and a guard that fails a test whose background work holds up the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from remuda.apiserver.server import ApiServer, Settings
+from remuda.kube.client import Client
+from remuda.runtime.guard import Offence, guarded
+
+_OURS = f"{Path(__file__).parents[3]}/tests/"
+
+
+@pytest.fixture(autouse=True)
+def loop_guard(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test itself takes its time for, on purpose, is its own affair."""
+    if request.node.get_closest_marker("unguarded"):
+        yield
+        return
+    offences: list[Offence] = []
+    with guarded(offences.append):
+        yield
+    found = [str(offence) for offence in offences if not any(_OURS in line for line in offence.stack)]
+    assert not found, "\n\n".join(found)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    running = await ApiServer.start(Settings(data_dir=tmp_path / "engine", port=0))
+    yield running
+    await running.stop()
+
+
+@pytest.fixture
+def client(server: ApiServer) -> Client:
+    return server.client()

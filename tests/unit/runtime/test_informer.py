@@ -1,0 +1,343 @@
+"""The informer against a model server, with answers and watch events arriving in any order they could."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from remuda.kube.client import Change, ChangeType, Client
+from remuda.kube.objects import Key, Object
+from remuda.kube.selectors import parse_label_selector
+from remuda.runtime.caches import Caches
+from remuda.runtime.informer import Informer
+from tests.unit.runtime.things import CONFIG_MAP, ConfigMap
+
+NAMES = st.sampled_from("abc")
+COLOURS = st.sampled_from(("red", "blue"))
+
+
+def by_colour(thing: ConfigMap) -> tuple[str, ...]:
+    return (thing.data["colour"],)
+
+
+class ModelServer:
+    """One resource with a history, as a real server has it: each write has the next revision."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.uids = 0
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.history: list[tuple[int, Change]] = []
+
+    def _commit(self, type: ChangeType, obj: dict[str, Any]) -> bytes:
+        self.revision += 1
+        obj["metadata"]["resourceVersion"] = str(self.revision)
+        value = msgspec.json.encode(obj)
+        self.history.append((self.revision, Change(type, value)))
+        return value
+
+    def write(self, name: str, colour: str, *, finalizer: bool = False) -> bytes:
+        obj = self.objects.get(name)
+        if obj is not None:
+            obj["data"] = {"colour": colour}
+            return self._commit("MODIFIED", obj)
+        self.uids += 1
+        metadata = {"namespace": "default", "name": name, "uid": f"u{self.uids}"}
+        if finalizer:
+            metadata["finalizers"] = ["keep"]  # type: ignore[assignment]
+        obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"colour": colour}}
+        self.objects[name] = obj
+        return self._commit("ADDED", obj)
+
+    def delete(self, name: str) -> bytes:
+        obj = self.objects[name]
+        if obj["metadata"].get("finalizers"):
+            obj["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            return self._commit("MODIFIED", obj)
+        self._end(name)
+        uid = obj["metadata"]["uid"]
+        return msgspec.json.encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "details": {"uid": uid}})
+
+    def release(self, name: str) -> bytes:
+        """Takes the finalizer away. The answer to a write that ends an object is the object at its last revision."""
+        obj = self.objects[name]
+        obj["metadata"].pop("finalizers")
+        if obj["metadata"].get("deletionTimestamp"):
+            answer = msgspec.json.encode(obj)
+            self._end(name)
+            return answer
+        return self._commit("MODIFIED", obj)
+
+    def _end(self, name: str) -> None:
+        self._commit("DELETED", self.objects.pop(name))
+
+    def snapshot(self) -> list[bytes]:
+        return [msgspec.json.encode(obj) for obj in self.objects.values()]
+
+
+def revision_of(value: bytes) -> int:
+    return int(CONFIG_MAP.decode(value).metadata.resource_version)
+
+
+class InformerModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = ModelServer()
+        self.caches = Caches(client=None)  # type: ignore[arg-type]
+        self.informer = self.caches.of(CONFIG_MAP)
+        self.informer.index("colour", by_colour)
+        self.informer.listen(self.told)
+        self.heard: dict[str, ConfigMap] = {}
+        self.watched = 0  # how far the watch has come
+        self.answers: list[tuple[str, bool, bytes]] = []  # to our own writes, still on their way
+        self.shown: dict[str, int] = {}
+        self.written: dict[str, tuple[str, int]] = {}  # the uid and revision our last answered write of a name had
+        self.ended: set[str] = set()  # uids that were told to be gone
+
+    def told(self, before: ConfigMap | None, after: ConfigMap | None, initial: bool) -> None:
+        known = before or after
+        assert known is not None
+        name = known.metadata.name
+        assert self.heard.get(name) == before, "listeners are told of every change, in order"
+        if after is None:
+            del self.heard[name]
+        else:
+            self.heard[name] = after
+
+    # others
+
+    @rule(name=NAMES, colour=COLOURS, finalizer=st.booleans())
+    def others_write(self, name: str, colour: str, finalizer: bool) -> None:
+        self.server.write(name, colour, finalizer=finalizer)
+
+    @precondition(lambda self: self.server.objects)
+    @rule(data=st.data())
+    def others_delete(self, data: st.DataObject) -> None:
+        self.server.delete(data.draw(st.sampled_from(sorted(self.server.objects))))
+
+    @precondition(lambda self: any(obj["metadata"].get("finalizers") for obj in self.server.objects.values()))
+    @rule(data=st.data(), ours=st.booleans(), late=st.booleans())
+    def release(self, data: st.DataObject, ours: bool, late: bool) -> None:
+        held = [name for name, obj in self.server.objects.items() if obj["metadata"].get("finalizers")]
+        name = data.draw(st.sampled_from(sorted(held)))
+        answer = self.server.release(name)
+        if ours:
+            self.answered(name, False, answer, late)
+
+    # ourselves
+
+    @rule(name=NAMES, colour=COLOURS, finalizer=st.booleans(), late=st.booleans())
+    def write(self, name: str, colour: str, finalizer: bool, late: bool) -> None:
+        self.answered(name, False, self.server.write(name, colour, finalizer=finalizer), late)
+
+    @precondition(lambda self: self.server.objects)
+    @rule(data=st.data(), late=st.booleans())
+    def delete(self, data: st.DataObject, late: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.server.objects)))
+        self.answered(name, True, self.server.delete(name), late)
+
+    def answered(self, name: str, deleted: bool, answer: bytes, late: bool) -> None:
+        self.answers.append((name, deleted, answer))
+        if not late:
+            self.hear(len(self.answers) - 1)
+
+    @precondition(lambda self: self.answers)
+    @rule(data=st.data())
+    def late_answer(self, data: st.DataObject) -> None:
+        self.hear(data.draw(st.integers(0, len(self.answers) - 1)))
+
+    def hear(self, place: int) -> None:
+        name, deleted, answer = self.answers.pop(place)
+        if deleted:
+            shown = self.informer.get("default", name)
+            self.caches.deleted(CONFIG_MAP.target, Key("default", name), answer)
+            status = msgspec.json.decode(answer)
+            if status["kind"] == "Status":
+                if shown is not None and shown.metadata.uid == status["details"]["uid"]:
+                    self.ended.add(shown.metadata.uid)
+                return
+        else:
+            self.caches.observe(CONFIG_MAP.target, answer)
+        obj = CONFIG_MAP.decode(answer)
+        if obj.metadata.deleting and not obj.metadata.finalizers:
+            return
+        self.written[name] = (obj.metadata.uid, int(obj.metadata.resource_version))
+
+    # the watch
+
+    @rule(count=st.integers(1, 4))
+    def watch(self, count: int) -> None:
+        for revision, change in self.server.history[self.watched : self.watched + count]:
+            assert self.informer.change(change) == revision
+            if change.type == "DELETED":
+                self.ended.add(CONFIG_MAP.decode(change.value).metadata.uid)
+            self.watched = revision
+
+    @rule(meanwhile=st.lists(st.tuples(NAMES, COLOURS, st.booleans()), max_size=2))
+    def relist(self, meanwhile: list[tuple[str, str, bool]]) -> None:
+        items, revision = self.server.snapshot(), self.server.revision
+        for name, colour, ours in meanwhile:
+            answer = self.server.write(name, colour)
+            if ours:
+                self.answered(name, False, answer, late=False)
+        self.informer.replace(items, revision)
+        self.watched = revision
+
+    @invariant()
+    def never_goes_back(self) -> None:
+        for name in "abc":
+            shown = self.informer.get("default", name)
+            if shown is not None:
+                revision = int(shown.metadata.resource_version)
+                assert revision >= self.shown.get(name, 0)
+                self.shown[name] = revision
+                assert shown.metadata.uid not in self.ended, "a deleted object is shown again"
+
+    @invariant()
+    def shows_what_we_wrote(self) -> None:
+        for name, (uid, revision) in self.written.items():
+            shown = self.informer.get("default", name)
+            if shown is None:
+                actual = self.server.objects.get(name)
+                assert actual is None or actual["metadata"]["uid"] != uid, "a write of ours is not shown"
+            else:
+                assert int(shown.metadata.resource_version) >= revision
+
+    @invariant()
+    def is_indexed(self) -> None:
+        everything = self.informer.all()
+        assert {thing.metadata.name: thing for thing in everything} == self.heard
+        for colour in ("red", "blue"):
+            assert self.informer.select("colour", colour) == [
+                thing for thing in everything if by_colour(thing) == (colour,)
+            ]
+
+    def teardown(self) -> None:
+        while self.answers:
+            self.hear(0)
+        self.watch(len(self.server.history))
+        actual = {name: CONFIG_MAP.decode(msgspec.json.encode(obj)) for name, obj in self.server.objects.items()}
+        assert {thing.metadata.name: thing for thing in self.informer.all()} == actual
+        assert self.informer._graves == {}, "nothing is remembered of what is gone"
+
+
+TestInformerModel = InformerModel.TestCase
+
+
+def thing(name: str, revision: int, *, namespace: str = "default", **labels: str) -> bytes:
+    metadata = {"namespace": namespace, "name": name, "uid": f"u-{name}", "resourceVersion": str(revision)}
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**metadata, "labels": labels}})
+
+
+def informer(**options: Any) -> Informer[Object]:
+    return Informer(msgspec.json.Decoder(Object).decode, CONFIG_MAP.target, **options)
+
+
+def names(found: Informer[Object]) -> list[str]:
+    return [obj.metadata.name for obj in found.all()]
+
+
+async def test_a_cache_of_a_part_does_not_take_in_what_is_outside_it() -> None:
+    part = informer(namespace="ours", selector=parse_label_selector("colour=red"))
+    part.observe(thing("elsewhere", 1, namespace="theirs", colour="red"))
+    part.observe(thing("blue", 2, namespace="ours", colour="blue"))
+    part.observe(thing("red", 3, namespace="ours", colour="red"))
+    assert names(part) == ["red"]
+
+
+async def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
+    heard: list[tuple[bool, bool, bool]] = []
+    told = informer()
+
+    def fails(before: Object | None, after: Object | None, initial: bool) -> None:
+        raise ZeroDivisionError
+
+    told.listen(fails)
+    told.listen(lambda before, after, initial: heard.append((before is not None, after is not None, initial)))
+    told.replace([thing("a", 1)], 1)
+    told.change(Change("MODIFIED", thing("a", 2)))
+    told.change(Change("DELETED", thing("a", 3)))
+    assert heard == [(False, True, True), (True, True, False), (True, False, False)]
+
+
+async def test_whoever_listens_later_is_told_of_what_is_there() -> None:
+    filled = informer()
+    filled.replace([thing("a", 1), thing("b", 2)], 2)
+    heard: list[str] = []
+    filled.listen(lambda before, after, initial: heard.append(f"{after.metadata.name} {initial}" if after else ""))
+    assert heard == ["a True", "b True"]
+
+
+async def test_an_index_declared_too_late_is_refused() -> None:
+    filled = informer()
+    filled.replace([thing("a", 1)], 1)
+    with pytest.raises(RuntimeError, match="must be declared before"):
+        filled.index("late", lambda obj: ())
+
+
+async def test_an_index_with_the_same_value_twice_lets_go_of_the_object_once() -> None:
+    filled = informer()
+    filled.index("twice", lambda obj: ("x", "x"))
+    filled.replace([thing("a", 1)], 1)
+    assert filled.keys("twice", "x") == [Key("default", "a")]
+    filled.replace([], 2)
+    assert filled.keys("twice", "x") == []
+
+
+async def test_what_is_kept_is_what_the_transform_leaves() -> None:
+    def bare(value: bytes) -> bytes:
+        obj = msgspec.json.decode(value)
+        del obj["metadata"]["labels"]
+        return msgspec.json.encode(obj)
+
+    lean = informer(transform=bare)
+    lean.change(Change("ADDED", thing("a", 1, colour="red")))
+    found = lean.get("default", "a")
+    assert found is not None
+    assert found.metadata.labels == {}
+    assert b"labels" not in (lean.raw("default", "a") or b"")
+
+
+async def test_a_namespace_being_deleted_is_still_there_although_its_metadata_hold_nothing() -> None:
+    namespaces = Informer(msgspec.json.Decoder(Object).decode, CONFIG_MAP.target._replace(plural="namespaces"))
+    ending: Mapping[str, Any] = {
+        "name": "n",
+        "uid": "u",
+        "resourceVersion": "2",
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+    }
+    namespaces.observe(msgspec.json.encode({"kind": "Namespace", "metadata": ending}))
+    assert names(namespaces) == ["n"]
+
+
+async def test_bookmarks_move_the_watch_and_nothing_else() -> None:
+    marked = informer()
+    assert marked.change(Change("BOOKMARK", msgspec.json.encode({"metadata": {"resourceVersion": "9"}}))) == 9
+    assert len(marked) == 0
+    marked.observe(thing("past", 8))
+    assert names(marked) == [], "the watch is past it: the object has been deleted since"
+
+
+async def test_our_deletes_are_seen_at_once_on_the_engine(client: Client) -> None:
+    caches = Caches(client)
+    things = caches.of(CONFIG_MAP)
+    await caches.start()
+    for name, finalizers in (("free", []), ("held", ["example.com/keep"])):
+        value = await client.create(
+            CONFIG_MAP.target, "default", {"metadata": {"name": name, "finalizers": finalizers}, "data": {}}
+        )
+        caches.observe(CONFIG_MAP.target, value)
+        caches.deleted(CONFIG_MAP.target, Key("default", name), await client.delete(CONFIG_MAP.target, "default", name))
+    assert things.get("default", "free") is None
+    held = things.get("default", "held")
+    assert held is not None
+    assert held.metadata.deleting
+    patch = {"metadata": {"finalizers": None}}
+    caches.observe(CONFIG_MAP.target, await client.patch(CONFIG_MAP.target, "default", "held", patch))
+    assert things.get("default", "held") is None
+    await caches.close()

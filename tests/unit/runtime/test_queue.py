@@ -1,0 +1,270 @@
+"""The queue against a model of what was asked of it, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from remuda.kube import chance
+from remuda.runtime.queue import LOW, NORMAL, Backoff, Queue
+from remuda.simulator.loop import VirtualLoop, run
+
+KEYS = st.sampled_from("abcde")
+PRIORITIES = st.sampled_from((LOW, NORMAL))
+TINY = 1e-9
+SECONDS = st.sampled_from((0.0, 0.05, 0.1, 1.0, 7.0))
+
+
+class QueueModel(RuleBasedStateMachine):
+    """A key is asked for now, or for a later moment, of which only the earliest counts; a run that begins then or later
+    fulfils that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualLoop()
+        self.errors: list[BaseException | None] = []
+        self.loop.set_exception_handler(lambda loop, context: self.errors.append(context.get("exception")))
+        self.asked: dict[str, float] = {}
+        self.later: dict[str, float] = {}
+        self.running: set[str] = set()
+        self.ended: dict[str, float] = {}
+        self.failures: dict[str, int] = {}
+
+    @initialize(workers=st.integers(1, 3), interval=st.sampled_from((0.0, 0.1)), opened=st.booleans())
+    def begin(self, workers: int, interval: float, opened: bool) -> None:
+        self.workers = workers
+        self.interval = interval
+        self.opened = False
+        self.queue: Queue[str] = Queue(self.start, workers=workers, interval=interval, backoff=Backoff(1.0, 30.0))
+        if opened:
+            self.open()
+
+    def now(self) -> float:
+        return self.loop.time()
+
+    def do(self, act: Callable[[], Any]) -> Any:
+        async def acting() -> Any:
+            return act()
+
+        return self.loop.run_until_complete(acting())
+
+    def start(self, key: str) -> None:
+        assert self.opened
+        assert key not in self.running
+        assert len(self.running) < self.workers
+        assert self.now() >= self.ended.get(key, -1.0) + self.interval
+        self.pass_time(self.now() + TINY)
+        assert key in self.asked, f"{key} runs though nobody wanted it"
+        del self.asked[key]
+        self.running.add(key)
+
+    def pass_time(self, now: float) -> None:
+        """What was wanted for later and is due is wanted now."""
+        for key in [key for key, when in self.later.items() if when <= now]:
+            self.asked[key] = self.later.pop(key)
+
+    def want(self, key: str, when: float) -> None:
+        self.later[key] = min(when, self.later.get(key, when))
+
+    @precondition(lambda self: not self.opened)
+    @rule()
+    def open(self) -> None:
+        self.opened = True
+        self.do(self.queue.open)
+
+    @rule(key=KEYS, priority=PRIORITIES)
+    def add(self, key: str, priority: int) -> None:
+        self.asked[key] = self.now()
+        self.do(lambda: self.queue.add(key, priority))
+
+    @rule(key=KEYS, seconds=SECONDS)
+    def add_after(self, key: str, seconds: float) -> None:
+        self.want(key, self.now() + seconds)
+        self.do(lambda: self.queue.add_after(key, seconds))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), fails=st.booleans())
+    def finish(self, data: st.DataObject, fails: bool) -> None:
+        key = data.draw(st.sampled_from(sorted(self.running)))
+
+        def finishing() -> None:
+            if fails:
+                delay = self.queue.failed(key)
+                self.failures[key] = self.failures.get(key, 0) + 1
+                assert delay <= min(30.0, 2.0 ** (self.failures[key] - 1))
+                self.want(key, self.now() + delay)
+            else:
+                self.queue.forget(key)
+                self.failures.pop(key, None)
+            self.running.discard(key)
+            self.ended[key] = self.now()
+            self.queue.done(key)
+
+        self.do(finishing)
+        assert self.queue.failures(key) == self.failures.get(key, 0)
+
+    @rule(seconds=SECONDS)
+    def wait(self, seconds: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    @invariant()
+    def agrees(self) -> None:
+        if not hasattr(self, "queue"):
+            return
+        assert self.errors == []
+        assert self.queue.working == len(self.running)
+        self.pass_time(self.now() - TINY)
+        assert not (self.queue.idle and self.asked), f"{self.asked} are lost"
+        if self.opened and len(self.running) < self.workers:
+            assert self.queue.depth == 0, "a worker is free and a key waits"
+
+    def teardown(self) -> None:
+        if hasattr(self, "queue"):
+            if not self.opened:
+                self.open()
+            rounds = 0
+            while self.running or self.asked or self.later:
+                rounds += 1
+                assert rounds < 100, f"{self.asked} {self.later} will never be fulfilled"
+                for key in sorted(self.running):
+                    self.running.discard(key)
+                    self.ended[key] = self.now()
+                    self.do(lambda key=key: (self.queue.forget(key), self.queue.done(key)))
+                self.loop.run_until_complete(asyncio.sleep(10.0))
+            kept = {name: value for name, value in vars(self.queue).items() if isinstance(value, dict) and value}
+            assert kept == {}, "something is kept for keys that are idle"
+        self.loop.close()
+
+
+TestQueueModel = QueueModel.TestCase
+
+
+def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def testing() -> None:
+        run(test())
+
+    testing.__name__ = test.__name__
+    return testing
+
+
+class Hands:
+    """Workers that take note of what they are given."""
+
+    def __init__(self, **options: Any) -> None:
+        self.given: list[str] = []
+        self.queue: Queue[str] = Queue(self.given.append, **options)
+
+    def finish(self, key: str) -> None:
+        self.queue.forget(key)
+        self.queue.done(key)
+
+
+@in_virtual_time
+async def test_what_has_just_happened_goes_before_what_a_list_brought() -> None:
+    hands = Hands(workers=1)
+    for key in ("a", "b", "c"):
+        hands.queue.add(key, LOW)
+    hands.queue.add("d", NORMAL)
+    hands.queue.add("c", NORMAL)
+    hands.queue.open()
+    for key in "dcab":
+        assert hands.given[-1] == key
+        hands.finish(key)
+    assert hands.given == ["d", "c", "a", "b"]
+    assert hands.queue.idle
+
+
+@in_virtual_time
+async def test_a_key_added_again_while_it_waits_runs_once() -> None:
+    hands = Hands(workers=1)
+    for _ in range(5):
+        hands.queue.add("a")
+    assert hands.queue.depth == 1
+    hands.queue.open()
+    hands.finish("a")
+    assert hands.given == ["a"]
+
+
+@in_virtual_time
+async def test_what_happens_during_a_run_brings_the_key_back_once_after_the_least_interval() -> None:
+    loop = asyncio.get_running_loop()
+    hands = Hands(interval=0.1)
+    hands.queue.open()
+    hands.queue.add("a")
+    for _ in range(3):
+        hands.queue.add("a")
+    hands.finish("a")
+    assert hands.given == ["a"]
+    assert not hands.queue.idle
+    await asyncio.sleep(0.1)
+    assert hands.given == ["a", "a"]
+    assert loop.time() == pytest.approx(0.1)
+
+
+@in_virtual_time
+async def test_a_delay_is_shortened_by_an_earlier_wish_and_not_lengthened_by_a_later_one() -> None:
+    hands = Hands()
+    hands.queue.open()
+    hands.queue.add_after("a", 10)
+    hands.queue.add_after("a", 20)
+    hands.queue.add_after("a", 5)
+    await asyncio.sleep(5.01)
+    assert hands.given == ["a"]
+    hands.finish("a")
+    await asyncio.sleep(60)
+    assert hands.given == ["a"]
+
+
+@in_virtual_time
+async def test_failures_wait_longer_each_time_and_forgiven_ones_not_at_all() -> None:
+    hands = Hands(backoff=Backoff(first=1.0, most=5.0))
+    hands.queue.open()
+    delays = [hands.queue.failed("a") for _ in range(6)]
+    assert all(0.8 * most <= delay <= most for delay, most in zip(delays, (1, 2, 4, 5, 5, 5), strict=True))
+    hands.queue.forget("a")
+    assert [hands.queue.failed("a", forgiven=2) for _ in range(2)] == [0.0, 0.0]
+    assert 0.8 <= hands.queue.failed("a", forgiven=2) <= 1.0
+
+
+@in_virtual_time
+async def test_a_closed_queue_starts_nothing_and_leaves_no_timer() -> None:
+    hands = Hands(interval=0.1)
+    hands.queue.open()
+    hands.queue.add("running")
+    hands.queue.add_after("later", 1)
+    hands.queue.close()
+    hands.queue.add("another")
+    hands.queue.add_after("much later", 2)
+    hands.queue.failed("running")
+    hands.queue.done("running")
+    await asyncio.sleep(600)
+    assert hands.given == ["running"]
+
+
+@in_virtual_time
+async def test_it_tells_how_long_keys_wait_and_work_takes() -> None:
+    waited: list[float] = []
+    hands = Hands(workers=1, waited=waited.append)
+    hands.queue.open()
+    hands.queue.add("a")
+    hands.queue.add("b")
+    await asyncio.sleep(2)
+    assert (hands.queue.unfinished_seconds(), hands.queue.longest_seconds()) == (2.0, 2.0)
+    hands.finish("a")
+    assert waited == [0.0, 2.0]
+    hands.finish("b")
+    assert (hands.queue.unfinished_seconds(), hands.queue.longest_seconds()) == (0.0, 0.0)
+
+
+def test_a_back_off_is_spread_by_the_chance_of_the_simulation() -> None:
+    async def draw() -> list[float]:
+        return [Backoff().seconds(n) for n in range(1, 9)]
+
+    assert run(draw(), seed=1) == run(draw(), seed=1)
+    assert run(draw(), seed=1) != run(draw(), seed=2)
+    assert 0.0 < chance.between(0.1, 0.2) < 0.3
