@@ -62,15 +62,13 @@ async def take(client: Client, count: int, target: Target, namespace: str, **opt
 async def define_horses(client: Client, group: str) -> Target:
     """Established, as its watch shows."""
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    legs = {
-        "type": "object",
-        "properties": {"legs": {"type": "integer", "minimum": 3}, "replicas": {"type": "integer"}},
-    }
+    properties = {"legs": {"type": "integer", "minimum": 3}, "replicas": {"type": "integer"}}
+    spec = {"type": "object", "properties": {**properties, "stable": {"type": "string"}}}
     version = {
         "name": "v1",
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": legs, "status": free}}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": free}}},
         "subresources": {
             "status": {},
             "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ _AT_ONCE = 64  # requests; watches do not count
 _ATTEMPTS = 8
 _DEFAULT_WAIT_SECONDS = 1.0
 _WARNINGS_KEPT = 200
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 # A peer that vanished without a word is noticed after a minute and a half also on a silent connection.
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 90_000))
 
@@ -211,7 +213,7 @@ class Transport:
         for text in answer.headers.getall("Warning", ()):
             if text not in self._warned and len(self._warned) < _WARNINGS_KEPT:
                 self._warned[text] = None
-                log.warning("%s: %s", self.access.server, text.removeprefix("299 - ").strip('"'))
+                log.warning("%s: %s", self.access.server, _warning_text(text))
 
     # -- connections ---------------------------------------------------------------------------------------------
 
@@ -300,6 +302,12 @@ def _error_in(answer: aiohttp.ClientResponse, content: bytes) -> StatusError | N
         return None
     retry = answer.headers.get("Retry-After")
     return status_error(answer.status, content, {"Retry-After": retry} if retry else None)
+
+
+def _warning_text(header: str) -> str:
+    """What stands quoted in it, with its own quotes as they were."""
+    quoted = _QUOTED.search(header)
+    return re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else header
 
 
 def _plainly(error: BaseException) -> str:

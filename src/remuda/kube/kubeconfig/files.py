@@ -20,7 +20,7 @@ _DEEPEST = 32
 _MOST_ALIASES = 64
 
 
-class _Kebab(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+class _Kebab(msgspec.Struct, kw_only=True, rename="kebab"):
     """Keys are mostly kebab-case; those that are not say so themselves."""
 
 

@@ -135,10 +135,10 @@ class TestRequests:
         assert seen == [("GET", "200"), ("DELETE", "404"), ("POST", "<error>")]
 
     async def test_warnings_are_logged_once(self, caplog: pytest.LogCaptureFixture) -> None:
-        async with served(answering(200, POD, Warning='299 - "v1 is old"')) as (client, _):
+        async with served(answering(200, POD, Warning=r'299 - "v1 is \"old\" \\"')) as (client, _):
             await client.get(PODS, "a", "b")
             await client.get(PODS, "a", "b")
-        assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["v1 is old"]
+        assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ['v1 is "old" \\']
 
     async def test_many_at_once_are_few_at_once(self) -> None:
         async with served(OK) as (client, server):

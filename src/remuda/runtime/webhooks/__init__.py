@@ -1,0 +1,12 @@
+"""Admission functions as webhooks, for a Kubernetes that is not ours.
+
+The same pure functions that the embedded engine calls in process (`kube.admission`) are served over HTTPS and
+registered with the API server, one mutating and one validating webhook per kind. Everything needed for that is
+self-managed: the CA and the serving certificate live in a Secret that all replicas share.
+"""
+
+from remuda.runtime.webhooks.answering import Webhook, join, lookup_in
+from remuda.runtime.webhooks.configuration import Location
+from remuda.runtime.webhooks.service import WebhookService
+
+__all__ = ["Location", "Webhook", "WebhookService", "join", "lookup_in"]

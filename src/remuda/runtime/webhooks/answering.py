@@ -1,0 +1,183 @@
+"""One AdmissionReview in, one out: the pure part of a webhook.
+
+A function's verdict is split over the two calls the API server makes: the mutating one answers with what it fills in
+and refuses nothing, since others may still change the object; the validating one sees the object as it will be stored,
+refuses and warns.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from remuda.kube.admission import AdmissionFunction, Lookup, Operation, Registration, Review, Verdict
+from remuda.kube.client import Target
+from remuda.kube.errors import StatusError, bad_request, forbidden_request, invalid_object
+from remuda.kube.objects import Kind
+from remuda.kube.patches import apply_merge_patch, create_json_patch
+from remuda.runtime.caches import Caches
+
+API_VERSION = "admission.k8s.io/v1"
+
+Call = Literal["mutate", "validate"]
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    """The function of one kind, in the version that it understands."""
+
+    kind: str
+    target: Target
+    function: AdmissionFunction
+    operations: tuple[Operation, ...]
+
+    def path(self, call: Call) -> str:
+        """`/mutate-cluster-x-k8s-io-v1beta2-machine`."""
+        return f"/{call}-{self.target.group.replace('.', '-')}-{self.target.version}-{self.kind.lower()}"
+
+    def operations_of(self, call: Call) -> tuple[Operation, ...]:
+        """There is nothing to fill in on the way out."""
+        return tuple(one for one in self.operations if call == "validate" or one != "DELETE")
+
+
+def join(kinds: Iterable[Kind[Any]], registrations: Iterable[Registration]) -> list[Webhook]:
+    """Functions with the kinds they are for. Raises ValueError for one whose kind is not there."""
+    known = {(kind.group, kind.plural): kind for kind in kinds}
+    found = []
+    for group, plural, function, operations in registrations:
+        kind = known.get((group, plural))
+        if kind is None:
+            raise ValueError(f"no kind is given for the admission of {plural}.{group}")
+        found.append(Webhook(kind=kind.name, target=kind.target, function=function, operations=operations))
+    return found
+
+
+def lookup_in(caches: Caches) -> Lookup:
+    """Other objects as the caches have them; a kind that has no cache has no objects."""
+
+    def lookup(api_version: str, plural: str, namespace: str, name: str) -> dict[str, Any] | None:
+        informer = caches.known(Target(api_version, plural))
+        value = informer.raw(namespace, name) if informer is not None else None
+        return msgspec.json.decode(value) if value is not None else None
+
+    return lookup
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    groups: tuple[str, ...] | None = ()
+
+
+class _GroupVersionKind(msgspec.Struct):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _GroupVersionResource(msgspec.Struct):
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    uid: str
+    operation: str
+    kind: _GroupVersionKind = msgspec.field(default_factory=_GroupVersionKind)
+    resource: _GroupVersionResource = msgspec.field(default_factory=_GroupVersionResource)
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    user_info: _User = msgspec.field(default_factory=_User)
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+    dry_run: bool | None = False
+
+
+class _AdmissionReview(msgspec.Struct, rename="camel"):
+    request: _Request
+    api_version: str = ""
+    kind: str = ""
+
+
+_decode = msgspec.json.Decoder(_AdmissionReview).decode
+
+
+def answer(webhook: Webhook, call: Call, body: bytes, lookup: Lookup) -> bytes:
+    """Raises a 400 StatusError for what is no AdmissionReview v1."""
+    request = _read(body)
+    if request.operation not in webhook.operations_of(call):
+        return _response(request, {"allowed": True})
+    verdict = webhook.function(_review(request, lookup))
+    return _response(request, _mutated(request, verdict) if call == "mutate" else _validated(webhook, request, verdict))
+
+
+def _read(body: bytes) -> _Request:
+    try:
+        review = _decode(body)
+    except msgspec.MsgspecError as error:
+        raise bad_request(f"not an AdmissionReview: {error}") from None
+    if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
+        raise bad_request(f"not an AdmissionReview of {API_VERSION}: {review.kind} {review.api_version}")
+    return review.request
+
+
+def _review(request: _Request, lookup: Lookup) -> Review:
+    return Review(
+        operation=request.operation,  # type: ignore[arg-type]  # one of the webhook's own
+        group=request.resource.group,
+        version=request.resource.version,
+        kind=request.kind.kind,
+        resource=request.resource.resource,
+        subresource=request.sub_resource,
+        namespace=request.namespace,
+        name=request.name or _metadata_name(request),
+        user=request.user_info.username,
+        groups=request.user_info.groups or (),
+        old=request.old_object,
+        new=request.object,
+        dry_run=request.dry_run or False,
+        lookup=lookup,
+    )
+
+
+def _metadata_name(request: _Request) -> str:
+    metadata = (request.object or request.old_object or {}).get("metadata") or {}
+    return str(metadata.get("name") or "")
+
+
+def _mutated(request: _Request, verdict: Verdict) -> dict[str, Any]:
+    if verdict.patch is None or request.object is None:
+        return {"allowed": True}
+    patch = create_json_patch(request.object, apply_merge_patch(request.object, verdict.patch))
+    if not patch:
+        return {"allowed": True}
+    return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(patch)).decode()}
+
+
+def _validated(webhook: Webhook, request: _Request, verdict: Verdict) -> dict[str, Any]:
+    response: dict[str, Any] = {"allowed": not (verdict.denied or verdict.errors)}
+    if verdict.warnings:
+        response["warnings"] = _unique(verdict.warnings)
+    if not response["allowed"]:
+        response["status"] = _refusal(webhook, request, verdict).status()
+    return response
+
+
+def _refusal(webhook: Webhook, request: _Request, verdict: Verdict) -> StatusError:
+    group, name = webhook.target.group, request.name or _metadata_name(request)
+    if verdict.denied:
+        return forbidden_request(group, webhook.target.plural, name, verdict.denied)
+    return invalid_object(group, webhook.kind, name, verdict.errors)
+
+
+def _unique(warnings: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(warnings))
+
+
+def _response(request: _Request, response: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(
+        {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": {"uid": request.uid, **response}}
+    )

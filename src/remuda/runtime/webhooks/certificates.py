@@ -1,0 +1,172 @@
+"""The webhooks' own CA and serving certificate, in a Secret that all replicas share.
+
+Whoever finds it missing, about to expire or made for other names writes a new one, on condition that nobody else has
+meanwhile; whoever loses that race takes what the winner wrote. When the CA itself is replaced, its predecessor stays
+in `ca.crt`, so that replicas that still serve with it go on being trusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import datetime
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from remuda.kube import certificates, clock
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key, Kind, Object
+from remuda.runtime.queue import Backoff
+from remuda.runtime.steps import step
+
+WRITE = step("webhooks.write-certificate", "keeps the webhooks' CA and serving certificate in their Secret")
+
+CA_DAYS = 3650
+SERVING_DAYS = 90
+_RENEW_SHARE = 1 / 3  # of its life that a certificate has left when it is replaced
+_RACES = Backoff(first=0.01, most=1.0)
+_LOST_RACES = ("Conflict", "AlreadyExists")
+_CA, _CA_KEY, _CERTIFICATE, _KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
+
+
+class _Secret(Object):
+    data: Mapping[str, bytes] = {}  # base64 in JSON
+
+
+SECRET = Kind("v1", "Secret", "secrets", _Secret)
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """What to serve with, whom the API server must trust, and when to look again."""
+
+    ca_pem: bytes
+    certificate_pem: bytes
+    key_pem: bytes
+    renew_at: float  # seconds since the epoch
+
+
+async def ensure(client: Client, key: Key, names: Sequence[str]) -> Serving:
+    """Reads the Secret, and writes it where it is not good."""
+    for attempt in count(1):
+        secret = await _read(client, key)
+        data = secret.data if secret is not None else {}
+        renewed = renewal(data, names, clock.time())
+        if renewed is None:
+            break
+        try:
+            async with WRITE:
+                await _write(client, key, secret, renewed)
+            data = renewed
+            break
+        except StatusError as error:
+            if error.reason not in _LOST_RACES:
+                raise
+        # What the winner wrote may not be there to be read yet.
+        await asyncio.sleep(_RACES.seconds(attempt))
+    return _serving(data)
+
+
+def renewal(data: Mapping[str, bytes], names: Sequence[str], seconds: float) -> dict[str, bytes] | None:
+    """The content of a new Secret, or None while the one there is good for `names`. Pure but for the new keys."""
+    now = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    authority = _authority(data, now)
+    if authority is not None and _is_good(data, authority, names, now):
+        return None
+    bundle = data.get(_CA, b"")
+    ca_key = data.get(_CA_KEY, b"")
+    if authority is None:
+        key = certificates.new_key()
+        certificate = certificates.make_ca(key, "remuda-webhooks", CA_DAYS, now)
+        authority, ca_key = certificates.Authority(certificate, key), certificates.key_pem(key)
+        bundle = certificates.certificate_pem(certificate) + _still_valid(bundle, now)
+    serving_key = certificates.new_key()
+    serving = authority.issue_server(serving_key, names, SERVING_DAYS, now, common_name="remuda-webhooks")
+    return {
+        _CA: bundle,
+        _CA_KEY: ca_key,
+        _CERTIFICATE: certificates.certificate_pem(serving),
+        _KEY: certificates.key_pem(serving_key),
+    }
+
+
+def _authority(data: Mapping[str, bytes], now: datetime.datetime) -> certificates.Authority | None:
+    """The CA that signs: the first of the bundle, if it is ours and has time left."""
+    found, key = _certificates(data.get(_CA, b"")), _key(data.get(_CA_KEY, b""))
+    if not found or key is None or not certificates.belongs_to(found[0], key) or now >= _renewal_time(found[0]):
+        return None
+    return certificates.Authority(found[0], key)
+
+
+def _is_good(
+    data: Mapping[str, bytes], authority: certificates.Authority, names: Sequence[str], now: datetime.datetime
+) -> bool:
+    found, key = _certificates(data.get(_CERTIFICATE, b"")), _key(data.get(_KEY, b""))
+    return bool(
+        found
+        and key is not None
+        and certificates.belongs_to(found[0], key)
+        and certificates.is_issued_by(found[0], authority.certificate)
+        and certificates.alternative_names(found[0]) >= frozenset(names)
+        and found[0].not_valid_before_utc <= now < _renewal_time(found[0])
+    )
+
+
+def _renewal_time(certificate: x509.Certificate) -> datetime.datetime:
+    life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
+    return certificate.not_valid_after_utc - life * _RENEW_SHARE
+
+
+def _still_valid(bundle: bytes, now: datetime.datetime) -> bytes:
+    valid = (one for one in _certificates(bundle) if now < one.not_valid_after_utc)
+    return b"".join(map(certificates.certificate_pem, valid))
+
+
+def _certificates(pem: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem) if pem else []
+    except ValueError:
+        return []
+
+
+def _key(pem: bytes) -> ec.EllipticCurvePrivateKey | None:
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError):
+        return None
+    return key if isinstance(key, ec.EllipticCurvePrivateKey) else None
+
+
+def _serving(data: Mapping[str, bytes]) -> Serving:
+    certificate = x509.load_pem_x509_certificate(data[_CERTIFICATE])
+    return Serving(
+        ca_pem=data[_CA],
+        certificate_pem=data[_CERTIFICATE],
+        key_pem=data[_KEY],
+        renew_at=_renewal_time(certificate).timestamp(),
+    )
+
+
+async def _read(client: Client, key: Key) -> _Secret | None:
+    try:
+        return SECRET.decode(await client.get(SECRET.target, *key))
+    except StatusError as error:
+        if error.code == 404:
+            return None
+        raise
+
+
+async def _write(client: Client, key: Key, present: _Secret | None, data: Mapping[str, bytes]) -> None:
+    encoded: dict[str, Any] = {"data": {name: base64.b64encode(value).decode() for name, value in data.items()}}
+    if present is None:
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": key.name}, "type": "Opaque", **encoded}
+        await client.create(SECRET.target, key.namespace, secret)
+    else:
+        lock = {"resourceVersion": present.metadata.resource_version}
+        await client.patch(SECRET.target, *key, {"metadata": lock, **encoded})

@@ -1,0 +1,109 @@
+"""How the API server learns of webhooks: the two configurations, rendered and applied.
+
+`failurePolicy: Fail`: an object that nobody has checked is not stored. `matchPolicy: Equivalent`: a write in another
+version of the kind is converted and checked too.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from remuda.kube.client import Client, Target
+from remuda.kube.objects import Key
+from remuda.runtime.steps import step
+from remuda.runtime.webhooks.answering import Call, Webhook
+
+REGISTER = step("webhooks.register", "tells the API server which webhooks to call, and whom to trust there")
+
+GROUP_VERSION = "admissionregistration.k8s.io/v1"
+MUTATING = Target(GROUP_VERSION, "mutatingwebhookconfigurations")
+VALIDATING = Target(GROUP_VERSION, "validatingwebhookconfigurations")
+FIELD_MANAGER = "remuda-webhooks"
+
+_TIMEOUT_SECONDS = 10
+_NAMES: dict[Call, str] = {"mutate": "default", "validate": "validation"}  # as upstream's webhooks are called
+
+
+class Location(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server finds us: a URL, or a Service of its own cluster."""
+
+    url: str = ""
+    service: Key | None = None
+    service_port: int = 443
+
+    def __post_init__(self) -> None:
+        if bool(self.url) == bool(self.service):
+            raise ValueError("a webhook is found either at a URL or at a Service")
+        if self.url and (urlsplit(self.url).scheme != "https" or not urlsplit(self.url).hostname):
+            raise ValueError(f"webhooks are called over https only, not at {self.url!r}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the serving certificate must be good for."""
+        if self.service is None:
+            return (urlsplit(self.url).hostname or "",)
+        host = f"{self.service.name}.{self.service.namespace}"
+        return (f"{host}.svc", host, f"{host}.svc.cluster.local")
+
+    def client_config(self, path: str, ca_pem: bytes) -> dict[str, Any]:
+        trusted = {"caBundle": base64.b64encode(ca_pem).decode()}
+        if self.service is None:
+            return {"url": self.url.rstrip("/") + path, **trusted}
+        namespace, name = self.service
+        return {
+            "service": {"namespace": namespace, "name": name, "path": path, "port": self.service_port},
+            **trusted,
+        }
+
+
+def configurations(
+    name: str, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes
+) -> list[tuple[Target, dict[str, Any]]]:
+    mutating = _configuration("MutatingWebhookConfiguration", name, "mutate", webhooks, location, ca_pem)
+    validating = _configuration("ValidatingWebhookConfiguration", name, "validate", webhooks, location, ca_pem)
+    return [(MUTATING, mutating), (VALIDATING, validating)]
+
+
+def _configuration(
+    kind: str, name: str, call: Call, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes
+) -> dict[str, Any]:
+    return {
+        "apiVersion": GROUP_VERSION,
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": [_entry(call, webhook, location, ca_pem) for webhook in webhooks if webhook.operations_of(call)],
+    }
+
+
+def _entry(call: Call, webhook: Webhook, location: Location, ca_pem: bytes) -> dict[str, Any]:
+    target = webhook.target
+    return {
+        "name": f"{_NAMES[call]}.{webhook.kind.lower()}.{target.group}",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": location.client_config(webhook.path(call), ca_pem),
+        "rules": [
+            {
+                "apiGroups": [target.group],
+                "apiVersions": [target.version],
+                "resources": [target.plural],
+                "operations": list(webhook.operations_of(call)),
+                "scope": "*",
+            }
+        ],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": _TIMEOUT_SECONDS,
+    }
+
+
+async def register(client: Client, name: str, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes) -> None:
+    """Every replica says the same, so it does not matter which one says it last; saying it again changes nothing."""
+    for target, wanted in configurations(name, webhooks, location, ca_pem):
+        async with REGISTER:
+            await client.patch(target, "", name, wanted, kind="apply", field_manager=FIELD_MANAGER, force=True)

@@ -1,0 +1,132 @@
+"""Webhooks served: the certificate, the listener, the registration, and all of it again before the certificate ends.
+
+Order matters. The listener answers before the API server is told to call it; a new CA is announced before anything is
+served with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+
+from aiohttp import web
+
+from remuda.kube import clock
+from remuda.kube.admission import Lookup
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.kube.http.tls import load_pair
+from remuda.kube.objects import Key
+from remuda.runtime.queue import Backoff
+from remuda.runtime.tasks import Tasks
+from remuda.runtime.webhooks import certificates
+from remuda.runtime.webhooks.answering import Call, Webhook, answer
+from remuda.runtime.webhooks.configuration import Location, register
+
+log = logging.getLogger(__name__)
+
+DEFAULT_PORT = 9443
+_MAX_BODY = 16 * 1024 * 1024  # two objects as large as a server takes them, and room to spare
+_GRACE_SECONDS = 5.0
+_LONGEST_SLEEP_SECONDS = 24 * 3600.0  # a clock may be set; a day is soon enough to notice
+
+
+class WebhookService:
+    def __init__(
+        self,
+        client: Client,
+        webhooks: Sequence[Webhook],
+        lookup: Lookup,
+        *,
+        location: Location,
+        secret: Key,
+        name: str = "remuda",
+    ) -> None:
+        """`secret` holds the certificates, `name` is that of the two configurations."""
+        self._client = client
+        self._webhooks = webhooks
+        self._lookup = lookup
+        self.location = location
+        self._secret = secret
+        self._name = name
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._backoff = Backoff(first=1.0, most=300.0)
+        self._tasks = Tasks()
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int = DEFAULT_PORT) -> None:
+        """Returns when the API server has been told. Raises what it says, and OSError when it cannot listen."""
+        serving = await certificates.ensure(self._client, self._secret, self.location.names)
+        self._serve_with(serving)
+        try:
+            await self._listen(host, port)
+            await self._register(serving)
+        except BaseException:
+            await self.stop()
+            raise
+        self._tasks.spawn("renew the webhooks' certificate", self._keep_renewed(serving))
+
+    async def stop(self) -> None:
+        await self._tasks.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _listen(self, host: str, port: int) -> None:
+        application = web.Application(client_max_size=_MAX_BODY)
+        for webhook in self._webhooks:
+            for call in _CALLS:
+                application.router.add_post(webhook.path(call), self._handler(webhook, call))
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_GRACE_SECONDS)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, ssl_context=self._context)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    def _handler(self, webhook: Webhook, call: Call) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            body = await request.read()
+            try:
+                answered = answer(webhook, call, body, self._lookup)
+            except StatusError as error:
+                return web.Response(status=error.code, text=error.message)
+            return web.Response(body=answered, content_type="application/json")
+
+        return handle
+
+    # -- certificates --------------------------------------------------------------------------------------------
+
+    def _serve_with(self, serving: certificates.Serving) -> None:
+        """From the next handshake on."""
+        load_pair(self._context, serving.certificate_pem, serving.key_pem, f"the Secret {self._secret}")
+
+    async def _register(self, serving: certificates.Serving) -> None:
+        await register(self._client, self._name, self._webhooks, self.location, serving.ca_pem)
+
+    async def _keep_renewed(self, serving: certificates.Serving) -> None:
+        failures = 0
+        while True:
+            wait = max(serving.renew_at - clock.time(), 0.0)
+            await asyncio.sleep(self._backoff.seconds(failures) if failures else min(wait, _LONGEST_SLEEP_SECONDS))
+            if clock.time() < serving.renew_at:
+                continue
+            try:
+                serving = await self.renew()
+                failures = 0
+            except Exception as error:
+                failures += 1
+                log.warning("the webhooks' certificate cannot be renewed (attempt %d): %s", failures, error)
+
+    async def renew(self) -> certificates.Serving:
+        """Takes the certificate in the Secret, replaced if need be: told first, then served with."""
+        serving = await certificates.ensure(self._client, self._secret, self.location.names)
+        await self._register(serving)
+        self._serve_with(serving)
+        return serving
+
+
+_CALLS: tuple[Call, ...] = ("mutate", "validate")

@@ -1,0 +1,74 @@
+"""What the API server is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from remuda.apiserver.server import ApiServer
+from remuda.kube.objects import Key
+from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING, Location, configurations, register
+from tests.suites.client import loads
+from tests.suites.horses import horse_webhook
+
+HORSES = horse_webhook("ranch.example")
+URL = Location(url="https://10.0.0.1:9443/")
+
+
+def test_one_webhook_per_kind_and_call() -> None:
+    (_, mutating), (_, validating) = configurations("remuda", [HORSES], URL, b"CA")
+    (entry,) = mutating["webhooks"]
+    assert entry == {
+        "name": "default.horse.ranch.example",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://10.0.0.1:9443/mutate-ranch-example-v1-horse", "caBundle": "Q0E="},
+        "rules": [
+            {
+                "apiGroups": ["ranch.example"],
+                "apiVersions": ["v1"],
+                "resources": ["horses"],
+                "operations": ["CREATE", "UPDATE"],
+                "scope": "*",
+            }
+        ],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": 10,
+    }
+    (entry,) = validating["webhooks"]
+    assert entry["name"] == "validation.horse.ranch.example"
+    assert entry["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"]
+
+
+def test_at_a_service() -> None:
+    location = Location(service=Key("remuda-system", "webhooks"), service_port=8443)
+    assert location.names[0] == "webhooks.remuda-system.svc"
+    assert location.client_config("/p", b"CA") == {
+        "service": {"namespace": "remuda-system", "name": "webhooks", "path": "/p", "port": 8443},
+        "caBundle": "Q0E=",
+    }
+
+
+def test_at_a_url() -> None:
+    assert URL.names == ("10.0.0.1",)
+    assert Location(url="https://[fd00::1]:1/x").names == ("fd00::1",)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"url": "https://a", "service": Key("a", "b")}, {"url": "http://a"}, {"url": "a"}]
+)
+def test_nowhere_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        Location(**wrong)  # type: ignore[arg-type]
+
+
+async def test_saying_it_again_changes_nothing(server: ApiServer) -> None:
+    client = server.client()
+    await register(client, "remuda", [HORSES], URL, b"CA")
+    first = [await client.get(target, "", "remuda") for target in (MUTATING, VALIDATING)]
+    await register(client, "remuda", [HORSES], URL, b"CA")
+    assert [await client.get(target, "", "remuda") for target in (MUTATING, VALIDATING)] == first
+    await register(client, "remuda", [HORSES], URL, b"CB")
+    for target in (MUTATING, VALIDATING):
+        (entry,) = loads(await client.get(target, "", "remuda"))["webhooks"]
+        assert entry["clientConfig"]["caBundle"] == "Q0I="
