@@ -16,6 +16,7 @@ from remuda.kube.errors import StatusError, status_error
 
 MAX_LINE = 64 * 1024 * 1024  # far above what any server stores as one object
 
+_TYPED = (b'{"apiVersion":', b'{"kind":')  # how an item that is whole begins, spared a closer look
 _TYPES = frozenset(get_args(ChangeType))
 
 
@@ -54,7 +55,7 @@ def _whole(items: Sequence[msgspec.Raw], api_version: str, kind: str) -> list[by
     for item in items:
         # A copy of its own in either case: the Raw would keep the whole answer in memory.
         value = bytes(item)
-        if value.startswith(b'{"metadata":') or not _decode_typed(value).kind:
+        if not value.startswith(_TYPED) and not _decode_typed(value).kind:
             body = value[1:].lstrip()
             value = prefix + body if body != b"}" else prefix[:-1] + body
         whole.append(value)

@@ -108,7 +108,7 @@ class Transport:
                 if answer.status == HTTPStatus.OK:
                     yield answer.content
                     return
-                error = _error_in(answer, await answer.read())
+                error = _error_in(answer, await self._read_in_time(answer, path))
             assert error is not None
             if error.code != HTTPStatus.UNAUTHORIZED or attempt == 2 or not self._identities.refused(identity):
                 raise error
@@ -174,6 +174,13 @@ class Transport:
             if isinstance(error, aiohttp.ClientError):
                 raise
             raise self._late(method, path) from None
+
+    async def _read_in_time(self, answer: aiohttp.ClientResponse, path: str) -> bytes:
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                return await answer.read()
+        except TimeoutError:
+            raise self._late("GET", path) from None
 
     def _late(self, method: str, path: str) -> Unreachable:
         text = f"{self.access.server} did not answer {method} {path} within {self.timeout_seconds:g} seconds"

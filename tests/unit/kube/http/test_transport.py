@@ -393,6 +393,14 @@ class TestWatches:
         async with served(_hang, options={"timeout_seconds": 0.05}) as (client, _):
             assert "did not answer GET" in (await refusal(changes(client))).message
 
+    async def test_a_refusal_that_never_ends(self) -> None:
+        async def half(said: Conversation) -> None:
+            await said.send(b"HTTP/1.1 403 X\r\nContent-Length: 100\r\n\r\n{")
+            await _hang(said)
+
+        async with served(half, options={"timeout_seconds": 0.05}) as (client, _):
+            assert "did not answer GET" in (await refusal(changes(client))).message
+
     async def test_closing_gives_the_connection_back(self) -> None:
         async def endless(said: Conversation) -> None:
             await said.begin_stream()
