@@ -22,8 +22,8 @@ setup: $(READY) ## A virtual environment in .venv with Remuda and its developmen
 demo: $(READY) ## The server up, and a tour of it
 	$(BIN)/python examples/tour.py
 
-test: $(READY) ## Unit tests: only Python is needed
-	$(BIN)/python -m pytest tests/unit -q -n auto
+test: $(READY) ## Each part alone, and the controllers on the embedded engine: only Python is needed
+	$(BIN)/python -m pytest tests/unit tests/controllers -q -n auto
 
 check: $(READY) ## Formatting, lint, types, import directions
 	$(BIN)/ruff format --check .
@@ -36,6 +36,7 @@ interop-peers: ## Build the real upstream peers at their pinned versions (needs 
 
 interop: $(READY) interop-peers ## The real peers against ours
 	$(BIN)/python -m pytest tests/interop -q
+	$(BIN)/python -m pytest tests/controllers -q --engine=kubernetes
 
 e2e: $(READY) ## The whole program as its users run it
 	$(BIN)/python -m pytest tests/e2e -q

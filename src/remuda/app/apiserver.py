@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 
 from remuda.app import process
 from remuda.apiserver.server import ApiServer, Settings, StartRefused
+from remuda.kube.admission import Registration
 
 __all__ = ["Settings", "run", "start"]
 
@@ -32,8 +34,8 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
     return process.run("apiserver", serve, verbose=verbose)
 
 
-async def start(settings: Settings) -> ApiServer:
+async def start(settings: Settings, *, admission: Sequence[Registration] = ()) -> ApiServer:
     try:
-        return await ApiServer.start(settings)
+        return await ApiServer.start(settings, admission=admission)
     except StartRefused as refused:
         raise process.Refused(str(refused)) from None

@@ -10,6 +10,8 @@ import remuda
 
 # name -> (module, one line for `remuda --help`)
 _COMMANDS = {
+    "up": ("remuda.cli.up", "Run everything on this machine: API server and controllers."),
+    "manager": ("remuda.cli.manager", "Run the controllers on any Kubernetes."),
     "apiserver": ("remuda.cli.apiserver", "Run the embedded Kubernetes API server alone."),
     "backup": ("remuda.cli.backup", "Save a running or stopped server's whole state to one file."),
     "restore": ("remuda.cli.restore", "Make a data directory from a backup."),
@@ -40,8 +42,8 @@ def main() -> None:
     Start with the management plane on this machine:
 
     \b
-      remuda apiserver --data-dir ./remuda-data --listen 127.0.0.1:6443
-      kubectl --kubeconfig ./remuda-data/admin.kubeconfig api-resources
+      remuda up --data-dir ./remuda-data
+      kubectl --kubeconfig ./remuda-data/admin.kubeconfig get clusters -A
     """
 
 

@@ -1,0 +1,93 @@
+"""`remuda manager`: the controllers, on any Kubernetes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from remuda.cli.controller_options import controllers_option
+from remuda.cli.server_options import split_address
+
+
+@click.command(name="manager", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Of the Kubernetes that keeps the state. Default: $KUBECONFIG, the service account of this Pod, ~/.kube/config.",
+)
+@click.option("--context", default="", help="The context of the kubeconfig to use; its current one by default.")
+@controllers_option
+@click.option("--namespace", "-n", default="", help="Look after objects of this namespace only; all by default.")
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    show_default=True,
+    help="Work only while holding the Lease, so that several replicas can run.",
+)
+@click.option(
+    "--lease-namespace", default="remuda-system", show_default=True, help="Where the Lease is. Made if missing."
+)
+@click.option(
+    "--lease-seconds",
+    type=click.FloatRange(min=3),
+    default=15.0,
+    show_default=True,
+    help="After a leader dies, another takes over within this time.",
+)
+@click.option(
+    "--health-listen",
+    metavar="HOST:PORT",
+    callback=split_address,
+    help="Serve /healthz, /readyz and /metrics (HTTP) there; not served by default.",
+)
+@click.option(
+    "--webhook-listen",
+    metavar="HOST:PORT",
+    callback=split_address,
+    help="Serve admission webhooks (HTTPS) there and register them with the API server. Without it objects are checked "
+    "by their schemas only, and controllers hold what they cannot accept.",
+)
+@click.option(
+    "--webhook-url",
+    metavar="URL",
+    default="",
+    help="How the API server reaches --webhook-listen; default https://HOST:PORT of it.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log decisions.")
+def command(
+    kubeconfig: Path | None,
+    context: str,
+    controllers: tuple[str, ...],
+    namespace: str,
+    leader_elect: bool,
+    lease_namespace: str,
+    lease_seconds: float,
+    health_listen: tuple[str, int] | None,
+    webhook_listen: tuple[str, int] | None,
+    webhook_url: str,
+    verbose: bool,
+) -> None:
+    """Run the controllers on any Kubernetes.
+
+    Installs and updates the definitions of the kinds it manages, and waits for its turn if another replica leads. Where
+    upstream's Cluster API is installed it refuses, and touches nothing: run it with --controllers=providers there.
+
+    One line is printed when it is ready, and one when it leads. SIGTERM or Ctrl-C ends it cleanly and hands the lead
+    on at once.
+    """
+    from remuda.app.manager import Settings, run
+
+    settings = Settings(
+        kubeconfig=kubeconfig,
+        context=context,
+        controllers=controllers,
+        namespace=namespace,
+        leader_elect=leader_elect,
+        lease_namespace=lease_namespace,
+        lease_seconds=lease_seconds,
+        health=health_listen,
+        webhooks=webhook_listen,
+        webhook_url=webhook_url,
+    )
+    raise SystemExit(run(settings, verbose=verbose))

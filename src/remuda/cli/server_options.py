@@ -1,0 +1,87 @@
+"""The options of every command that starts the embedded server, and the settings they make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from remuda.apiserver.server import Settings
+
+_ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})", re.ASCII)
+
+
+def split_address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    found = _ADDRESS.fullmatch(value)
+    if found is None or int(found["port"]) > 65535:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT, for example 127.0.0.1:6443 or [::1]:6443")
+    return found["six"] or found["host"] or "0.0.0.0", int(found["port"])  # noqa: S104 - no host: every address
+
+
+_OPTIONS = (
+    click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        required=True,
+        help="Where state, keys and admin.kubeconfig live. Made at the first start.",
+    ),
+    click.option(
+        "--listen",
+        default="127.0.0.1:6443",
+        show_default=True,
+        callback=split_address,
+        help="HOST:PORT to serve HTTPS on. Port 0 takes a free one.",
+    ),
+    click.option(
+        "--tls-san", multiple=True, help="Another name or address clients reach this server by. May be repeated."
+    ),
+    click.option(
+        "--token-auth-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help='CSV of static bearer tokens: token,user,uid,"group1,group2".',
+    ),
+    click.option(
+        "--upkeep/--no-upkeep",
+        default=True,
+        show_default=True,
+        help="Garbage collection, namespaces, tokens, role aggregation. Off where kube-controller-manager does them.",
+    ),
+    click.option(
+        "--event-ttl", type=click.FloatRange(min=1), default=3600.0, show_default=True, help="Seconds events live."
+    ),
+)
+
+
+def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def server_settings(
+    *,
+    data_dir: Path,
+    listen: tuple[str, int],
+    tls_san: tuple[str, ...],
+    token_auth_file: Path | None,
+    upkeep: bool,
+    event_ttl: float,
+) -> Settings:
+    from remuda.apiserver.server import Settings
+
+    host, port = listen
+    return Settings(
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        names=tls_san,
+        token_file=token_auth_file,
+        upkeep=upkeep,
+        event_ttl_seconds=event_ttl,
+    )

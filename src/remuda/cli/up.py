@@ -1,0 +1,30 @@
+"""`remuda up`: the engine and the controllers, in one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from remuda.cli.controller_options import controllers_option
+from remuda.cli.server_options import server_options, server_settings
+
+
+@click.command(name="up", context_settings={"help_option_names": ["-h", "--help"]})
+@server_options
+@controllers_option
+@click.option("-v", "--verbose", is_flag=True, help="Log requests and decisions.")
+def command(controllers: tuple[str, ...], verbose: bool, **options: Any) -> None:
+    """Run everything on this machine: the embedded API server, and the controllers on it.
+
+    The first start makes a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts go on where the
+    last one ended. One line is printed when all of it is ready. SIGTERM or Ctrl-C ends it cleanly.
+
+    \b
+      remuda up --data-dir ./remuda-data
+      kubectl --kubeconfig ./remuda-data/admin.kubeconfig get clusters -A
+    """
+    from remuda.app.up import Settings, run
+
+    settings = Settings(server=server_settings(**options), controllers=controllers)
+    raise SystemExit(run(settings, verbose=verbose))
