@@ -95,7 +95,8 @@ def renew(draft: Draft, deployment: MachineDeployment, raw: Json, number: int) -
     if not hash:  # an adopted one: its Machines are told apart by whatever it selects
         del wanted[names.TEMPLATE_HASH]
     propagation.hand_down(draft, wanted, copied_annotations(deployment), (BY_DEPLOYMENT,), keep=_BOOKKEEPING)
-    draft.metadata["annotations"].update(revisions.bookkeeping(draft.metadata["annotations"], number))
+    notes = draft.metadata.setdefault("annotations", {})
+    notes.update(revisions.bookkeeping(notes, number))
     draft.set_annotation(names.DISABLE_MACHINE_CREATE, "false")
     own = _copied(raw["spec"])
     template = draft.spec["template"]
