@@ -14,7 +14,6 @@ import asyncio
 import logging
 import os
 import re
-import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -27,6 +26,7 @@ import remuda
 from remuda.kube import chance
 from remuda.kube.errors import StatusError, Unreachable, status_error
 from remuda.kube.http.identity import Identity, identity_source, impersonation_headers
+from remuda.kube.http.link import Link
 from remuda.kube.http.tls import client_context
 from remuda.kube.kubeconfig import Access, KubeconfigError
 
@@ -38,15 +38,11 @@ NO_ANSWER = "<error>"
 # What is told of every exchange: the method, the code as text (NO_ANSWER for none), and the seconds it took.
 Observe = Callable[[str, str, float], None]
 
-_CONNECT_SECONDS = 10.0
-_KEEP_SECONDS = 30.0  # shorter than what servers and the balancers before them keep an idle connection
 _AT_ONCE = 64  # requests; watches do not count
 _ATTEMPTS = 8
 _DEFAULT_WAIT_SECONDS = 1.0
 _WARNINGS_KEPT = 200
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-# A peer that vanished without a word is noticed after a minute and a half also on a silent connection.
-_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 90_000))
 
 
 class Transport:
@@ -63,8 +59,8 @@ class Transport:
         self._identities = identity_source(access)
         self._observe = observe
         self._headers = [("User-Agent", user_agent), *impersonation_headers(access.impersonate)]
-        self._link: _Link | None = None
-        self._retired: set[_Link] = set()
+        self._link: Link | None = None
+        self._retired: set[Link] = set()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._warned: dict[str, None] = {}
         self._closed = False
@@ -156,7 +152,7 @@ class Transport:
                 self._observe(method, code, asyncio.get_running_loop().time() - started)
 
     async def _send(
-        self, link: _Link, method: str, path: str, body: bytes | None, headers: Sequence[tuple[str, str]]
+        self, link: Link, method: str, path: str, body: bytes | None, headers: Sequence[tuple[str, str]]
     ) -> aiohttp.ClientResponse:
         """Up to the first bytes of the answer."""
         try:
@@ -224,7 +220,7 @@ class Transport:
 
     # -- connections ---------------------------------------------------------------------------------------------
 
-    async def _linked(self) -> tuple[_Link, Identity]:
+    async def _linked(self) -> tuple[Link, Identity]:
         if self._closed:
             raise Unreachable(f"the client of {self.access.server} is closed", sent=False)
         try:
@@ -246,7 +242,7 @@ class Transport:
             # A certificate that was replaced a moment before its key: they fit again soon.
             log.warning("%s; still using what was there before", error)
             return
-        self._link = _Link(identity, context)
+        self._link = Link(identity, context)
         if old is not None:
             self._retired.add(old)
             await self._dismiss(old)
@@ -263,45 +259,10 @@ class Transport:
             origin=access.origin,
         )
 
-    async def _dismiss(self, link: _Link) -> None:
+    async def _dismiss(self, link: Link) -> None:
         if link in self._retired and not link.users:
             self._retired.discard(link)
             await link.session.close()
-
-
-class _Link:
-    """The connections of one identity."""
-
-    def __init__(self, identity: Identity, context: ssl.SSLContext | None) -> None:
-        self._proof = _proof(identity)
-        self.users = 0
-        self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                ssl=context or True, limit=0, keepalive_timeout=_KEEP_SECONDS, socket_factory=_new_socket
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-            max_line_size=64 * 1024,
-            max_field_size=64 * 1024,
-        )
-
-    def serves(self, identity: Identity) -> bool:
-        return _proof(identity) == self._proof
-
-
-def _proof(identity: Identity) -> tuple[bytes, bytes, bytes]:
-    return identity.certificate_pem, identity.key_pem, identity.ca_pem
-
-
-def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    family, kind, protocol, *_ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE:
-        option = getattr(socket, name, None)  # not on every system
-        if option is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
 
 
 def _error_in(answer: aiohttp.ClientResponse, content: bytes) -> StatusError | None:

@@ -1,0 +1,53 @@
+"""The connections to one server that prove one identity.
+
+An idle one is given up before the server does, and one whose other end has vanished is noticed by TCP itself.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+import aiohttp
+
+from remuda.kube.http.identity import Identity
+
+_CONNECT_SECONDS = 10.0
+_KEEP_SECONDS = 30.0  # shorter than what servers and the balancers before them keep an idle connection
+# A peer that vanished without a word is noticed after a minute and a half also on a silent connection.
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 90_000))
+
+
+class Link:
+    """`users` are the exchanges under way; whoever replaces a link closes it when there are none."""
+
+    def __init__(self, identity: Identity, context: ssl.SSLContext | None) -> None:
+        self._proof = _proof(identity)
+        self.users = 0
+        self.session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                ssl=context or True, limit=0, keepalive_timeout=_KEEP_SECONDS, socket_factory=_new_socket
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+            max_line_size=64 * 1024,
+            max_field_size=64 * 1024,
+        )
+
+    def serves(self, identity: Identity) -> bool:
+        return _proof(identity) == self._proof
+
+
+def _proof(identity: Identity) -> tuple[bytes, bytes, bytes]:
+    return identity.certificate_pem, identity.key_pem, identity.ca_pem
+
+
+def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        option = getattr(socket, name, None)  # not on every system
+        if option is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
