@@ -24,7 +24,8 @@ class Item(NamedTuple):
 
 
 class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
-    """`workers` go into one MachineDeployment `<name>-workers`; `machines` scripts every server of the cluster."""
+    """`workers` go into one MachineDeployment `<name>-workers`; `machines` scripts the servers, those of workers unless
+    `worker_machines` does."""
 
     name: str
     namespace: str = "default"
@@ -34,6 +35,7 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
     family: Family = NEW
     infrastructure: SimulatedClusterSpec = SimulatedClusterSpec()
     machines: MachineScript = MachineScript()
+    worker_machines: MachineScript | None = None
     bootstrap: Script = Script()
 
     @property
@@ -44,14 +46,15 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
         family = self.family
         items = [
             self._item(family.cluster, self.name, msgspec.to_builtins(self.infrastructure)),
-            self._item(family.machine_template, f"{self.name}-control-plane", self._machine_template()),
+            self._item(family.machine_template, f"{self.name}-control-plane", _machine_template(self.machines)),
             self._item(family.control_plane, self.name, self._control_plane()),
             self._item(CLUSTER, self.name, self._cluster()),
         ]
         if self.workers:
+            script = self.worker_machines or self.machines
             bootstrap = {"template": {"spec": {"script": msgspec.to_builtins(self.bootstrap)}}}
             items += [
-                self._item(family.machine_template, self.deployment, self._machine_template()),
+                self._item(family.machine_template, self.deployment, _machine_template(script)),
                 self._item(family.bootstrap_template, self.deployment, bootstrap),
                 self._item(MACHINE_DEPLOYMENT, self.deployment, self._deployment()),
             ]
@@ -70,9 +73,6 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
             "infrastructureRef": self._reference(self.family.cluster, self.name),
             "controlPlaneRef": self._reference(self.family.control_plane, self.name),
         }
-
-    def _machine_template(self) -> Json:
-        return {"template": {"spec": {"script": msgspec.to_builtins(self.machines)}}}
 
     def _control_plane(self) -> Json:
         template = self.family.machine_template
@@ -99,3 +99,7 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
             "infrastructureRef": self._reference(self.family.machine_template, self.deployment),
         }
         return {"clusterName": self.name, "replicas": self.workers, "selector": {}, "template": {"spec": spec}}
+
+
+def _machine_template(script: MachineScript) -> Json:
+    return {"template": {"spec": {"script": msgspec.to_builtins(script)}}}

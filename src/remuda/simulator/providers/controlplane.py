@@ -18,7 +18,7 @@ from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.kube import clock, conditions
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError, Unreachable
-from remuda.kube.objects import Key
+from remuda.kube.objects import Key, OwnerReference
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Outcome, Retryable
@@ -34,6 +34,7 @@ from remuda.simulator.providers.rollout import Create, Decision, Delete, Member,
 from remuda.simulator.workloads import Workloads
 
 PUBLISH = step("simulatedcontrolplane.publish", "writes what is known of a control plane")
+OWN_TEMPLATE = step("simulatedcontrolplane.own-template", "makes the Cluster an owner of the template of its servers")
 CREATE_MACHINE = step("simulatedcontrolplane.create-machine", "creates a Machine of a control plane")
 MARK_MACHINE = step("simulatedcontrolplane.mark-machine", "says on a Machine whether it is up to date")
 CREATE_BOOTSTRAP = step("simulatedcontrolplane.create-bootstrap", "creates the bootstrap object of a Machine")
@@ -100,6 +101,7 @@ class ControlPlaneProvider:
         the next look at once, and that one reports."""
         obj = await self._protect(obj, cluster)
         wanted = Wanted.of(self._side.kind.decode(obj.value))
+        await self._own_template(obj, cluster, wanted)
         for machine in machines:
             await self._complete(obj, cluster, wanted, machine)
         client = await self._api(cluster)
@@ -125,6 +127,17 @@ class ControlPlaneProvider:
         async with PUBLISH:
             value = await save(self._client, draft)
         return ProviderObject(value, obj.target, obj.contract)
+
+    async def _own_template(self, obj: ProviderObject, cluster: Cluster, wanted: Wanted) -> None:
+        """The template goes with the Cluster, in the end as in a move."""
+        template = await self._externals.get(wanted.template, obj.key.namespace)
+        if template is None or template.metadata.owner(CLUSTER.name, CLUSTER.group) is not None:
+            return
+        draft = template.draft()
+        name, uid = cluster.metadata.name, cluster.metadata.uid
+        draft.set_owner(OwnerReference(api_version=CLUSTER.api_version, kind=CLUSTER.name, name=name, uid=uid))
+        async with OWN_TEMPLATE:
+            await save(self._client, draft)
 
     async def _api(self, cluster: Cluster) -> Client | None:
         try:

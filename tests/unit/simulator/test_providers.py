@@ -1,0 +1,311 @@
+"""The simulated provider under both contracts: what it waits for, leaves alone, spreads, reports and survives."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from remuda.capi import contract, names
+from remuda.capi.contract import ProviderObject
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_HEALTH_CHECK
+from remuda.kube.client import Target
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Kind
+from remuda.simulator.blueprint import Blueprint
+from remuda.simulator.kinds import FAMILIES, NEW, Family
+from remuda.simulator.types import MachineScript, Script, SimulatedClusterSpec
+from remuda.simulator.world import World, simulate
+
+EITHER = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.contract)
+SECRETS = Target("v1", "secrets")
+DOMAINS = [{"name": name, "controlPlane": name != "d"} for name in "abcd"]
+
+
+async def read(world: World, family: Family, kind: Kind[Any], name: str) -> ProviderObject:
+    return ProviderObject(await world.client.get(kind.target, "default", name), kind.target, family.contract)
+
+
+async def patch(world: World, kind: Kind[Any], name: str, change: dict[str, Any]) -> None:
+    await world.client.patch(kind.target, "default", name, change)
+
+
+async def secret(world: World, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(await world.client.get(SECRETS, "default", name))
+    return found
+
+
+@EITHER
+def test_every_side_reports_what_its_contract_asks_for(family: Family) -> None:
+    async def story(world: World) -> None:
+        infrastructure = msgspec.convert({"failureDomains": DOMAINS}, SimulatedClusterSpec)
+        await world.create_cluster(Blueprint(name="c", infrastructure=infrastructure, family=family))
+        await world.available("c")
+        await world.quiet()
+        cluster = await read(world, family, family.cluster, "c")
+        assert contract.provisioned(cluster)
+        assert contract.endpoint(cluster) == await world.workloads.endpoint(world.cluster_key("c"))
+        assert [domain["name"] for domain in contract.failure_domains(cluster)] == list("abcd")
+        [machine] = world.machines("c")
+        server = await read(world, family, family.machine, machine.metadata.name)
+        [host] = await world.cloud.hosts()
+        assert contract.provisioned(server)
+        assert contract.provider_id(server) == host.provider_id == machine.spec.provider_id
+        assert {"type": "InternalIP", "address": host.address} in contract.addresses(server)
+        placed = contract.chosen_failure_domain(server) if family.old else contract.failure_domain(server)
+        assert placed == host.failure_domain == "a"
+        bootstrap = await read(world, family, family.bootstrap, machine.metadata.name)
+        assert contract.data_secret_created(bootstrap)
+        assert contract.data_secret_name(bootstrap) == machine.spec.bootstrap.data_secret_name
+        control_plane = await read(world, family, family.control_plane, "c")
+        assert contract.initialized(control_plane)
+        assert contract.counts(control_plane) == (1, 1, 1, 1, 1)
+        assert [running.version for running in contract.running_versions(control_plane)] == ["v1.36.0"]
+        for obj, type in ((cluster, "Ready"), (server, "Ready"), (bootstrap, "Ready"), (control_plane, "Available")):
+            found = contract.condition(obj, type)
+            assert found is not None
+            assert found.status == "True"
+
+    simulate(story)
+
+
+def test_secrets_are_as_cluster_api_names_them() -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c"))
+        await world.available("c")
+        [machine] = world.machines("c")
+        data = await secret(world, machine.metadata.name)
+        assert data["metadata"]["ownerReferences"][0]["kind"] == "SimulatedBootstrap"
+        access = await secret(world, "c-kubeconfig")
+        assert access["metadata"]["ownerReferences"][0]["kind"] == "SimulatedControlPlane"
+        for one in (data, access):
+            assert one["type"] == names.SECRET_TYPE
+            assert one["metadata"]["labels"] == {names.CLUSTER_NAME: "c"}
+        config = yaml.safe_load(base64.b64decode(access["data"]["value"]))
+        assert config["clusters"][0]["name"] == "c"
+
+    simulate(story)
+
+
+@EITHER
+def test_an_endpoint_may_come_from_the_control_plane(family: Family) -> None:
+    async def story(world: World) -> None:
+        spec = SimulatedClusterSpec(without_endpoint=True)
+        await world.create_cluster(Blueprint(name="c", infrastructure=spec, family=family))
+        await world.available("c")
+        cluster = world.cluster("c")
+        assert cluster is not None
+        assert cluster.spec.control_plane_endpoint == await world.workloads.endpoint(world.cluster_key("c"))
+        assert not contract.endpoint(await read(world, family, family.cluster, "c")).valid
+
+    simulate(story)
+
+
+def test_control_planes_are_spread_over_failure_domains() -> None:
+    async def story(world: World) -> None:
+        infrastructure = msgspec.convert({"failureDomains": DOMAINS}, SimulatedClusterSpec)
+        await world.create_cluster(Blueprint(name="c", control_planes=3, infrastructure=infrastructure))
+        await world.available("c")
+        assert sorted(host.failure_domain for host in await world.cloud.hosts()) == ["a", "b", "c"]
+
+    simulate(story)
+
+
+@EITHER
+def test_nothing_is_done_while_the_cluster_is_paused(family: Family) -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c", workers=1, family=family))
+        await world.available("c")
+        await patch(world, CLUSTER, "c", {"spec": {"paused": True}})
+        await patch(world, family.control_plane, "c", {"spec": {"replicas": 3}})
+        await world.quiet()
+        assert len(await world.cloud.hosts()) == 2
+        paused = contract.condition(await read(world, family, family.control_plane, "c"), "Paused")
+        assert paused is not None
+        assert paused.status == "True"
+        await patch(world, CLUSTER, "c", {"spec": {"paused": False}})
+        await world.until(lambda: len(world.machines("c")) == 4, "three control planes")
+        await world.available("c")
+        assert await world.broken() == []
+
+    simulate(story)
+
+
+def test_a_paused_server_is_not_removed() -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c", workers=1))
+        await world.available("c")
+        [worker] = [machine for machine in world.machines("c") if not machine.is_control_plane]
+        name = worker.metadata.name
+        await patch(world, NEW.machine, name, {"metadata": {"annotations": {names.PAUSED: ""}}})
+        await world.client.delete(MACHINE.target, "default", name)
+        await world.quiet()
+        assert name in [host.name for host in await world.cloud.hosts()]
+        await patch(world, NEW.machine, name, {"metadata": {"annotations": {names.PAUSED: None}}})
+        await world.until(lambda: world.machine(name) is None, "the Machine is gone")
+        assert name not in [host.name for host in await world.cloud.hosts()]
+
+    simulate(story)
+
+
+def test_infrastructure_managed_by_somebody_else_is_left_to_them() -> None:
+    async def story(world: World) -> None:
+        items = Blueprint(name="c").objects()
+        items[0].obj["metadata"]["annotations"] = {names.EXTERNALLY_MANAGED: "somebody"}
+        for target, obj in items:
+            await world.client.create(target, "default", obj)
+        await world.quiet()
+        found = await read(world, NEW, NEW.cluster, "c")
+        assert not contract.provisioned(found)
+        assert not found.metadata.finalizers
+        done = {"spec": {"controlPlaneEndpoint": {"host": "elsewhere", "port": 6443}}}
+        await patch(world, NEW.cluster, "c", done)
+        status = {"status": {"initialization": {"provisioned": True}}}
+        await world.client.patch(NEW.cluster.target, "default", "c", status, subresource="status")
+        await world.available("c")
+
+    simulate(story)
+
+
+@pytest.mark.parametrize(
+    ("blueprint", "waits"),
+    [
+        (Blueprint(name="c", infrastructure=SimulatedClusterSpec(script=Script(never=True))), "never provisioned"),
+        (Blueprint(name="c", bootstrap=Script(never=True)), "data is never made"),
+        (Blueprint(name="c", machines=MachineScript(bootstrap_fails=True)), "never becomes a Node"),
+    ],
+    ids=["infrastructure", "bootstrap", "node"],
+)
+def test_what_never_happens_is_said(blueprint: Blueprint, waits: str) -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(blueprint)
+        await world.quiet()
+        assert waits in world.waits()
+        await world.delete_cluster("c")
+        assert await world.cloud.hosts() == []
+
+    simulate(story)
+
+
+def test_scripts_take_their_time_and_fail_first() -> None:
+    async def story(world: World) -> None:
+        slow = Script(seconds=100, failures=2)
+        blueprint = Blueprint(name="c", infrastructure=SimulatedClusterSpec(script=slow), bootstrap=slow)
+        await world.create_cluster(blueprint)
+        await world.available("c")
+        assert 200 < asyncio.get_running_loop().time() < 230
+
+    simulate(story)
+
+
+def test_a_refused_server_is_told_of_in_a_condition() -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c", machines=MachineScript(refusals=1000)))
+
+        def said() -> bool:
+            return any(
+                "no capacity" in condition.message
+                for machine in world.machines("c")
+                for condition in machine.status.conditions
+                if condition.type == "InfrastructureReady"
+            )
+
+        await world.until(said, "the Machine says why its server is not there")
+
+    simulate(story)
+
+
+def test_a_server_whose_machine_goes_while_it_boots_goes_too() -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c", workers=1, machines=MachineScript(boot_seconds=300)))
+        await world.until(lambda: len(world.cloud.journal) == 1, "the first server is made")
+        await world.delete_cluster("c")
+        assert await world.cloud.hosts() == []
+        assert await world.broken() == []
+
+    simulate(story)
+
+
+def test_a_control_plane_machine_that_is_deleted_leaves_etcd_first_and_is_replaced() -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c", control_planes=3))
+        await world.available("c")
+        gone = world.machines("c")[0].metadata.name
+        await world.client.delete(MACHINE.target, "default", gone)
+        await world.until(lambda: world.machine(gone) is None, "it is gone")
+        await world.available("c")
+        etcd = world.workloads.etcd(world.cluster_key("c"))
+        assert gone not in etcd.members
+        assert len(etcd.voters) == 3
+        assert await world.broken() == []
+
+    simulate(story)
+
+
+def test_members_take_time_to_catch_up_and_the_next_one_waits() -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c", control_planes=3))
+        await world.available("c")
+        await world.quiet()
+        assert asyncio.get_running_loop().time() > 20
+        assert await world.broken() == []
+
+    simulate(story, catch_up_seconds=10)
+
+
+def health_check(family: Family, **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": MACHINE_HEALTH_CHECK.api_version,
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": "check", "namespace": "default"},
+        "spec": {
+            "clusterName": "c",
+            "selector": {"matchExpressions": [{"key": names.CONTROL_PLANE, "operator": "DoesNotExist"}]},
+            "checks": {"unhealthyNodeConditions": [{"type": "Ready", "status": "False", "timeoutSeconds": 60}]},
+            **more,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "script",
+    [MachineScript(node_fails_after_seconds=600), MachineScript(node_vanishes_after_seconds=600)],
+    ids=["fails", "vanishes"],
+)
+def test_a_node_goes_wrong_as_scripted_and_is_replaced(script: MachineScript) -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c", workers=1, worker_machines=script))
+        await world.available("c")
+        [worker] = [machine for machine in world.machines("c") if not machine.is_control_plane]
+        await world.client.create(MACHINE_HEALTH_CHECK.target, "default", health_check(NEW))
+        await world.until(lambda: world.machine(worker.metadata.name) is None, "the sick Machine is gone")
+        await world.available("c")
+        assert await world.broken() == []
+
+    simulate(story)
+
+
+def test_a_sick_node_is_revived_by_an_external_remediation() -> None:
+    async def story(world: World) -> None:
+        script = MachineScript(node_fails_after_seconds=600)
+        await world.create_cluster(Blueprint(name="c", workers=1, worker_machines=script))
+        await world.available("c")
+        template = NEW.remediation_template
+        obj = {"apiVersion": template.api_version, "kind": template.name, "metadata": {"name": "restart"}}
+        await world.client.create(template.target, "default", obj | {"spec": {"template": {"spec": {}}}})
+        reference = {"apiVersion": template.api_version, "kind": template.name, "name": "restart"}
+        check = health_check(NEW, remediation={"templateRef": reference})
+        await world.client.create(MACHINE_HEALTH_CHECK.target, "default", check)
+        [worker] = [machine for machine in world.machines("c") if not machine.is_control_plane]
+        await world.until(lambda: any("simulatedremediations" in line for line in world.history), "a remediation")
+        await world.quiet()
+        await world.available("c")
+        assert world.machine(worker.metadata.name) is not None
+        with pytest.raises(StatusError, match="not found"):
+            await world.client.get(NEW.remediation.target, "default", worker.metadata.name)
+
+    simulate(story)
