@@ -95,9 +95,8 @@ def on_delete(new: Counts, old: Sequence[Counts], limits: Limits) -> Plan:
     excess = size + sum(one.wanted for one in left) - limits.replicas
     sizes = {new.name: size, **_shrunk(left, excess)}
     remaining = sum(sizes[one.name] for one in old)
-    return Plan(
-        sizes, f"{_machines(remaining)} of earlier revisions wait for somebody to delete them" if remaining else ""
-    )
+    waiting = f"waiting for somebody to delete {_machines(remaining)} of earlier revisions" if remaining else ""
+    return Plan(sizes, waiting)
 
 
 def proportional(sets: Sequence[Counts], limits: Limits) -> Plan:

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi.machinedeployment import rollout
+from remuda.capi.machinedeployment.rollout import Counts, Limits
+from remuda.capi.types import RollingUpdate, RolloutStrategy
+
+
+def steady(name: str, size: int, available: int | None = None) -> Counts:
+    """As many Machines as wanted, all of them available unless said otherwise."""
+    return Counts(name, size, size, size if available is None else available)
+
+
+def strategy(surge: int | str, unavailable: int | str) -> RolloutStrategy:
+    return RolloutStrategy(rolling_update=RollingUpdate(max_surge=surge, max_unavailable=unavailable))
+
+
+@pytest.mark.parametrize(
+    ("given", "replicas", "expected"),
+    [
+        (strategy(1, 0), 3, Limits(3, 1, 0)),
+        (strategy("25%", "25%"), 10, Limits(10, 3, 2)),
+        (strategy(0, 0), 3, Limits(3, 0, 1)),
+        (strategy("0%", "10%"), 3, Limits(3, 0, 1)),
+        (RolloutStrategy(type="OnDelete"), 3, Limits(3, 0, 0)),
+    ],
+)
+def test_limits(given: RolloutStrategy, replicas: int, expected: Limits) -> None:
+    assert rollout.limits(replicas, given) == expected
+
+
+def test_the_floor_is_never_negative() -> None:
+    assert Limits(1, 0, 5).floor == 0
+
+
+class TestRolling:
+    def test_begins_with_the_surge(self) -> None:
+        plan = rollout.rolling(Counts("new", 0), [steady("old", 3)], Limits(3, 1, 0))
+        assert plan.sizes == {"new": 1, "old": 3}
+
+    def test_takes_an_old_one_once_a_new_one_serves(self) -> None:
+        plan = rollout.rolling(steady("new", 1), [steady("old", 3)], Limits(3, 1, 0))
+        assert plan.sizes == {"new": 1, "old": 2}
+
+    def test_waits_for_a_new_one_to_serve_and_says_so(self) -> None:
+        plan = rollout.rolling(steady("new", 1, 0), [steady("old", 3)], Limits(3, 1, 0))
+        assert plan.sizes == {"new": 1, "old": 3}
+        assert plan.waiting == "waiting for 1 Machine of MachineSet new to become available before old ones go"
+
+    def test_waits_for_a_deletion_to_end_and_says_so(self) -> None:
+        plan = rollout.rolling(steady("new", 1), [Counts("old", 2, 3, 2)], Limits(3, 1, 0))
+        assert plan.sizes == {"new": 1, "old": 2}
+        assert plan.waiting == "waiting for 1 Machine to be deleted (there may be 4 in all)"
+
+    def test_without_surge_old_ones_go_first(self) -> None:
+        plan = rollout.rolling(Counts("new", 0), [steady("old", 3)], Limits(3, 0, 1))
+        assert plan.sizes == {"new": 0, "old": 2}
+
+    def test_unhealthy_ones_of_any_old_set_go_before_healthy_ones_of_the_oldest(self) -> None:
+        plan = rollout.rolling(steady("new", 1), [steady("oldest", 2), steady("older", 1, 0)], Limits(3, 1, 0))
+        assert plan.sizes == {"new": 1, "oldest": 2, "older": 0}
+
+    def test_healthy_ones_go_from_the_oldest(self) -> None:
+        plan = rollout.rolling(steady("new", 2), [steady("oldest", 1), steady("older", 1)], Limits(3, 1, 0))
+        assert plan.sizes == {"new": 2, "oldest": 0, "older": 1}
+
+    def test_an_outage_of_all_old_ones_costs_none_of_them(self) -> None:
+        plan = rollout.rolling(steady("new", 1, 0), [steady("old", 3, 0)], Limits(3, 1, 0))
+        assert plan.sizes == {"new": 1, "old": 3}
+
+    def test_a_dead_old_one_does_not_block_for_ever(self) -> None:
+        plan = rollout.rolling(steady("new", 1), [steady("old", 3, 2)], Limits(3, 1, 0))
+        assert plan.sizes == {"new": 1, "old": 2}
+
+    def test_growth_of_the_whole_goes_to_the_new_set(self) -> None:
+        plan = rollout.rolling(steady("new", 1), [steady("old", 2)], Limits(6, 1, 0))
+        assert plan.sizes == {"new": 5, "old": 2}
+
+    def test_a_smaller_whole_shrinks_the_new_set_to_it(self) -> None:
+        assert rollout.rolling(steady("new", 5), [], Limits(2, 1, 0)).sizes == {"new": 2}
+
+    def test_machines_not_made_yet_stay_unmade_above_the_ceiling(self) -> None:
+        plan = rollout.rolling(Counts("new", 2, 0, 0), [steady("old", 3)], Limits(3, 0, 1))
+        assert plan.sizes["new"] == 0
+
+    def test_nothing_is_planned_on_a_report_about_an_earlier_size(self) -> None:
+        silent = Counts("old", 3, 5, 5, reported=False)
+        plan = rollout.rolling(steady("new", 3), [silent], Limits(3, 1, 0))
+        assert plan.held
+        assert plan.sizes == {"new": 3, "old": 3}
+        assert plan.waiting == "MachineSet old has not reported on the latest change of replicas yet"
+
+    def test_nothing_waits_once_it_is_done(self) -> None:
+        plan = rollout.rolling(steady("new", 3), [Counts("old", 0)], Limits(3, 1, 0))
+        assert (plan.sizes, plan.waiting) == ({"new": 3, "old": 0}, "")
+
+
+class TestOnDelete:
+    def test_replaces_nothing_by_itself(self) -> None:
+        plan = rollout.on_delete(Counts("new", 0), [steady("old", 3, 0)], Limits(3))
+        assert plan.sizes == {"new": 0, "old": 3}
+        assert plan.waiting == "waiting for somebody to delete 3 Machines of earlier revisions"
+
+    def test_one_being_deleted_is_replaced_when_it_is_gone(self) -> None:
+        going = rollout.on_delete(Counts("new", 0), [Counts("old", 3, 3, 2)], Limits(3))
+        assert going.sizes == {"new": 0, "old": 3}
+        gone = rollout.on_delete(Counts("new", 0), [Counts("old", 3, 2, 2)], Limits(3))
+        assert gone.sizes == {"new": 0, "old": 2}
+        settled = rollout.on_delete(Counts("new", 0), [steady("old", 2)], Limits(3))
+        assert settled.sizes == {"new": 1, "old": 2}
+
+    def test_a_smaller_whole_takes_old_ones_first_and_of_those_the_unhealthy(self) -> None:
+        plan = rollout.on_delete(steady("new", 1), [steady("oldest", 2), steady("older", 2, 1)], Limits(3))
+        assert plan.sizes == {"new": 1, "oldest": 1, "older": 1}
+
+    def test_holds_like_a_rolling_update(self) -> None:
+        assert rollout.on_delete(Counts("new", 1, reported=False), [], Limits(3)).held
+
+
+class TestProportional:
+    def test_one_set_takes_it_all(self) -> None:
+        assert rollout.proportional([steady("new", 3)], Limits(5, 1)).sizes == {"new": 5}
+
+    def test_without_machines_the_newest_set_gets_them(self) -> None:
+        assert rollout.proportional([Counts("new", 0), Counts("old", 0)], Limits(2)).sizes == {"new": 2, "old": 0}
+
+    def test_no_sets_no_plan(self) -> None:
+        assert rollout.proportional([], Limits(2)).sizes == {}
+
+    def test_shares_are_kept(self) -> None:
+        sets = [Counts("new", 5, sized_for=10), Counts("old", 8, sized_for=10)]
+        assert rollout.proportional(sets, Limits(20, 3)).sizes == {"new": 9, "old": 14}
+
+    def test_what_is_sized_already_stays(self) -> None:
+        sets = [Counts("new", 5, sized_for=10), Counts("old", 8, sized_for=10)]
+        assert rollout.proportional(sets, Limits(10, 3)).sizes == {"new": 5, "old": 8}
+
+    def test_an_interrupted_resize_is_completed(self) -> None:
+        sets = [Counts("new", 9, sized_for=20), Counts("old", 8, sized_for=10)]
+        assert rollout.proportional(sets, Limits(20, 3)).sizes == {"new": 9, "old": 14}
+
+    def test_down_to_nothing(self) -> None:
+        sets = [Counts("new", 5, sized_for=10), Counts("old", 8, sized_for=10)]
+        assert rollout.proportional(sets, Limits(0, 3)).sizes == {"new": 0, "old": 0}
+
+
+@st.composite
+def counts(draw: st.DrawFn, name: str) -> Counts:
+    existing = draw(st.integers(0, 6))
+    return Counts(name, draw(st.integers(0, 6)), existing, draw(st.integers(0, existing)))
+
+
+limits = st.builds(Limits, st.integers(0, 6), st.integers(0, 3), st.integers(1, 3)) | st.builds(
+    Limits, st.integers(0, 6), st.integers(1, 3), st.just(0)
+)
+
+
+@given(new=counts("new"), oldest=counts("oldest"), older=counts("older"), limits=limits)
+def test_no_plan_breaks_its_bounds(new: Counts, oldest: Counts, older: Counts, limits: Limits) -> None:
+    old = [oldest, older]
+    sizes = rollout.rolling(new, old, limits).sizes
+    everything = [new, *old]
+    reachable = sum(max(sizes[one.name], one.existing, 0 if one is new else one.wanted) for one in everything)
+    before = sum(max(one.wanted, one.existing) for one in everything)
+    assert reachable <= max(limits.ceiling, before)
+    if sizes["new"] > new.wanted:
+        assert reachable <= limits.ceiling
+
+    kept_before = sum(min(one.available, one.wanted) for one in old)
+    kept = sum(min(one.available, sizes[one.name]) for one in old)
+    if kept < kept_before:
+        assert kept + min(new.available, sizes["new"]) >= limits.floor
+        assert all(sizes[one.name] <= one.available for one in old)
+    assert all(0 <= sizes[one.name] <= one.wanted for one in old)
+    assert sizes["new"] <= limits.replicas
+
+
+@given(sizes=st.lists(st.integers(1, 50), min_size=2, max_size=5), limits=st.builds(Limits, st.integers(1, 200)))
+def test_shares_add_up_and_stay_near_their_proportion(sizes: list[int], limits: Limits) -> None:
+    sets = [Counts(f"set-{place}", size, sized_for=-1) for place, size in enumerate(sizes)]
+    planned = rollout.proportional(sets, limits).sizes
+    assert sum(planned.values()) == limits.replicas
+    for one in sets:
+        assert abs(planned[one.name] - one.wanted * limits.replicas / sum(sizes)) < 1

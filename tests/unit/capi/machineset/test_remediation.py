@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi import names
+from remuda.capi.machineset import remediation
+from remuda.capi.types import DeploymentRemediation, Machine, MachineDeployment, MachineDeploymentSpec
+from remuda.kube.conditions import condition
+from tests.unit.capi.machineset.herd import good, machine
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def failed(name: str, reason: str = "WaitingForRemediation", **facts: Any) -> Machine:
+    conditions = [
+        condition("HealthCheckSucceeded", False, "UnhealthyNode"),
+        condition("OwnerRemediated", False, reason),
+    ]
+    return machine(name, conditions=conditions, **facts)
+
+
+def recovered(name: str, **facts: Any) -> Machine:
+    conditions = [condition("HealthCheckSucceeded", True, "Any"), condition("OwnerRemediated", False, "Any")]
+    return machine(name, conditions=conditions, **facts)
+
+
+def reasons(remedy: remediation.Remedy) -> dict[str, str | None]:
+    return {name: found.reason if found else None for name, found in remedy.conditions.items()}
+
+
+def deleted(remedy: remediation.Remedy) -> list[str]:
+    return [one.metadata.name for one in remedy.delete]
+
+
+def test_only_what_was_handed_over_is_remediated() -> None:
+    unhealthy = machine("unhealthy", conditions={"HealthCheckSucceeded": False})
+    asked = machine("asked", conditions={"OwnerRemediated": False})
+    herd = [good("good"), unhealthy, asked, failed("failed"), failed("gone", deleted=NOW)]
+    remedy = remediation.plan(herd, limit=None, outdated=False)
+    assert deleted(remedy) == ["failed"]
+    assert reasons(remedy) == {"failed": "MachineDeleting"}
+
+
+def test_one_that_recovered_is_let_off() -> None:
+    remedy = remediation.plan([recovered("a"), recovered("leaving", deleted=NOW)], limit=None, outdated=False)
+    assert reasons(remedy) == {"a": None}
+    assert deleted(remedy) == []
+
+
+def test_so_many_at_a_time() -> None:
+    herd = [failed(name) for name in "abc"] + [failed("gone", "MachineDeleting", deleted=NOW)]
+    remedy = remediation.plan(herd, limit=2, outdated=False)
+    assert deleted(remedy) == ["a"]
+    assert reasons(remedy) == {"a": "MachineDeleting", "b": "RemediationDeferred", "c": "RemediationDeferred"}
+    assert remedy.in_flight == 2
+    told = remedy.conditions["b"]
+    assert told is not None
+    assert "2 Machines are being remediated, 2 at a time are allowed" in told.message
+
+
+def test_a_limit_of_none_at_all_defers_everything() -> None:
+    assert deleted(remediation.plan([failed("a")], limit=0, outdated=False)) == []
+
+
+def test_a_rollout_replaces_machines_of_earlier_revisions() -> None:
+    remedy = remediation.plan([failed("a"), recovered("b")], limit=None, outdated=True)
+    assert deleted(remedy) == []
+    assert reasons(remedy) == {"a": "CannotBeRemediated", "b": None}
+
+
+def test_nothing_is_deleted_that_could_not_be_replaced() -> None:
+    remedy = remediation.plan([failed("a")], limit=None, outdated=False, obstacles=["the control plane is upgrading"])
+    assert deleted(remedy) == []
+    told = remedy.conditions["a"]
+    assert told is not None
+    assert told.reason == "RemediationDeferred"
+    assert "the control plane is upgrading" in told.message
+
+
+def test_order() -> None:
+    herd = [
+        failed("old", created="2026-01-01T00:00:00Z"),
+        failed("new-b", created="2026-01-02T00:00:00Z"),
+        failed("new-a", created="2026-01-02T00:00:00Z"),
+        failed("by-hand", annotations={names.REMEDIATE_MACHINE: ""}),
+        failed("announced", "MachineDeleting"),
+    ]
+    remedy = remediation.plan(herd, limit=None, outdated=False)
+    assert deleted(remedy) == ["announced", "by-hand", "new-a", "new-b", "old"]
+
+
+@pytest.mark.parametrize(
+    ("amount", "replicas", "limit"),
+    [(None, 3, None), (2, 3, 2), ("10%", 3, 1), ("50%", 4, 2), ("20%", None, 1)],
+)
+def test_limit_of_a_deployment(amount: Any, replicas: int | None, limit: int | None) -> None:
+    spec = MachineDeploymentSpec(replicas=replicas, remediation=DeploymentRemediation(max_in_flight=amount))
+    assert remediation.limit_of(MachineDeployment(spec=spec)) == limit
+
+
+def test_without_a_deployment_there_is_no_limit() -> None:
+    assert remediation.limit_of(None) is None
+
+
+@given(waiting=st.integers(0, 6), leaving=st.integers(0, 6), limit=st.integers(0, 6))
+def test_a_limit_is_never_exceeded_by_a_decision(waiting: int, leaving: int, limit: int) -> None:
+    herd = [failed(f"w{n}") for n in range(waiting)]
+    herd += [failed(f"l{n}", "MachineDeleting", deleted=NOW) for n in range(leaving)]
+    remedy = remediation.plan(herd, limit=limit, outdated=False)
+    assert len(remedy.delete) == min(waiting, max(limit - leaving, 0))
+    assert remedy.in_flight == leaving + len(remedy.delete)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi import names
+from remuda.capi.machineset import health, victims
+from remuda.capi.machineset.victims import Rank
+from remuda.capi.types import Machine
+from tests.unit.capi.machineset.herd import good, machine
+
+NOW = "2026-01-01T00:00:00Z"
+RANKED = {
+    Rank.DELETING: good("a", deleted=NOW),
+    Rank.MARKED: good("b", annotations={names.DELETE_MACHINE: ""}),
+    Rank.UPDATING: good("c", annotations={names.UPDATE_IN_PROGRESS: ""}),
+    Rank.UNHEALTHY: machine("d", node=False),
+    Rank.UNAVAILABLE: machine("e", conditions={"Available": False}),
+    Rank.GOOD: good("f"),
+}
+
+
+@pytest.mark.parametrize("rank", Rank)
+def test_ranks(rank: Rank) -> None:
+    assert victims.rank(RANKED[rank]) == rank
+
+
+def test_the_stronger_reason_goes_first() -> None:
+    chosen = victims.choose(list(reversed(RANKED.values())), 6, "Random")
+    assert [victims.rank(one) for one in chosen] == list(Rank)
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"), [("Oldest", ["x", "y", "z"]), ("Newest", ["z", "y", "x"]), ("Random", ["x", "y", "z"])]
+)
+def test_order_decides_within_a_rank(order: str, expected: list[str]) -> None:
+    machines = [good(name, created=f"2026-01-0{day}T00:00:00Z") for day, name in ((2, "y"), (3, "z"), (1, "x"))]
+    assert [one.metadata.name for one in victims.choose(machines, 3, order)] == expected
+
+
+def test_equals_go_by_name() -> None:
+    assert [m.metadata.name for m in victims.choose([good("b"), good("a")], 1, "Newest")] == ["a"]
+
+
+@pytest.mark.parametrize("count", [0, -3])
+def test_nobody_goes_where_nobody_must(count: int) -> None:
+    assert victims.choose([good()], count, "Oldest") == []
+
+
+@st.composite
+def herds(draw: st.DrawFn) -> list[Machine]:
+    names_of_herd = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8))
+    return [
+        machine(
+            name,
+            conditions={"Available": draw(st.booleans())},
+            node=draw(st.booleans()),
+            deleted=draw(st.sampled_from([None, NOW])),
+            created=f"2026-01-0{draw(st.integers(1, 3))}T00:00:00Z",
+        )
+        for name in names_of_herd
+    ]
+
+
+@given(herd=herds(), count=st.integers(0, 8), order=st.sampled_from(["Oldest", "Newest", "Random"]), data=st.data())
+def test_a_choice_once_made_is_made_again(herd: list[Machine], count: int, order: str, data: st.DataObject) -> None:
+    """Whatever of the first choice has been carried out, and in whatever order Machines are listed."""
+    chosen = victims.choose(herd, count, order)
+    carried_out = data.draw(st.sets(st.sampled_from(range(len(chosen))))) if chosen else set()
+    doomed = {chosen[place].metadata.name for place in carried_out}
+    later = [
+        machine(one.metadata.name, deleted=NOW, created=one.metadata.creation_timestamp or "")
+        if one.metadata.name in doomed
+        else one
+        for one in data.draw(st.permutations(herd))
+    ]
+    again = victims.choose(later, count, order)
+    assert {one.metadata.name for one in again} == {one.metadata.name for one in chosen}
+
+
+@given(herd=herds(), count=st.integers(0, 8))
+def test_nobody_available_goes_while_somebody_else_could(herd: list[Machine], count: int) -> None:
+    chosen = victims.choose(herd, count, "Oldest")
+    spared = [one for one in herd if one not in chosen]
+    if any(health.is_available(one) and health.is_healthy(one) for one in chosen):
+        assert all(health.is_available(one) for one in spared)
