@@ -63,6 +63,8 @@ class Reflector:
                     await self._list()
                 await self._follow()
             except Exception as error:
+                if _is_cancelled():
+                    raise  # the error is of the clearing up
                 await self._failed(error)
 
     async def _failed(self, error: Exception) -> None:
@@ -116,3 +118,8 @@ class Reflector:
         if not brought and loop.time() - began < _SHORT_SECONDS:
             raise ConnectionError("the watch ended as soon as it began")
         self._worked()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

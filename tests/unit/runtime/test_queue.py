@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from remuda.kube import chance
 from remuda.runtime.queue import LOW, NORMAL, Backoff, Queue
 from remuda.simulator.loop import VirtualLoop, run
+from tests.unit.runtime.things import virtually
 
 KEYS = st.sampled_from("abcde")
 PRIORITIES = st.sampled_from((LOW, NORMAL))
@@ -144,14 +145,6 @@ class QueueModel(RuleBasedStateMachine):
 TestQueueModel = QueueModel.TestCase
 
 
-def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    def testing() -> None:
-        run(test())
-
-    testing.__name__ = test.__name__
-    return testing
-
-
 class Hands:
     """Workers that take note of what they are given."""
 
@@ -164,7 +157,7 @@ class Hands:
         self.queue.done(key)
 
 
-@in_virtual_time
+@virtually
 async def test_what_has_just_happened_goes_before_what_a_list_brought() -> None:
     hands = Hands(workers=1)
     for key in ("a", "b", "c"):
@@ -179,7 +172,7 @@ async def test_what_has_just_happened_goes_before_what_a_list_brought() -> None:
     assert hands.queue.idle
 
 
-@in_virtual_time
+@virtually
 async def test_a_key_added_again_while_it_waits_runs_once() -> None:
     hands = Hands(workers=1)
     for _ in range(5):
@@ -190,7 +183,7 @@ async def test_a_key_added_again_while_it_waits_runs_once() -> None:
     assert hands.given == ["a"]
 
 
-@in_virtual_time
+@virtually
 async def test_what_happens_during_a_run_brings_the_key_back_once_after_the_least_interval() -> None:
     loop = asyncio.get_running_loop()
     hands = Hands(interval=0.1)
@@ -206,7 +199,7 @@ async def test_what_happens_during_a_run_brings_the_key_back_once_after_the_leas
     assert loop.time() == pytest.approx(0.1)
 
 
-@in_virtual_time
+@virtually
 async def test_a_delay_is_shortened_by_an_earlier_wish_and_not_lengthened_by_a_later_one() -> None:
     hands = Hands()
     hands.queue.open()
@@ -220,7 +213,7 @@ async def test_a_delay_is_shortened_by_an_earlier_wish_and_not_lengthened_by_a_l
     assert hands.given == ["a"]
 
 
-@in_virtual_time
+@virtually
 async def test_failures_wait_longer_each_time_and_forgiven_ones_not_at_all() -> None:
     hands = Hands(backoff=Backoff(first=1.0, most=5.0))
     hands.queue.open()
@@ -231,7 +224,7 @@ async def test_failures_wait_longer_each_time_and_forgiven_ones_not_at_all() -> 
     assert 0.8 <= hands.queue.failed("a", forgiven=2) <= 1.0
 
 
-@in_virtual_time
+@virtually
 async def test_a_closed_queue_starts_nothing_and_leaves_no_timer() -> None:
     hands = Hands(interval=0.1)
     hands.queue.open()
@@ -246,7 +239,7 @@ async def test_a_closed_queue_starts_nothing_and_leaves_no_timer() -> None:
     assert hands.given == ["running"]
 
 
-@in_virtual_time
+@virtually
 async def test_it_tells_how_long_keys_wait_and_work_takes() -> None:
     waited: list[float] = []
     hands = Hands(workers=1, waited=waited.append)

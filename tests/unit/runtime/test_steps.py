@@ -1,0 +1,67 @@
+"""Steps, and processes that die at them as by `kill -9`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from remuda.runtime.steps import CRASHED, all_steps, step
+
+SCRIPT = """
+import asyncio, sys
+from remuda.runtime.steps import step
+WRITE = step("test.write", "writes a line")
+OTHER = step("test.other", "writes another")
+def say(text):
+    sys.stdout.write(text); sys.stdout.flush()
+async def main():
+    for turn in range(3):
+        async with WRITE:
+            say(f"w{turn} ")
+        async with OTHER:
+            say(f"o{turn} ")
+    try:
+        async with WRITE:
+            raise ValueError
+    except ValueError:
+        say(f"taken {WRITE.taken}")
+asyncio.run(main())
+"""
+
+
+def crashing(at: str) -> tuple[int, str, str]:
+    environment = {**os.environ, "REMUDA_CRASH_AT": at}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("at", "said", "point"),
+    [
+        ("test.write", "w0 ", "test.write:after"),
+        ("test.write:before", "", "test.write:before"),
+        ("test.write:after@2", "w0 o0 w1 ", "test.write:after"),
+        ("test.other:before@3", "w0 o0 w1 o1 w2 ", "test.other:before"),
+        ("test.write@3,test.other@2", "w0 o0 w1 o1 ", "test.other:after"),
+    ],
+)
+def test_the_process_dies_there_and_says_where(at: str, said: str, point: str) -> None:
+    assert crashing(at) == (-signal.SIGKILL, said, f"{CRASHED} {point}")
+
+
+def test_a_step_that_failed_was_not_taken_and_kills_nobody() -> None:
+    assert crashing("test.write@4") == (0, "w0 o0 w1 o1 w2 o2 taken 3", "")
+
+
+def test_names_are_unique_and_known() -> None:
+    mine = step("test-steps.mine", "is declared by this test")
+    with pytest.raises(ValueError, match=r"two steps are called test-steps\.mine"):
+        step("test-steps.mine", "again")
+    names = [known.name for known in all_steps()]
+    assert mine.name in names
+    assert names == sorted(names)
+    assert repr(mine) == "<step test-steps.mine>"
