@@ -95,9 +95,9 @@ class Controller:
         names.add(name)
 
         def changed(before: T | None, after: T | None, initial: bool) -> None:
-            keys = set(to_keys(before)) if before is not None else set()
+            keys = dict.fromkeys(to_keys(before) if before is not None else ())  # in the order told: runs repeat
             if after is not None:
-                keys.update(to_keys(after))
+                keys.update(dict.fromkeys(to_keys(after)))
             for key in keys:
                 self._add(key, LOW if initial else NORMAL)
 

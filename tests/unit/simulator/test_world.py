@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -42,19 +45,30 @@ def test_a_cluster_from_nothing_to_available_and_back_to_nothing(family: Family)
     simulate(story)
 
 
-def test_the_same_seed_gives_the_same_run() -> None:
-    async def story(world: World) -> list[str]:
-        script = MachineScript(boot_seconds=7, refusals=1, answers_lost=1)
-        await world.create_cluster(Blueprint(name="c", workers=2, machines=script))
-        await world.available("c")
-        await patched(world, NEW.control_plane, "c", {"spec": {"version": "v1.36.1"}})
-        await world.quiet()
-        await world.delete_cluster("c")
-        return world.history
+async def _eventful(world: World) -> list[str]:
+    script = MachineScript(boot_seconds=7, refusals=1, answers_lost=1)
+    await world.create_cluster(Blueprint(name="c", workers=3, machines=script))
+    await world.available("c")
+    await patched(world, NEW.control_plane, "c", {"spec": {"version": "v1.36.1"}})
+    await world.quiet()
+    await world.delete_cluster("c")
+    return world.history
 
-    first, second, other = simulate(story, seed=1), simulate(story, seed=1), simulate(story, seed=2)
-    assert first == second
-    assert first != other
+
+def test_the_same_seed_gives_the_same_run_in_any_process() -> None:
+    script = (
+        "from remuda.simulator.world import simulate; from tests.unit.simulator.test_world import _eventful;"
+        "print(*simulate(_eventful, seed=1), sep='\\n')"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True
+    )
+    assert simulate(_eventful, seed=1) == elsewhere.stdout.splitlines()
+
+
+def test_another_seed_gives_another_run() -> None:
+    assert simulate(_eventful, seed=1) != simulate(_eventful, seed=2)
 
 
 def test_an_idle_cluster_writes_nothing() -> None:

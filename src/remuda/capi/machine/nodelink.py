@@ -37,11 +37,11 @@ def places(machine: Machine) -> list[str]:
     return [*found, _waiting(cluster) if reference is None else _by_name(cluster, reference.name)]
 
 
-def machines_of(machines: Informer[Machine], cluster: Key, node: Node) -> set[Key]:
+def machines_of(machines: Informer[Machine], cluster: Key, node: Node) -> list[Key]:
     """Whom a change of a Node concerns; a Node of no Machine those that look for one."""
-    mine = set(machines.keys(BY_NODE, _by_id(cluster, node.spec.provider_id))) if node.spec.provider_id else set()
-    mine |= set(machines.keys(BY_NODE, _by_name(cluster, node.metadata.name)))
-    return mine or set(machines.keys(BY_NODE, _waiting(cluster)))
+    mine = machines.keys(BY_NODE, _by_id(cluster, node.spec.provider_id)) if node.spec.provider_id else []
+    mine += [key for key in machines.keys(BY_NODE, _by_name(cluster, node.metadata.name)) if key not in mine]
+    return mine or machines.keys(BY_NODE, _waiting(cluster))
 
 
 def _by_id(cluster: Key, provider_id: str) -> str:
@@ -64,7 +64,7 @@ async def link(world: World, scope: Scope) -> None:
     status = scope.draft.status
     if "nodeRef" not in status:
         text = f"Node {scope.node.metadata.name} has spec.providerID {scope.node.spec.provider_id}"
-        world.events.normal(scope.machine, "SuccessfulSetNodeRef", text)
+        scope.news.append(("SuccessfulSetNodeRef", text))
     status["nodeRef"] = {"name": scope.node.metadata.name}
     if scope.node.status.node_info:
         status["nodeInfo"] = node_info(scope.node)
