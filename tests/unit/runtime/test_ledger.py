@@ -1,0 +1,154 @@
+"""Who wrote what for whom, and how long each phase took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from remuda.kube import clock
+from remuda.kube.client import Target
+from remuda.kube.objects import Key, Kind, Object
+from remuda.runtime.controller import Running
+from remuda.runtime.ledger import BEFORE, Ledger
+from remuda.runtime.metrics import Metrics
+
+MACHINE = Kind("cluster.x-k8s.io/v1beta2", "Machine", "machines", Object)
+CLUSTER = Kind("cluster.x-k8s.io/v1beta2", "Cluster", "clusters", Object)
+DOCKER = Target("infrastructure.cluster.x-k8s.io/v1beta1", "dockermachines")
+SET = Running("machineset", "MachineSet", Key("ns", "set"))
+M = Key("ns", "m")
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+
+@pytest.fixture
+def time() -> Iterator[Time]:
+    current = Time()
+    clock.use(lambda: current.now)
+    yield current
+    clock.use(None)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    made = Ledger(Metrics())
+    made.follow(MACHINE)
+    return made
+
+
+def create_machine(ledger: Ledger, key: Key) -> None:
+    ledger.wrote(SET, "create", MACHINE.target, *key, "")
+
+
+def test_a_machine_has_an_account_from_its_creation_on(ledger: Ledger) -> None:
+    create_machine(ledger, M)
+    assert ledger.writes_of(M) == 1
+    assert [span.phase for span in ledger.timeline(M)] == [BEFORE]
+
+
+def test_writes_belong_to_the_machine_of_the_reconcile_else_to_the_one_of_that_name(ledger: Ledger) -> None:
+    create_machine(ledger, M)
+    ledger.wrote(SET, "create", DOCKER, *M, "")
+    ledger.wrote(Running("docker", "DockerMachine", M), "patch", DOCKER, *M, "status")
+    ledger.wrote(Running("machine", "Machine", M), "patch", Target("v1", "secrets"), "ns", "another", "")
+    ledger.wrote(None, "patch", MACHINE.target, *M, "status")
+    assert ledger.writes_of(M) == 5
+    assert ledger.timeline(M)[0].writes == {
+        "create machines": 1,
+        "create dockermachines": 1,
+        "patch dockermachines/status": 1,
+        "patch secrets": 1,
+        "patch machines/status": 1,
+    }
+
+
+def test_what_belongs_to_no_machine_counts_for_all_of_them(ledger: Ledger) -> None:
+    create_machine(ledger, M)
+    create_machine(ledger, Key("ns", "other"))
+    for _ in range(4):
+        ledger.wrote(Running("cluster", "Cluster", Key("ns", "c")), "patch", CLUSTER.target, "ns", "c", "status")
+    assert ledger.writes_of(M) == 1
+    assert ledger.writes == 6
+    assert ledger.writes_per("Machine") == 3.0
+    assert ledger.writes_by["cluster", "patch clusters/status"] == 4
+
+
+def test_a_name_in_another_namespace_is_another_machine(ledger: Ledger) -> None:
+    create_machine(ledger, M)
+    ledger.wrote(SET, "create", DOCKER, "elsewhere", "m", "")
+    assert ledger.writes_of(M) == 1
+
+
+def test_only_one_kind_is_followed(ledger: Ledger) -> None:
+    with pytest.raises(ValueError, match="no accounts are kept of Cluster"):
+        ledger.writes_per("Cluster")
+    assert ledger.writes_per("Machine") == 0.0
+    idle = Ledger()
+    idle.wrote(None, "create", MACHINE.target, *M, "")
+    idle.reconciled("machine", "Machine", M)
+    assert idle.timeline(M) == []
+    assert (idle.writes, idle.reconciles) == (1, 1)
+
+
+def test_phases_have_their_time_writes_and_reconciles(ledger: Ledger, time: Time) -> None:
+    create_machine(ledger, M)
+    time.now += 2
+    ledger.phase(M, "Provisioning")
+    ledger.reconciled("machine", "Machine", M)
+    ledger.reconciled("docker", "DockerMachine", M)
+    ledger.reconciled("cluster", "Cluster", Key("ns", "c"))
+    time.now += 30
+    ledger.phase(M, "Provisioning")
+    ledger.wrote(Running("machine", "Machine", M), "patch", MACHINE.target, *M, "status")
+    ledger.phase(M, "Running")
+    time.now += 5
+    waiting, provisioning, running = ledger.timeline(M)
+    assert [span.seconds(time.now) for span in (waiting, provisioning, running)] == [2, 30, 5]
+    assert (provisioning.writes, provisioning.reconciles) == ({"patch machines/status": 1}, {"machine": 1, "docker": 1})
+    assert running.until is None
+    assert ledger.writes_of(M) == 2
+
+
+def test_a_timeline_is_the_readers_own(ledger: Ledger) -> None:
+    create_machine(ledger, M)
+    ledger.timeline(M)[0].writes.clear()
+    assert ledger.writes_of(M) == 1
+
+
+def test_totals_are_metrics(time: Time) -> None:
+    metrics = Metrics()
+    ledger = Ledger(metrics)
+    ledger.follow(MACHINE)
+    create_machine(ledger, M)
+    time.now += 12
+    ledger.phase(M, "Running")
+    found = metrics.registry.get_sample_value
+    labels = {"controller": "machineset", "verb": "create", "resource": "machines"}
+    assert found("remuda_writes_total", labels) == 1
+    assert found("remuda_phase_seconds_sum", {"kind": "Machine", "phase": BEFORE}) == 12
+
+
+def test_memory_is_bounded_and_what_is_used_stays() -> None:
+    ledger = Ledger(most_accounts=3)
+    ledger.follow(MACHINE)
+    for number in range(10):
+        create_machine(ledger, Key("ns", str(number)))
+        create_machine(ledger, Key("ns", "0"))
+    known = [number for number in range(10) if ledger.timeline(Key("ns", str(number)))]
+    assert known == [0, 8, 9]
+    assert (ledger.opened, ledger.writes) == (10, 20)
+    assert ledger.writes_per("Machine") == 2.0
+
+
+def test_a_machine_that_goes_to_and_fro_keeps_its_latest_phases(time: Time) -> None:
+    ledger = Ledger()
+    ledger.follow(MACHINE)
+    for turn in range(100):
+        ledger.phase(M, ("Running", "Failed")[turn % 2])
+    spans = ledger.timeline(M)
+    assert len(spans) == 32
+    assert [span.phase for span in spans[-2:]] == ["Running", "Failed"]
