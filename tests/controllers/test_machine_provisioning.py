@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from remuda.capi import names
+from remuda.capi.machine.scope import Options
 from remuda.capi.machine.workload import NODE
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
 from remuda.kube.client import Target
@@ -273,19 +274,27 @@ async def test_a_server_deleted_under_its_machine_is_left_to_go(bench: Bench) ->
         await bench.until(says("InfrastructureReady", "ObjectDeleted"))
 
 
-async def test_a_machine_that_is_being_made_is_written_once_it_is_complete(bench: Bench) -> None:
-    async with bench.running() as manager:
+async def test_states_that_pass_at_once_are_not_written_and_one_that_lasts_is(bench: Bench) -> None:
+    async with bench.running(Options()) as manager:
         await bench.cluster()
         owners = [{**owner(await make_set(bench)), "controller": True}]
         labels = {names.CLUSTER_NAME: "c"}
         metadata = {"ownerReferences": owners, "labels": labels, "finalizers": [names.MACHINE_FINALIZER]}
-        made = await bench.machine(metadata=metadata)
-        mine = {"labels": labels, "ownerReferences": [{**owner(made), "controller": True, "blockOwnerDeletion": True}]}
-        await bench.config(**mine)
-        await bench.server(**mine)
-        await bench.until(says("InfrastructureReady", "NotReady"))
-        await bench.settled(manager)
-        assert manager.ledger.writes == 1
+        for name in ("m", "slow"):
+            made = await bench.machine(name, metadata=metadata)
+            mine = {
+                "labels": labels,
+                "ownerReferences": [{**owner(made), "controller": True, "blockOwnerDeletion": True}],
+            }
+            await bench.config(name, **mine)
+            await bench.server(name, **mine)
+            await bench.bootstrapped(name)
+        await bench.node()
+        await bench.provisioned()
+        await bench.until(lambda machine: is_true(machine, "Available"))
+        assert manager.ledger.writes_of(_key(bench)) <= 3
+        assert len(await bench.events("SuccessfulSetNodeRef")) == 1
+        await bench.until(phase("Provisioning"), "slow")
 
 
 async def test_the_expiry_of_certificates_is_noted(bench: Bench) -> None:

@@ -7,7 +7,7 @@ at the end, and only if something changed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from remuda.capi import names
 from remuda.capi.belonging import cluster_of
@@ -27,6 +27,7 @@ from remuda.capi.machine.revision import differences
 from remuda.capi.machine.scope import Options, Scope, World
 from remuda.capi.machine.status import Observed, Seen, Verdict, publish
 from remuda.capi.machine.wakeups import listen
+from remuda.capi.pacing import Pace
 from remuda.capi.pausing import paused
 from remuda.capi.types import (
     CLUSTER,
@@ -38,9 +39,9 @@ from remuda.capi.types import (
     Reference,
 )
 from remuda.kube import clock
-from remuda.kube.conditions import TRUE, put
+from remuda.kube.conditions import TRUE, find, put
 from remuda.kube.errors import StatusError
-from remuda.kube.objects import Key
+from remuda.kube.objects import Condition, Key
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
@@ -51,7 +52,6 @@ PUBLISH = step("machine.publish", "writes what was found out about a Machine int
 LET_GO = step("machine.let-go", "removes the finalizer of a Machine of which nothing is left")
 
 CONCURRENCY = 100
-JUST_MADE_SECONDS = 2.0  # at least one: times of creation are cut to the second
 _CONFLICT = 409
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
 
@@ -69,6 +69,7 @@ class MachineController:
     def __init__(self, manager: Manager, externals: Externals, remote: RemoteClusters, options: Options) -> None:
         caches = manager.caches
         self._ledger = manager.ledger
+        self._pace = Pace(options.status_seconds)
         self._world = World(
             client=manager.client,
             caches=caches,
@@ -89,6 +90,7 @@ class MachineController:
         value = self._world.machines.raw(*key)
         if value is None:
             self._world.node_deletions.pop(key, None)
+            self._pace.forget(key)
             return DONE
         scope = self._load(value)
         hold = paused(scope.cluster, scope.machine.metadata)
@@ -98,14 +100,13 @@ class MachineController:
             return Blocked("Paused", f"Machine {key}", hold.message)
         for name, phase in self._phases(scope):
             await self._run(name, phase, scope)
-        if _is_being_made(scope):
-            scope.draft.obj["status"] = scope.draft.base.get("status", {})
-            await self._save(scope)
-            return Again(1.0, "what the Machine refers to is being made")
         put(scope.draft.status, [hold], generation=scope.generation)
         verdict = self._publish(scope)
+        rest = 0.0 if _matters(scope, verdict) else self._pace.rest(scope.machine.metadata, scope.now)
+        if rest:
+            scope.draft.obj["status"] = scope.draft.base.get("status", {})
         await self._save(scope)
-        return self._outcome(scope, verdict)
+        return self._outcome(scope, verdict, rest)
 
     def _load(self, value: bytes) -> Scope:
         world = self._world
@@ -176,14 +177,21 @@ class MachineController:
         return verdict
 
     async def _save(self, scope: Scope) -> None:
-        if any(scope.draft.patches()):
+        patch, status = scope.draft.patches()
+        if patch or status:
             async with LET_GO if scope.deleting.stage is Stage.COMPLETED else PUBLISH:
                 await save(self._world.client, scope.draft)
+        if status:
+            self._pace.wrote(scope.machine.key, scope.now)
+            for reason, message in scope.news:
+                self._world.events.normal(scope.machine, reason, message)
 
-    def _outcome(self, scope: Scope, verdict: Verdict) -> Outcome:
+    def _outcome(self, scope: Scope, verdict: Verdict, rest: float) -> Outcome:
         for error in scope.failures.values():
             raise error
         looks = [verdict.look_again_at, _connection_verdict_at(scope), _rollout_at(scope)]
+        if rest:
+            looks.append(scope.now + rest)
         timers = [Again(max(0.0, at - scope.now)) for at in looks if at is not None and at > scope.now]
         return soonest(*scope.waits, *timers)
 
@@ -204,14 +212,17 @@ async def _await_cluster(world: World, scope: Scope) -> None:
 # ---- what is looked at -------------------------------------------------------------------------------------------
 
 
-def _is_being_made(scope: Scope) -> bool:
-    """Whoever makes a Machine makes its provider objects right after it: not worth a word unless that takes long."""
-    machine = scope.machine
-    made, status = machine.metadata.creation_timestamp, machine.status
-    if machine.metadata.controller is None or status.conditions or machine.metadata.deleting or scope.failures:
-        return False
-    complete = scope.infrastructure is not None and (scope.bootstrap or machine.spec.bootstrap.config_ref is None)
-    return not complete and made is not None and scope.now - clock.parse(made) < JUST_MADE_SECONDS
+def _matters(scope: Scope, verdict: Verdict) -> bool:
+    """Whether others wait for this: it went wrong, it goes, or it has become usable or unusable."""
+    if scope.failures or scope.machine.metadata.deleting:
+        return True
+    before = scope.machine.status.conditions
+    return any(_status(before, type) != _status(verdict.conditions, type) for type in ("Ready", "Available"))
+
+
+def _status(conditions: Iterable[Condition], type: str) -> bool:
+    found = find(conditions, type)
+    return found is not None and found.status == TRUE
 
 
 def _seen(
