@@ -27,6 +27,7 @@ from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.kube import conditions
 from remuda.kube.client import Client
 from remuda.kube.objects import Key
+from remuda.runtime.caches import Caches
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
 from remuda.simulator import loop as virtual
@@ -50,8 +51,18 @@ class World:
         self.client: Client = server.client()
         self.cloud = MemoryCloud()
         self.workloads = ModelWorkloads(catch_up_seconds)
-        self.manager = Manager(server.client(), name="world")
+        self._view = Caches(server.client())  # the world's own eyes, which stay open when a manager dies
+        self._clusters, self._machines = self._view.of(CLUSTER), self._view.of(MACHINE)
+        self._servers = [self._view.of(family.machine) for family in FAMILIES]
+        self.manager = self._new_manager()
         server.store.subscribe(self._committed)
+
+    def _new_manager(self) -> Manager:
+        manager = Manager(self._server.client(), name="world")
+        manager.ledger.follow(MACHINE)
+        add_controllers(manager, dial=self.workloads.dial)
+        add_providers(manager, self.cloud, self.workloads)
+        return manager
 
     def _committed(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -74,14 +85,23 @@ class World:
 
     async def start(self) -> None:
         await install(self.client, [*core_definitions(), *definitions()])
-        self.manager.ledger.follow(MACHINE)
-        add_controllers(self.manager, dial=self.workloads.dial)
-        add_providers(self.manager, self.cloud, self.workloads)
+        await self._view.start()
+        await self._lead()
+
+    async def _lead(self) -> None:
         await self.manager.start()
         self.manager.lead()
 
+    async def crash(self) -> None:
+        """All controllers stop where they are, mid-sentence, and others take over with nothing but the API."""
+        await asyncio.gather(*(controller.stop(0.0) for controller in self.manager.controllers.values()))
+        await self.manager.stop()
+        self.manager = self._new_manager()
+        await self._lead()
+
     async def stop(self) -> None:
         await self.manager.stop()
+        await self._view.close()
         await self.workloads.close()
 
     # what users do
@@ -97,17 +117,17 @@ class World:
     # looking and waiting
 
     def cluster(self, name: str, namespace: str = "default") -> Cluster | None:
-        return self.manager.caches.of(CLUSTER).get(namespace, name)
+        return self._clusters.get(namespace, name)
 
     @staticmethod
     def cluster_key(name: str, namespace: str = "default") -> Key:
         return Key(namespace, name)
 
     def machines(self, cluster: str, namespace: str = "default") -> list[Machine]:
-        return [one for one in self.manager.caches.of(MACHINE).all(namespace) if one.spec.cluster_name == cluster]
+        return [one for one in self._machines.all(namespace) if one.spec.cluster_name == cluster]
 
     def machine(self, name: str, namespace: str = "default") -> Machine | None:
-        return self.manager.caches.of(MACHINE).get(namespace, name)
+        return self._machines.get(namespace, name)
 
     async def until(self, holds: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Until it holds, looked at after every write. Raises TimeoutError that says what never came."""
@@ -164,8 +184,8 @@ class World:
                 machine.metadata.name,
                 f"{machine.metadata.namespace}/{machine.metadata.labels.get(names.CLUSTER_NAME, '')}",
             )
-            for family in FAMILIES
-            for machine in self.manager.caches.of(family.machine).all()
+            for servers in self._servers
+            for machine in servers.all()
         }
         leaked = [host.name for host in await self.cloud.hosts() if (host.name, host.tag) not in known]
         return complaints + [f"nobody knows of the server {name}" for name in leaked]
