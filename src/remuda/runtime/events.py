@@ -113,11 +113,13 @@ class Events:
             log.info("%d events were not written before the end", len(self._waiting))
 
     async def _run(self) -> None:
-        while not self._closing:
-            await self._more.wait()
-            self._more.clear()
+        while True:
             while self._waiting:
                 await self._write_next()
+            if self._closing:
+                return
+            self._more.clear()
+            await self._more.wait()
 
     async def _write_next(self) -> None:
         said, series = self._waiting.popitem(last=False)
