@@ -70,7 +70,7 @@ def test_the_label_of_a_pod_decides_before_rules(value: str, behaviour: str) -> 
 
 def test_a_deleted_pod_on_an_unreachable_node_is_not_waited_for() -> None:
     long_gone = pod("a", deletionTimestamp=rfc3339(NOW - 10))
-    just_now = pod("b", deletionTimestamp=rfc3339(NOW))
+    just_now = pod("b", deletionTimestamp=rfc3339(NOW - 1))
     silent = plan([long_gone, just_now], around(unreachable=True))
     assert names(silent.stay) == ["a"]
     assert names(silent.leaving) == ["b"]
@@ -177,6 +177,13 @@ def test_the_message_names_pods_budgets_and_what_comes_after() -> None:
     ]
 
 
+def test_pods_that_are_leaving_are_named_however_they_came_to_it() -> None:
+    ending = "deletionTimestamp set, but still not removed from the Node"
+    leaving, granted = pod("leaving", deletionTimestamp=rfc3339(NOW)), pod("granted")
+    assert message(plan([leaving], around()), []) == f"* Pod default/leaving: {ending}"
+    assert message(plan([granted], around()), []) == f"* Pod default/granted: {ending}"
+
+
 def test_pods_waited_for_later_are_named() -> None:
     rules = compiled(rule("r", "Drain", -1, pods=[{"selector": {"matchLabels": {"app": "web"}}}]))
     pods = [pod("web", labels={"app": "web"}), pod("job", labels={POD_DRAIN: "wait-completed"})]
@@ -188,6 +195,8 @@ def test_long_lists_are_cut() -> None:
     assert listed(pods[:3]) == "Pods default/p-0, default/p-1, default/p-2"
     assert listed(pods) == "Pods default/p-0, default/p-1, default/p-2, ... (4 more)"
     refusals = [Refusal(one, f"reason {i}") for i, one in enumerate(pods)]
+    assert len(message(plan(pods[:5], around()), refusals[:5]).split("\n")) == 5
+    assert "more reasons" not in message(plan(pods[:5], around()), refusals[:5])
     lines = message(plan(pods, around()), refusals).split("\n")
     assert len(lines) == 6
     assert lines[-1] == "* and 2 more reasons why Pods cannot be evicted"

@@ -75,4 +75,4 @@ def test_a_rollout_that_is_due_makes_older_sets_outdated() -> None:
     assert differences(a_set(), due, NOW + 10) == [
         f"MachineDeployment spec.rollout.after ({rfc3339(NOW + 10)}) has passed"
     ]
-    assert differences(a_set(created=rfc3339(NOW + 11)), due, NOW + 20) == []
+    assert differences(a_set(created=rfc3339(NOW + 10)), due, NOW + 20) == []

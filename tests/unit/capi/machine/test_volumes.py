@@ -66,5 +66,6 @@ def test_an_ephemeral_volume_is_claimed_by_pod_and_name() -> None:
 
 
 def test_the_message_counts_and_names_them() -> None:
+    assert message(["a", "b", "c"]) == "* 3 volumes are still attached: a, b, c"
     assert message(["pv-1"]) == "* 1 volume is still attached: pv-1"
     assert message([f"pv-{i}" for i in range(5)]) == "* 5 volumes are still attached: pv-0, pv-1, pv-2, ... (2 more)"
