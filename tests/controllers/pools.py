@@ -107,9 +107,11 @@ class Pool:
             while not manager.idle:
                 await asyncio.sleep(0.01)
 
-    async def looked(self, manager: Manager) -> None:
-        """The controllers have run once more, and have nothing left to do."""
+    @asynccontextmanager
+    async def looking(self, manager: Manager) -> AsyncIterator[None]:
+        """What is done inside has made the controllers run once more, and they have nothing left to do."""
         before = manager.ledger.reconciles
+        yield
         async with asyncio.timeout(PATIENCE_SECONDS):
             while manager.ledger.reconciles == before:
                 await asyncio.sleep(0.01)

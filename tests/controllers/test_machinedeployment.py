@@ -175,8 +175,8 @@ async def test_a_paused_rollout_moves_no_further_but_scales(pool: Pool) -> None:
         )
         await pool.settled(manager)
         assert [one["spec"]["replicas"] for one in await pool.sets()] == [8, 4]
-        await pool.edit(MACHINE_DEPLOYMENT.target, "md", {"template": {"spec": {"version": "v1.36.1"}}})
-        await pool.looked(manager)
+        async with pool.looking(manager):
+            await pool.edit(MACHINE_DEPLOYMENT.target, "md", {"template": {"spec": {"version": "v1.36.1"}}})
         assert len(await pool.sets()) == 2
         pool.keeper.comes_up = lambda machine: True
         await pool.keeper.again()
@@ -256,6 +256,6 @@ async def test_nothing_is_written_once_it_is_as_wanted(pool: Pool) -> None:
         before = manager.ledger.writes
         for target, name in ((MACHINE_DEPLOYMENT.target, "md"), (MACHINE.target, named((await pool.machines())[0]))):
             note = {"metadata": {"annotations": {"cluster.x-k8s.io/conversion-data": "{}"}}}
-            await pool.engine.patch(target, pool.namespace, name, note)
-            await pool.looked(manager)
+            async with pool.looking(manager):
+                await pool.engine.patch(target, pool.namespace, name, note)
         assert manager.ledger.writes == before

@@ -68,10 +68,9 @@ async def test_nothing_is_written_once_it_is_as_wanted(pool: Pool) -> None:
         await pool.set_with(counted(availableReplicas=2))
         await pool.settled(manager)
         before = manager.ledger.writes
-        await pool.engine.patch(
-            MACHINE_SET.target, pool.namespace, "ms", {"metadata": {"annotations": {"somebody": "else"}}}
-        )
-        await pool.looked(manager)
+        note = {"metadata": {"annotations": {"somebody": "else"}}}
+        async with pool.looking(manager):
+            await pool.engine.patch(MACHINE_SET.target, pool.namespace, "ms", note)
         assert manager.ledger.writes == before
 
 

@@ -16,8 +16,7 @@ from remuda.capi.machinedeployment import progress, revisions, rollout, status
 from remuda.capi.machinedeployment.revisions import Sets
 from remuda.capi.machinedeployment.rollout import Limits
 from remuda.capi.machinedeployment.scope import Scope, World
-from remuda.capi.machineset.controller import is_conflict
-from remuda.capi.machineset.scope import BY_CONTROLLER, index_by_controller
+from remuda.capi.machineset.scope import BY_CONTROLLER, index_by_controller, is_conflict
 from remuda.capi.machineset.status import becomes_late_at
 from remuda.capi.pausing import paused
 from remuda.capi.templates import MissingTemplate

@@ -13,7 +13,7 @@ from remuda.capi import names, templates
 from remuda.capi.belonging import cluster_of, index_by_cluster
 from remuda.capi.external import Externals
 from remuda.capi.machineset import creation, inheritance, members, replicas, status
-from remuda.capi.machineset.scope import BY_CONTROLLER, Scope, World, index_by_controller
+from remuda.capi.machineset.scope import BY_CONTROLLER, Scope, World, index_by_controller, is_conflict
 from remuda.capi.pausing import paused
 from remuda.capi.templates import Templates
 from remuda.capi.types import (
@@ -214,11 +214,6 @@ class MachineSetController:
         at = status.becomes_late_at(scope.machines, now)
         timers = [] if at is None else [Again(at - now)]
         return soonest(*scope.waits, *timers)
-
-
-def is_conflict(error: Exception) -> bool:
-    """Somebody was faster: the run is over, and nothing has to be said about it."""
-    return isinstance(error, StatusError) and error.reason == "Conflict"
 
 
 def _references(machine_set: MachineSet) -> Iterable[Reference | None]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from remuda.capi import names, templates
 from remuda.capi.external import UnknownKind, UnlabelledKind
 from remuda.capi.machineset import creation, members, preflight, remediation, victims
-from remuda.capi.machineset.scope import Scope, World
+from remuda.capi.machineset.scope import Scope, World, is_conflict
 from remuda.capi.templates import MissingTemplate, Templates
 from remuda.capi.types import MACHINE, Machine
 from remuda.kube import conditions
@@ -75,6 +75,8 @@ async def _grow(world: World, scope: Scope, found: Templates | None, count: int)
     try:
         made = await creation.make(world, scope, found, count)
     except (StatusError, Retryable, ValueError) as error:
+        if is_conflict(error):
+            raise
         scope.obstacles.append(f"Machines cannot be created: {error}")
         world.events.warning(scope.machine_set, "FailedCreate", f"Failed to create a Machine: {error}")
         raise Retryable(f"Machines cannot be created: {error}") from error
@@ -84,15 +86,11 @@ async def _grow(world: World, scope: Scope, found: Templates | None, count: int)
 
 
 async def _shrink(world: World, scope: Scope, count: int) -> None:
+    """One after the other: should something fail in between, what would have gone later is still there."""
     chosen = victims.choose(scope.machines, count, scope.machine_set.spec.deletion.order)
-    deleted = await delete(world, [machine for machine in chosen if not machine.metadata.deleting])
+    deleted = [await _delete(world, machine) for machine in chosen if not machine.metadata.deleting]
     if deleted:
         world.events.normal(scope.machine_set, "SuccessfulDelete", f"Deleted {_named(deleted)}")
-
-
-async def delete(world: World, machines: Sequence[Machine]) -> list[str]:
-    """Asks for their deletion; the names of those."""
-    return await creation.together([_delete(world, machine) for machine in machines])
 
 
 async def _delete(world: World, machine: Machine) -> str:
@@ -165,4 +163,4 @@ def _named(machines: Sequence[str]) -> str:
 
 
 async def remove_all(world: World, scope: Scope) -> None:
-    await delete(world, [machine for machine in scope.machines if not machine.metadata.deleting])
+    await creation.together([_delete(world, machine) for machine in scope.machines if not machine.metadata.deleting])

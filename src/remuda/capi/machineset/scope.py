@@ -10,6 +10,7 @@ from remuda.capi import names
 from remuda.capi.external import Externals
 from remuda.capi.types import MACHINE_SET, Cluster, Machine, MachineDeployment, MachineSet
 from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
 from remuda.kube.objects import Object, OwnerReference
 from remuda.runtime.draft import Draft
 from remuda.runtime.events import Events
@@ -68,6 +69,11 @@ def _place_of(obj: Object) -> Iterable[str]:
 def orphanage(namespace: str) -> str:
     """Where the index keeps what nobody controls."""
     return f"nobody's in {namespace}"
+
+
+def is_conflict(error: Exception) -> bool:
+    """Somebody was faster: the run is over, and nothing has to be said about it."""
+    return isinstance(error, StatusError) and error.reason == "Conflict"
 
 
 def controlled_by(machine_set: MachineSet) -> OwnerReference:

@@ -1,0 +1,256 @@
+"""Rolling updates by the real controllers while things go wrong at random: servers are slow or never come up, fall
+over, take long to go; templates change in the middle; writes fail before or after they were done; the manager restarts.
+
+A referee stands between the controllers and the API and judges every Machine they make or delete by what is stored at
+that moment. `REMUDA_SEED` repeats a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
+from remuda.kube import errors
+from remuda.kube.client import Client, Target
+from remuda.runtime.manager import Manager
+from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, decode, named
+from tests.controllers.pools import Pool, counted, is_available
+from tests.controllers.providers import PROVIDERS
+
+RUNS = 3
+STEPS = 14
+VERSIONS = ("v1.34.0", "v1.35.0", "v1.36.0")
+
+
+class Referee:
+    """A client that judges, and now and then fails."""
+
+    def __init__(self, client: Client, chance: random.Random) -> None:
+        self._client = client
+        self._chance = chance
+        self.failures = 0.0  # how likely a write fails
+        self.ceiling = self.floor = 0
+        self.violations: list[str] = []
+        self.made = self.taken = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def create(self, target: Target, namespace: str, obj: Json, **options: Any) -> bytes:
+        value: bytes = await self._perhaps(lambda: self._client.create(target, namespace, obj, **options))
+        if target == MACHINE.target:
+            self.made += 1
+            there = await self._machines(namespace)
+            if len(there) > self.ceiling:
+                self.violations.append(f"{len(there)} Machines, {self.ceiling} allowed, after {named(obj)}")
+        return value
+
+    async def patch(self, target: Target, namespace: str, name: str, patch: Any, **options: Any) -> bytes:
+        return await self._perhaps(lambda: self._client.patch(target, namespace, name, patch, **options))
+
+    async def delete(self, target: Target, namespace: str, name: str, **options: Any) -> bytes:
+        if target == MACHINE.target:
+            await self._judge(namespace, name)
+        return await self._perhaps(lambda: self._client.delete(target, namespace, name, **options))
+
+    async def _judge(self, namespace: str, name: str) -> None:
+        there = {named(one): one for one in await self._machines(namespace)}
+        victim = there.pop(name, None)
+        if victim is None or not _stands(victim):
+            return
+        self.taken += 1
+        left = sum(map(_stands, there.values()))
+        if left < self.floor:
+            self.violations.append(f"{left} available Machines left, {self.floor} promised, after {name}")
+        owner = victim["metadata"]["ownerReferences"][0]["uid"]
+        mates = [one for one in there.values() if one["metadata"]["ownerReferences"][0]["uid"] == owner]
+        lying = [named(one) for one in mates if not _stands(one) and not _leaves(one)]
+        if lying:
+            self.violations.append(f"{name} was available and went before {lying}")
+
+    async def _machines(self, namespace: str) -> list[Json]:
+        return [decode(item) for item in (await self._client.list(MACHINE.target, namespace)).items]
+
+    async def _perhaps(self, act: Callable[[], Awaitable[bytes]]) -> bytes:
+        fate = self._chance.random()
+        if fate < self.failures / 2:
+            raise errors.conflict("", "things", "x", "somebody was faster")
+        value = await act()
+        if fate < self.failures:
+            raise errors.conflict("", "things", "x", "the answer was lost")
+        return value
+
+
+def _stands(machine: Json) -> bool:
+    return is_available(machine) and not _leaves(machine)
+
+
+def _leaves(machine: Json) -> bool:
+    return "deletionTimestamp" in machine["metadata"]
+
+
+class Chaos:
+    def __init__(self, pool: Pool, chance: random.Random) -> None:
+        self.pool = pool
+        self.chance = chance
+        self.referee = Referee(pool.engine.client, chance)
+        self.up: set[str] = set()
+        self.going: set[str] = set()
+        self.down: set[str] = set()
+        self.all_well = False
+        self.version = VERSIONS[0]
+        pool.keeper.comes_up = lambda one: named(one) not in self.down and (self.all_well or named(one) in self.up)
+        pool.keeper.goes = lambda one: self.all_well or named(one) in self.going
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """A manager that can be exchanged for another in the middle."""
+        keeper = asyncio.create_task(self.pool.keeper.run())
+        await self._start()
+        try:
+            yield
+        finally:
+            await self.manager.stop()
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+
+    async def _start(self) -> None:
+        self.manager = Manager(self.referee, namespace=self.pool.namespace, name="test")  # type: ignore[arg-type]
+        self.pool.setup(self.manager)
+        await self.manager.start()
+        self.manager.lead()
+
+    async def settled(self) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not self.manager.idle:
+                await asyncio.sleep(0.01)
+
+    async def begin(self) -> None:
+        replicas, surge, unavailable = self.chance.randint(1, 4), self.chance.randint(0, 2), self.chance.randint(0, 2)
+        unavailable = unavailable if surge or unavailable else 1
+        self.referee.ceiling, self.referee.floor = replicas + surge, max(replicas - unavailable, 0)
+        self.replicas = replicas
+        update = {"maxSurge": surge, "maxUnavailable": unavailable}
+        await self.pool.deployment(
+            replicas,
+            rollout={"strategy": {"type": "RollingUpdate", "rollingUpdate": update}},
+            template=self.pool.template(version=self.version),
+            deletion={"order": self.chance.choice(["Oldest", "Newest", "Random"])},
+        )
+
+    async def step(self) -> None:
+        usual = (self.some_come_up, self.some_go)
+        await self.chance.choice((*usual, *usual, self.template, self.falls, self.restart))()
+
+    async def some_come_up(self) -> None:
+        self.up.update(self._some())
+        await self._attend()
+
+    async def some_go(self) -> None:
+        self.going.update(self._some())
+        await self._attend()
+
+    def _some(self) -> list[str]:
+        there = sorted(self.pool.keeper.seen)
+        return self.chance.sample(there, self.chance.randint(0, len(there)))
+
+    async def _attend(self) -> None:
+        await self.pool.keeper.again()
+        if self.chance.random() < 0.7:
+            await self.settled()
+
+    async def template(self) -> None:
+        self.version = self.chance.choice(VERSIONS)
+        spec = {"template": {"spec": {"version": self.version}}}
+        await self.pool.edit(MACHINE_DEPLOYMENT.target, "md", spec)
+
+    async def falls(self) -> None:
+        """At a quiet moment, and with time to be noticed: what nobody could know is nobody's fault."""
+        await self.settled()
+        standing = [one for one in await self.pool.machines() if _stands(one)]
+        if not standing:
+            return
+        victim = self.chance.choice(standing)
+        self.down.add(named(victim))
+        self.up.discard(named(victim))
+        owner = victim["metadata"]["ownerReferences"][0]["name"]
+        set_before = await self.pool.engine.get(MACHINE_SET.target, self.pool.namespace, owner)
+        assert set_before is not None
+        left = set_before["status"]["availableReplicas"] - 1
+        await self.pool.mark(named(victim), False)
+        await self.pool.engine.until(
+            MACHINE_SET.target,
+            self.pool.namespace,
+            owner,
+            lambda one: one["status"]["availableReplicas"] <= left,
+        )
+        await self.settled()
+
+    async def restart(self) -> None:
+        await self.manager.stop()
+        await self._start()
+
+    async def end_well(self) -> None:
+        self.referee.failures = 0.0
+        await self._repair()
+        await self.pool.engine.when(MACHINE.target, self.pool.namespace, self._arrived)
+        await self.pool.deployment_with(counted(availableReplicas=self.replicas, replicas=self.replicas))
+
+    async def _repair(self) -> None:
+        """Servers of the present template are repaired; those of earlier ones stay as broken as they are."""
+        self.all_well = True
+        there = {named(one): one["spec"]["version"] for one in await self.pool.machines()}
+        self.down = {name for name in self.down if there.get(name) != self.version}
+        await self.pool.keeper.again()
+
+    def _arrived(self, machines: list[Json]) -> bool:
+        wanted = [self.version] * self.replicas
+        return [one["spec"]["version"] for one in machines] == wanted and all(map(_stands, machines))
+
+
+async def run(engine: Engine, seed: int) -> Chaos:
+    chance = random.Random(seed)
+    pool = await Pool.create(engine, chance.choice(PROVIDERS))
+    await pool.cluster()
+    await pool.templates()
+    chaos = Chaos(pool, chance)
+    await chaos.begin()
+    async with chaos.running():
+        chaos.referee.failures = chance.choice([0.0, 0.1])
+        for _ in range(STEPS):
+            await chaos.step()
+        await chaos.end_well()
+    assert not chaos.referee.violations, f"REMUDA_SEED={seed}: {chaos.referee.violations}"
+    return chaos
+
+
+async def test_whatever_fails_a_rollout_keeps_its_bounds_and_arrives(engine: Engine) -> None:
+    given = os.environ.get("REMUDA_SEED")
+    seeds = [int(given)] if given else [random.SystemRandom().randrange(10**9) for _ in range(RUNS)]
+    for seed in seeds:
+        print(f"REMUDA_SEED={seed}")
+        await run(engine, seed)
+
+
+async def test_the_referee_sees_a_foul(engine: Engine) -> None:
+    """A judge that never finds anything proves nothing: here the bounds are drawn tighter than they were set."""
+    pool = await Pool.create(engine, PROVIDERS[0])
+    await pool.cluster()
+    await pool.templates()
+    chaos = Chaos(pool, random.Random(1))
+    chaos.all_well = True
+    await chaos.begin()
+    chaos.referee.ceiling, chaos.referee.floor = 0, 99
+    async with chaos.running():
+        await pool.engine.when(MACHINE.target, pool.namespace, chaos._arrived)
+        await pool.edit(MACHINE_DEPLOYMENT.target, "md", {"template": {"spec": {"version": VERSIONS[1]}}})
+        chaos.version = VERSIONS[1]
+        await chaos.end_well()
+    assert any("allowed" in one for one in chaos.referee.violations)
+    assert any("promised" in one for one in chaos.referee.violations)
+    assert (chaos.referee.made, chaos.referee.taken) == (2 * chaos.replicas, chaos.replicas)

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remuda.capi.machineset import status
+from remuda.capi.machineset.status import Observed
+from remuda.capi.types import Machine, MachineSet, MachineSetSpec, Selector, SelectorRequirement
+from remuda.kube import clock
+from remuda.kube.conditions import condition
+from remuda.kube.objects import Condition, ObjectMeta
+from tests.unit.capi.machineset.herd import CREATED, good, machine
+
+NOW = clock.parse(CREATED) + 60
+Json = dict[str, Any]
+
+
+def machine_set(replicas: int | None = 3, deleted: bool = False, selector: Selector | None = None) -> MachineSet:
+    return MachineSet(
+        metadata=ObjectMeta(name="ms", generation=4, deletion_timestamp=CREATED if deleted else None),
+        spec=MachineSetSpec(replicas=replicas, selector=selector or Selector(match_labels={"b": "2", "a": "1"})),
+    )
+
+
+def seen(*machines: Machine, now: float = NOW, obstacles: tuple[str, ...] = (), **facts: Any) -> Observed:
+    return Observed(machine_set=machine_set(**facts), machines=machines, now=now, obstacles=obstacles)
+
+
+def told(found: Condition) -> tuple[str, str, str]:
+    return found.status, found.reason, found.message
+
+
+class TestCounters:
+    def test_all(self) -> None:
+        herd = [
+            good("a", version="v1.35.0"),
+            good("b", version="v1.35.0", kubelet="v1.34.0"),
+            good("leaving", deleted=CREATED, version="v1.35.0"),
+            machine("c", conditions={"Ready": True}),
+        ]
+        assert status.counters(herd) == {
+            "replicas": 4,
+            "readyReplicas": 3,
+            "availableReplicas": 2,
+            "upToDateReplicas": 3,
+            "versions": [{"version": "v1.34.0", "replicas": 1}, {"version": "v1.35.0", "replicas": 2}],
+        }
+
+    def test_none(self) -> None:
+        counted = status.counters([])
+        assert counted.pop("versions") == []
+        assert set(counted.values()) == {0}
+
+
+class TestScalingUp:
+    def test_growing(self) -> None:
+        assert told(status.scaling_up(seen(good()))) == ("True", "ScalingUp", "Scaling up from 1 to 3 replicas")
+
+    def test_hindered(self) -> None:
+        found = status.scaling_up(seen(obstacles=("the template is missing", "and more")))
+        assert found.message == (
+            "Scaling up from 0 to 3 replicas is blocked because:\n* the template is missing\n* and more"
+        )
+
+    def test_large_enough(self) -> None:
+        assert told(status.scaling_up(seen(good(), replicas=1))) == ("False", "NotScalingUp", "")
+
+    def test_would_be_hindered(self) -> None:
+        found = status.scaling_up(seen(good(), replicas=1, obstacles=("no template",)))
+        assert told(found) == ("False", "NotScalingUp", "Scaling up would be blocked because:\n* no template")
+
+    def test_never_while_being_deleted(self) -> None:
+        assert status.scaling_up(seen(deleted=True)).status == "False"
+
+    def test_not_known(self) -> None:
+        for derive in (status.scaling_up, status.scaling_down):
+            found = derive(seen(replicas=None))
+            assert told(found) == ("Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
+
+
+class TestScalingDown:
+    def test_shrinking(self) -> None:
+        found = status.scaling_down(seen(good("a"), good("b"), replicas=1))
+        assert told(found) == ("True", "ScalingDown", "Scaling down from 2 to 1 replicas")
+
+    def test_small_enough(self) -> None:
+        assert told(status.scaling_down(seen(good("a")))) == ("False", "NotScalingDown", "")
+
+    @pytest.mark.parametrize(
+        ("count", "line"),
+        [
+            (1, "* Machine m0 is in deletion since more than 15m"),
+            (5, "* Machines m0, m1, m2, ... (2 more) are in deletion since more than 15m"),
+        ],
+    )
+    def test_names_those_that_take_long(self, count: int, line: str) -> None:
+        herd = [good(f"m{n}", deleted=CREATED) for n in range(count)]
+        late = status.scaling_down(seen(*herd, replicas=0, now=clock.parse(CREATED) + 901))
+        assert late.message.split("\n")[1:] == [line]
+        early = status.scaling_down(seen(*herd, replicas=0, now=clock.parse(CREATED) + 899))
+        assert "\n" not in early.message
+
+
+def test_when_there_will_be_more_to_say() -> None:
+    herd = [good("a"), good("b", deleted=CREATED)]
+    at = status.becomes_late_at(herd, NOW)
+    assert at is not None
+    assert status.late(herd, at) != []
+    assert status.becomes_late_at(herd, at) is None
+    assert status.becomes_late_at([good()], NOW) is None
+
+
+class TestDeleting:
+    def test_not(self) -> None:
+        assert told(status.deleting(seen())) == ("False", "NotDeleting", "")
+
+    def test_under_way(self) -> None:
+        found = status.deleting(seen(good("a"), good("b"), deleted=True))
+        assert told(found) == ("True", "Deleting", "Deleting 2 Machines")
+        assert status.deleting(seen(good("a"), deleted=True)).message == "Deleting 1 Machine"
+
+    def test_done(self) -> None:
+        assert status.deleting(seen(deleted=True)).reason == "DeletionCompleted"
+
+
+def by_type(observed: Observed) -> dict[str, Condition]:
+    return {found.type: found for found in status.all_conditions(observed)}
+
+
+def test_what_machines_say_is_gathered() -> None:
+    sick = machine("sick", conditions=[condition("Ready", False, "NotReady", "no node")])
+    found = by_type(seen(good("fine"), sick))
+    assert told(found["MachinesReady"]) == ("False", "NotReady", "* Machine sick: no node")
+    assert found["MachinesUpToDate"].status == "Unknown"
+    assert found["Remediating"].status == "False"
+    assert by_type(seen())["MachinesReady"].reason == "NoReplicas"
+
+
+def test_a_machine_just_made_is_not_asked_whether_it_is_up_to_date() -> None:
+    young = machine("young")
+    assert status.judged([young], clock.parse(CREATED) + 5) == []
+    assert len(status.judged([young], clock.parse(CREATED) + 11)) == 1
+    assert len(status.judged([good()], clock.parse(CREATED) + 5)) == 1
+
+
+class TestPublish:
+    def test_everything(self) -> None:
+        raw: Json = {}
+        status.publish(raw, seen(good("a")))
+        assert raw["observedGeneration"] == 4
+        assert raw["selector"] == "a=1,b=2"
+        assert raw["replicas"] == 1
+        types = [found["type"] for found in raw["conditions"]]
+        assert types == ["MachinesReady", "MachinesUpToDate", "Remediating", "ScalingDown", "ScalingUp", "Deleting"]
+        assert {found["observedGeneration"] for found in raw["conditions"]} == {4}
+
+    def test_twice_is_the_same(self) -> None:
+        raw: Json = {}
+        status.publish(raw, seen(good("a")))
+        before = dict(raw)
+        status.publish(raw, seen(good("a"), now=NOW + 1))
+        assert raw == before
+
+    def test_a_selector_that_makes_no_sense_is_left_out(self) -> None:
+        raw: Json = {"selector": "old"}
+        nonsense = Selector(match_expressions=[SelectorRequirement(key="a", operator="Near")])
+        status.publish(raw, seen(selector=nonsense))
+        assert "selector" not in raw

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi import inplace
+
+TIMEOUTS = ("nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds")
+
+
+def handed_down(source: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
+    result = copy.deepcopy(target)
+    inplace.hand_down(source, result)
+    return result
+
+
+def test_sets_and_removes() -> None:
+    source = {"minReadySeconds": 5, "taints": [{"key": "a"}]}
+    target = {"minReadySeconds": 1, "readinessGates": [{"conditionType": "X"}], "version": "v1"}
+    assert handed_down(source, target) == {"minReadySeconds": 5, "taints": [{"key": "a"}], "version": "v1"}
+
+
+def test_what_makes_a_revision_is_left_alone() -> None:
+    source = {"version": "v2", "providerID": "b", "failureDomain": "z", "infrastructureRef": {"name": "new"}}
+    target = {"version": "v1", "providerID": "a", "infrastructureRef": {"name": "old"}}
+    assert handed_down(source, target) == target
+
+
+def test_zero_is_a_value() -> None:
+    assert handed_down({"minReadySeconds": 0}, {"minReadySeconds": 5}) == {"minReadySeconds": 0}
+    assert handed_down({"deletion": {"nodeDrainTimeoutSeconds": 0}}, {}) == {"deletion": {"nodeDrainTimeoutSeconds": 0}}
+
+
+def test_no_empty_object_is_left() -> None:
+    assert handed_down({}, {"deletion": {"nodeDrainTimeoutSeconds": 5}}) == {}
+
+
+def test_what_admission_fills_in_is_not_fought_over() -> None:
+    filled = {"deletion": {"nodeDeletionTimeoutSeconds": 10}}
+    assert handed_down({}, filled) == filled
+    assert handed_down({"deletion": {"nodeDeletionTimeoutSeconds": 0}}, filled) == {
+        "deletion": {"nodeDeletionTimeoutSeconds": 0}
+    }
+    assert handed_down({}, {"deletion": {"nodeDeletionTimeoutSeconds": 60}}) == {}
+
+
+def test_timeouts_alone() -> None:
+    target = {"minReadySeconds": 1}
+    inplace.hand_down_timeouts({"minReadySeconds": 9, "deletion": {"nodeDrainTimeoutSeconds": 3}}, target)
+    assert target == {"minReadySeconds": 1, "deletion": {"nodeDrainTimeoutSeconds": 3}}
+
+
+deletions = st.fixed_dictionaries({}, optional={name: st.sampled_from([0, 10, 60]) for name in TIMEOUTS})
+specs = st.fixed_dictionaries(
+    {}, optional={"minReadySeconds": st.integers(0, 3), "deletion": deletions, "version": st.sampled_from(["a", "b"])}
+)
+
+
+@given(source=specs, target=specs)
+def test_once_is_enough(source: dict[str, Any], target: dict[str, Any]) -> None:
+    once = handed_down(source, target)
+    assert handed_down(source, once) == once
+    assert once.get("version") == target.get("version")
+    assert once.get("minReadySeconds") == source.get("minReadySeconds")
