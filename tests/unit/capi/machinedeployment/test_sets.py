@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.capi import names
+from remuda.capi.machinedeployment import sets
+from remuda.capi.machinedeployment.revisions import Identity
+from remuda.capi.machinedeployment.rollout import Limits
+from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment
+from remuda.runtime.draft import Draft
+
+Json = dict[str, Any]
+IDENTITY = Identity("md-abcde", "123-abcde")
+
+
+def raw(metadata: Json | None = None, template: Json | None = None, **spec: Any) -> Json:
+    wanted = {"clusterName": "c", "bootstrap": {"dataSecretName": "s"}, "unknown": {"kept": True}}
+    return {
+        "metadata": {"name": "md", "namespace": "ns", "uid": "u", "resourceVersion": "1", **(metadata or {})},
+        "spec": {
+            "clusterName": "c",
+            "selector": {"matchLabels": {"pool": "a"}},
+            "template": template or {"metadata": {"labels": {"pool": "a"}, "annotations": {"n": "1"}}, "spec": wanted},
+            **spec,
+        },
+    }
+
+
+def typed(obj: Json) -> MachineDeployment:
+    return MACHINE_DEPLOYMENT.decode(msgspec.json.encode(obj))
+
+
+def made(obj: Json, size: int = 2) -> Json:
+    return sets.made(typed(obj), obj, IDENTITY, size, Limits(3, 1), 4)
+
+
+def draft_of(machine_set: Json) -> Draft:
+    managed = {
+        "manager": "capi-machinedeployment",
+        "fieldsV1": {
+            "f:metadata": {
+                f"f:{part}": {f"f:{key}": {} for key in machine_set["metadata"][part]}
+                for part in ("labels", "annotations")
+            }
+        },
+    }
+    metadata = {**machine_set["metadata"], "resourceVersion": "1", "managedFields": [managed]}
+    return Draft(MACHINE_SET.target, msgspec.json.encode({**machine_set, "metadata": metadata}))
+
+
+class TestMade:
+    def test_all_of_it(self) -> None:
+        obj = raw(
+            {
+                "annotations": {
+                    "team": "blue",
+                    names.REVISION: "9",
+                    names.LAST_APPLIED: "{}",
+                    names.CONVERSION_DATA: "x",
+                }
+            },
+            deletion={"order": "Newest"},
+            machineNaming={"template": "x"},
+            paused=True,
+        )
+        found = made(obj)
+        own = {
+            "pool": "a",
+            names.CLUSTER_NAME: "c",
+            names.DEPLOYMENT_NAME: "md",
+            names.TEMPLATE_HASH: "123-abcde",
+        }
+        assert found["metadata"]["labels"] == found["spec"]["template"]["metadata"]["labels"] == own
+        assert found["metadata"]["annotations"] == {
+            "team": "blue",
+            names.REVISION: "4",
+            names.DISABLE_MACHINE_CREATE: "false",
+            names.DESIRED_REPLICAS: "3",
+            names.MAX_REPLICAS: "4",
+        }
+        assert found["metadata"]["finalizers"] == [names.MACHINE_SET_FINALIZER]
+        [owner] = found["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"], owner["controller"]) == ("MachineDeployment", "u", True)
+        spec = found["spec"]
+        assert spec["selector"] == {"matchLabels": {"pool": "a", names.TEMPLATE_HASH: "123-abcde"}}
+        assert spec["template"]["metadata"]["annotations"] == {"n": "1"}
+        assert spec["template"]["spec"]["unknown"] == {"kept": True}
+        assert (spec["replicas"], spec["deletion"], spec["machineNaming"]) == (
+            2,
+            {"order": "Newest"},
+            {"template": "x"},
+        )
+        assert set(spec) == {"clusterName", "replicas", "selector", "template", "deletion", "machineNaming"}
+
+    def test_leaves_what_it_was_made_from_alone(self) -> None:
+        obj = raw()
+        before = msgspec.json.encode(obj)
+        made(obj)
+        assert msgspec.json.encode(obj) == before
+
+    def test_selectors_of_expressions_stay(self) -> None:
+        expressions = [{"key": "pool", "operator": "Exists"}]
+        found = made(raw(selector={"matchExpressions": expressions}))
+        assert found["spec"]["selector"] == {
+            "matchExpressions": expressions,
+            "matchLabels": {names.TEMPLATE_HASH: "123-abcde"},
+        }
+
+
+class TestRenew:
+    def test_one_just_made_has_nothing_to_renew(self) -> None:
+        obj = raw({"annotations": {"team": "blue"}})
+        draft = draft_of(made(obj))
+        sets.renew(draft, typed(obj), obj, 4)
+        sets.resize(draft, 2, Limits(3, 1))
+        assert draft.patches() == ({}, {})
+
+    def test_hands_down_what_changes_in_place(self) -> None:
+        draft = draft_of(made(raw({"annotations": {"gone": "x"}}, deletion={"order": "Newest"})))
+        spec = {"clusterName": "c", "version": "v9", "minReadySeconds": 3}
+        changed = raw({"annotations": {"new": "y"}}, {"metadata": {"labels": {"pool": "a", "tier": "1"}}, "spec": spec})
+        sets.renew(draft, typed(changed), changed, 4)
+        assert "gone" not in draft.metadata["annotations"]
+        assert draft.metadata["annotations"]["new"] == "y"
+        template = draft.spec["template"]
+        assert template["metadata"] == {"labels": draft.metadata["labels"]}
+        assert draft.metadata["labels"]["tier"] == "1"
+        assert draft.metadata["labels"][names.TEMPLATE_HASH] == "123-abcde"
+        assert template["spec"]["minReadySeconds"] == 3
+        assert "version" not in template["spec"]
+        assert "deletion" not in draft.spec
+
+    def test_books_a_new_revision(self) -> None:
+        obj = raw()
+        draft = draft_of(made(obj))
+        sets.renew(draft, typed(obj), obj, 6)
+        notes = draft.metadata["annotations"]
+        assert (notes[names.REVISION], notes[names.REVISION_HISTORY]) == ("6", "4")
+
+    def test_an_adopted_one_gets_no_hash(self) -> None:
+        obj = raw()
+        machine_set = made(obj)
+        for labels in (machine_set["metadata"]["labels"], machine_set["spec"]["template"]["metadata"]["labels"]):
+            del labels[names.TEMPLATE_HASH]
+        draft = draft_of(machine_set)
+        sets.renew(draft, typed(obj), obj, 4)
+        assert draft.patches() == ({}, {})
+
+
+class TestRetire:
+    def test_only_how_machines_leave(self) -> None:
+        draft = draft_of(made(raw(deletion={"order": "Newest"})))
+        spec = {"version": "v9", "minReadySeconds": 3, "deletion": {"nodeDrainTimeoutSeconds": 7}}
+        changed = raw(None, {"metadata": {"labels": {"pool": "b"}}, "spec": spec}, deletion={"order": "Oldest"})
+        sets.retire(draft, changed, on_delete=True)
+        patch, _ = draft.patches()
+        assert patch == {
+            "metadata": {"annotations": {names.DISABLE_MACHINE_CREATE: "true"}},
+            "spec": {
+                "deletion": {"order": "Oldest"},
+                "template": {"spec": {"deletion": {"nodeDrainTimeoutSeconds": 7}}},
+            },
+        }
+
+
+class TestResize:
+    def test_notes_for_which_size_it_was_chosen(self) -> None:
+        draft = draft_of(made(raw()))
+        sets.resize(draft, 5, Limits(6, 2))
+        patch, _ = draft.patches()
+        assert patch["spec"] == {"replicas": 5}
+        assert patch["metadata"]["annotations"] == {names.DESIRED_REPLICAS: "6", names.MAX_REPLICAS: "8"}
+
+    def test_an_empty_one_that_stays_empty_is_left_alone(self) -> None:
+        draft = draft_of(made(raw(), size=0))
+        sets.resize(draft, 0, Limits(6, 2))
+        assert draft.patches() == ({}, {})

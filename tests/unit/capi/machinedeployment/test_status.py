@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from remuda.capi.machinedeployment import status
+from remuda.capi.machinedeployment.rollout import Limits
+from remuda.capi.machinedeployment.status import Observed
+from remuda.capi.types import (
+    Machine,
+    MachineDeployment,
+    MachineDeploymentSpec,
+    MachineSet,
+    MachineSetStatus,
+    Selector,
+    SelectorRequirement,
+    VersionCount,
+)
+from remuda.kube import clock
+from remuda.kube.conditions import condition
+from remuda.kube.objects import Condition, ObjectMeta
+from tests.unit.capi.machineset.herd import CREATED, good, machine
+
+NOW = clock.parse(CREATED) + 60
+Json = dict[str, Any]
+
+
+def deployment(deleted: bool = False, selector: Selector | None = None) -> MachineDeployment:
+    return MachineDeployment(
+        metadata=ObjectMeta(name="md", generation=2, deletion_timestamp=CREATED if deleted else None),
+        spec=MachineDeploymentSpec(selector=selector or Selector(match_labels={"a": "1"})),
+    )
+
+
+def machine_set(name: str, replicas: int = 0, available: int = 0, growing: str = "", version: str = "") -> MachineSet:
+    return MachineSet(
+        metadata=ObjectMeta(name=name),
+        status=MachineSetStatus(
+            replicas=replicas,
+            ready_replicas=available,
+            available_replicas=available,
+            conditions=[condition("ScalingUp", True, "ScalingUp", growing)] if growing else [],
+            versions=[VersionCount(version=version, replicas=replicas)] if version else [],
+        ),
+    )
+
+
+def seen(
+    *sets: MachineSet,
+    machines: Sequence[Machine] = (),
+    limits: Limits | None = Limits(3, 1, 1),  # noqa: B008
+    deleted: bool = False,
+    **facts: Any,
+) -> Observed:
+    """The last set is the new one."""
+    return Observed(
+        deployment=deployment(deleted),
+        new=sets[-1] if sets else None,
+        sets=sets,
+        machines=machines,
+        limits=limits,
+        now=NOW,
+        **facts,
+    )
+
+
+def told(found: Condition) -> tuple[str, str, str]:
+    return found.status, found.reason, found.message
+
+
+def test_counters() -> None:
+    observed = seen(machine_set("old", 2, 2, version="v1.34.0"), machine_set("new", 2, 1, version="v1.35.0"))
+    assert status.counters(observed) == {
+        "replicas": 4,
+        "readyReplicas": 3,
+        "availableReplicas": 3,
+        "upToDateReplicas": 2,
+        "versions": [{"version": "v1.34.0", "replicas": 2}, {"version": "v1.35.0", "replicas": 2}],
+    }
+    assert status.counters(seen())["upToDateReplicas"] == 0
+
+
+@pytest.mark.parametrize(
+    ("have", "limits", "deleted", "phase"),
+    [
+        (2, Limits(3), False, "ScalingUp"),
+        (3, Limits(3), False, "Running"),
+        (4, Limits(3), False, "ScalingDown"),
+        (3, Limits(3), True, "ScalingDown"),
+        (3, None, False, "Unknown"),
+    ],
+)
+def test_phase(have: int, limits: Limits | None, deleted: bool, phase: str) -> None:
+    assert status.phase(seen(machine_set("new", have), limits=limits, deleted=deleted)) == phase
+
+
+class TestAvailable:
+    @pytest.mark.parametrize(("available", "expected"), [(3, "True"), (2, "True"), (1, "False")])
+    def test_as_many_as_promised(self, available: int, expected: str) -> None:
+        assert status.available(seen(machine_set("new", 3, available))).status == expected
+
+    def test_says_what_is_missing(self) -> None:
+        found = status.available(seen(machine_set("new", 3, 1)))
+        assert told(found) == (
+            "False",
+            "NotAvailable",
+            "1 available replicas, at least 2 required (maxUnavailable is 1, spec.replicas is 3)",
+        )
+        strict = status.available(seen(machine_set("new", 3, 1), limits=Limits(3, 1, 0)))
+        assert strict.message == "1 available replicas, at least 3 required"
+
+    def test_not_while_it_goes(self) -> None:
+        assert status.available(seen(deleted=True)).message == "Deletion in progress"
+
+    def test_not_known(self) -> None:
+        assert told(status.available(seen(limits=None)))[:2] == ("Unknown", "WaitingForReplicasSet")
+
+
+class TestRollingOut:
+    def outdated(self, name: str, message: str) -> Machine:
+        return machine(name, conditions=[condition("UpToDate", False, "NotUpToDate", message)])
+
+    def test_not(self) -> None:
+        assert told(status.rolling_out(seen(machines=[good()]))) == ("False", "NotRollingOut", "")
+
+    def test_says_why_and_what_is_waited_for(self) -> None:
+        herd = [
+            self.outdated("a", "* Version v1, v2 required"),
+            self.outdated("b", "* Version v1, v2 required"),
+            good(),
+        ]
+        found = status.rolling_out(seen(machines=herd, waiting="waiting for 1 Machine"))
+        assert found.status == "True"
+        assert found.message.split("\n") == [
+            "Rolling out 2 not up-to-date replicas",
+            "* Version v1, v2 required",
+            "* Waiting for 1 Machine",
+        ]
+
+    def test_names_the_three_most_frequent_reasons(self) -> None:
+        herd = [self.outdated(str(n), reason) for n, reason in enumerate(("d", "c", "b", "a", "d"))]
+        lines = status.rolling_out(seen(machines=herd)).message.split("\n")
+        assert lines[1:] == ["* d", "* a", "* b"]
+
+
+class TestScaling:
+    def test_up_says_what_hinders_its_sets_once(self) -> None:
+        text = "Scaling up from 0 to 1 replicas is blocked because:\n* no template"
+        sets = [machine_set("a", growing=text), machine_set("b", growing=text)]
+        found = status.scaling_up(seen(*sets, obstacles=["no template", "no cluster"]))
+        assert found.message == ("Scaling up from 0 to 3 replicas is blocked because:\n* no template\n* no cluster")
+
+    def test_up(self) -> None:
+        assert status.scaling_up(seen(machine_set("a", 1))).message == "Scaling up from 1 to 3 replicas"
+        assert told(status.scaling_up(seen(machine_set("a", 3)))) == ("False", "NotScalingUp", "")
+        blocked = status.scaling_up(seen(machine_set("a", 3), obstacles=["x"]))
+        assert told(blocked) == ("False", "NotScalingUp", "Scaling up would be blocked because:\n* x")
+
+    def test_down(self) -> None:
+        found = status.scaling_down(seen(machine_set("a", 4), machine_set("b", 1)))
+        assert told(found) == ("True", "ScalingDown", "Scaling down from 5 to 3 replicas")
+        assert status.scaling_down(seen(machine_set("a", 3))).status == "False"
+        assert status.scaling_down(seen(machine_set("a", 1), deleted=True)).status == "True"
+
+    def test_not_known(self) -> None:
+        for derive in (status.scaling_up, status.scaling_down):
+            assert derive(seen(limits=None)).reason == "WaitingForReplicasSet"
+
+
+class TestDeleting:
+    def test_stages(self) -> None:
+        assert status.deleting(seen()).reason == "NotDeleting"
+        herd = [good("a"), good("b")]
+        assert status.deleting(seen(machine_set("s"), machines=herd, deleted=True)).message == "Deleting 2 Machines"
+        empty = status.deleting(seen(machine_set("s"), machine_set("t"), deleted=True))
+        assert empty.message == "Deleting MachineSets s, t"
+        assert status.deleting(seen(deleted=True)).reason == "DeletionCompleted"
+
+
+class TestPublish:
+    def test_everything_in_order(self) -> None:
+        raw: Json = {}
+        status.publish(raw, seen(machine_set("new", 3, 3), machines=[good()]))
+        assert (raw["observedGeneration"], raw["selector"], raw["phase"]) == (2, "a=1", "Running")
+        assert [found["type"] for found in raw["conditions"]] == [
+            "Available",
+            "MachinesReady",
+            "MachinesUpToDate",
+            "Remediating",
+            "RollingOut",
+            "ScalingDown",
+            "ScalingUp",
+            "Deleting",
+        ]
+
+    def test_twice_is_the_same(self) -> None:
+        raw: Json = {}
+        observed = seen(machine_set("new", 3, 3), machines=[good()])
+        status.publish(raw, observed)
+        before = dict(raw)
+        status.publish(raw, observed)
+        assert raw == before
+
+    def test_a_selector_that_makes_no_sense_is_left_out(self) -> None:
+        nonsense = Selector(match_expressions=[SelectorRequirement(key="a", operator="Near")])
+        observed = Observed(
+            deployment=deployment(selector=nonsense), new=None, sets=(), machines=(), limits=None, now=NOW
+        )
+        raw: Json = {"selector": "old"}
+        status.publish(raw, observed)
+        assert "selector" not in raw
