@@ -96,15 +96,16 @@ class Election:
         """Stays the leader. Returns only when that has failed for too long, with what is known of it."""
         try:
             while True:
-                await asyncio.sleep(self._settings.retry_seconds)
-                left = self._renewed_at + self._settings.renew_seconds - _now()
-                if left <= 0 or (not await self._attempt(left) and self._is_lost()):
+                await asyncio.sleep(min(self._settings.retry_seconds, self._seconds_left()))
+                left = self._seconds_left()
+                if not left or (not await self._attempt(left) and self.holder != self.identity):
                     return f"lease {self._key} could not be renewed; it is {self._told_holder()}"
         finally:
             self.leading = False
 
-    def _is_lost(self) -> bool:
-        return self.holder != self.identity or _now() >= self._renewed_at + self._settings.renew_seconds
+    def _seconds_left(self) -> float:
+        """Until this process must have stopped, unless it renews before."""
+        return max(0.0, self._renewed_at + self._settings.renew_seconds - _now())
 
     def _told_holder(self) -> str:
         return f"held by {self.holder}" if self.holder not in ("", self.identity) else "perhaps free"

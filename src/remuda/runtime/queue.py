@@ -72,8 +72,8 @@ class Queue(Generic[K]):
         self._closed = True
         for timer in (*self._timers.values(), *self._finished.values()):
             timer.cancel()
-        self._timers.clear()
-        self._finished.clear()
+        for kept in (self._timers, self._finished, self._waiting, self._ready, self._again, self._held):
+            kept.clear()
 
     @property
     def depth(self) -> int:
@@ -98,6 +98,8 @@ class Queue(Generic[K]):
         return not (self._waiting or self._working or self._again or self._held)
 
     def add(self, key: K, priority: int = NORMAL) -> None:
+        if self._closed:
+            return
         if key in self._working:
             self._again[key] = max(priority, self._again.get(key, priority))
         elif key in self._finished:

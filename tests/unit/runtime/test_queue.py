@@ -50,7 +50,9 @@ class QueueModel(RuleBasedStateMachine):
 
     def do(self, act: Callable[[], Any]) -> Any:
         async def acting() -> Any:
-            return act()
+            result = act()
+            await asyncio.sleep(1e-6)  # no two things happen at the same moment
+            return result
 
         return self.loop.run_until_complete(acting())
 
@@ -137,6 +139,7 @@ class QueueModel(RuleBasedStateMachine):
                     self.ended[key] = self.now()
                     self.do(lambda key=key: (self.queue.forget(key), self.queue.done(key)))
                 self.loop.run_until_complete(asyncio.sleep(10.0))
+            assert self.errors == []
             kept = {name: value for name, value in vars(self.queue).items() if isinstance(value, dict) and value}
             assert kept == {}, "something is kept for keys that are idle"
         self.loop.close()

@@ -1,0 +1,247 @@
+"""Managers on the engine: from start to end, with nothing left; alone and with others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from remuda.apiserver.server import ApiServer
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.election import LEASE, Election, LeadershipLost
+from remuda.runtime.events import EVENTS
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Outcome
+from remuda.runtime.steps import step
+from tests.unit.runtime.things import CONFIG_MAP, create, until, virtually
+
+LEASE_KEY = Key("default", "remuda")
+ANSWER = step("test-manager.answer", "answers in the object")
+
+
+class Answering:
+    """A manager with one controller, which answers every ConfigMap that asks something."""
+
+    def __init__(self, client: Client, name: str = "remuda") -> None:
+        self.manager = Manager(client, name=name)
+        self.things = self.manager.caches.of(CONFIG_MAP)
+        self.manager.controller("answer", CONFIG_MAP, self.reconcile)
+        self.seen: list[str] = []
+        self.slow = 0.0
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self.things.raw(*key)
+        if value is None:
+            return DONE
+        draft = Draft(CONFIG_MAP.target, value)
+        data = draft.obj.get("data") or {}
+        if "question" not in data:
+            return DONE
+        await asyncio.sleep(self.slow)
+        self.seen.append(key.name)
+        data["answer"] = data["question"].upper()
+        async with ANSWER:
+            saved = await save(self.manager.client, draft)
+        written = self.things.get(*key)
+        assert written is not None
+        assert written.data["answer"] == data["answer"], "a reconcile reads what it has written"
+        if saved != value:
+            self.manager.events.normal(written, "Answered", data["answer"])
+        return DONE
+
+
+def everything() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks()}
+
+
+async def answer(client: Client, name: str) -> str | None:
+    found = CONFIG_MAP.decode(await client.get(CONFIG_MAP.target, "default", name))
+    return found.data.get("answer")
+
+
+async def test_it_works_from_start_to_end_and_leaves_nothing(client: Client) -> None:
+    before = everything()
+    await create(client, "early", {"question": "now?"})
+    answering = Answering(client)
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(answering.manager.run(stop))
+    await until(lambda: "early" in answering.seen)
+    await create(client, "late", {"question": "later?"})
+    await until(lambda: "late" in answering.seen)
+    await until(lambda: answering.manager.idle)
+    stop.set()
+    await running
+    assert (await answer(client, "early"), await answer(client, "late")) == ("NOW?", "LATER?")
+    assert len((await client.list(EVENTS)).items) == 2
+    assert everything() - before == set()
+
+
+async def test_nothing_is_written_when_nothing_is_to_be_done(client: Client) -> None:
+    answering = Answering(client)
+    await answering.manager.start()
+    answering.manager.lead()
+    await create(client, "a", {"question": "now?"})
+    await until(lambda: answering.manager.ledger.writes == 2)
+    await until(lambda: answering.manager.idle)
+    for _ in range(3):
+        answering.manager.controllers["answer"].enqueue(Key("default", "a"))
+        await until(lambda: answering.manager.idle)
+    assert answering.seen.count("a") >= 2
+    assert answering.manager.ledger.writes_by == {("answer", "patch configmaps"): 1, ("", "create events"): 1}
+    await answering.manager.stop()
+
+
+async def test_deletes_through_its_client_are_seen_at_once(client: Client) -> None:
+    answering = Answering(client)
+    manager = answering.manager
+    await manager.start()
+    await manager.client.create(CONFIG_MAP.target, "default", {"metadata": {"generateName": "made-"}})
+    (made,) = [thing for thing in answering.things.all() if thing.metadata.name.startswith("made-")]
+    await manager.client.delete(CONFIG_MAP.target, *made.key, dry_run=True)
+    assert answering.things.get(*made.key) is not None
+    await manager.client.delete(CONFIG_MAP.target, *made.key)
+    assert answering.things.get(*made.key) is None
+    obj = msgspec.json.decode(await manager.client.create(CONFIG_MAP.target, "default", {"metadata": {"name": "b"}}))
+    obj["data"] = {"k": "v"}
+    await manager.client.update(CONFIG_MAP.target, "default", "b", obj)
+    updated = answering.things.get("default", "b")
+    assert updated is not None
+    assert updated.data == {"k": "v"}
+    await manager.client.delete_collection(CONFIG_MAP.target, "default", field_selector="metadata.name=b")
+    verbs = [act for _, act in manager.ledger.writes_by]
+    assert verbs == ["create configmaps", "delete configmaps", "update configmaps", "deletecollection configmaps"]
+    await manager.stop()
+
+
+async def test_two_controllers_of_one_name_are_a_mistake(client: Client) -> None:
+    manager = Answering(client).manager
+    with pytest.raises(ValueError, match="two controllers are called answer"):
+        manager.controller("answer", CONFIG_MAP, lambda key: asyncio.sleep(0, DONE))
+
+
+async def test_what_controllers_share_ends_after_them(client: Client) -> None:
+    answering = Answering(client)
+    ended: list[bool] = []
+
+    async def close() -> None:
+        ended.append(answering.manager.idle)
+
+    answering.manager.at_end(close)
+    await answering.manager.start()
+    answering.manager.lead()
+    await create(client, "a", {"question": "?"})
+    await until(lambda: answering.seen)
+    await answering.manager.stop()
+    assert ended == [True]
+
+
+class Replica:
+    def __init__(self, server: ApiServer, name: str, slow: float = 0.0) -> None:
+        self.answering = Answering(server.client(), name)
+        self.answering.slow = slow
+        self.stop = asyncio.Event()
+        self.election = Election(server.client(), LEASE_KEY, identity=name)
+        self.running = asyncio.ensure_future(self.answering.manager.run(self.stop, self.election))
+
+    @property
+    def status(self) -> float | None:
+        registry = self.answering.manager.metrics.registry
+        return registry.get_sample_value("leader_election_master_status", {"name": self.answering.manager.name})
+
+
+async def sleep_until(true: Callable[[], object]) -> None:
+    while not true():
+        await asyncio.sleep(0.1)
+
+
+@virtually
+async def test_of_two_replicas_one_works_and_the_other_takes_over(server: ApiServer) -> None:
+    client = server.client()
+    one, other = Replica(server, "one"), Replica(server, "other")
+    await create(client, "a", {"question": "who?"})
+    await sleep_until(lambda: one.answering.seen)
+    assert (one.status, other.status, other.answering.seen) == (1, None, [])
+    one.stop.set()
+    await one.running
+    resigned = asyncio.get_running_loop().time()
+    await create(client, "b", {"question": "and now?"})
+    await sleep_until(lambda: "b" in other.answering.seen)
+    assert asyncio.get_running_loop().time() - resigned < 3, "a lease given back is taken at the next attempt"
+    assert "b" not in one.answering.seen
+    assert (one.status, other.status) == (0, 1)
+    other.stop.set()
+    await other.running
+
+
+@virtually
+async def test_whoever_loses_the_lead_drops_everything_at_once_and_says_so(server: ApiServer) -> None:
+    client = server.client()
+    before = everything()
+    replica = Replica(server, "one", slow=50.0)
+    await create(client, "a", {"question": "who?"})
+    await asyncio.sleep(5)
+    assert not replica.answering.manager.idle
+    await client.patch(LEASE.target, *LEASE_KEY, {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 600}})
+    taken = asyncio.get_running_loop().time()
+    with pytest.raises(LeadershipLost, match="held by other"):
+        await replica.running
+    assert asyncio.get_running_loop().time() - taken < 3
+    assert await answer(client, "a") is None
+    assert everything() - before == set()
+    assert LEASE.decode(await client.get(LEASE.target, *LEASE_KEY)).spec.holder_identity == "other"
+
+
+@virtually
+async def test_the_lease_is_held_until_the_last_reconcile_has_ended(server: ApiServer) -> None:
+    client = server.client()
+    replica = Replica(server, "one", slow=8.0)
+    await create(client, "a", {"question": "who?"})
+    await asyncio.sleep(4)
+    replica.stop.set()
+    await asyncio.sleep(3)
+    assert LEASE.decode(await client.get(LEASE.target, *LEASE_KEY)).spec.holder_identity == "one"
+    await replica.running
+    assert await answer(client, "a") == "WHO?"
+    assert LEASE.decode(await client.get(LEASE.target, *LEASE_KEY)).spec.holder_identity == ""
+
+
+@virtually
+async def test_a_replica_that_never_led_ends_when_it_is_told(server: ApiServer) -> None:
+    one = Replica(server, "one")
+    await asyncio.sleep(5)
+    other = Replica(server, "other")
+    await asyncio.sleep(20)
+    other.stop.set()
+    await other.running
+    assert one.status == 1
+    one.stop.set()
+    await one.running
+
+
+async def test_a_manager_of_one_namespace_sees_no_other(client: Client) -> None:
+    await client.create(CONFIG_MAP.target, "kube-system", {"metadata": {"name": "elsewhere"}})
+    manager = Manager(client, namespace="default")
+    things = manager.caches.of(CONFIG_MAP)
+    await manager.start()
+    await manager.client.create(CONFIG_MAP.target, "default", {"metadata": {"name": "here"}})
+    await manager.client.create(CONFIG_MAP.target, "kube-system", {"metadata": {"name": "there"}})
+    assert {thing.metadata.namespace for thing in things.all()} == {"default"}
+    assert things.get("default", "here") is not None
+    await manager.stop()
+
+
+async def test_what_the_server_refuses_is_neither_shown_nor_booked(client: Client) -> None:
+    manager = Manager(client)
+    things = manager.caches.of(CONFIG_MAP)
+    await manager.start()
+    with pytest.raises(StatusError):
+        await manager.client.create(CONFIG_MAP.target, "default", {"metadata": {"name": "NOT A NAME"}})
+    assert things.get("default", "NOT A NAME") is None
+    assert manager.ledger.writes == 0
+    assert (await manager.client.raw_get("/version")).startswith(b"{")
+    await manager.stop()
