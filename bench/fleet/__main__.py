@@ -33,8 +33,9 @@ def measure(clusters: int, boot_seconds: float, idle_seconds: float) -> dict[str
 def shown(result: dict[str, Any]) -> str:
     return (
         f"{result['clusters']:5d} clusters, {result['machines']:5d} machines: all Available after "
-        f"{result['seconds']:6.1f} s ({result['cpu_seconds']:.1f} s CPU), {result['writes_per_machine']:.1f} writes and "
-        f"{result['reconciles_per_machine']:.1f} reconciles per machine, {result['rss_mb']:.0f} MB at most, "
+        f"{result['seconds']:6.1f} s ({result['cpu_seconds']:.1f} s CPU), "
+        f"{result['writes_per_machine']:.1f} writes and {result['reconciles_per_machine']:.1f} reconciles per machine, "
+        f"{result['rss_mb']:.0f} MB at most, "
         f"idle {result['idle_cpu_percent']:.1f} % of a core and {result['writes_while_idle']} writes"
     )
 

@@ -1,7 +1,7 @@
 """One fleet in one process, as the product runs: engine (durable), core controllers, and simulated providers.
 
 Real: the API server with its disk, admission and validation; every core controller; provider controllers of the v1beta2
-contract. Simulated: servers (a model that needs `boot_seconds`), the workload clusters' APIs and their Nodes (in memory).
+contract. Simulated: servers (a model that needs `boot_seconds`), the workload clusters' APIs and Nodes (in memory).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import os
 import time
 from collections.abc import Sequence
 
-from remuda.app import process
 from remuda.apiserver.server import ApiServer, Settings, StartRefused
+from remuda.app import process
 from remuda.kube.admission import Registration
 
 __all__ = ["Settings", "run", "start"]

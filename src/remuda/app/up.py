@@ -8,9 +8,9 @@ import time
 
 import msgspec
 
+from remuda.apiserver.server import ApiServer
 from remuda.app import apiserver, controllers, process
 from remuda.app.apiserver import Settings as ServerSettings
-from remuda.apiserver.server import ApiServer
 from remuda.capi import admission
 from remuda.runtime.manager import Manager
 

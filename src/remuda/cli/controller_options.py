@@ -13,6 +13,6 @@ controllers_option = click.option(
     "--controllers",
     metavar="NAMES",
     callback=_split,
-    help="Only these, separated by commas: names of controllers, or the groups core (Cluster API itself) and providers. "
+    help="Only these, separated by commas: names of controllers, or of groups: core (Cluster API itself), providers. "
     "Everything by default.",
 )

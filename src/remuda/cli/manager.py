@@ -14,7 +14,7 @@ from remuda.cli.server_options import split_address
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Of the Kubernetes that keeps the state. Default: $KUBECONFIG, the service account of this Pod, ~/.kube/config.",
+    help="Of the Kubernetes that keeps the state. Default: $KUBECONFIG, this Pod's service account, ~/.kube/config.",
 )
 @click.option("--context", default="", help="The context of the kubeconfig to use; its current one by default.")
 @controllers_option

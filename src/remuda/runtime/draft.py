@@ -24,8 +24,8 @@ class Draft:
     def __init__(self, target: Target, value: bytes) -> None:
         self.target = target
         self.value = value
-        self.base: Json = msgspec.json.decode(value)
-        self.obj: Json = msgspec.json.decode(value)
+        self.base: Json = _decode(value)
+        self.obj: Json = _decode(value)
         metadata = self.base["metadata"]
         self.key = Key(metadata.get("namespace", ""), metadata["name"])
 
@@ -130,6 +130,13 @@ async def save(client: Client, draft: Draft) -> bytes:
 async def _send(client: Client, draft: Draft, patch: Json, resource_version: str, subresource: str) -> bytes:
     patch.setdefault("metadata", {})["resourceVersion"] = resource_version
     return await client.patch(draft.target, *draft.key, patch, subresource=subresource)
+
+
+def _decode(value: bytes) -> Json:
+    """Without managedFields: they are the server's, and half of many objects."""
+    obj: Json = msgspec.json.decode(value)
+    obj["metadata"].pop("managedFields", None)
+    return obj
 
 
 class _Version(msgspec.Struct, rename="camel"):

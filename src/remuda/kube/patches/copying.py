@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 
 def copy_json(value: Any) -> Any:
     """An independent copy. Several times faster than `copy.deepcopy`: JSON has no cycles and no other types."""
@@ -21,8 +23,18 @@ _CONTAINERS = frozenset((dict, list))
 def same_json(left: Any, right: Any) -> bool:
     """Equal as JSON texts: 1, 1.0 and true are three values, though Python's `==` takes them for one.
 
-    `==` goes first: it is many times faster, and what it holds for different is."""
-    return left is right or (left == right and _same_types(left, right))
+    `==` goes first: it is many times faster, and what it holds for different is. Of what it holds for equal, large parts
+    are compared as texts, which decides unless their members stand in another order."""
+    if left is right:
+        return True
+    if left != right:
+        return False
+    if type(left) in _CONTAINERS and type(left) is type(right) and _encode(left) == _encode(right):
+        return True
+    return _same_types(left, right)
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def _same_types(left: Any, right: Any) -> bool:
