@@ -132,9 +132,9 @@ class Guard:
 
     def _take_stack(self, handle: asyncio.Handle) -> None:
         frame = sys._current_frames().get(self._thread)
-        stack = tuple(line.rstrip() for line in traceback.format_stack(frame)) if frame is not None else ()
-        if self._handle is handle and _guarded_run.__code__.co_filename in "".join(stack):
-            self._stack = _inside(stack)
+        stack = _inside([line.rstrip() for line in traceback.format_stack(frame)] if frame is not None else [])
+        if self._handle is handle:
+            self._stack = stack
 
     def _work(self) -> tuple[float, float]:
         """Seconds that the loop's thread, and all other threads but this one, have worked or queued for a processor."""
@@ -196,10 +196,10 @@ def _name(handle: asyncio.Handle) -> str:
     return f"callback {getattr(callback, '__qualname__', callback)!s}"
 
 
-def _inside(stack: tuple[str, ...]) -> tuple[str, ...]:
-    """The part of a stack that the callback is to answer for."""
-    last = max((place for place, line in enumerate(stack) if __file__ in line), default=-1)
-    return stack[last + 1 :]
+def _inside(stack: list[str]) -> tuple[str, ...]:
+    """The part of a stack that the callback is to answer for: below this module and asyncio's own frame."""
+    ours = [place for place, line in enumerate(stack) if __file__ in line]
+    return tuple(stack[ours[-1] + 2 :]) if ours else ()
 
 
 def _imports(stack: tuple[str, ...]) -> bool:

@@ -16,8 +16,8 @@ _OURS = f"{Path(__file__).parents[3]}/tests/"
 
 @pytest.fixture(autouse=True)
 def loop_guard(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a test itself takes its time for, on purpose, is its own affair."""
-    if request.node.get_closest_marker("unguarded"):
+    """What a test itself takes its time for, on purpose, is its own affair. The tests of the guard say `UNGUARDED`."""
+    if getattr(request.module, "UNGUARDED", False):
         yield
         return
     offences: list[Offence] = []

@@ -1,0 +1,213 @@
+"""The guard of the loop: catches who computes or waits, and nobody else, however busy the machine is."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from remuda.runtime import guard
+from remuda.runtime.guard import Guard, Offence, guarded, log_offence, wanted
+
+UNGUARDED = True
+
+
+def watched(work: Callable[[], Coroutine[Any, Any, None]]) -> list[Offence]:
+    """What is held against a task of ours."""
+    offences: list[Offence] = []
+
+    async def main() -> None:
+        await asyncio.create_task(work(), name="ours")
+
+    with guarded(offences.append):
+        asyncio.run(main())
+    return offences
+
+
+def compute(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+async def computes() -> None:
+    compute(0.15)
+
+
+async def waits() -> None:
+    time.sleep(0.25)
+
+
+async def waits_for_a_lock() -> None:
+    threading.Event().wait(0.25)
+
+
+async def waits_for_a_child() -> None:
+    subprocess.run(["sleep", "0.3"], check=True)
+
+
+async def yields() -> None:
+    for _ in range(20):
+        compute(0.01)
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.2)
+    await asyncio.to_thread(time.sleep, 0.2)
+
+
+def test_who_computes_too_long_is_named_with_the_place() -> None:
+    (offence,) = watched(computes)
+    assert (offence.what, offence.waited) == ("task ours (computes)", False)
+    assert 0.14 < offence.seconds < 1.0
+    assert "compute(0.15)" in offence.stack[0]
+    assert guard.__file__ not in "".join(offence.stack)
+    assert str(offence).startswith("task ours (computes) computed for 1")
+
+
+@pytest.mark.parametrize("work", [waits, waits_for_a_lock, waits_for_a_child])
+def test_who_waits_in_the_loop_is_caught_at_it(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    (offence,) = watched(work)
+    assert (offence.what, offence.waited) == (f"task ours ({work.__name__})", True)
+    assert work.__name__ in offence.stack[0]
+    assert "waited for" in str(offence)
+
+
+def test_who_lets_others_have_their_turn_is_not() -> None:
+    assert watched(yields) == []
+
+
+def test_a_busy_machine_is_nobodys_fault() -> None:
+    """Callbacks are slow here by the clock, because others have the processors."""
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    slowest = 0.0
+
+    async def works() -> None:
+        nonlocal slowest
+        for _ in range(10):
+            began = time.monotonic()
+            compute(0.03)
+            slowest = max(slowest, time.monotonic() - began)
+            await asyncio.sleep(0.001)
+
+    try:
+        assert watched(works) == []
+    finally:
+        os.sched_setaffinity(0, processors)
+        for other in others:
+            other.kill()
+            other.wait()
+    assert slowest > 0.05, "nobody kept it from the processor, so nothing was shown"
+
+
+def test_a_thread_that_does_not_let_go_of_the_interpreter_is_not_held_against_the_loop() -> None:
+    text = json.dumps([{"name": str(number), "value": [number] * 10} for number in range(30_000)])
+    over = threading.Event()
+
+    def decodes() -> None:
+        while not over.is_set():
+            json.loads(text)  # one call in C, which keeps the interpreter for a long time
+
+    async def works() -> None:
+        for _ in range(15):
+            await asyncio.sleep(0.005)
+            compute(0.002)
+
+    thread = threading.Thread(target=decodes)
+    thread.start()
+    try:
+        assert watched(works) == []
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_collecting_garbage_is_nobodys_fault() -> None:
+    heap = [[{"number": number}] for number in range(300_000)]
+
+    async def collects() -> None:
+        gc.collect()
+        gc.collect()
+
+    began = time.thread_time()
+    gc.collect()
+    assert time.thread_time() - began > 0.03, "the heap is too small to show anything"
+    assert watched(collects) == []
+    assert heap
+
+
+def test_importing_at_first_use_is_paid_once(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_to_import.py").write_text(
+        "import time\nuntil = time.thread_time() + 0.2\nwhile time.thread_time() < until: pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def imports() -> None:
+        __import__("slow_to_import")
+
+    assert watched(imports) == []
+    assert "slow_to_import" in sys.modules
+
+
+def test_callbacks_are_watched_as_tasks_are() -> None:
+    offences: list[Offence] = []
+
+    def slow_callback() -> None:
+        compute(0.1)
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(slow_callback)
+        await asyncio.sleep(0.01)
+
+    with guarded(offences.append):
+        asyncio.run(main())
+    assert [offence.what for offence in offences] == [
+        "callback test_callbacks_are_watched_as_tasks_are.<locals>.slow_callback"
+    ]
+
+
+def test_loops_of_other_threads_are_left_alone() -> None:
+    async def beside() -> None:
+        await asyncio.to_thread(lambda: asyncio.run(computes()))
+
+    assert watched(beside) == []
+
+
+def test_the_limit_can_be_set() -> None:
+    offences: list[Offence] = []
+    with guarded(offences.append, limit_seconds=0.5):
+        asyncio.run(computes())
+    assert offences == []
+
+
+def test_one_guard_at_a_time_and_nothing_left_of_it() -> None:
+    plain = asyncio.Handle._run
+    with guarded(lambda offence: None):
+        assert asyncio.Handle._run is not plain
+        with pytest.raises(RuntimeError, match="guarded already"):
+            Guard(lambda offence: None).start()
+    assert asyncio.Handle._run is plain
+    assert not [thread for thread in threading.enumerate() if thread.name == "loop guard"]
+    assert not [callback for callback in gc.callbacks if "Guard" in repr(callback)]
+
+
+@pytest.mark.parametrize(("value", "on"), [("", False), ("0", False), ("1", True), ("yes", True)])
+def test_it_is_switched_on_in_the_program_by_its_variable(
+    value: str, on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(guard.VARIABLE, value)
+    assert wanted() is on
+
+
+def test_an_offence_can_be_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log_offence(Offence("task x (y)", 0.123, False))
+    assert "task x (y) computed for 123 ms in the event loop:\n  (no stack" in caplog.text

@@ -1,0 +1,400 @@
+"""Connections to other clusters: real servers in this process, ports that swallow all, probes in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from remuda.apiserver.server import ApiServer
+from remuda.apiserver.server import Settings as ServerSettings
+from remuda.kube import kubeconfig
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError, unauthorized
+from remuda.kube.http import HttpClient
+from remuda.kube.objects import Key
+from remuda.runtime.remote import NODE, PROVIDER_ID, Node, RemoteClusters, Settings, without_ballast
+from remuda.simulator.loop import START
+from tests.unit.runtime.things import until, virtually
+
+C = Key("ns", "c")
+QUICK = Settings(probe_seconds=0.05, answer_seconds=1.0, probes=2, connect_seconds=5.0, retry_seconds=0.1)
+
+
+def node(name: str, provider_id: str = "") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": {"providerID": provider_id} if provider_id else {},
+    }
+
+
+class Hearing:
+    def __init__(self, remote: RemoteClusters) -> None:
+        self.heard: list[str] = []
+        remote.on_change(self.told)
+
+    def told(self, cluster: Key, changed: Node | None) -> None:
+        self.heard.append(f"{cluster} {changed.metadata.name if changed else '*'}")
+
+
+@pytest.fixture
+async def workload(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    server = await ApiServer.start(ServerSettings(data_dir=tmp_path / "workload", port=0))
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+def blackhole() -> Iterator[int]:
+    """A port whose connections are taken by the system and answered by nobody."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(8)
+        yield listener.getsockname()[1]
+
+
+def over_http(server: ApiServer) -> HttpClient:
+    return HttpClient(kubeconfig.load(server.kubeconfig))
+
+
+async def test_a_wanted_cluster_is_connected_and_its_nodes_are_known(workload: ApiServer) -> None:
+    inside = workload.client()
+    await inside.create(NODE.target, "", node("a", "cloud://a"))
+    remote = RemoteClusters(lambda key: asyncio.sleep(0, over_http(workload)), settings=QUICK)
+    hearing = Hearing(remote)
+    assert remote.look(C).error == "nobody has asked for a connection"
+    remote.want(C)
+    remote.want(C)
+    assert (len(remote), remote.look(C).connected, remote.look(C).client) == (1, False, None)
+    await until(lambda: remote.look(C).connected)
+    connection = remote.look(C)
+    assert connection.nodes is not None
+    assert [found.metadata.name for found in connection.nodes.select(PROVIDER_ID, "cloud://a")] == ["a"]
+    assert connection.client is not None
+    assert b"gitVersion" in await connection.client.raw_get("/version")
+    assert hearing.heard == ["ns/c *"]
+    await inside.create(NODE.target, "", node("b"))
+    await until(lambda: hearing.heard[1:] == ["ns/c b"])
+    await inside.delete(NODE.target, "", "b")
+    await until(lambda: hearing.heard[2:] == ["ns/c b"])
+    assert connection.nodes.get("", "b") is None
+    await remote.close()
+    assert remote.look(C).connected is False
+
+
+async def test_a_server_that_goes_is_noticed_and_one_that_comes_back_is_used(tmp_path: Path) -> None:
+    settings = ServerSettings(data_dir=tmp_path / "w", port=0)
+    server = await ApiServer.start(settings)
+    current = [server]
+    remote = RemoteClusters(lambda key: asyncio.sleep(0, over_http(current[0])), settings=QUICK)
+    hearing = Hearing(remote)
+    remote.want(C)
+    await until(lambda: remote.look(C).connected)
+    await server.stop()
+    await until(lambda: not remote.look(C).connected)
+    await until(lambda: remote.look(C).failures > 2)
+    lost = remote.look(C)
+    assert (lost.client, lost.nodes) == (None, None)
+    assert lost.error
+    current[0] = await ApiServer.start(settings)
+    await until(lambda: remote.look(C).connected)
+    assert (remote.look(C).failures, remote.look(C).error) == (0, "")
+    assert hearing.heard == ["ns/c *"] * 3
+    await remote.close()
+    await current[0].stop()
+
+
+async def test_a_cluster_that_swallows_everything_keeps_nobody_waiting(workload: ApiServer, blackhole: int) -> None:
+    access = msgspec.structs.replace(kubeconfig.load(workload.kubeconfig), server=f"https://127.0.0.1:{blackhole}")
+
+    async def dial(cluster: Key) -> Client:
+        return over_http(workload) if cluster == C else HttpClient(access)
+
+    remote = RemoteClusters(dial, settings=msgspec.structs.replace(QUICK, connect_seconds=0.3))
+    holes = [Key("ns", f"hole-{number}") for number in range(20)]
+    for hole in holes:
+        remote.want(hole)
+    remote.want(C)
+    await until(lambda: remote.look(C).connected)
+    began = time.perf_counter()
+    looks = [remote.look(hole) for hole in holes]
+    assert time.perf_counter() - began < 0.05
+    assert not any(look.connected for look in looks)
+    await until(lambda: all(remote.look(hole).failures for hole in holes))
+    assert remote.look(holes[0]).error == "no answer in time"
+    async with asyncio.timeout(5):
+        await remote.close()
+
+
+async def test_what_is_forgotten_leaves_nothing(workload: ApiServer) -> None:
+    before = {task.get_name() for task in asyncio.all_tasks()}
+    closed: list[Key] = []
+
+    async def dial(cluster: Key) -> Client:
+        client = over_http(workload)
+        close = client.close
+
+        async def closing() -> None:
+            closed.append(cluster)
+            await close()
+
+        client.close = closing  # type: ignore[method-assign]
+        return client
+
+    remote = RemoteClusters(dial, settings=QUICK)
+    hearing = Hearing(remote)
+    remote.want(C)
+    await until(lambda: remote.look(C).connected)
+    remote.forget(C)
+    remote.forget(C)
+    assert remote.look(C).error == "nobody has asked for a connection"
+    await until(lambda: closed)
+    await until(lambda: {task.get_name() for task in asyncio.all_tasks()} <= before | {"nodes of ns/c"})
+    await until(lambda: not {task.get_name() for task in asyncio.all_tasks()} - before)
+    assert closed == [C]
+    assert hearing.heard == ["ns/c *"], "whoever forgets a cluster knows"
+    remote.want(C)
+    await until(lambda: remote.look(C).connected)
+    await remote.close()
+    assert closed == [C, C]
+
+
+class Model:
+    """A workload cluster that answers as it is told: in virtual time there is no network."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._client = server.client()
+        self.dials: list[float] = []
+        self.probes: list[float] = []
+        self.dial_error: Exception | None = None
+        self.error: Exception | None = None
+        self.hangs = False
+        self.open = 0
+
+    async def dial(self, cluster: Key) -> Client:
+        self.dials.append(asyncio.get_running_loop().time())
+        if self.dial_error is not None:
+            raise self.dial_error
+        self.open += 1
+        return self  # type: ignore[return-value]
+
+    async def raw_get(self, path: str) -> bytes:
+        assert path == "/"
+        self.probes.append(asyncio.get_running_loop().time())
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.error is not None:
+            raise self.error
+        return b"{}"
+
+    async def close(self) -> None:
+        self.open -= 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+@virtually
+async def test_probes_are_spread_around_ten_seconds(server: ApiServer) -> None:
+    model = Model(server)
+    remote = RemoteClusters(model.dial)
+    remote.want(C)
+    await asyncio.sleep(600)
+    gaps = [after - before for before, after in itertools.pairwise(model.probes)]
+    assert all(8 <= gap <= 12 for gap in gaps)
+    assert len({round(gap, 3) for gap in gaps}) > 10
+    connection = remote.look(C)
+    assert (connection.since, len(model.dials)) == (START, 1)
+    assert connection.last_success is not None
+    assert START + 585 <= connection.last_success <= START + 600
+    await remote.close()
+    assert model.open == 0
+
+
+@virtually
+async def test_a_cluster_is_down_after_the_fifth_failed_probe_in_a_row(server: ApiServer) -> None:
+    model = Model(server)
+    remote = RemoteClusters(model.dial)
+    hearing = Hearing(remote)
+    remote.want(C)
+    await asyncio.sleep(60)
+    model.error = StatusError(500, "InternalError", "etcd has no leader")
+    began = len(model.probes)
+    while len(model.probes) < began + 4:
+        await asyncio.sleep(1)
+    connection = remote.look(C)
+    assert (connection.connected, connection.failures, connection.error) == (True, 4, "etcd has no leader")
+    while remote.look(C).connected:
+        await asyncio.sleep(1)
+    assert len(hearing.heard) == 2
+    assert (model.open, remote.look(C).nodes) == (0, None)
+    down = remote.look(C)
+    assert down.since is not None
+    assert down.last_success is not None
+    assert down.last_success < down.since
+    model.error = None
+    await asyncio.sleep(60)
+    assert remote.look(C).connected
+    await remote.close()
+
+
+@virtually
+async def test_four_failed_probes_are_forgotten_by_the_next_that_works(server: ApiServer) -> None:
+    model = Model(server)
+    remote = RemoteClusters(model.dial)
+    hearing = Hearing(remote)
+    remote.want(C)
+    await asyncio.sleep(5)
+    for _ in range(3):
+        model.error = OSError("unplugged")
+        while remote.look(C).failures < 4:
+            await asyncio.sleep(1)
+        model.error = None
+        while remote.look(C).failures:
+            await asyncio.sleep(1)
+    assert remote.look(C).connected
+    assert (len(model.dials), hearing.heard) == (1, ["ns/c *"])
+    await remote.close()
+
+
+@virtually
+async def test_a_probe_that_hangs_has_failed_after_five_seconds(server: ApiServer) -> None:
+    model = Model(server)
+    remote = RemoteClusters(model.dial)
+    remote.want(C)
+    await asyncio.sleep(5)
+    model.hangs = True
+    await asyncio.sleep(100)
+    assert not remote.look(C).connected
+    assert remote.look(C).error == "no answer in time"
+    await remote.close()
+
+
+@virtually
+async def test_refused_credentials_are_replaced_at_once(server: ApiServer) -> None:
+    model = Model(server)
+    remote = RemoteClusters(model.dial)
+    remote.want(C)
+    await asyncio.sleep(5)
+    model.error = unauthorized()
+    while len(model.dials) < 2:
+        await asyncio.sleep(0.1)
+    assert model.dials[1] == model.probes[1], "not after four more probes, nor after a back-off"
+    model.error = None
+    await asyncio.sleep(10)
+    assert remote.look(C).connected
+    await remote.close()
+
+
+@virtually
+async def test_attempts_to_connect_back_off_to_thirty_seconds_and_a_nudge_is_heard(server: ApiServer) -> None:
+    model = Model(server)
+    model.dial_error = StatusError(404, "NotFound", 'secrets "c-kubeconfig" not found')
+    remote = RemoteClusters(model.dial)
+    remote.want(C)
+    await asyncio.sleep(600)
+    gaps = [after - before for before, after in itertools.pairwise(model.dials)]
+    assert gaps[0] <= 1
+    assert max(gaps) <= 30
+    assert min(gaps[8:]) >= 24
+    assert 'secrets "c-kubeconfig" not found' in remote.look(C).error
+    model.dial_error = None
+    remote.nudge(C)
+    remote.nudge(Key("ns", "unknown"))
+    await asyncio.sleep(0.1)
+    assert remote.look(C).connected
+    await remote.close()
+
+
+@virtually
+async def test_a_cluster_whose_nodes_may_not_be_listed_is_not_connected(server: ApiServer) -> None:
+    model = Model(server)
+
+    async def refuse(*args: Any, **options: Any) -> Any:
+        raise StatusError(403, "Forbidden", "nodes is forbidden")
+
+    model.list = refuse  # type: ignore[attr-defined]
+    remote = RemoteClusters(model.dial)
+    remote.want(C)
+    await asyncio.sleep(60)
+    assert (remote.look(C).connected, remote.look(C).error) == (False, "nodes is forbidden")
+    assert model.open <= 1
+    await remote.close()
+    assert model.open == 0
+
+
+@virtually
+async def test_heartbeats_of_nodes_are_told_to_nobody(server: ApiServer) -> None:
+    client = server.client()
+    await client.create(NODE.target, "", node("a", "cloud://a"))
+    model = Model(server)
+    remote = RemoteClusters(model.dial)
+    hearing = Hearing(remote)
+    remote.want(C)
+    await asyncio.sleep(1)
+    for beat in range(5):
+        heartbeat = {"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T00:00:0{beat}Z"}
+        await client.patch(NODE.target, "", "a", {"status": {"conditions": [heartbeat]}}, subresource="status")
+    await asyncio.sleep(1)
+    assert hearing.heard == ["ns/c *"]
+    await client.patch(NODE.target, "", "a", {"metadata": {"labels": {"colour": "red"}}})
+    await asyncio.sleep(1)
+    assert hearing.heard == ["ns/c *", "ns/c a"]
+    await remote.close()
+
+
+@virtually
+async def test_a_listener_that_fails_harms_nobody(server: ApiServer) -> None:
+    model = Model(server)
+    remote = RemoteClusters(model.dial)
+
+    def fails(cluster: Key, changed: Any) -> None:
+        raise ZeroDivisionError
+
+    remote.on_change(fails)
+    hearing = Hearing(remote)
+    remote.want(C)
+    await asyncio.sleep(60)
+    assert remote.look(C).connected
+    assert hearing.heard == ["ns/c *"]
+    await remote.close()
+
+
+@virtually
+async def test_a_thousand_idle_clusters_do_nothing_but_probe(server: ApiServer) -> None:
+    model = Model(server)
+    remote = RemoteClusters(model.dial)
+    for number in range(1000):
+        remote.want(Key("ns", f"c{number}"))
+    await asyncio.sleep(20)
+    assert all(remote.look(Key("ns", f"c{number}")).connected for number in range(1000))
+    began, used = len(model.probes), time.thread_time()
+    await asyncio.sleep(60)
+    used = time.thread_time() - used
+    assert 5000 <= len(model.probes) - began <= 7600
+    assert used < 60 * 0.05, "a minute of a thousand clusters takes less than a twentieth of a minute"
+    await remote.close()
+    assert model.open == 0
+
+
+def test_ballast_is_what_nobody_reads() -> None:
+    whole = {
+        "metadata": {"name": "a", "managedFields": [{"manager": "kubelet"}], "labels": {"x": "y"}},
+        "spec": {"providerID": "cloud://a"},
+        "status": {"images": [{"names": ["big"]}], "phase": "Running"},
+    }
+    assert msgspec.json.decode(without_ballast(msgspec.json.encode(whole))) == {
+        "metadata": {"name": "a", "labels": {"x": "y"}},
+        "spec": {"providerID": "cloud://a"},
+        "status": {"phase": "Running"},
+    }
+    assert without_ballast(b'{"metadata":{}}') == b'{"metadata":{}}'
