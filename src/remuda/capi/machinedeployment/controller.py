@@ -45,6 +45,7 @@ PUBLISH = step("machinedeployment.publish", "writes the MachineDeployment's stat
 
 CONCURRENCY = 50
 _BY_CLUSTER = "cluster"
+_ANSWER_SECONDS = 1.0  # in which sets answer, if they do
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
 
 
@@ -74,10 +75,10 @@ class MachineDeploymentController:
     # ---- who wakes a MachineDeployment ---------------------------------------------------------------------------
 
     def _listen(self) -> None:
+        """Not its Machines: whatever they say is in the status of their sets first."""
         world = self._world
         index_by_controller(world.machines, world.sets)
         self._controller.watch(world.sets, self._deployments_of_set)
-        world.machines.listen(self._on(_machine_facts, self._deployments_of_machine))
         world.clusters.listen(self._on(_cluster_facts, self._deployments_of_cluster))
         world.externals.follow(self._controller, MACHINE_DEPLOYMENT, _references)
 
@@ -99,11 +100,6 @@ class MachineDeploymentController:
         if owner is None:
             return self._world.deployments.keys(_BY_CLUSTER, str(cluster_of(machine_set)))
         return (Key(machine_set.metadata.namespace, owner.name),) if owner.kind == MACHINE_DEPLOYMENT.name else ()
-
-    def _deployments_of_machine(self, machine: Machine) -> Iterable[Key]:
-        owner = machine.metadata.controller
-        found = self._world.sets.get(machine.metadata.namespace, owner.name) if owner is not None else None
-        return self._deployments_of_set(found) if found is not None and found.metadata.controller is not None else ()
 
     def _deployments_of_cluster(self, cluster: Cluster) -> Iterable[Key]:
         return self._world.deployments.keys(_BY_CLUSTER, str(cluster.key))
@@ -128,6 +124,8 @@ class MachineDeploymentController:
                 raise
             scope.failures.append(error)
             scope.obstacles.append(str(error))
+        if scope.moved and not scope.failures:
+            return Again(_ANSWER_SECONDS)  # what the sets answer is worth a write, and comes first
         await self._publish(scope, limits)
         return self._outcome(scope)
 
@@ -167,7 +165,7 @@ class MachineDeploymentController:
         number = await self._prepare(scope, cluster)
         plan = progress.plan(scope, limits)
         scope.waiting = plan.waiting
-        await progress.carry_out(self._world, scope, plan, limits, number)
+        scope.moved = await progress.carry_out(self._world, scope, plan, limits, number)
         if not scope.deployment.spec.paused:
             await progress.clear(self._world, scope, limits)
         if plan.waiting:
@@ -262,12 +260,6 @@ def _revision(scope: Scope) -> int:
 
 def _references(deployment: MachineDeployment) -> Iterable[Reference | None]:
     return templates.references(deployment.spec.template)
-
-
-def _machine_facts(machine: Machine) -> object:
-    """What a MachineDeployment says of its Machines; the times of conditions are not in it."""
-    told = [(one.type, one.status, one.reason, one.message) for one in machine.status.conditions]
-    return told, machine.metadata.deletion_timestamp, machine.metadata.controller
 
 
 def _cluster_facts(cluster: Cluster) -> object:

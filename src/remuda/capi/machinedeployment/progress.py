@@ -93,36 +93,41 @@ def counts(one: MachineSet) -> Counts:
     )
 
 
-async def carry_out(world: World, scope: Scope, plan: Plan, limits: Limits, number: int) -> None:
-    """Writes what differs, the new set first: its growth never depends on the others shrinking in the same plan."""
-    resized = None if plan.held else limits
+async def carry_out(world: World, scope: Scope, plan: Plan, limits: Limits, number: int) -> bool:
+    """Writes what differs, the new set first: its growth never depends on the others shrinking in the same plan.
+
+    Whether anything did, so that sets are about to report something new."""
+    resized, changed = None if plan.held else limits, False
     if scope.sets.new is not None:
         draft = _draft(world, scope.sets.new)
         sets.renew(draft, scope.deployment, scope.draft.base, number)
-        await _update(world, scope, draft, plan, resized)
+        changed = await _update(world, scope, draft, plan, resized)
     elif "" in plan.sizes and not plan.held:
         await _create(world, scope, plan.sizes[""], limits, number)
+        changed = True
     on_delete = scope.deployment.spec.rollout.strategy.type == "OnDelete"
     for one in scope.sets.old:
         if not one.metadata.deleting:
             draft = _draft(world, one)
             sets.retire(draft, scope.draft.base, on_delete=on_delete)
-            await _update(world, scope, draft, plan, resized)
+            changed = await _update(world, scope, draft, plan, resized) or changed
+    return changed
 
 
-async def _update(world: World, scope: Scope, draft: Draft, plan: Plan, limits: Limits | None) -> None:
+async def _update(world: World, scope: Scope, draft: Draft, plan: Plan, limits: Limits | None) -> bool:
     name, before = draft.key.name, draft.base["spec"].get("replicas") or 0
     size = plan.sizes[name]
     if limits is not None:
         sets.resize(draft, size, limits)
     if not any(draft.patches()):
-        return
+        return False
     async with UPDATE_SET:
         await send(world.client, draft, BY_DEPLOYMENT)
     if size != before:
         direction = "up" if size > before else "down"
         text = f"Scaled {direction} MachineSet {name}: {before} -> {size}"
         world.events.normal(scope.deployment, "SuccessfulScale", text)
+    return True
 
 
 async def _create(world: World, scope: Scope, size: int, limits: Limits, number: int) -> None:

@@ -38,6 +38,7 @@ class Scope:
     now: float
     obstacles: list[str] = field(default_factory=list)  # why no Machines are made
     waiting: str = ""  # what keeps a rollout from going on
+    moved: bool = False  # sets were told something in this run, and will answer
     waits: list[Outcome] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
 
