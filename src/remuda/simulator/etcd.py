@@ -8,6 +8,8 @@ of the managers themselves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from remuda.kube import clock
@@ -25,12 +27,13 @@ class Member(msgspec.Struct):
 
 
 class Etcd:
-    """Members of one cluster. Empty until `bootstrap`."""
+    """Members of one cluster. Empty until `bootstrap`. `witness` is told of every violation when it happens."""
 
-    def __init__(self, catch_up_seconds: float = 0.0) -> None:
+    def __init__(self, catch_up_seconds: float = 0.0, witness: Callable[[str], None] | None = None) -> None:
         self.members: dict[str, Member] = {}
         self.violations: list[str] = []
         self._catch_up_seconds = catch_up_seconds
+        self._witness = witness
         self._born = False
         self._ended = False
 
@@ -62,7 +65,7 @@ class Etcd:
         if self._ended:
             raise EtcdRefused("the cluster has ended")
         if self._born:
-            self.violations.append(f"{name} began a new cluster although there is one")
+            self._violated(f"{name} began a new cluster although there is one")
             raise EtcdRefused("a cluster with this name exists")
         self._born = True
         self.members[name] = Member(name=name, learner=False, caught_up_at=clock.time())
@@ -116,7 +119,7 @@ class Etcd:
         had_quorum = self.has_quorum
         member.alive = False
         if had_quorum and not self.has_quorum:
-            self.violations.append(f"the quorum was lost by removing the host of {name}: {self.refusal()}")
+            self._violated(f"the quorum was lost by removing the host of {name}: {self.refusal()}")
 
     def end(self) -> None:
         """The whole cluster is being deleted: from now on nothing that happens to members is a loss."""
@@ -130,6 +133,11 @@ class Etcd:
 
     def recover(self, name: str) -> None:
         self._member(name).alive = True
+
+    def _violated(self, how: str) -> None:
+        self.violations.append(how)
+        if self._witness is not None:
+            self._witness(how)
 
     def _member(self, name: str) -> Member:
         member = self.members.get(name)

@@ -1,8 +1,9 @@
 """Workload clusters with real APIs: one embedded API server per cluster, in this process, on a port of its own.
 
 Everything is kept under one directory, so after a restart, or a kill, each API comes back on the same port with its
-objects and certificates. Two processes may share the directory, as two sides of a move do: the server runs in the one
-that came first, and the other speaks to it over HTTPS.
+objects and certificates; what the models of etcd hold against those who manage them is in a file there. Two processes
+may share the directory, as two sides of a move do: the server runs in the one that came first, and the other speaks to
+it over HTTPS.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from remuda.simulator.workloads import Members, admin_kubeconfig
 
 _HOST = "127.0.0.1"
 _PORT = "port"
+VIOLATIONS = "violations"  # one per line; no such file: none
 _KUBECONFIG = "admin.kubeconfig"
 _LOWEST, _HIGHEST = 20_000, 29_999  # below those the kernel gives to whoever asks for any port
 
@@ -38,7 +40,12 @@ class ServedWorkloads:
         self._servers: dict[Key, ApiServer] = {}
         self._clients: dict[Key, Client] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
-        self._members = Members()
+        self._members = Members(witness=self._note)
+
+    def _note(self, violation: str) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with (self._directory / VIOLATIONS).open("a") as file:
+            file.write(f"{violation}\n")
 
     async def endpoint(self, cluster: Key) -> Endpoint:
         return Endpoint(host=_HOST, port=self._port(cluster))

@@ -6,6 +6,7 @@ Providers use this seam alone, so the same providers run on models in memory or 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from remuda.capi.types.cluster import Endpoint
@@ -46,15 +47,20 @@ def admin_kubeconfig(cluster: Key, server: str, **credentials: Any) -> dict[str,
 class Members:
     """The model etcds, one per cluster, made when first asked for."""
 
-    def __init__(self, catch_up_seconds: float = 0.0) -> None:
+    def __init__(self, catch_up_seconds: float = 0.0, witness: Callable[[str], None] | None = None) -> None:
         self._etcds: dict[Key, Etcd] = {}
         self._catch_up_seconds = catch_up_seconds
+        self._witness = witness
 
     def of(self, cluster: Key) -> Etcd:
         etcd = self._etcds.get(cluster)
         if etcd is None:
-            etcd = self._etcds[cluster] = Etcd(self._catch_up_seconds)
+            etcd = self._etcds[cluster] = Etcd(self._catch_up_seconds, lambda how: self._tell(cluster, how))
         return etcd
+
+    def _tell(self, cluster: Key, how: str) -> None:
+        if self._witness is not None:
+            self._witness(f"{cluster}: {how}")
 
     def remove(self, cluster: Key) -> None:
         self._etcds.pop(cluster, None)

@@ -119,9 +119,12 @@ class ControlPlaneProvider:
 
     async def _protect(self, obj: ProviderObject, cluster: Cluster) -> ProviderObject:
         """The finalizer, and the endpoint where nobody else has one."""
+        lacks_endpoint = not cluster.spec.control_plane_endpoint.valid and not contract.endpoint(obj).valid
+        if FINALIZER in obj.metadata.finalizers and not lacks_endpoint:
+            return obj
         draft = obj.draft()
         draft.add_finalizer(FINALIZER)
-        if not cluster.spec.control_plane_endpoint.valid and not contract.endpoint(obj).valid:
+        if lacks_endpoint:
             endpoint = await self._workloads.endpoint(cluster.key)
             draft.spec["controlPlaneEndpoint"] = msgspec.to_builtins(endpoint)
         async with PUBLISH:
@@ -204,7 +207,7 @@ class ControlPlaneProvider:
         async with CREATE_MACHINE:
             value = await self._client.create(MACHINE.target, obj.key.namespace, made)
         machine = MACHINE.decode(value)
-        await self._mark(Draft(MACHINE.target, value), machine, up_to_date=True)
+        await self._mark(value, machine, up_to_date=True)
         await self._complete(obj, cluster, wanted, machine)
         return True
 
@@ -216,19 +219,20 @@ class ControlPlaneProvider:
             if value is None:
                 continue
             if not member.deleting:
-                await self._mark(Draft(MACHINE.target, value), machine, up_to_date=member.up_to_date)
+                await self._mark(value, machine, up_to_date=member.up_to_date)
             elif HOOK in machine.metadata.annotations and controlplane_machines.may_leave(machine):
                 stuck = self._leave(cluster, machine) or stuck
                 if machine.metadata.name not in self._workloads.etcd(cluster.key).members:
                     await self._release(value)
         return stuck
 
-    async def _mark(self, draft: Draft, machine: Machine, *, up_to_date: bool) -> None:
+    async def _mark(self, value: bytes, machine: Machine, *, up_to_date: bool) -> None:
         condition = controlplane_machines.up_to_date_condition(up_to_date)
-        conditions.put(draft.status, [condition], generation=machine.metadata.generation)
         present = conditions.find(machine.status.conditions, condition.type)
-        if present is not None and (present.status, present.reason) == (condition.status, condition.reason):
+        if present is not None and present.status == condition.status:
             return
+        draft = Draft(MACHINE.target, value)
+        conditions.put(draft.status, [condition], generation=machine.metadata.generation)
         async with MARK_MACHINE:
             await save(self._client, draft)
 

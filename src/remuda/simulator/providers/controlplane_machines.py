@@ -123,7 +123,7 @@ def bootstrap(family: Family, cluster: Cluster, wanted: Wanted, machine: Machine
 
 
 def kubeconfig_secret(control_plane: ProviderObject, cluster: Cluster, config: Json) -> Json:
-    text = yaml.safe_dump(config, sort_keys=False).encode()
+    text = yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False).encode()
     return {
         "apiVersion": "v1",
         "kind": "Secret",
