@@ -47,7 +47,7 @@ class Engine:
     @asynccontextmanager
     async def running(self, namespace: str, *setups: Callable[[Manager], None]) -> AsyncIterator[Manager]:
         """A manager with the controllers `setups` add, at work in one namespace until the block ends."""
-        manager = Manager(self.client, namespace=namespace, name="test")
+        manager = Manager(self.client, namespace=namespace, name="test", interval=0.02)
         for setup in setups:
             setup(manager)
         await manager.start()
@@ -128,7 +128,12 @@ class Engine:
             raise AssertionError(f"not within {seconds} s; {target.plural} in {namespace}: {text}") from None
 
     async def _follow(
-        self, target: Target, namespace: str, revision: str, objects: dict[Key, Json], holds: Callable[[list[Json]], Any]
+        self,
+        target: Target,
+        namespace: str,
+        revision: str,
+        objects: dict[Key, Json],
+        holds: Callable[[list[Json]], Any],
     ) -> Any:
         try:
             async for change in self.client.watch(target, namespace, resource_version=revision):

@@ -166,7 +166,7 @@ class Externals:
         resolved = self.resolve(ref.api_group, ref.kind)
         informer = await self._informer(resolved.target)
         value = informer.raw(namespace, ref.name)
-        return None if value is None else ProviderObject(value, *resolved)
+        return None if value is None else _read(value, *resolved)
 
     async def fetch(self, ref: Reference, namespace: str) -> ProviderObject | None:
         """The object as the server has it now; None also where its kind does not exist (any more)."""
@@ -232,6 +232,12 @@ class Externals:
             return follower.keys_of(_place(group, obj.kind, obj.metadata.namespace, obj.metadata.name))
 
         return keys
+
+
+@lru_cache(maxsize=2048)
+def _read(value: bytes, target: Target, contract: str) -> ProviderObject:
+    """Kept, because an object that has changed is looked at by several controllers, and most have not changed."""
+    return ProviderObject(value, target, contract)
 
 
 def _place(group: str, kind: str, namespace: str, name: str) -> str:

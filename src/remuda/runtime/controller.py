@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,6 +35,7 @@ Reconcile = Callable[[Key], Awaitable[Outcome]]
 
 RECONCILE_SECONDS = 60.0
 INTERVAL_SECONDS = 0.1  # between two runs of one key: what happens meanwhile is seen in one go
+SETTLE_SECONDS = 1.0  # after a change of what is only summed up: others like it change by the dozen
 _FORGIVEN_CONFLICTS = 3  # in a row: somebody was faster, which is harmless
 _LOUD_CONFLICTS = 10  # in a row: two writers fight over the object, which somebody should know
 
@@ -68,8 +70,10 @@ class Controller:
         metrics: Metrics,
         ledger: Ledger,
         backoff: Backoff | None = None,
+        longest_settling: float = math.inf,
     ) -> None:
         self.name = name
+        self._longest_settling = longest_settling
         self.kind = kind
         self.waits: dict[Key, Wait] = {}
         self._reconcile = reconcile
@@ -86,9 +90,12 @@ class Controller:
         self._ledger = ledger
         self._watched: WeakKeyDictionary[Informer[Any], set[str]] = WeakKeyDictionary()
 
-    def watch(self, informer: Informer[T], to_keys: Callable[[T], Iterable[Key]], name: str = "") -> None:
-        """Brings in the keys an object points to, as it was and as it is, whenever it changes. Asked twice, it is
-        done once: an informer is watched once per `name`."""
+    def watch(
+        self, informer: Informer[T], to_keys: Callable[[T], Iterable[Key]], name: str = "", *, settle: float = 0.0
+    ) -> None:
+        """Brings in the keys an object points to, as it was and as it is, whenever it changes; so long after the first
+        of many changes, where `settle` asks for it. Asked twice, it is done once: an informer is watched once per
+        `name`."""
         names = self._watched.setdefault(informer, set())
         if name in names:
             return
@@ -99,7 +106,10 @@ class Controller:
             if after is not None:
                 keys.update(dict.fromkeys(to_keys(after)))
             for key in keys:
-                self._add(key, LOW if initial else NORMAL)
+                if settle and not initial:
+                    self.enqueue(key, min(settle, self._longest_settling))
+                else:
+                    self._add(key, LOW if initial else NORMAL)
 
         informer.listen(changed)
 

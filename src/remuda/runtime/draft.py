@@ -7,6 +7,7 @@ a conflict, and the reconcile runs again on what is there now.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -24,10 +25,16 @@ class Draft:
     def __init__(self, target: Target, value: bytes) -> None:
         self.target = target
         self.value = value
-        self.base: Json = _decode(value)
         self.obj: Json = _decode(value)
-        metadata = self.base["metadata"]
+        metadata = self.obj["metadata"]
         self.key = Key(metadata.get("namespace", ""), metadata["name"])
+        self.resource_version: str = metadata["resourceVersion"]
+        self.deleting = bool(metadata.get("deletionTimestamp"))
+
+    @cached_property
+    def base(self) -> Json:
+        """The object as it was read."""
+        return _decode(self.value)
 
     @property
     def metadata(self) -> Json:
@@ -46,14 +53,6 @@ class Draft:
         if part is None:
             part = self.obj[name] = {}
         return part
-
-    @property
-    def resource_version(self) -> str:
-        return self.base["metadata"]["resourceVersion"]  # type: ignore[no-any-return]
-
-    @property
-    def deleting(self) -> bool:
-        return bool(self.base["metadata"].get("deletionTimestamp"))
 
     def add_finalizer(self, name: str) -> bool:
         """Whether it was not there."""
@@ -104,6 +103,8 @@ class Draft:
 
     def patches(self) -> tuple[Json, Json]:
         """What has changed outside status, and in status; empty where nothing has."""
+        if _encode(self.obj) == self.value:  # as most drafts end, and much cheaper to find out this way
+            return {}, {}
         for part in ("spec", "status"):
             if not self.obj.get(part) and part not in self.base:
                 self.obj.pop(part, None)
@@ -130,6 +131,9 @@ async def save(client: Client, draft: Draft) -> bytes:
 async def _send(client: Client, draft: Draft, patch: Json, resource_version: str, subresource: str) -> bytes:
     patch.setdefault("metadata", {})["resourceVersion"] = resource_version
     return await client.patch(draft.target, *draft.key, patch, subresource=subresource)
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def _decode(value: bytes) -> Json:

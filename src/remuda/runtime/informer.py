@@ -7,7 +7,9 @@ Three things stay true whatever order answers and watch events arrive in:
   too, neither it nor what bore its name before it is shown again;
 - listeners are told of every change exactly once, in order, with the typed object before and after.
 
-Only bytes are kept; whoever reads gets a struct decoded for them.
+Only bytes are kept, without managedFields, which nobody here reads and which would be half of them. Whoever reads gets
+a struct; of those decoded last some are kept, because an object that has changed is read by many at once. Structs are
+shared and must not be changed.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import msgspec
@@ -29,6 +32,8 @@ T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
 Transform = Callable[[bytes], bytes]
 Listener = Callable[[T | None, T | None, bool], None]
+
+_DECODED = 1024  # structs kept per resource
 
 _Indexed = tuple[tuple[str, tuple[str, ...]], ...]  # of one object: index → the values it is found under
 
@@ -45,7 +50,7 @@ class Informer(Generic[T]):
         namespace: str = "",
         selector: LabelSelector | None = None,
     ) -> None:
-        self._decode = decode
+        self._decode = lru_cache(maxsize=_DECODED)(decode)
         self.target = target
         self._transform = transform
         self._namespace = namespace
@@ -172,8 +177,7 @@ class Informer(Generic[T]):
             return
         if self._graves and self._is_past(head):
             return
-        if self._transform is not None:
-            value = self._transform(value)
+        value = without_managed_fields(value) if self._transform is None else self._transform(value)
         after = self._decode(value)
         indexed = tuple((name, tuple(function(after))) for name, function in self._index_functions.items())
         self._reindex(key, present.indexed if present else (), indexed)
@@ -253,3 +257,16 @@ class Head(msgspec.Struct):
 
 decode_head: Callable[[bytes], Head] = msgspec.json.Decoder(Head).decode
 decode_object: Callable[[bytes], Object] = msgspec.json.Decoder(Object).decode
+
+
+_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def without_managed_fields(value: bytes) -> bytes:
+    parts = _decode_parts(value)
+    metadata = _decode_parts(parts["metadata"])
+    if metadata.pop("managedFields", None) is None:
+        return value
+    parts["metadata"] = msgspec.Raw(_encode(metadata))
+    return _encode(parts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,10 +30,18 @@ _GRACE_SECONDS = 10.0
 
 class Manager:
     def __init__(
-        self, client: Client, *, namespace: str = "", name: str = "remuda", metrics: Metrics | None = None
+        self,
+        client: Client,
+        *,
+        namespace: str = "",
+        name: str = "remuda",
+        metrics: Metrics | None = None,
+        interval: float | None = None,
     ) -> None:
+        """`interval` overrides every wait for more to come before a key runs: tests are in a hurry."""
         self.name = name
         self.namespace = namespace
+        self._interval = interval
         self.metrics = metrics or Metrics()
         self.ledger = Ledger(self.metrics)
         self.caches = Caches(client, namespace=namespace)
@@ -63,7 +72,8 @@ class Manager:
             kind,
             reconcile,
             concurrency=concurrency,
-            interval=interval,
+            interval=interval if self._interval is None else self._interval,
+            longest_settling=math.inf if self._interval is None else self._interval,
             metrics=self.metrics,
             ledger=self.ledger,
         )

@@ -21,6 +21,7 @@ from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET,
 from remuda.kube import clock, conditions
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind, Object
+from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
@@ -53,7 +54,7 @@ class ClusterController:
         kinds: tuple[Kind[Any], ...] = (MACHINE_DEPLOYMENT, MACHINE_SET, MACHINE)
         for kind in kinds:
             index_by_cluster(self._caches, kind)
-            self._controller.watch(self._caches.of(kind), lambda member: (cluster_of(member),))
+            self._controller.watch(self._caches.of(kind), lambda member: (cluster_of(member),), settle=SETTLE_SECONDS)
         self._externals.follow(self._controller, CLUSTER, _references)
         self._controller.watch(self._secrets, self._cluster_of_secret)
         self._remote.on_change(lambda cluster, node: self._controller.enqueue(cluster) if node is None else None)

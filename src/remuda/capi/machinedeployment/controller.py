@@ -35,6 +35,7 @@ from remuda.kube import clock
 from remuda.kube.conditions import TRUE, put
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Object
+from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
@@ -78,7 +79,7 @@ class MachineDeploymentController:
         """Not its Machines: whatever they say is in the status of their sets first."""
         world = self._world
         index_by_controller(world.machines, world.sets)
-        self._controller.watch(world.sets, self._deployments_of_set)
+        self._controller.watch(world.sets, self._deployments_of_set, settle=SETTLE_SECONDS)
         world.clusters.listen(self._on(_cluster_facts, self._deployments_of_cluster))
         world.externals.follow(self._controller, MACHINE_DEPLOYMENT, _references)
 

@@ -31,6 +31,7 @@ from remuda.kube import clock
 from remuda.kube.conditions import TRUE, put
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Object
+from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
@@ -70,7 +71,7 @@ class MachineSetController:
     def _listen(self) -> None:
         world = self._world
         index_by_controller(world.machines, world.sets)
-        self._controller.watch(world.machines, self._sets_of_machine)
+        self._controller.watch(world.machines, self._sets_of_machine, settle=SETTLE_SECONDS)
         world.clusters.listen(self._on(_cluster_facts, self._sets_of_cluster))
         world.deployments.listen(self._on(_deployment_facts, self._sets_of_deployment))
         world.externals.follow(self._controller, MACHINE_SET, _references)
