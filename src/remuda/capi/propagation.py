@@ -1,14 +1,15 @@
 """Labels and annotations handed down from one object to another, and taken away again when they go from the first.
 
 Whoever hands metadata down must not touch what others put on the object, so it has to know what it put there itself.
-The API server keeps exactly that, per field manager, in managedFields; nothing else is stored. A change is one merge
-patch of the keys that differ, and none is sent when nothing does.
+The API server keeps exactly that, per field manager, in managedFields; nothing else is stored. Caches leave them out,
+so the object is read from the server, but only when it carries a key that is not given and was not found to be somebody
+else's before. A change is one merge patch of what differs, and none is sent when nothing does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,30 +21,71 @@ BY_DEPLOYMENT = "capi-machinedeployment"
 BY_SET = "capi-machineset"
 BY_SET_METADATA = "capi-machineset-metadata"
 
-
-def hand_down(
-    draft: Draft,
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    managers: Collection[str],
-    *,
-    keep: Collection[str] = (),
-) -> None:
-    """Sets them on the draft, and removes what these managers had set and is neither given nor to be kept."""
-    own_labels, own_annotations = owned(draft.value, managers)
-    _hand_down(draft, "labels", labels, own_labels.difference(keep))
-    _hand_down(draft, "annotations", annotations, own_annotations.difference(keep))
+_MOST_REMEMBERED = 50_000
 
 
-def _hand_down(draft: Draft, part: str, given: Mapping[str, str], own: set[str]) -> None:
-    present = draft.metadata.get(part) or {}
-    for key in own - given.keys():
-        present.pop(key, None)
-    if given:
+class Keys(NamedTuple):
+    labels: frozenset[str] = frozenset()
+    annotations: frozenset[str] = frozenset()
+
+    def __and__(self, other: Keys) -> Keys:
+        return Keys(self.labels & other.labels, self.annotations & other.annotations)
+
+    def __sub__(self, other: Keys) -> Keys:
+        return Keys(self.labels - other.labels, self.annotations - other.annotations)
+
+
+class Ownership:
+    """Tells what was handed down before from what others have set, and remembers the latter while it runs."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._others: dict[str, Keys] = {}  # by uid: keys of an object that are known not to be ours
+
+    async def stale(
+        self,
+        draft: Draft,
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
+        managers: Collection[str],
+        *,
+        keep: Collection[str] = (),
+    ) -> Keys:
+        """What these managers set on an object and is neither given any more nor to be kept."""
+        metadata = draft.base["metadata"]
+        self._forget_given(metadata["uid"], Keys(frozenset(labels), frozenset(annotations)))
+        extra = Keys(
+            frozenset(metadata.get("labels") or ()) - labels.keys() - set(keep),
+            frozenset(metadata.get("annotations") or ()) - annotations.keys() - set(keep),
+        )
+        if not any(extra) or self._others.get(metadata["uid"]) == extra:
+            return Keys()
+        ours = owned(await self._client.get(draft.target, *draft.key), managers) & extra
+        if len(self._others) >= _MOST_REMEMBERED:
+            self._others.clear()
+        self._others[metadata["uid"]] = extra - ours
+        return ours
+
+    def _forget_given(self, uid: str, given: Keys) -> None:
+        """What is given becomes ours, whosever it was."""
+        known = self._others.get(uid)
+        if known is not None and any(known & given):
+            self._others[uid] = known - given
+
+
+def hand_down(draft: Draft, labels: Mapping[str, str], annotations: Mapping[str, str], stale: Keys) -> None:
+    """Sets what is given on the draft, and removes what is stale."""
+    _hand_down(draft, "labels", labels, stale.labels)
+    _hand_down(draft, "annotations", annotations, stale.annotations)
+
+
+def _hand_down(draft: Draft, part: str, given: Mapping[str, str], stale: Collection[str]) -> None:
+    present = {key: value for key, value in (draft.metadata.get(part) or {}).items() if key not in stale}
+    if present or given or part in draft.metadata:
         draft.metadata[part] = {**present, **given}
 
 
-class _Set(msgspec.Struct):
+class _Fields(msgspec.Struct):
     """The fields one manager set, as far as metadata goes; keys are written `f:<name>`."""
 
     class Metadata(msgspec.Struct):
@@ -53,15 +95,15 @@ class _Set(msgspec.Struct):
     metadata: Metadata = msgspec.field(default_factory=Metadata, name="f:metadata")
 
 
-class _Entry(msgspec.Struct, rename="camel"):
+class _Entry(msgspec.Struct):
     manager: str = ""
     subresource: str = ""
-    fields: _Set = msgspec.field(default_factory=_Set, name="fieldsV1")
+    fields: _Fields = msgspec.field(default_factory=_Fields, name="fieldsV1")
 
 
 class _Object(msgspec.Struct):
-    class Metadata(msgspec.Struct, rename="camel"):
-        managed_fields: list[_Entry] = []
+    class Metadata(msgspec.Struct):
+        managed: list[_Entry] = msgspec.field(default_factory=list, name="managedFields")
 
     metadata: Metadata
 
@@ -69,15 +111,17 @@ class _Object(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Object).decode
 
 
-def owned(value: bytes, managers: Collection[str]) -> tuple[set[str], set[str]]:
-    """The keys of labels and of annotations that these managers set last."""
-    labels: set[str] = set()
-    annotations: set[str] = set()
-    for entry in _decode(value).metadata.managed_fields:
-        if entry.manager in managers and not entry.subresource:
-            labels.update(_names(entry.fields.metadata.labels))
-            annotations.update(_names(entry.fields.metadata.annotations))
-    return labels, annotations
+def owned(value: bytes, managers: Collection[str]) -> Keys:
+    """What these managers set last, of an object as the server shows it."""
+    found = [
+        entry.fields.metadata
+        for entry in _decode(value).metadata.managed
+        if entry.manager in managers and not entry.subresource
+    ]
+    return Keys(
+        frozenset(key for fields in found for key in _names(fields.labels)),
+        frozenset(key for fields in found for key in _names(fields.annotations)),
+    )
 
 
 def _names(fields: Mapping[str, Any]) -> Iterable[str]:

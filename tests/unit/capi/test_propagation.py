@@ -1,91 +1,154 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remuda.apiserver.server import ApiServer, Settings
 from remuda.capi import propagation
-from remuda.kube.client import Target
+from remuda.capi.propagation import Keys, Ownership
+from remuda.kube.client import Client, Target
 from remuda.runtime.draft import Draft
 
 Json = dict[str, Any]
+THINGS = Target("v1", "configmaps")
 
 
-def entry(manager: str, labels: tuple[str, ...] = (), annotations: tuple[str, ...] = (), subresource: str = "") -> Json:
-    fields = {
-        part: {".": {}, **{f"f:{key}": {} for key in keys}}
-        for part, keys in (("f:labels", labels), ("f:annotations", annotations))
-        if keys
-    }
-    return {
-        "manager": manager,
-        "operation": "Update",
-        "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:metadata": fields, "f:spec": {"f:x": {}}},
-        **({"subresource": subresource} if subresource else {}),
-    }
+def keys(labels: str = "", annotations: str = "") -> Keys:
+    return Keys(frozenset(labels), frozenset(annotations))
 
 
-def draft(labels: Json | None, *entries: Json, annotations: Json | None = None) -> Draft:
-    metadata: Json = {"name": "a", "namespace": "ns", "resourceVersion": "7", "managedFields": list(entries)}
-    if labels is not None:
-        metadata["labels"] = labels
-    if annotations is not None:
-        metadata["annotations"] = annotations
-    return Draft(Target("g/v1", "things"), msgspec.json.encode({"metadata": metadata}))
+def draft(labels: Json | None = None, annotations: Json | None = None) -> Draft:
+    metadata: Json = {"name": "a", "namespace": "ns", "resourceVersion": "7", "uid": "u"}
+    metadata |= {} if labels is None else {"labels": labels}
+    metadata |= {} if annotations is None else {"annotations": annotations}
+    return Draft(THINGS, msgspec.json.encode({"metadata": metadata}))
 
 
-def test_sets_what_is_given_and_keeps_what_is_others() -> None:
-    changed = draft({"theirs": "1"}, entry("them", ("theirs",)))
-    propagation.hand_down(changed, {"ours": "2"}, {"note": "3"}, ("us",))
-    assert changed.metadata["labels"] == {"theirs": "1", "ours": "2"}
-    assert changed.metadata["annotations"] == {"note": "3"}
+class TestHandDown:
+    def test_sets_what_is_given_and_keeps_the_rest(self) -> None:
+        changed = draft({"theirs": "1"})
+        propagation.hand_down(changed, {"ours": "2"}, {"note": "3"}, Keys())
+        assert changed.metadata["labels"] == {"theirs": "1", "ours": "2"}
+        assert changed.metadata["annotations"] == {"note": "3"}
 
+    def test_takes_away_what_is_stale(self) -> None:
+        changed = draft({"a": "1", "b": "2"}, {"c": "3"})
+        propagation.hand_down(changed, {}, {}, keys("a", "c"))
+        assert changed.patches() == ({"metadata": {"labels": {"a": None}, "annotations": {"c": None}}}, {})
 
-def test_removes_what_it_had_set_itself() -> None:
-    changed = draft(
-        {"ours": "1", "theirs": "1", "both/x": "1"},
-        entry("us", ("ours",)),
-        entry("also-us", ("both/x",), ("gone",)),
-        entry("them", ("theirs",)),
-        annotations={"gone": "x"},
+    @pytest.mark.parametrize("labels", [None, {}, {"a": "1"}])
+    def test_nothing_to_do_is_no_patch(self, labels: Json | None) -> None:
+        changed = draft(labels)
+        propagation.hand_down(changed, labels or {}, {}, Keys())
+        assert changed.patches() == ({}, {})
+
+    @given(
+        present=st.dictionaries(st.sampled_from("abcd"), st.sampled_from("12")),
+        given=st.dictionaries(st.sampled_from("abcd"), st.sampled_from("12")),
+        stale=st.sets(st.sampled_from("abcd")),
     )
-    propagation.hand_down(changed, {}, {}, ("us", "also-us"))
-    assert changed.metadata["labels"] == {"theirs": "1"}
-    assert changed.metadata["annotations"] == {}
+    def test_what_is_given_always_stands(self, present: Json, given: Json, stale: set[str]) -> None:
+        changed = draft(present)
+        propagation.hand_down(changed, given, {}, Keys(frozenset(stale)))
+        assert changed.metadata["labels"] == {k: v for k, v in present.items() if k not in stale} | given
 
 
-def test_keeps_what_it_is_told_to() -> None:
-    changed = draft({"a": "1", "b": "1"}, entry("us", ("a", "b")))
-    propagation.hand_down(changed, {}, {}, ("us",), keep={"a"})
-    assert changed.metadata["labels"] == {"a": "1"}
+class TestOwned:
+    def entry(self, manager: str, fields: Json, **others: str) -> Json:
+        return {"manager": manager, "fieldsType": "FieldsV1", "fieldsV1": fields, **others}
+
+    def of(self, *entries: Json) -> bytes:
+        return msgspec.json.encode({"metadata": {"managedFields": entries}})
+
+    def test_reads_what_a_manager_set(self) -> None:
+        mine = {"f:metadata": {"f:labels": {".": {}, "f:a": {}, "f:x/y": {}}, "f:annotations": {"f:b": {}}}}
+        value = self.of(self.entry("us", mine), self.entry("them", {"f:metadata": {"f:labels": {"f:c": {}}}}))
+        assert propagation.owned(value, ("us",)) == Keys(frozenset({"a", "x/y"}), frozenset({"b"}))
+
+    def test_several_managers_are_one(self) -> None:
+        entries = [self.entry(name, {"f:metadata": {"f:labels": {f"f:{name}": {}}}}) for name in "ab"]
+        assert propagation.owned(self.of(*entries), "ab") == keys("ab")
+
+    def test_what_was_set_with_a_status_does_not_count(self) -> None:
+        value = self.of(self.entry("us", {"f:metadata": {"f:labels": {"f:a": {}}}}, subresource="status"))
+        assert propagation.owned(value, ("us",)) == Keys()
+
+    @pytest.mark.parametrize(
+        "value", [b'{"metadata":{}}', b'{"metadata":{"managedFields":[{"fieldsV1":{"f:data":{}}}]}}']
+    )
+    def test_nothing_known(self, value: bytes) -> None:
+        assert propagation.owned(value, ("us", "")) == Keys()
 
 
-def test_what_was_set_in_a_status_is_not_metadata_of_ours() -> None:
-    changed = draft({"a": "1"}, entry("us", ("a",), subresource="status"))
-    propagation.hand_down(changed, {}, {}, ("us",))
-    assert changed.metadata["labels"] == {"a": "1"}
+class Counting:
+    """Counts what is read from the server."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.reads = 0
+
+    async def get(self, *place: Any) -> bytes:
+        self.reads += 1
+        return await self.client.get(*place)
 
 
-def test_nothing_to_do_is_no_patch() -> None:
-    changed = draft({"a": "1"}, entry("us", ("a",)))
-    propagation.hand_down(changed, {"a": "1"}, {}, ("us",))
-    assert changed.patches() == ({}, {})
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    server = await ApiServer.start(Settings(data_dir=tmp_path, port=0))
+    yield server.client()
+    await server.stop()
 
 
-def test_an_object_nobody_labelled() -> None:
-    changed = draft(None)
-    propagation.hand_down(changed, {}, {}, ("us",))
-    assert changed.patches() == ({}, {})
+async def make(client: Client, labels: Json, manager: str = "us") -> Draft:
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": labels}}
+    return Draft(THINGS, await client.create(THINGS, "default", obj, field_manager=manager))
 
 
-labels = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("12"))
+class TestStale:
+    async def test_nothing_is_read_where_nothing_is_left_over(self, client: Client) -> None:
+        counting = Counting(client)
+        ownership = Ownership(counting)  # type: ignore[arg-type]
+        made = await make(client, {"a": "1", "kept": "1"})
+        assert await ownership.stale(made, {"a": "2"}, {}, ("us",), keep={"kept"}) == Keys()
+        assert counting.reads == 0
 
+    async def test_ours_is_stale_and_theirs_is_asked_for_once(self, client: Client) -> None:
+        counting = Counting(client)
+        ownership = Ownership(counting)  # type: ignore[arg-type]
+        await make(client, {"ours": "1"})
+        patch = {"metadata": {"labels": {"theirs": "1"}}}
+        both = Draft(THINGS, await client.patch(THINGS, "default", "a", patch, field_manager="them"))
+        assert await ownership.stale(both, {}, {}, ("us",)) == Keys(frozenset({"ours"}))
+        propagation.hand_down(both, {}, {}, Keys(frozenset({"ours"})))
+        rest = Draft(THINGS, await propagation.send(client, both, "us"))
+        assert rest.metadata["labels"] == {"theirs": "1"}
+        assert await ownership.stale(rest, {}, {}, ("us",)) == Keys()
+        assert counting.reads == 1
 
-@given(first=labels, second=labels, theirs=st.dictionaries(st.sampled_from("xyz"), st.just("t")))
-def test_the_second_replaces_the_first_and_nothing_else(first: Json, second: Json, theirs: Json) -> None:
-    changed = draft({**theirs, **first}, entry("us", tuple(first)), entry("them", tuple(theirs)))
-    propagation.hand_down(changed, second, {}, ("us",))
-    assert changed.metadata.get("labels", {}) == {**theirs, **second}
+    async def test_what_we_set_over_theirs_becomes_ours(self, client: Client) -> None:
+        made = await make(client, {"a": "theirs"}, "them")
+        propagation.hand_down(made, {"a": "ours"}, {}, Keys())
+        changed = Draft(THINGS, await propagation.send(client, made, "us"))
+        assert await Ownership(client).stale(changed, {}, {}, ("us",)) == Keys(frozenset({"a"}))
+
+    async def test_what_was_theirs_is_ours_once_it_was_given(self, client: Client) -> None:
+        ownership = Ownership(client)
+        made = await make(client, {"a": "theirs"}, "them")
+        assert await ownership.stale(made, {}, {}, ("us",)) == Keys()
+        assert await ownership.stale(made, {"a": "ours"}, {}, ("us",)) == Keys()
+        propagation.hand_down(made, {"a": "ours"}, {}, Keys())
+        changed = Draft(THINGS, await propagation.send(client, made, "us"))
+        assert await ownership.stale(changed, {}, {}, ("us",)) == Keys(frozenset({"a"}))
+
+    async def test_a_draft_of_what_has_changed_since_is_refused(self, client: Client) -> None:
+        made = await make(client, {"a": "1"})
+        await client.patch(THINGS, "default", "a", {"metadata": {"labels": {"b": "1"}}})
+        propagation.hand_down(made, {"c": "1"}, {}, Keys())
+        with pytest.raises(Exception, match="modified"):
+            await propagation.send(client, made, "us")

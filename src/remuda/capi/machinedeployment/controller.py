@@ -19,6 +19,7 @@ from remuda.capi.machinedeployment.scope import Scope, World
 from remuda.capi.machineset.scope import BY_CONTROLLER, index_by_controller, is_conflict
 from remuda.capi.machineset.status import becomes_late_at
 from remuda.capi.pausing import paused
+from remuda.capi.propagation import Ownership
 from remuda.capi.templates import MissingTemplate
 from remuda.capi.types import (
     CLUSTER,
@@ -61,6 +62,7 @@ class MachineDeploymentController:
         self._world = World(
             client=manager.client,
             externals=externals,
+            ownership=Ownership(manager.client),
             events=manager.events,
             machines=caches.of(MACHINE),
             sets=caches.of(MACHINE_SET),

@@ -7,16 +7,15 @@ the rest of the plan is dropped and made anew.
 
 from __future__ import annotations
 
-from remuda.capi import names
+from remuda.capi import names, selecting
 from remuda.capi.machinedeployment import revisions, rollout, sets
 from remuda.capi.machinedeployment.rollout import Counts, Limits, Plan
 from remuda.capi.machinedeployment.scope import Scope, World, controlled_by
 from remuda.capi.machineset.scope import BY_CONTROLLER, orphanage
-from remuda.capi.propagation import BY_DEPLOYMENT, send
+from remuda.capi.propagation import BY_DEPLOYMENT, Keys, send
 from remuda.capi.types import MACHINE_SET, MachineDeployment, MachineSet
 from remuda.kube import errors
 from remuda.kube.errors import StatusError
-from remuda.kube.requirements import SelectorError
 from remuda.kube.selectors import LabelSelector
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.outcome import Blocked
@@ -36,13 +35,8 @@ def sets_of(world: World, deployment: MachineDeployment) -> list[MachineSet]:
 
 def selector_of(deployment: MachineDeployment) -> LabelSelector | None:
     """None where it cannot tell the MachineDeployment's Machines from others, or its template's labels do not match."""
-    try:
-        selector = deployment.spec.selector.compile()
-    except SelectorError:
-        return None
-    if selector.empty or selector.nothing or not selector.matches(sets.labels(deployment, "")):
-        return None
-    return selector
+    selector = selecting.selective(deployment.spec.selector)
+    return selector if selector is not None and selector.matches(sets.labels(deployment, "")) else None
 
 
 async def adopt(world: World, scope: Scope, selector: LabelSelector) -> bool:
@@ -100,7 +94,7 @@ async def carry_out(world: World, scope: Scope, plan: Plan, limits: Limits, numb
     resized, changed = None if plan.held else limits, False
     if scope.sets.new is not None:
         draft = _draft(world, scope.sets.new)
-        sets.renew(draft, scope.deployment, scope.draft.base, number)
+        sets.renew(draft, scope.deployment, scope.draft.base, number, await _stale(world, scope, draft))
         changed = await _update(world, scope, draft, plan, resized)
     elif "" in plan.sizes and not plan.held:
         await _create(world, scope, plan.sizes[""], limits, number)
@@ -112,6 +106,12 @@ async def carry_out(world: World, scope: Scope, plan: Plan, limits: Limits, numb
             sets.retire(draft, scope.draft.base, on_delete=on_delete)
             changed = await _update(world, scope, draft, plan, resized) or changed
     return changed
+
+
+async def _stale(world: World, scope: Scope, draft: Draft) -> Keys:
+    """What was handed down to the set before and is not any more."""
+    labels, annotations = sets.labels(scope.deployment, ""), sets.copied_annotations(scope.deployment)
+    return await world.ownership.stale(draft, labels, annotations, (BY_DEPLOYMENT,), keep=sets.BOOKKEEPING)
 
 
 async def _update(world: World, scope: Scope, draft: Draft, plan: Plan, limits: Limits | None) -> bool:
@@ -131,12 +131,15 @@ async def _update(world: World, scope: Scope, draft: Draft, plan: Plan, limits: 
 
 
 async def _create(world: World, scope: Scope, size: int, limits: Limits, number: int) -> None:
-    taken = {one.metadata.name for one in world.sets.all(scope.namespace)}
-    identity = revisions.identify(scope.deployment, taken, scope.now)
+    identity = revisions.identify(scope.deployment, lambda name: _is_taken(world, scope, name), scope.now)
     obj = sets.made(scope.deployment, scope.draft.base, identity, size, limits, number)
     async with CREATE_SET:
         await world.client.create(MACHINE_SET.target, scope.namespace, obj, field_manager=BY_DEPLOYMENT)
     world.events.normal(scope.deployment, "SuccessfulCreate", f"Created MachineSet {identity.name}")
+
+
+def _is_taken(world: World, scope: Scope, name: str) -> bool:
+    return world.sets.raw(scope.namespace, name) is not None
 
 
 async def clear(world: World, scope: Scope, limits: Limits) -> None:

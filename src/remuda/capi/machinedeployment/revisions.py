@@ -8,7 +8,7 @@ for, so two who make the same one at the same time, or one who makes it twice be
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
 import msgspec
@@ -73,8 +73,8 @@ class Identity(msgspec.Struct, frozen=True):
     hash: str  # of the label machine-template-hash
 
 
-def identify(deployment: MachineDeployment, taken: Collection[str], now: float) -> Identity:
-    """Of the MachineSet to make for the present template; another one than those in `taken`."""
+def identify(deployment: MachineDeployment, is_taken: Callable[[str], bool], now: float) -> Identity:
+    """Of the MachineSet to make for the present template, under a name that is not taken."""
     due = rollout_due(deployment, now)
     parts = [essence(deployment.spec.template), deployment.metadata.uid, "" if due is None else clock.rfc3339(due)]
     content = msgspec.json.encode(parts, order="sorted")
@@ -82,7 +82,7 @@ def identify(deployment: MachineDeployment, taken: Collection[str], now: float) 
         digest = hashlib.sha256(content + str(attempt).encode()).digest()
         code = _code(digest)
         name = f"{deployment.metadata.name[: _LONGEST_NAME - _CODE_LENGTH - 1]}-{code}"
-        if name not in taken:
+        if not is_taken(name):
             return Identity(name, f"{int.from_bytes(digest[-4:], 'big')}-{code}")
     raise AssertionError("count never ends")
 

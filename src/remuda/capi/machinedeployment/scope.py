@@ -7,6 +7,7 @@ from typing import Any
 
 from remuda.capi.external import Externals
 from remuda.capi.machinedeployment.revisions import Sets
+from remuda.capi.propagation import Ownership
 from remuda.capi.types import MACHINE_DEPLOYMENT, Cluster, Machine, MachineDeployment, MachineSet
 from remuda.kube.client import Client
 from remuda.kube.objects import OwnerReference
@@ -22,6 +23,7 @@ Json = dict[str, Any]
 class World:
     client: Client
     externals: Externals
+    ownership: Ownership
     events: Events
     machines: Informer[Machine]
     sets: Informer[MachineSet]

@@ -15,7 +15,7 @@ from remuda.capi.machinedeployment import revisions
 from remuda.capi.machinedeployment.revisions import Identity
 from remuda.capi.machinedeployment.rollout import Limits
 from remuda.capi.machinedeployment.scope import controlled_by
-from remuda.capi.propagation import BY_DEPLOYMENT
+from remuda.capi.propagation import Keys
 from remuda.capi.types import MACHINE_SET, MachineDeployment
 from remuda.runtime.draft import Draft
 
@@ -31,7 +31,7 @@ _NOT_COPIED = frozenset(
         names.MAX_REPLICAS,
     }
 )
-_BOOKKEEPING = (
+BOOKKEEPING = (
     names.REVISION,
     names.REVISION_HISTORY,
     names.DESIRED_REPLICAS,
@@ -88,13 +88,13 @@ def made(deployment: MachineDeployment, raw: Json, identity: Identity, size: int
     }
 
 
-def renew(draft: Draft, deployment: MachineDeployment, raw: Json, number: int) -> None:
-    """Brings the set of the present template up to date in place, without resizing it."""
+def renew(draft: Draft, deployment: MachineDeployment, raw: Json, number: int, stale: Keys) -> None:
+    """Brings the set of the present template up to date in place, without resizing it. `stale` is taken away."""
     hash = draft.metadata.get("labels", {}).get(names.TEMPLATE_HASH, "")
     wanted = labels(deployment, hash)
     if not hash:  # an adopted one: its Machines are told apart by whatever it selects
         del wanted[names.TEMPLATE_HASH]
-    propagation.hand_down(draft, wanted, copied_annotations(deployment), (BY_DEPLOYMENT,), keep=_BOOKKEEPING)
+    propagation.hand_down(draft, wanted, copied_annotations(deployment), stale)
     notes = draft.metadata.setdefault("annotations", {})
     notes.update(revisions.bookkeeping(notes, number))
     draft.set_annotation(names.DISABLE_MACHINE_CREATE, "false")

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from remuda.capi import conditions as maths
+from remuda.capi import selecting
 from remuda.capi.machinedeployment.rollout import Limits
 from remuda.capi.machineset.status import judged, late, reporter
 from remuda.capi.types import Machine, MachineDeployment, MachineSet
 from remuda.kube import conditions
 from remuda.kube.conditions import condition
 from remuda.kube.objects import Condition
-from remuda.kube.requirements import SelectorError
 
 Json = dict[str, Any]
 
@@ -65,10 +65,8 @@ def _versions(sets: Sequence[MachineSet]) -> list[Json]:
 
 
 def _put_selector(status: Json, deployment: MachineDeployment) -> None:
-    try:
-        text = str(deployment.spec.selector.compile())
-    except SelectorError:
-        text = ""
+    """For autoscalers; what makes no sense is left out."""
+    text = str(selecting.compiled(deployment.spec.selector) or "")
     if text:
         status["selector"] = text
     else:

@@ -15,6 +15,7 @@ from remuda.capi.external import Externals
 from remuda.capi.machineset import creation, inheritance, members, replicas, status
 from remuda.capi.machineset.scope import BY_CONTROLLER, Scope, World, index_by_controller, is_conflict
 from remuda.capi.pausing import paused
+from remuda.capi.propagation import Ownership
 from remuda.capi.templates import Templates
 from remuda.capi.types import (
     CLUSTER,
@@ -56,6 +57,7 @@ class MachineSetController:
         self._world = World(
             client=manager.client,
             externals=externals,
+            ownership=Ownership(manager.client),
             events=manager.events,
             machines=caches.of(MACHINE),
             sets=caches.of(MACHINE_SET),

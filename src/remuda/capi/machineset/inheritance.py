@@ -36,8 +36,10 @@ async def _to_machine(world: World, scope: Scope, machine: Machine) -> None:
         return
     draft = Draft(MACHINE.target, value)
     if not machine.metadata.deleting:
+        labels = machine_labels(scope.machine_set)
         annotations = scope.machine_set.spec.template.metadata.annotations
-        propagation.hand_down(draft, machine_labels(scope.machine_set), annotations, _MANAGERS)
+        stale = await world.ownership.stale(draft, labels, annotations, _MANAGERS)
+        propagation.hand_down(draft, labels, annotations, stale)
     inplace.hand_down(scope.template["spec"], draft.spec)
     if any(draft.patches()):
         async with UPDATE_MACHINE:
@@ -60,15 +62,12 @@ async def _to_provider_object(
     if obj is None or obj.deleting or (owner is not None and owner.uid != machine.metadata.uid):
         return
     draft = obj.draft()
+    labels, annotations = machine_labels(scope.machine_set), scope.machine_set.spec.template.metadata.annotations
     own = contract.template_labels(template) if template else obj.metadata.labels
     own_annotations = contract.template_annotations(template) if template else obj.metadata.annotations
-    propagation.hand_down(
-        draft,
-        machine_labels(scope.machine_set),
-        scope.machine_set.spec.template.metadata.annotations,
-        _MANAGERS,
-        keep={*own, *own_annotations, *_PROVENANCE},
-    )
+    keep = {*own, *own_annotations, *_PROVENANCE}
+    stale = await world.ownership.stale(draft, labels, annotations, _MANAGERS, keep=keep)
+    propagation.hand_down(draft, labels, annotations, stale)
     if any(draft.patches()):
         async with UPDATE_PROVIDER_OBJECT:
             await propagation.send(world.client, draft, BY_SET)

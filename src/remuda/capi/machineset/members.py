@@ -6,9 +6,9 @@ put back, and never make the set believe it needs another Machine.
 
 from __future__ import annotations
 
+from remuda.capi import selecting
 from remuda.capi.machineset.scope import BY_CONTROLLER, Scope, World, controlled_by, machine_labels, orphanage
 from remuda.capi.types import MACHINE, Machine, MachineSet
-from remuda.kube.requirements import SelectorError
 from remuda.kube.selectors import LabelSelector
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.steps import step
@@ -20,18 +20,9 @@ def of(world: World, machine_set: MachineSet) -> list[Machine]:
     return world.machines.select(BY_CONTROLLER, machine_set.metadata.uid)
 
 
-def selector_of(machine_set: MachineSet) -> LabelSelector | None:
-    """None where it cannot tell the set's Machines from all others."""
-    try:
-        selector = machine_set.spec.selector.compile()
-    except SelectorError:
-        return None
-    return None if selector.empty or selector.nothing else selector
-
-
 def mismatch(machine_set: MachineSet) -> str:
     """Why the set must not make Machines: it would not recognise them, and make more for ever."""
-    selector = selector_of(machine_set)
+    selector = selecting.selective(machine_set.spec.selector)
     if selector is None:
         return "spec.selector selects everything, nothing, or cannot be understood"
     if not selector.matches(machine_labels(machine_set)):
@@ -40,7 +31,7 @@ def mismatch(machine_set: MachineSet) -> str:
 
 
 async def adopt(world: World, scope: Scope) -> None:
-    selector = selector_of(scope.machine_set)
+    selector = selecting.selective(scope.machine_set.spec.selector)
     if selector is None:
         return
     for machine in world.machines.select(BY_CONTROLLER, orphanage(scope.namespace)):

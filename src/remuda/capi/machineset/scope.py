@@ -8,6 +8,7 @@ from typing import Any
 
 from remuda.capi import names
 from remuda.capi.external import Externals
+from remuda.capi.propagation import Ownership
 from remuda.capi.types import MACHINE_SET, Cluster, Machine, MachineDeployment, MachineSet
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
@@ -26,6 +27,7 @@ BY_CONTROLLER = "by controller, or without one"  # an index of Machines, and one
 class World:
     client: Client
     externals: Externals
+    ownership: Ownership
     events: Events
     machines: Informer[Machine]
     sets: Informer[MachineSet]

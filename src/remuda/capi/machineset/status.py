@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from remuda.capi import conditions as maths
+from remuda.capi import selecting
 from remuda.capi.conditions import Reporter
 from remuda.capi.machineset import health
 from remuda.capi.types import Machine, MachineSet
 from remuda.kube import clock, conditions
 from remuda.kube.conditions import condition
 from remuda.kube.objects import Condition
-from remuda.kube.requirements import SelectorError
 
 Json = dict[str, Any]
 
@@ -67,10 +67,8 @@ def _version(machine: Machine) -> str:
 
 
 def _put_selector(status: Json, machine_set: MachineSet) -> None:
-    try:
-        text = str(machine_set.spec.selector.compile())
-    except SelectorError:
-        text = ""
+    """For autoscalers; what makes no sense is left out."""
+    text = str(selecting.compiled(machine_set.spec.selector) or "")
     if text:
         status["selector"] = text
     else:

@@ -30,6 +30,11 @@ from remuda.kube.objects import ObjectMeta
 NOW = clock.parse("2026-01-01T12:00:00Z")
 
 
+def free(name: str) -> bool:
+    """No name is taken."""
+    return False
+
+
 def template(**spec: Any) -> MachineTemplate:
     defaults: dict[str, Any] = {
         "version": "v1.35.0",
@@ -114,26 +119,26 @@ class TestSort:
 
 class TestIdentity:
     def test_the_same_for_the_same(self) -> None:
-        first, second = revisions.identify(deployment(), [], NOW), revisions.identify(deployment(), [], NOW)
+        first, second = (revisions.identify(deployment(), free, NOW) for _ in range(2))
         assert first == second
         assert first.name.startswith("md-")
         assert first.hash.endswith(first.name.removeprefix("md"))
 
     def test_another_for_another_template_or_time(self) -> None:
         due = deployment("2026-01-01T11:00:00Z")
-        found = {revisions.identify(one, [], NOW).name for one in (deployment(), deployment(version="v2.0.0"), due)}
+        found = {revisions.identify(one, free, NOW).name for one in (deployment(), deployment(version="v2.0.0"), due)}
         assert len(found) == 3
 
     def test_never_one_that_is_taken(self) -> None:
         taken: set[str] = set()
         for _ in range(20):
-            name = revisions.identify(deployment(), taken, NOW).name
+            name = revisions.identify(deployment(), taken.__contains__, NOW).name
             assert name not in taken
             taken.add(name)
 
     @given(name=st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True))
     def test_fits_where_it_is_used(self, name: str) -> None:
-        found = revisions.identify(deployment(name=name), [], NOW)
+        found = revisions.identify(deployment(name=name), free, NOW)
         assert kube_names.dns1123_subdomain(found.name) == []
         assert len(found.name) <= 63
         assert kube_names.label_value(found.hash) == []

@@ -8,6 +8,7 @@ from remuda.capi import names
 from remuda.capi.machinedeployment import sets
 from remuda.capi.machinedeployment.revisions import Identity
 from remuda.capi.machinedeployment.rollout import Limits
+from remuda.capi.propagation import Keys
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment
 from remuda.runtime.draft import Draft
 
@@ -37,16 +38,7 @@ def made(obj: Json, size: int = 2) -> Json:
 
 
 def draft_of(machine_set: Json) -> Draft:
-    managed = {
-        "manager": "capi-machinedeployment",
-        "fieldsV1": {
-            "f:metadata": {
-                f"f:{part}": {f"f:{key}": {} for key in machine_set["metadata"][part]}
-                for part in ("labels", "annotations")
-            }
-        },
-    }
-    metadata = {**machine_set["metadata"], "resourceVersion": "1", "managedFields": [managed]}
+    metadata = {**machine_set["metadata"], "resourceVersion": "1"}
     return Draft(MACHINE_SET.target, msgspec.json.encode({**machine_set, "metadata": metadata}))
 
 
@@ -113,7 +105,7 @@ class TestRenew:
     def test_one_just_made_has_nothing_to_renew(self) -> None:
         obj = raw({"annotations": {"team": "blue"}})
         draft = draft_of(made(obj))
-        sets.renew(draft, typed(obj), obj, 4)
+        sets.renew(draft, typed(obj), obj, 4, Keys())
         sets.resize(draft, 2, Limits(3, 1))
         assert draft.patches() == ({}, {})
 
@@ -121,7 +113,7 @@ class TestRenew:
         draft = draft_of(made(raw({"annotations": {"gone": "x"}}, deletion={"order": "Newest"})))
         spec = {"clusterName": "c", "version": "v9", "minReadySeconds": 3}
         changed = raw({"annotations": {"new": "y"}}, {"metadata": {"labels": {"pool": "a", "tier": "1"}}, "spec": spec})
-        sets.renew(draft, typed(changed), changed, 4)
+        sets.renew(draft, typed(changed), changed, 4, Keys(annotations=frozenset({"gone"})))
         assert "gone" not in draft.metadata["annotations"]
         assert draft.metadata["annotations"]["new"] == "y"
         template = draft.spec["template"]
@@ -135,7 +127,7 @@ class TestRenew:
     def test_books_a_new_revision(self) -> None:
         obj = raw()
         draft = draft_of(made(obj))
-        sets.renew(draft, typed(obj), obj, 6)
+        sets.renew(draft, typed(obj), obj, 6, Keys())
         notes = draft.metadata["annotations"]
         assert (notes[names.REVISION], notes[names.REVISION_HISTORY]) == ("6", "4")
 
@@ -145,7 +137,7 @@ class TestRenew:
         for labels in (machine_set["metadata"]["labels"], machine_set["spec"]["template"]["metadata"]["labels"]):
             del labels[names.TEMPLATE_HASH]
         draft = draft_of(machine_set)
-        sets.renew(draft, typed(obj), obj, 4)
+        sets.renew(draft, typed(obj), obj, 4, Keys())
         assert draft.patches() == ({}, {})
 
 
