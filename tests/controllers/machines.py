@@ -69,6 +69,7 @@ class Bench:
             add(manager, Externals(manager.caches, manager.client), self.remote, options)
 
         async with self.engine.running(self.namespace, setup) as manager:
+            self.manager = manager
             self.remote.want(Key(self.namespace, "c"))
             try:
                 yield manager
@@ -92,17 +93,17 @@ class Bench:
             while self.remote.look(Key(self.namespace, "c")).connected:
                 await asyncio.sleep(0.02)
 
-    async def settled(self, manager: Manager) -> None:
-        """Nothing left to do."""
+    async def settled(self) -> None:
+        """Nothing left to do: whatever happens next is seen because it wakes somebody, not by luck."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not manager.idle:
+            while not self.manager.idle:
                 await asyncio.sleep(0.01)
 
-    async def looked(self, manager: Manager, times: int) -> None:
+    async def looked(self, times: int) -> None:
         """The controller has run so many times more."""
-        until = manager.ledger.reconciles + times
+        until = self.manager.ledger.reconciles + times
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while manager.ledger.reconciles < until:
+            while self.manager.ledger.reconciles < until:
                 await asyncio.sleep(0.01)
 
     # ---- the management cluster
@@ -170,7 +171,9 @@ class Bench:
         await self.bootstrapped(name)
         await self.provisioned(name)
         await self.node(name)
-        return await self.until(lambda machine: machine.get("status", {}).get("phase") == "Running", name)
+        made = await self.until(phase("Running"), name)
+        await self.settled()
+        return made
 
     async def events(self, reason: str) -> list[str]:
         found = await self.engine.when(

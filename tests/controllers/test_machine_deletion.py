@@ -164,13 +164,13 @@ async def test_a_drain_names_the_pods_and_the_budget_that_block_it(bench: Bench)
 
 
 async def test_a_drain_that_waits_writes_nothing(bench: Bench) -> None:
-    async with bench.running() as manager:
+    async with bench.running():
         await running(bench)
         await bench.pod("stuck", labels={"app": bench.id})
         await bench.budget(bench.id, allowed=0)
         await delete(bench)
         machine = await bench.until(stage("DrainingNode", "disruption budget"))
-        await bench.looked(manager, times=3)
+        await bench.looked(times=3)
         again = await bench.until(stage("DrainingNode"))
         assert again["metadata"]["resourceVersion"] == machine["metadata"]["resourceVersion"]
 
@@ -299,12 +299,15 @@ async def test_a_cluster_that_does_not_answer_delays_a_deletion_for_so_long_as_i
 
 async def test_a_machine_goes_without_its_cluster(bench: Bench) -> None:
     async with bench.running():
-        await running(bench)
+        await bench.cluster()
+        await bench.machine("cp", metadata={"labels": {names.CONTROL_PLANE: "", names.CONTROL_PLANE_NAME: "kept"}})
+        await bench.running_machine(metadata={"labels": {names.CONTROL_PLANE_NAME: "kept"}})
         await bench.engine.delete(CLUSTER.target, bench.namespace, "c")
         await bench.engine.gone(CLUSTER.target, bench.namespace, "c")
         await delete(bench)
         await gone(bench)
         assert await bench.engine.get(NEW.machine.target, bench.namespace, "m") is None
+        assert await bench.find_node() is not None, "a cluster of which nobody knows anything is not touched"
 
 
 @pytest.mark.parametrize("made", ["nothing", "config", "server"])

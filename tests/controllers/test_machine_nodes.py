@@ -69,8 +69,16 @@ async def test_a_label_taken_from_the_node_is_put_back(bench: Bench) -> None:
         await bench.cluster()
         await bench.running_machine(metadata={"labels": {label: "a"}})
         await node_until(bench, lambda node: node["metadata"]["labels"].get(label) == "a")
-        await bench.workload.patch(NODE.target, "", bench.node_name(), {"metadata": {"labels": {label: "b"}}})
-        await node_until(bench, lambda node: node["metadata"]["labels"].get(label) == "a")
+        changed = {"metadata": {"labels": {label: "b"}}}
+        version = (await bench.workload.patch(NODE.target, "", bench.node_name(), changed))["metadata"][
+            "resourceVersion"
+        ]
+        await node_until(
+            bench,
+            lambda node: (
+                node["metadata"]["resourceVersion"] != version and node["metadata"]["labels"].get(label) == "a"
+            ),
+        )
 
 
 async def test_the_machine_follows_the_health_of_its_node(bench: Bench) -> None:
@@ -82,6 +90,7 @@ async def test_the_machine_follows_the_health_of_its_node(bench: Bench) -> None:
         machine = await bench.until(says("NodeHealthy", "NodeNotHealthy", "Node.Ready"))
         assert condition(machine, "NodeReady")["reason"] == "NodeNotReady"
         assert not is_true(machine, "Available")
+        await bench.settled()
         await bench.node_status(ready="True")
         await bench.until(lambda machine: is_true(machine, "Available"))
 
@@ -92,6 +101,7 @@ async def test_a_node_that_goes_is_missed_and_one_that_comes_back_is_found(bench
         await bench.running_machine()
         await bench.workload.delete(NODE.target, "", bench.node_name())
         await bench.until(says("NodeReady", "NodeDeleted", "while the Machine still exists"))
+        await bench.settled()
         await bench.node()
         await bench.until(lambda machine: is_true(machine, "Available"))
 
@@ -105,8 +115,10 @@ async def test_the_wait_for_a_node_names_the_one_that_is_nearest(bench: Bench) -
         await bench.bootstrapped()
         await bench.provisioned()
         await bench.until(says("NodeHealthy", "InspectionFailed", f"providerID {bench.provider_id('m')} to exist"))
+        await bench.settled()
         await bench.node(provider_id="")
         await bench.until(says("NodeHealthy", "InspectionFailed", f"{bench.node_name()} (spec.providerID not set)"))
+        await bench.settled()
         identity = {"spec": {"providerID": bench.provider_id("m")}}
         await bench.workload.patch(NODE.target, "", bench.node_name(), identity)
         await bench.until(phase("Running"))
@@ -125,7 +137,7 @@ async def test_two_nodes_with_one_identity_are_an_error(bench: Bench) -> None:
 
 
 async def test_a_short_outage_of_the_cluster_changes_nothing(bench: Bench) -> None:
-    async with bench.running() as manager:
+    async with bench.running():
         await bench.cluster()
         await bench.running_machine()
         before = await bench.until(lambda machine: is_true(machine, "Available"))
@@ -133,7 +145,7 @@ async def test_a_short_outage_of_the_cluster_changes_nothing(bench: Bench) -> No
         await bench.disconnected()
         label = {"metadata": {"labels": {"touched": "yes"}}}
         await bench.engine.patch(MACHINE.target, bench.namespace, "m", label)
-        await bench.settled(manager)
+        await bench.settled()
         after = await bench.until(lambda machine: machine["metadata"]["labels"].get("touched"))
         assert after["status"] == before["status"]
 
@@ -146,6 +158,7 @@ async def test_before_the_first_connection_that_is_what_is_said(bench: Bench) ->
         await bench.machine(bootstrap={"dataSecretName": "given"})
         await bench.provisioned()
         await bench.until(says("NodeHealthy", "ConnectionDown"))
+        await bench.settled()
         await bench.node()
         bench.mend()
         await bench.until(phase("Running"))

@@ -74,10 +74,10 @@ async def test_a_machine_that_is_as_it_should_be_is_not_written(bench: Bench) ->
         await bench.cluster()
         await bench.running_machine()
         before = await bench.until(lambda machine: is_true(machine, "Available"))
-        await bench.settled(manager)
+        await bench.settled()
         writes, reconciles = manager.ledger.writes, manager.ledger.reconciles
         manager.controllers["machine"].enqueue(_key(bench))
-        await bench.settled(manager)
+        await bench.settled()
         assert manager.ledger.reconciles > reconciles
         assert manager.ledger.writes == writes
         after = await bench.until(phase("Running"))
@@ -171,7 +171,7 @@ async def test_a_server_that_vanishes_is_reported_and_never_made_again(bench: Be
         machine = await bench.until(says("InfrastructureReady", "ObjectDeleted", "while the Machine still exists"))
         assert machine["spec"]["providerID"] == bench.provider_id("m")
         assert await bench.engine.get(NEW.machine.target, bench.namespace, "m") is None
-        await bench.settled(manager)
+        await bench.settled()
         wait = manager.controllers["machine"].waits[_key(bench)].blocked
         assert (wait.reason, wait.on) == ("InfrastructureDeleted", f"NewMachine {bench.namespace}/m")
 
@@ -216,10 +216,11 @@ async def test_a_machine_waits_for_its_cluster(bench: Bench) -> None:
     async with bench.running() as manager:
         await bench.machine()
         await bench.until(says("NodeHealthy", "InspectionFailed", "Waiting for Cluster c to exist"))
-        await bench.settled(manager)
+        await bench.settled()
         assert manager.controllers["machine"].waits[_key(bench)].blocked.on == f"Cluster {bench.namespace}/c"
         await bench.cluster(ready=False)
         await bench.until(says("NodeHealthy", "InspectionFailed", "infrastructureProvisioned"))
+        await bench.settled()
         await bench.initialize()
         await bench.until(says("NodeHealthy", "InspectionFailed", "to report spec.providerID"))
 
@@ -331,6 +332,7 @@ async def test_a_machine_says_whether_it_is_what_its_deployment_wants(bench: Ben
         owners = [{**owner(machine_set), "controller": True}]
         await bench.running_machine(metadata={"ownerReferences": owners, "labels": {"pool": "a"}}, version="v1.35.0")
         await bench.until(lambda machine: is_true(machine, "UpToDate"))
+        await bench.settled()
         changed = {
             "metadata": {"annotations": {names.REVISION: "2"}},
             "spec": {"template": {"spec": {"version": "v1.36.0"}}},
@@ -340,6 +342,13 @@ async def test_a_machine_says_whether_it_is_what_its_deployment_wants(bench: Ben
         await bench.workload.until(
             NODE.target, "", bench.node_name(), lambda node: names.OUTDATED_REVISION_TAINT in str(node["spec"])
         )
+        await bench.settled()
+        back = {
+            "spec": {"template": {"spec": {"version": "v1.36.0"}}},
+            "metadata": {"annotations": {names.REVISION: "2"}},
+        }
+        await bench.engine.patch(MACHINE_SET.target, bench.namespace, "ms", back)
+        await bench.until(lambda machine: is_true(machine, "UpToDate"))
 
 
 async def make_deployment(bench: Bench) -> Json:

@@ -127,6 +127,13 @@ def test_nodes_that_might_be_meant_are_named_likeliest_first() -> None:
     )
 
 
+def test_three_nodes_are_all_named() -> None:
+    strays = [node("a"), node("b"), node("c")]
+    assert both(seen(machine(providerID="x"), NodeView(UP, unclaimed=strays)))[2].endswith(
+        "c (spec.providerID not set)"
+    )
+
+
 def test_a_node_that_was_there_is_gone() -> None:
     status = {"nodeRef": {"name": "n-1"}}
     gone = both(seen(machine(status=status)))
