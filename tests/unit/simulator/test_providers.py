@@ -16,8 +16,9 @@ from remuda.capi.types import CLUSTER, MACHINE, MACHINE_HEALTH_CHECK
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind
+from remuda.simulator import nodes
 from remuda.simulator.blueprint import Blueprint
-from remuda.simulator.kinds import FAMILIES, NEW, Family
+from remuda.simulator.kinds import FAMILIES, NEW, OLD, Family
 from remuda.simulator.types import MachineScript, Script, SimulatedClusterSpec
 from remuda.simulator.world import World, simulate
 
@@ -307,5 +308,108 @@ def test_a_sick_node_is_revived_by_an_external_remediation() -> None:
         assert world.machine(worker.metadata.name) is not None
         with pytest.raises(StatusError, match="not found"):
             await world.client.get(NEW.remediation.target, "default", worker.metadata.name)
+
+    simulate(story)
+
+
+def test_the_sides_of_a_cluster_may_follow_different_contracts() -> None:
+    async def story(world: World) -> None:
+        new, old = Blueprint(name="c", workers=1).objects(), Blueprint(name="c", workers=1, family=OLD).objects()
+        mixed = [old[0], old[1], new[2], new[3], old[4], new[5], new[6]]
+        reference = mixed[2].obj["spec"]["machineTemplate"]["spec"]["infrastructureRef"]
+        reference["apiGroup"] = OLD.group
+        mixed[3].obj["spec"]["infrastructureRef"]["apiGroup"] = OLD.group
+        mixed[6].obj["spec"]["template"]["spec"]["infrastructureRef"]["apiGroup"] = OLD.group
+        for target, obj in mixed:
+            await world.client.create(target, "default", obj)
+        await world.available("c")
+        assert len((await world.client.list(OLD.machine.target)).items) == 2
+        assert len((await world.client.list(NEW.bootstrap.target)).items) == 2
+        await world.delete_cluster("c")
+        assert await world.cloud.hosts() == []
+        assert await world.broken() == []
+
+    simulate(story)
+
+
+def test_an_unhealthy_control_plane_machine_is_replaced_and_the_quorum_holds() -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c", control_planes=3))
+        await world.available("c")
+        check = health_check(NEW, selector={"matchLabels": {names.CONTROL_PLANE: ""}})
+        await world.client.create(MACHINE_HEALTH_CHECK.target, "default", check)
+        sick = world.machines("c")[0].metadata.name
+        workload = world.workloads.find(world.cluster_key("c"))
+        assert workload is not None
+        await nodes.fail(workload, sick)
+        world.workloads.etcd(world.cluster_key("c")).fail(sick)
+        await world.until(lambda: world.machine(sick) is None, "the sick Machine is gone")
+        await world.available("c")
+        assert len(world.workloads.etcd(world.cluster_key("c")).voters) == 3
+        assert await world.broken() == []
+
+    simulate(story)
+
+
+def test_the_only_control_plane_machine_is_never_given_up() -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c"))
+        await world.available("c")
+        check = health_check(NEW, selector={"matchLabels": {names.CONTROL_PLANE: ""}})
+        await world.client.create(MACHINE_HEALTH_CHECK.target, "default", check)
+        [sick] = world.machines("c")
+        workload = world.workloads.find(world.cluster_key("c"))
+        assert workload is not None
+        await nodes.fail(workload, sick.metadata.name)
+        await asyncio.sleep(3600)
+        assert world.machine(sick.metadata.name) is not None
+
+    simulate(story)
+
+
+def test_what_a_machine_lacks_is_made_later() -> None:
+    async def story(world: World) -> None:
+        blueprint = Blueprint(name="c")
+        items = blueprint.objects()
+        template = items.pop(1)
+        for target, obj in items:
+            await world.client.create(target, "default", obj)
+        await world.quiet()
+        assert len(world.machines("c")) == 1
+        assert await world.cloud.hosts() == []
+        await world.client.create(template.target, "default", template.obj)
+        await world.available("c")
+        assert len(world.machines("c")) == 1
+
+    simulate(story)
+
+
+def test_no_server_is_made_again_for_a_machine_that_had_one() -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c", workers=1))
+        await world.available("c")
+        [worker] = [machine for machine in world.machines("c") if not machine.is_control_plane]
+        await world.client.delete(NEW.machine.target, "default", worker.metadata.name)
+        await world.quiet()
+        assert [host.name for host in await world.cloud.hosts()] != [worker.metadata.name]
+        assert [entry.event for entry in world.cloud.journal].count("create") == 2
+
+    simulate(story)
+
+
+@EITHER
+def test_metadata_of_the_template_reaches_machines_and_what_they_refer_to(family: Family) -> None:
+    async def story(world: World) -> None:
+        items = Blueprint(name="c", family=family).objects()
+        metadata = {"labels": {"team": "blue"}, "annotations": {"note": "hello"}}
+        items[2].obj["spec"]["machineTemplate"]["metadata"] = metadata
+        for target, obj in items:
+            await world.client.create(target, "default", obj)
+        await world.available("c")
+        [machine] = world.machines("c")
+        kinds = (MACHINE, family.machine, family.bootstrap)
+        found = [await read(world, family, kind, machine.metadata.name) for kind in kinds]
+        assert {obj.metadata.labels["team"] for obj in found} == {"blue"}
+        assert {obj.metadata.annotations["note"] for obj in found} == {"hello"}
 
     simulate(story)

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from remuda.apiserver.server import ApiServer, Settings
 from remuda.kube.client import Client, Target
@@ -236,3 +238,61 @@ async def test_it_is_small() -> None:
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used / len(workloads) < 8192
+
+
+_acts = st.lists(
+    st.tuples(
+        st.sampled_from(["create", "label", "stale", "cordon", "delete", "get"]),
+        st.sampled_from("ab"),
+        st.integers(0, 2),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+async def _act(client: Client, act: str, name: str, number: int) -> Any:
+    if act == "create":
+        await client.create(NODES, "", node(name))
+    elif act == "label":
+        await client.patch(NODES, "", name, {"metadata": {"labels": {"n": str(number) if number else None}}})
+    elif act == "stale":
+        await client.patch(NODES, "", name, {"metadata": {"labels": {"x": "y"}, "resourceVersion": "1"}})
+    elif act == "cordon":
+        await client.patch(NODES, "", name, {"spec": {"unschedulable": True}}, kind="strategic")
+    elif act == "delete":
+        await client.delete(NODES, "", name)
+    found = read(await client.get(NODES, "", name))
+    return found["metadata"].get("labels") or {}, found["spec"].get("unschedulable")
+
+
+async def _tried(client: Client, act: str, name: str, number: int) -> Any:
+    try:
+        return await _act(client, act, name, number)
+    except StatusError as error:
+        return error.code, error.reason
+
+
+def test_the_model_answers_as_the_real_server_does(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = await ApiServer.start(Settings(data_dir=tmp_path, port=0, volatile=True))
+        real = server.client()
+
+        async def compare(acts: list[tuple[str, str, int]]) -> None:
+            model = ModelWorkload()
+            await real.delete_collection(NODES)
+            for act in acts:
+                assert await _tried(model, *act) == await _tried(real, *act), act
+            assert names((await model.list(NODES)).items) == names((await real.list(NODES)).items)
+
+        runner = asyncio.get_running_loop()
+
+        @given(_acts)
+        @settings(max_examples=50)
+        def check(acts: list[tuple[str, str, int]]) -> None:
+            asyncio.run_coroutine_threadsafe(compare(acts), runner).result(30)
+
+        await asyncio.to_thread(check)
+        await server.stop()
+
+    asyncio.run(main())

@@ -12,7 +12,7 @@ from remuda.kube import kubeconfig
 from remuda.kube.errors import StatusError, Unreachable
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
-from remuda.simulator.served import ServedWorkloads
+from remuda.simulator.served import VIOLATIONS, ServedWorkloads
 from remuda.simulator.workloads import ModelWorkloads, Workloads
 from tests.unit.simulator.test_workload import NODES, node
 
@@ -86,6 +86,17 @@ async def test_violations_outlive_their_cluster() -> None:
         workloads.etcd(cluster).take_host("m0")
     await workloads.remove(C1)
     assert [violation.split(":")[0] for violation in workloads.violations] == ["ns/c1", "ns/c2"]
+
+
+async def test_violations_outlive_the_process_that_served(tmp_path: Path) -> None:
+    served = ServedWorkloads(tmp_path)
+    etcd = served.etcd(Key("default", "c"))
+    etcd.bootstrap("first")
+    assert not (tmp_path / VIOLATIONS).exists()
+    etcd.take_host("first")
+    written = (tmp_path / VIOLATIONS).read_text()
+    assert written == "".join(f"default/c: {how}\n" for how in etcd.violations)
+    assert "the quorum was lost by removing the host of first" in written
 
 
 async def test_a_served_api_comes_back_where_it_was(tmp_path: Path) -> None:
