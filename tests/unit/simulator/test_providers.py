@@ -13,6 +13,7 @@ import yaml
 from remuda.capi import contract, names
 from remuda.capi.contract import ProviderObject
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_HEALTH_CHECK
+from remuda.kube import clock
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind
@@ -411,5 +412,24 @@ def test_metadata_of_the_template_reaches_machines_and_what_they_refer_to(family
         found = [await read(world, family, kind, machine.metadata.name) for kind in kinds]
         assert {obj.metadata.labels["team"] for obj in found} == {"blue"}
         assert {obj.metadata.annotations["note"] for obj in found} == {"hello"}
+
+    simulate(story)
+
+
+@EITHER
+def test_a_rollout_begins_at_its_hour(family: Family) -> None:
+    async def story(world: World) -> None:
+        await world.create_cluster(Blueprint(name="c", family=family))
+        await world.available("c")
+        [first] = world.machines("c")
+        hour = clock.rfc3339(clock.time() + 7200)
+        await patch(world, family.control_plane, "c", {"spec": {"rolloutAfter": hour, "rollout": {"after": hour}}})
+        await asyncio.sleep(7100)
+        assert [machine.metadata.name for machine in world.machines("c")] == [first.metadata.name]
+        await asyncio.sleep(200)
+        assert first.metadata.name not in [machine.metadata.name for machine in world.machines("c")]
+        await world.available("c")
+        await world.quiet()
+        assert len(await world.cloud.hosts()) == 1
 
     simulate(story)

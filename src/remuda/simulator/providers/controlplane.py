@@ -115,7 +115,7 @@ class ControlPlaneProvider:
             return Again(young, decision.why)
         if not await self._act(obj, cluster, wanted, decision) or initialized != contract.initialized(obj):
             await self._publish(obj, wanted, machines, members, initialized, decision)
-        return Again(_ETCD_SECONDS, stuck) if stuck else DONE
+        return _next_look(wanted, stuck)
 
     async def _protect(self, obj: ProviderObject, cluster: Cluster) -> ProviderObject:
         """The finalizer, and the endpoint where nobody else has one."""
@@ -289,6 +289,13 @@ class ControlPlaneProvider:
 def _control_plane_uid(machine: Machine) -> Iterable[str]:
     owner = machine.metadata.controller
     return (owner.uid,) if owner is not None else ()
+
+
+def _next_look(wanted: Wanted, stuck: str) -> Outcome:
+    if stuck:
+        return Again(_ETCD_SECONDS, stuck)
+    left = clock.parse(wanted.rollout_after) - clock.time() if wanted.rollout_after else 0.0
+    return Again(left, "then Machines are replaced, as spec.rollout.after says") if left > 0 else DONE
 
 
 def _age(machines: Sequence[Machine]) -> float:
