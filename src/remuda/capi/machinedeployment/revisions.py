@@ -47,23 +47,30 @@ class Sets(msgspec.Struct, frozen=True):
 def sort(deployment: MachineDeployment, sets: Iterable[MachineSet], now: float) -> Sets:
     """Of several that stand for the template the one with most replicas is taken, of those the oldest."""
     ordered = sorted(sets, key=_age)
-    wanted, after = essence(deployment.spec.template), rollout_due(deployment, now)
+    wanted = essence(deployment.spec.template)
     equal = [
         one
         for one in ordered
-        if not one.metadata.deleting
-        and essence(one.spec.template) == wanted
-        and (after is None or _created(one) >= after)
+        if not one.metadata.deleting and essence(one.spec.template) == wanted and _is_late_enough(one, deployment, now)
     ]
     new = max(equal, key=lambda one: one.spec.replicas or 0, default=None)  # the first of equals: the oldest
     return Sets(new, [one for one in ordered if one is not new])
 
 
+def _is_late_enough(one: MachineSet, deployment: MachineDeployment, now: float) -> bool:
+    """Made after the time from which Machines are to be new, or for it: whatever the server's clock said then, a set
+    made for that time must be recognised, or another would be made, and another."""
+    due = rollout_due(deployment, now)
+    made_for = one.metadata.labels.get(names.TEMPLATE_HASH, "").partition("-")[0]
+    return due is None or _created(one) >= due or made_for == _fingerprint(deployment, now)
+
+
 def rollout_due(deployment: MachineDeployment, now: float) -> float | None:
-    """Machines made before this are to be replaced; None while the time has not come."""
+    """Machines made before this are to be replaced; None while the time has not come. In whole seconds, as objects
+    have their times."""
     after = deployment.spec.rollout.after
     moment = clock.parse(after) if after else None
-    return moment if moment is not None and moment <= now else None
+    return float(int(moment)) if moment is not None and moment <= now else None
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -75,16 +82,24 @@ class Identity(msgspec.Struct, frozen=True):
 
 def identify(deployment: MachineDeployment, is_taken: Callable[[str], bool], now: float) -> Identity:
     """Of the MachineSet to make for the present template, under a name that is not taken."""
-    due = rollout_due(deployment, now)
-    parts = [essence(deployment.spec.template), deployment.metadata.uid, "" if due is None else clock.rfc3339(due)]
-    content = msgspec.json.encode(parts, order="sorted")
+    content = _content(deployment, now)
     for attempt in count():
-        digest = hashlib.sha256(content + str(attempt).encode()).digest()
-        code = _code(digest)
+        code = _code(hashlib.sha256(content + str(attempt).encode()).digest())
         name = f"{deployment.metadata.name[: _LONGEST_NAME - _CODE_LENGTH - 1]}-{code}"
         if not is_taken(name):
-            return Identity(name, f"{int.from_bytes(digest[-4:], 'big')}-{code}")
+            return Identity(name, f"{_fingerprint(deployment, now)}-{code}")
     raise AssertionError("count never ends")
+
+
+def _fingerprint(deployment: MachineDeployment, now: float) -> str:
+    return str(int.from_bytes(hashlib.sha256(_content(deployment, now)).digest()[-4:], "big"))
+
+
+def _content(deployment: MachineDeployment, now: float) -> bytes:
+    """What a set is made for: a template, and a time if it is due."""
+    due = rollout_due(deployment, now)
+    parts = [essence(deployment.spec.template), deployment.metadata.uid, "" if due is None else clock.rfc3339(due)]
+    return msgspec.json.encode(parts, order="sorted")
 
 
 def _code(digest: bytes) -> str:

@@ -112,6 +112,21 @@ class TestSort:
         assert revisions.sort(due, [before], NOW).new is None
         assert revisions.sort(due, [before, later], NOW).new is later
 
+    def test_a_set_made_for_the_time_is_recognised_whatever_its_server_s_clock_said(self) -> None:
+        due = deployment("2026-01-01T11:59:59.9Z")
+        hash = revisions.identify(due, free, NOW).hash
+        made = machine_set("a", "2026-01-01T11:30:00Z")
+        labelled = msgspec.structs.replace(
+            made, metadata=msgspec.structs.replace(made.metadata, labels={names.TEMPLATE_HASH: hash})
+        )
+        assert revisions.sort(due, [made], NOW).new is None
+        assert revisions.sort(due, [labelled], NOW).new is labelled
+        assert revisions.sort(deployment("2026-01-01T11:45:00Z"), [labelled], NOW).new is None
+
+    def test_parts_of_a_second_do_not_count(self) -> None:
+        made = machine_set("a", "2026-01-01T11:00:00Z")
+        assert revisions.sort(deployment("2026-01-01T11:00:00.9Z"), [made], NOW).new is made
+
     def test_a_time_to_come_changes_nothing(self) -> None:
         before = machine_set("a", "2026-01-01T10:00:00Z")
         assert revisions.sort(deployment("2026-01-01T13:00:00Z"), [before], NOW).new is before
