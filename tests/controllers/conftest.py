@@ -5,7 +5,7 @@ One engine serves the whole run, so all tests here share one event loop.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -61,9 +61,3 @@ async def _kubernetes() -> AsyncIterator[Engine]:
         await client.close()
     finally:
         server.stop()
-
-
-@pytest.fixture
-def seconds() -> Iterator[float]:
-    """How long a test may wait for one thing."""
-    yield 30.0

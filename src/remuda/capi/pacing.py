@@ -6,8 +6,14 @@ once. What is held back is written when the time is over, so a state that lasts 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from remuda.kube import clock
 from remuda.kube.objects import Key, ObjectMeta
+from remuda.runtime.draft import Draft
+
+STATUS_SECONDS = 5.0  # a state that lasts so long is told
 
 
 class Pace:
@@ -16,6 +22,13 @@ class Pace:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._written: dict[Key, float] = {}
+
+    def hold(self, draft: Draft, metadata: ObjectMeta, *, matters: bool) -> float:
+        """Takes a status that may wait out of the draft; returns for how long it may."""
+        rest = 0.0 if matters else self.rest(metadata, clock.time())
+        if rest:
+            draft.obj["status"] = draft.base.get("status", {})
+        return rest
 
     def rest(self, metadata: ObjectMeta, now: float) -> float:
         """For how many seconds more the status of this object may be held back. Making it counts as a write."""
@@ -28,3 +41,19 @@ class Pace:
 
     def forget(self, key: Key) -> None:
         self._written.pop(key, None)
+
+
+def matters(draft: Draft, conditions: Iterable[str]) -> bool:
+    """Whether a status says something others wait for: what has happened for good, or another phase, generation or
+    one of these conditions than it told before. A first status in which nothing has happened yet does not."""
+    before, after = draft.base.get("status", {}), draft.status
+    if before.get("initialization") != after.get("initialization"):
+        return True
+    if any(name in before and before[name] != after.get(name) for name in ("phase", "observedGeneration")):
+        return True
+    was, now = _statuses(before), _statuses(after)
+    return any(type in was and was[type] != now.get(type) for type in conditions)
+
+
+def _statuses(status: dict[str, Any]) -> dict[str, str]:
+    return {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}

@@ -51,6 +51,10 @@ class Manager:
         self.tasks = Tasks()
         self._closing: list[Callable[[], Awaitable[None]]] = []
 
+    def settling(self, seconds: float) -> float:
+        """How long something may wait for more to come, in this manager."""
+        return seconds if self._interval is None else min(seconds, self._interval)
+
     def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
         """Awaits it when the controllers have ended: what they share has the manager's lifetime."""
         self._closing.append(close)
@@ -73,7 +77,7 @@ class Manager:
             reconcile,
             concurrency=concurrency,
             interval=interval if self._interval is None else self._interval,
-            longest_settling=math.inf if self._interval is None else self._interval,
+            longest_settling=self.settling(math.inf),
             metrics=self.metrics,
             ledger=self.ledger,
         )

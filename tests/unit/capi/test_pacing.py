@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.capi.pacing import Pace
+from remuda.capi.pacing import Pace, matters
+from remuda.kube import clock
+from remuda.kube.client import Target
 from remuda.kube.clock import parse
 from remuda.kube.objects import Key, ObjectMeta
+from remuda.runtime.draft import Draft
 
 MADE = "2026-03-01T12:00:00Z"
 T0 = parse(MADE)
@@ -46,3 +51,46 @@ def test_nothing_waits_longer_than_the_pace_whatever_clocks_do(written: float, n
     pace = Pace(seconds)
     pace.wrote(KEY, T0 + written)
     assert 0.0 <= pace.rest(NEW, T0 + now) <= seconds
+
+
+def draft(before: dict[str, object], after: dict[str, object]) -> Draft:
+    made = Draft(Target("v1", "things"), msgspec.json.encode({**THING, "status": before}))
+    made.obj["status"] = after
+    return made
+
+
+THING = {"metadata": {"name": "a", "resourceVersion": "1"}}
+
+
+def told(**statuses: str) -> dict[str, object]:
+    return {"conditions": [{"type": type, "status": status, "message": "m"} for type, status in statuses.items()]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "urgent"),
+    [
+        ({}, {"phase": "Pending", **told(Ready="False")}, False),
+        ({}, {"initialization": {"provisioned": True}}, True),
+        ({"phase": "Pending"}, {"phase": "Running"}, True),
+        ({"observedGeneration": 1}, {"observedGeneration": 2}, True),
+        (told(Ready="False"), told(Ready="True"), True),
+        (told(Other="False"), told(Other="True"), False),
+        ({"replicas": 1}, {"replicas": 2}, False),
+    ],
+)
+def test_what_others_wait_for_matters(before: dict[str, object], after: dict[str, object], urgent: bool) -> None:
+    assert matters(draft(before, after), ("Ready",)) is urgent
+
+
+def test_a_status_that_may_wait_is_taken_out_and_told_when_its_time_is_over() -> None:
+    pace, metadata = Pace(5.0), ObjectMeta(name="a")
+    pace.wrote(metadata.key, clock.time())
+    waiting = draft({"replicas": 1}, {"replicas": 2})
+    assert 4.0 < pace.hold(waiting, metadata, matters=False) <= 5.0
+    assert waiting.patches() == ({}, {})
+    urgent = draft({"replicas": 1}, {"replicas": 2})
+    assert pace.hold(urgent, metadata, matters=True) == 0.0
+    assert urgent.patches()[1] == {"status": {"replicas": 2}}
+    late = draft({"replicas": 1}, {"replicas": 2})
+    pace.wrote(metadata.key, clock.time() - 6)
+    assert pace.hold(late, metadata, matters=False) == 0.0

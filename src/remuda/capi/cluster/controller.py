@@ -15,6 +15,7 @@ from remuda.capi.cluster.kubeconfig import ensure_kubeconfig
 from remuda.capi.cluster.scope import Look, Members, Scope, look
 from remuda.capi.contract import ContractError
 from remuda.capi.external import Externals, UnknownKind
+from remuda.capi.pacing import STATUS_SECONDS, Pace, matters
 from remuda.capi.pausing import is_paused, paused
 from remuda.capi.remote import cluster_secrets
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, Cluster, Reference
@@ -33,6 +34,18 @@ DELETE_MEMBER = step("cluster.delete-member", "asks for the deletion of what bel
 DELETE_CONTROL_PLANE = step("cluster.delete-control-plane", "asks for the deletion of the control plane object")
 DELETE_INFRASTRUCTURE = step("cluster.delete-infrastructure", "asks for the deletion of the infrastructure object")
 
+# What sums up Machines may be told a little later.
+_TOLD_AT_ONCE = (
+    "Available",
+    "InfrastructureReady",
+    "ControlPlaneAvailable",
+    "ControlPlaneInitialized",
+    "WorkersAvailable",
+    "RemoteConnectionProbe",
+    "Deleting",
+    "Paused",
+)
+
 _NOT_FOUND = 404
 
 
@@ -46,6 +59,7 @@ class ClusterController:
         self._externals = externals
         self._remote = remote
         self._clusters = manager.caches.of(CLUSTER)
+        self._pace = Pace(manager.settling(STATUS_SECONDS))
         self._secrets = cluster_secrets(manager.caches)
         self._controller = manager.controller("cluster", CLUSTER, self.reconcile, concurrency=concurrency)
         self._follow()
@@ -69,6 +83,7 @@ class ClusterController:
         value = self._clusters.raw(*key)
         if value is None:
             self._remote.forget(key)
+            self._pace.forget(key)
             return DONE
         scope = await self._load(value)
         if is_paused(scope.cluster, scope.cluster.metadata):
@@ -150,10 +165,11 @@ class ClusterController:
             stage = stage._replace(reason="InternalError", message=str(error), error=error)
         if stage.completed:
             scope.draft.remove_finalizer(names.CLUSTER_FINALIZER)
-            scope.events.append(("Deleted", f"Cluster {scope.key.name} has been deleted"))
         again = await self._publish(scope, stage, failed=stage.error is not None)
         if stage.error is not None:
             raise stage.error
+        if stage.completed:
+            self._events.normal(scope.cluster, "Deleted", f"Cluster {scope.key.name} has been deleted")
         return DONE if stage.completed else soonest(Blocked(stage.reason, stage.on, stage.message), again)
 
     async def _certainly(self, found: Look, namespace: str) -> Look:
@@ -190,11 +206,14 @@ class ClusterController:
             [*report.conditions, paused(scope.cluster, scope.cluster.metadata)],
             generation=generation,
         )
-        async with PUBLISH:
-            await save(self._client, scope.draft)
-        for reason, message in scope.events:  # after the write: what was lost to a conflict has not come true
-            self._events.normal(scope.cluster, reason, message)
-        return DONE if report.look_again is None else Again(report.look_again, "something is too young to be judged")
+        urgent = failed or stage is not None or matters(scope.draft, _TOLD_AT_ONCE)
+        rest = self._pace.hold(scope.draft, scope.cluster.metadata, matters=urgent)
+        if any(scope.draft.patches()):
+            async with PUBLISH:
+                await save(self._client, scope.draft)
+            self._pace.wrote(scope.key, clock.time())
+        young = DONE if report.look_again is None else Again(report.look_again, "something is too young to be judged")
+        return soonest(young, Again(rest, "the status is on its way") if rest else DONE)
 
 
 def _references(cluster: Cluster) -> Iterable[Reference | None]:

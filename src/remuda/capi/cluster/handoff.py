@@ -42,7 +42,6 @@ async def take_infrastructure(client: Client, scope: Scope) -> Outcome:
     _copy_failure_domains(scope, found.obj)
     if not scope.provisioned:
         scope.mark("infrastructureProvisioned")
-        scope.events.append(("InfrastructureReady", f"{found} is provisioned"))
     return DONE
 
 
@@ -63,7 +62,6 @@ async def take_control_plane(client: Client, scope: Scope) -> Outcome:
     _copy_endpoint(scope, found.obj)
     if not scope.initialized:
         scope.mark("controlPlaneInitialized")
-        scope.events.append(("ControlPlaneInitialized", f"{found} is initialized"))
     return DONE
 
 
@@ -76,7 +74,6 @@ def _first_control_plane_machine(scope: Scope) -> Outcome:
         on = f"control plane Machines of {scope.key}"
         return Blocked("WaitingForControlPlane", on, "none of them has a Node yet")
     scope.mark("controlPlaneInitialized")
-    scope.events.append(("ControlPlaneInitialized", f"Machine {first.metadata.name} has become a Node"))
     return DONE
 
 

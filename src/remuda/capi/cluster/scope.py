@@ -77,7 +77,6 @@ class Scope:
         self.control_plane = control_plane
         self.members = members
         self.connection = connection
-        self.events: list[tuple[str, str]] = []  # reason and message, told once the draft is saved
 
     @property
     def key(self) -> Key:

@@ -183,8 +183,6 @@ class MachineController:
                 await save(self._world.client, scope.draft)
         if status:
             self._pace.wrote(scope.machine.key, scope.now)
-            for reason, message in scope.news:
-                self._world.events.normal(scope.machine, reason, message)
 
     def _outcome(self, scope: Scope, verdict: Verdict, rest: float) -> Outcome:
         for error in scope.failures.values():

@@ -62,9 +62,6 @@ async def link(world: World, scope: Scope) -> None:
         _await(world, scope)
         return
     status = scope.draft.status
-    if "nodeRef" not in status:
-        text = f"Node {scope.node.metadata.name} has spec.providerID {scope.node.spec.provider_id}"
-        scope.news.append(("SuccessfulSetNodeRef", text))
     status["nodeRef"] = {"name": scope.node.metadata.name}
     if scope.node.status.node_info:
         status["nodeInfo"] = node_info(scope.node)

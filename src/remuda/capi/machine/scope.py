@@ -17,6 +17,7 @@ from remuda.capi.external import Externals
 from remuda.capi.machine.nodehealth import Link
 from remuda.capi.machine.status import NOT_DELETING, Deleting
 from remuda.capi.machine.workload import Node
+from remuda.capi.pacing import STATUS_SECONDS
 from remuda.capi.types import Cluster, Machine, MachineDeployment, MachineDrainRule, MachineSet, Reference
 from remuda.kube import clock
 from remuda.kube.client import Client
@@ -30,7 +31,7 @@ from remuda.runtime.remote import Connection, RemoteClusters
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    status_seconds: float = 2.0  # between two writes of a Machine that is on its way, see `capi.pacing`
+    status_seconds: float = STATUS_SECONDS  # between two writes of a Machine that is on its way, see `capi.pacing`
     drain_retry_seconds: float = 20.0  # between two looks at pods or volumes, which are not watched
     eviction_seconds: float = 10.0  # for all evictions of one look
     node_deletion_retry_seconds: float = 2.0
@@ -69,7 +70,6 @@ class Scope:
     node: Node | None = None
     unclaimed: Sequence[Node] = ()
     deleting: Deleting = NOT_DELETING
-    news: list[tuple[str, str]] = field(default_factory=list)  # events to tell once they are written
     waits: list[Outcome] = field(default_factory=list)
     failures: dict[str, Exception] = field(default_factory=dict)  # by phase
 

@@ -18,6 +18,7 @@ from remuda.capi.machinedeployment.rollout import Limits
 from remuda.capi.machinedeployment.scope import Scope, World
 from remuda.capi.machineset.scope import BY_CONTROLLER, index_by_controller, is_conflict
 from remuda.capi.machineset.status import becomes_late_at
+from remuda.capi.pacing import STATUS_SECONDS, Pace, matters
 from remuda.capi.pausing import paused
 from remuda.capi.propagation import Ownership
 from remuda.capi.templates import MissingTemplate
@@ -69,6 +70,7 @@ class MachineDeploymentController:
             deployments=caches.of(MACHINE_DEPLOYMENT),
             clusters=caches.of(CLUSTER),
         )
+        self._pace = Pace(manager.settling(STATUS_SECONDS))
         self._controller = manager.controller(
             "machinedeployment", MACHINE_DEPLOYMENT, self.reconcile, concurrency=CONCURRENCY
         )
@@ -112,6 +114,7 @@ class MachineDeploymentController:
     async def reconcile(self, key: Key) -> Outcome:
         value = self._world.deployments.raw(*key)
         if value is None:
+            self._pace.forget(key)
             return DONE
         scope = self._load(value)
         hold = paused(scope.cluster, scope.deployment.metadata)
@@ -229,9 +232,14 @@ class MachineDeploymentController:
         return sorted((machine for some in found for machine in some), key=lambda machine: machine.metadata.name)
 
     async def _save(self, scope: Scope) -> None:
+        urgent = bool(scope.failures) or scope.deployment.metadata.deleting or _matters(scope)
+        rest = self._pace.hold(scope.draft, scope.deployment.metadata, matters=urgent)
+        if rest:
+            scope.waits.append(Again(rest, "the status is on its way"))
         if any(scope.draft.patches()):
             async with PUBLISH:
                 await save(self._world.client, scope.draft)
+            self._pace.wrote(scope.deployment.key, clock.time())
 
     def _outcome(self, scope: Scope) -> Outcome:
         for error in scope.failures:
@@ -241,6 +249,10 @@ class MachineDeploymentController:
         if wait > 0 and not scope.deployment.metadata.deleting:
             scope.waits.append(Again(wait, "spec.rollout.after has not come yet"))
         return soonest(*scope.waits)
+
+
+def _matters(scope: Scope) -> bool:
+    return matters(scope.draft, ("Available", "Deleting", "Paused"))
 
 
 def _limits(scope: Scope) -> Limits | None:

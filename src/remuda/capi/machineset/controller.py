@@ -14,6 +14,7 @@ from remuda.capi.belonging import cluster_of, index_by_cluster
 from remuda.capi.external import Externals
 from remuda.capi.machineset import creation, inheritance, members, replicas, status
 from remuda.capi.machineset.scope import BY_CONTROLLER, Scope, World, index_by_controller, is_conflict
+from remuda.capi.pacing import STATUS_SECONDS, Pace, matters
 from remuda.capi.pausing import paused
 from remuda.capi.propagation import Ownership
 from remuda.capi.templates import Templates
@@ -64,6 +65,7 @@ class MachineSetController:
             deployments=caches.of(MACHINE_DEPLOYMENT),
             clusters=caches.of(CLUSTER),
         )
+        self._pace = Pace(manager.settling(STATUS_SECONDS))
         self._controller = manager.controller("machineset", MACHINE_SET, self.reconcile, concurrency=CONCURRENCY)
         index_by_cluster(caches, MACHINE_SET)
         self._listen()
@@ -109,6 +111,7 @@ class MachineSetController:
     async def reconcile(self, key: Key) -> Outcome:
         value = self._world.sets.raw(*key)
         if value is None:
+            self._pace.forget(key)
             return DONE
         scope = self._load(value)
         hold = paused(scope.cluster, scope.machine_set.metadata)
@@ -206,9 +209,14 @@ class MachineSetController:
         await self._save(scope)
 
     async def _save(self, scope: Scope) -> None:
+        urgent = bool(scope.failures) or scope.machine_set.metadata.deleting or _matters(scope)
+        rest = self._pace.hold(scope.draft, scope.machine_set.metadata, matters=urgent)
+        if rest:
+            scope.waits.append(Again(rest, "the status is on its way"))
         if any(scope.draft.patches()):
             async with PUBLISH:
                 await save(self._world.client, scope.draft)
+            self._pace.wrote(scope.machine_set.key, clock.time())
 
     def _outcome(self, scope: Scope) -> Outcome:
         for error in scope.failures:
@@ -217,6 +225,14 @@ class MachineSetController:
         at = status.becomes_late_at(scope.machines, now)
         timers = [] if at is None else [Again(at - now)]
         return soonest(*scope.waits, *timers)
+
+
+def _matters(scope: Scope) -> bool:
+    """The counts do: a MachineDeployment goes on when they change."""
+    before, after = scope.draft.base.get("status", {}), scope.draft.status
+    counted = ("replicas", "readyReplicas", "availableReplicas", "upToDateReplicas")
+    changed = any((before.get(name) or 0) != (after.get(name) or 0) for name in counted)
+    return changed or matters(scope.draft, ("Deleting", "Paused"))
 
 
 def _references(machine_set: MachineSet) -> Iterable[Reference | None]:

@@ -88,7 +88,6 @@ async def test_infrastructure_that_is_there() -> None:
         "failureDomains": [{"name": "a"}],
         "deprecated": {"v1beta1": {"failureReason": "Old"}},
     }
-    assert [reason for reason, _ in seen.events] == ["InfrastructureReady"]
 
 
 async def test_no_infrastructure_is_needed_unless_a_topology_will_make_some() -> None:
@@ -124,7 +123,5 @@ async def test_without_a_provider_the_first_node_of_the_control_plane_counts() -
     assert blocked(await take_control_plane(NO_CLIENT, seen))[0] == "WaitingForControlPlane"
     seen = scope(machines=[worker, machine("cp", control_plane=True, node="n2")])
     assert await take_control_plane(NO_CLIENT, seen) == DONE
-    assert seen.events == [("ControlPlaneInitialized", "Machine cp has become a Node")]
     again = scope(machines=[], status={"initialization": {"controlPlaneInitialized": True}})
     assert await take_control_plane(NO_CLIENT, again) == DONE
-    assert again.events == []
