@@ -307,7 +307,7 @@ async def test_a_watched_object_brings_in_whom_it_points_to_and_whom_it_pointed_
 @virtually
 async def test_an_informer_that_is_gone_is_not_mistaken_for_a_new_one() -> None:
     controller = Story().controller
-    for _ in range(20):
+    for _ in range(3):
         informer = Informer(msgspec.json.Decoder(Object).decode, CONFIG_MAP.target)
         controller.watch(informer, by_owner)
         assert len(informer._listeners) == 1
