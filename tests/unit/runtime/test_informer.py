@@ -242,6 +242,24 @@ def names(found: Informer[Object]) -> list[str]:
     return [obj.metadata.name for obj in found.all()]
 
 
+async def test_what_bore_a_deleted_name_before_is_not_shown_by_a_watch_that_lags() -> None:
+    def incarnation(uid: str, revision: int) -> bytes:
+        metadata = {"namespace": "default", "name": "a", "uid": uid, "resourceVersion": str(revision)}
+        return msgspec.json.encode({"kind": "ConfigMap", "metadata": metadata})
+
+    lagging = informer()
+    lagging.observe(incarnation("second", 3))
+    lagging.bury(Key("default", "a"), "second")
+    for change in (Change("ADDED", incarnation("first", 1)), Change("DELETED", incarnation("first", 2))):
+        lagging.change(change)
+        assert names(lagging) == []
+    lagging.change(Change("ADDED", incarnation("second", 3)))
+    assert names(lagging) == []
+    lagging.change(Change("DELETED", incarnation("second", 4)))
+    lagging.change(Change("ADDED", incarnation("third", 5)))
+    assert names(lagging) == ["a"]
+
+
 async def test_a_cache_of_a_part_does_not_take_in_what_is_outside_it() -> None:
     part = informer(namespace="ours", selector=parse_label_selector("colour=red"))
     part.observe(thing("elsewhere", 1, namespace="theirs", colour="red"))
