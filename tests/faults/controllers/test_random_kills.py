@@ -1,0 +1,86 @@
+"""kill -9 at any moment, of any process, while clusters live: they come to be what they should be, and nothing is left.
+
+    REMUDA_SEED=7 pytest tests/faults/controllers/test_random_kills.py
+
+The seed decides who is killed and when; how far the others have come by then is up to the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from remuda.simulator.kinds import NEW, OLD
+from tests.faults.controllers.stage import Stage, stage
+from tests.faults.controllers.story import Story
+from tests.lab.programs import Program
+
+KILLS = 100
+KILLS_TOGETHER = 12
+LONGEST = 1.5  # seconds a process is given once it is ready
+EARLY = 0.2  # so often it is killed while it starts
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    seed = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(1_000_000))
+    print(f"REMUDA_SEED={seed}")
+    return random.Random(seed)
+
+
+class Campaign:
+    """Kills spread over two stories, one of each contract, and over as many more pairs as it takes."""
+
+    def __init__(self, found: Stage, victims: dict[Program, int], kills: int, chance: random.Random) -> None:
+        self._stage = found
+        self._victims = victims  # with their weights
+        self._kills = kills
+        self._chance = chance
+        self._stories: list[Story] = []
+        self.killed: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        killing = asyncio.create_task(self._kill())
+        try:
+            while self.killed.total() < self._kills:
+                number = len(self._stories)
+                self._stories = [Story(self._stage, NEW, f"new-{number}"), Story(self._stage, OLD, f"old-{number}")]
+                await asyncio.gather(*(story.tell() for story in self._stories))
+        finally:
+            killing.cancel()
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(self.killed.items()))
+        print(f"{self.killed.total()} kills: {counts}")
+
+    async def _kill(self) -> None:
+        while self.killed.total() < self._kills:
+            await self._stage.view.until(self._is_time, "the stories go on")
+            (victim,) = self._chance.choices(list(self._victims), list(self._victims.values()))
+            if self._chance.random() > EARLY:
+                await victim.ready()
+            await asyncio.sleep(self._chance.uniform(0, LONGEST))
+            if victim.alive:
+                victim.kill()
+                self.killed[victim.name] += 1
+                await victim.ended()
+
+    def _is_time(self) -> bool:
+        """Each chapter has its share: kills that come as fast as they can would keep the first from ever ending."""
+        chapters = sum(len(story.chapters()) for story in self._stories)
+        told = sum(story.told for story in self._stories)
+        return self.killed.total() < self._kills * (told + 2) / chapters if chapters else False
+
+
+async def test_any_process_dies_at_any_moment(tmp_path: Path, chance: random.Random) -> None:
+    async with stage(tmp_path) as found:
+        victims = {found.manager: 8, found.providers: 2, found.engine: 1}
+        await Campaign(found, victims, KILLS, chance).run()
+
+
+async def test_everything_in_one_process_dies_at_any_moment(tmp_path: Path, chance: random.Random) -> None:
+    async with stage(tmp_path, together=True) as found:
+        await Campaign(found, {found.engine: 1}, KILLS_TOGETHER, chance).run()
