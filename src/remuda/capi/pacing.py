@@ -1,12 +1,13 @@
 """How often an object on its way is written: states that the next event replaces within moments are not worth a write.
 
 A fleet that starts passes through millions of them. What matters is never held back: the caller says so, and writes at
-once. What is held back is written when the time is over, so a state that lasts is always told.
+once. What is held back is written when the time is over, so a state that lasts is always told. While more waits to be
+done than is being done, the time is longer: work comes before telling how it goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from remuda.kube import clock
@@ -14,14 +15,21 @@ from remuda.kube.objects import Key, ObjectMeta
 from remuda.runtime.draft import Draft
 
 STATUS_SECONDS = 5.0  # a state that lasts so long is told
+_BUSY_SECONDS = 30.0  # the same, however much there is to do
+_BACKLOG = 20  # so many waiting keys add as much again
 
 
 class Pace:
     """Of one controller's objects; keeps one number for each of them."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float, backlog: Callable[[], int] = lambda: 0) -> None:
+        self._least = seconds
+        self._backlog = backlog
         self._written: dict[Key, float] = {}
+
+    @property
+    def _seconds(self) -> float:
+        return max(self._least, min(_BUSY_SECONDS, self._least * (1 + self._backlog() / _BACKLOG)))
 
     def hold(self, draft: Draft, metadata: ObjectMeta, *, matters: bool) -> float:
         """Takes a status that may wait out of the draft; returns for how long it may."""
@@ -32,9 +40,9 @@ class Pace:
 
     def rest(self, metadata: ObjectMeta, now: float) -> float:
         """For how many seconds more the status of this object may be held back. Making it counts as a write."""
-        made = metadata.creation_timestamp
-        last = self._written.get(metadata.key, clock.parse(made) if made else now - self._seconds)
-        return min(self._seconds, max(0.0, last + self._seconds - now))
+        made, seconds = metadata.creation_timestamp, self._seconds
+        last = self._written.get(metadata.key, clock.parse(made) if made else now - seconds)
+        return min(seconds, max(0.0, last + seconds - now))
 
     def wrote(self, key: Key, now: float) -> None:
         self._written[key] = now

@@ -125,6 +125,11 @@ class Controller:
         self._queue.add(key, priority)
 
     @property
+    def backlog(self) -> int:
+        """Keys that could run now and do not, because others do."""
+        return self._queue.depth
+
+    @property
     def idle(self) -> bool:
         return self._queue.idle
 

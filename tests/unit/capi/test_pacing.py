@@ -94,3 +94,14 @@ def test_a_status_that_may_wait_is_taken_out_and_told_when_its_time_is_over() ->
     late = draft({"replicas": 1}, {"replicas": 2})
     pace.wrote(metadata.key, clock.time() - 6)
     assert pace.hold(late, metadata, matters=False) == 0.0
+
+
+def test_the_more_waits_to_be_done_the_later_it_is_told_how_it_goes() -> None:
+    waiting = 0
+    pace = Pace(5.0, lambda: waiting)
+    pace.wrote(KEY, T0)
+    assert pace.rest(NEW, T0) == 5.0
+    waiting = 40
+    assert pace.rest(NEW, T0) == 15.0
+    waiting = 10_000
+    assert pace.rest(NEW, T0) == 30.0

@@ -59,7 +59,7 @@ class ClusterController:
         self._externals = externals
         self._remote = remote
         self._clusters = manager.caches.of(CLUSTER)
-        self._pace = Pace(manager.settling(STATUS_SECONDS))
+        self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._secrets = cluster_secrets(manager.caches)
         self._controller = manager.controller("cluster", CLUSTER, self.reconcile, concurrency=concurrency)
         self._follow()

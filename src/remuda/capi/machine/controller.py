@@ -69,7 +69,7 @@ class MachineController:
     def __init__(self, manager: Manager, externals: Externals, remote: RemoteClusters, options: Options) -> None:
         caches = manager.caches
         self._ledger = manager.ledger
-        self._pace = Pace(options.status_seconds)
+        self._pace = Pace(options.status_seconds, lambda: self._controller.backlog)
         self._world = World(
             client=manager.client,
             caches=caches,
@@ -83,8 +83,8 @@ class MachineController:
             rules=caches.of(MACHINE_DRAIN_RULE),
             options=options,
         )
-        controller = manager.controller("machine", MACHINE, self.reconcile, concurrency=CONCURRENCY)
-        listen(self._world, controller)
+        self._controller = manager.controller("machine", MACHINE, self.reconcile, concurrency=CONCURRENCY)
+        listen(self._world, self._controller)
 
     async def reconcile(self, key: Key) -> Outcome:
         value = self._world.machines.raw(*key)

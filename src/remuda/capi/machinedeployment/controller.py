@@ -70,7 +70,7 @@ class MachineDeploymentController:
             deployments=caches.of(MACHINE_DEPLOYMENT),
             clusters=caches.of(CLUSTER),
         )
-        self._pace = Pace(manager.settling(STATUS_SECONDS))
+        self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._controller = manager.controller(
             "machinedeployment", MACHINE_DEPLOYMENT, self.reconcile, concurrency=CONCURRENCY
         )

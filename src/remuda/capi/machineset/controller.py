@@ -65,7 +65,7 @@ class MachineSetController:
             deployments=caches.of(MACHINE_DEPLOYMENT),
             clusters=caches.of(CLUSTER),
         )
-        self._pace = Pace(manager.settling(STATUS_SECONDS))
+        self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._controller = manager.controller("machineset", MACHINE_SET, self.reconcile, concurrency=CONCURRENCY)
         index_by_cluster(caches, MACHINE_SET)
         self._listen()

@@ -8,16 +8,13 @@ import msgspec
 
 
 def copy_json(value: Any) -> Any:
-    """An independent copy. Several times faster than `copy.deepcopy`: JSON has no cycles and no other types."""
-    kind = type(value)
-    if kind is dict:
-        return {key: copy_json(item) if type(item) in _CONTAINERS else item for key, item in value.items()}
-    if kind is list:
-        return [copy_json(item) if type(item) in _CONTAINERS else item for item in value]
-    return value
+    """An independent copy. Written out and read back, which is several times faster than walking it in Python."""
+    return _decode(_encode(value)) if type(value) in _CONTAINERS else value
 
 
 _CONTAINERS = frozenset((dict, list))
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 def same_json(left: Any, right: Any) -> bool:
@@ -32,9 +29,6 @@ def same_json(left: Any, right: Any) -> bool:
     if type(left) in _CONTAINERS and type(left) is type(right) and _encode(left) == _encode(right):
         return True
     return _same_types(left, right)
-
-
-_encode = msgspec.json.Encoder().encode
 
 
 def _same_types(left: Any, right: Any) -> bool:
