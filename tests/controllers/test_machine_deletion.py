@@ -253,6 +253,20 @@ async def test_pods_leave_in_the_order_of_the_rules(bench: Bench) -> None:
         await gone(bench)
 
 
+async def test_nothing_is_drained_from_a_server_that_is_already_going(bench: Bench) -> None:
+    async with bench.running():
+        await running(bench)
+        await bench.pod("stays")
+        await hold(bench, NEW.machine)
+        await bench.engine.delete(NEW.machine.target, bench.namespace, "m")
+        await bench.settled()
+        await delete(bench)
+        await bench.until(stage("WaitingForInfrastructureDeletion"))
+        assert (await bench.get_pod("stays"))["metadata"].get("deletionTimestamp") is None
+        await release(bench, NEW.machine)
+        await gone(bench)
+
+
 async def test_the_annotation_leaves_out_the_drain(bench: Bench) -> None:
     async with bench.running():
         await running(bench, metadata={"annotations": {names.EXCLUDE_NODE_DRAINING: ""}})
