@@ -23,6 +23,7 @@ import uvloop
 
 from remuda.apiserver.server import ApiServer, Settings
 from remuda.apiserver.storage.types import Event
+from remuda.app.process import tune
 from remuda.capi import admission
 from remuda.capi.definitions import definitions as core_definitions
 from remuda.capi.setup import add_controllers
@@ -153,7 +154,7 @@ def main() -> int:
     parser.add_argument("--idle-seconds", type=float, default=30.0)
     parser.add_argument("--profile", type=Path)
     chosen = parser.parse_args()
-    sys.setswitchinterval(0.0005)  # as the program sets it
+    tune()
     with tempfile.TemporaryDirectory(prefix="remuda-fleet-", dir=os.environ.get("TMPDIR")) as folder:
         profile = cProfile.Profile() if chosen.profile else None
         if profile:

@@ -13,6 +13,7 @@ from remuda.capi.machinedeployment.controller import MachineDeploymentController
 from remuda.capi.machinehealthcheck.controller import MachineHealthCheckController
 from remuda.capi.machineset.controller import MachineSetController
 from remuda.capi.remote import dialer
+from remuda.capi.types import MACHINE
 from remuda.runtime.manager import Manager
 from remuda.runtime.remote import Dial, RemoteClusters
 
@@ -31,6 +32,7 @@ def add_controllers(
     externals = Externals(manager.caches, manager.client)
     remote = RemoteClusters(dial or dialer(manager.client), nodes=NODE)
     manager.at_end(remote.close)
+    manager.ledger.follow(MACHINE)
     if "cluster" in only:
         ClusterController(manager, externals, remote)
     if "machine" in only:
