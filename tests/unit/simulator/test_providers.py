@@ -15,7 +15,7 @@ from remuda.capi.contract import ProviderObject
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_HEALTH_CHECK
 from remuda.kube import clock
 from remuda.kube.client import Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import StatusError, Unreachable
 from remuda.kube.objects import Kind
 from remuda.simulator import nodes
 from remuda.simulator.blueprint import Blueprint
@@ -381,6 +381,26 @@ def test_what_a_machine_lacks_is_made_later() -> None:
         await world.client.create(template.target, "default", template.obj)
         await world.available("c")
         assert len(world.machines("c")) == 1
+
+    simulate(story)
+
+
+@EITHER
+def test_a_report_that_is_lost_is_made_again(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        client, lost = world.manager.client, []
+        write = client.patch
+
+        async def fail_first(target: Target, namespace: str, name: str, *rest: Any, **more: Any) -> bytes:
+            if target == family.machine.target and more.get("subresource") == "status" and not lost:
+                lost.append(name)
+                raise Unreachable("the server has gone", sent=False)
+            return await write(target, namespace, name, *rest, **more)
+
+        monkeypatch.setattr(client, "patch", fail_first)
+        await world.create_cluster(Blueprint(name="c", family=family))
+        await world.available("c")
+        assert lost == [world.machines("c")[0].metadata.name]
 
     simulate(story)
 

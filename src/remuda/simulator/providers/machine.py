@@ -49,7 +49,7 @@ class MachineProvider:
         self._cloud = cloud
         self._workloads = workloads
         self._registered = registered
-        self._done: set[str] = set()  # uids of those whose Node is there and has nothing left to go wrong
+        self._done: set[str] = set()  # uids of those that are reported, with a Node that has nothing left to go wrong
         self._side.index_unfinished(_finished_old if family.old else _finished)
         controller = manager.controller(self._side.name, family.machine, self.reconcile, concurrency=common.CONCURRENCY)
         controller.watch(manager.caches.of(MACHINE), self._of_machine, "machine")
@@ -86,9 +86,12 @@ class MachineProvider:
                 await self._publish(obj, host, "Booting", f"the server {host.provider_id} boots")
             return Again(booting, "the server boots")
         try:
-            return await self._become_node(obj, machine, cluster, host, script)
+            outcome = await self._become_node(obj, machine, cluster, host, script)
         finally:
             await self._publish(obj, host)
+        if outcome is DONE:
+            self._done.add(obj.metadata.uid)  # not earlier: a report that was lost is made again
+        return outcome
 
     async def _protect(self, obj: ProviderObject, machine: Machine, cluster: Cluster) -> ProviderObject:
         """The finalizer, and with it everything the spec will say of the server: one write instead of two."""
@@ -149,7 +152,6 @@ class MachineProvider:
         found = await nodes.find(client, machine.metadata.name)
         if found is None:
             if machine.status.node_ref is not None or machine.metadata.deleting:
-                self._done.add(obj.metadata.uid)
                 return DONE
             async with REGISTER:
                 await nodes.register(client, machine, host)
@@ -177,7 +179,6 @@ class MachineProvider:
     ) -> Outcome:
         what, seconds = nodes.trouble(script, found) if found is not None else ("", 0.0)
         if not what:
-            self._done.add(obj.metadata.uid)
             return DONE
         if seconds:
             return Again(seconds, f"then the Node {what}")
