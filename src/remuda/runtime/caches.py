@@ -128,7 +128,17 @@ class Caches:
     @property
     def errors(self) -> dict[Target, Exception]:
         """What keeps a cache from being true right now."""
-        return {target: r.error for target, r in self._reflectors.items() if r.error is not None}
+        found = {target: next(iter(i.unreadable.values())) for target, i in self._informers.items() if i.unreadable}
+        return found | {target: r.error for target, r in self._reflectors.items() if r.error is not None}
+
+    @property
+    def missing(self) -> dict[Target, str]:
+        """The caches that have never been filled, and why not."""
+        return {
+            target: str(self._reflectors[target].error or "not listed yet")
+            for target, informer in self._informers.items()
+            if not informer.synced.is_set()
+        }
 
     async def close(self) -> None:
         await self._tasks.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -17,10 +18,12 @@ from remuda.kube import conditions
 from remuda.kube.client import Client
 from remuda.kube.definitions import DEFINITION, OWNER, OWNERSHIP_LABEL
 from remuda.kube.errors import StatusError
+from remuda.runtime.queue import Backoff
 from remuda.runtime.steps import step
 
 INSTALL = step("definitions.install", "creates or updates one CustomResourceDefinition")
 
+_RACES = Backoff(first=0.01, most=1.0)
 _OURS = f"{OWNERSHIP_LABEL}={OWNER}"
 
 
@@ -80,12 +83,13 @@ async def _read(client: Client, name: str) -> dict[str, Any] | None:
 
 async def _put(client: Client, wanted: dict[str, Any], present: dict[str, Any] | None) -> None:
     name = wanted["metadata"]["name"]
-    while True:
+    for attempt in count(1):
         try:
             return await _write(client, name, wanted, present)
         except StatusError as error:
             if error.code != 409:
                 raise
+        await asyncio.sleep(_RACES.seconds(attempt))  # what the winner wrote may not be there to be read yet
         present = await _read(client, name)  # somebody was faster: look at what they did
         if present is not None and not is_ours(present):
             raise ForeignDefinitions([name])

@@ -75,6 +75,8 @@ class Election:
         self._seen: Lease | None = None
         self._seen_at = 0.0  # on this process's own clock
         self._renewed_at = 0.0
+        self._answered_at = _now()
+        self._error = "nobody has tried"
         self.identity = identity or own_identity()
         self.leading = False
 
@@ -82,6 +84,13 @@ class Election:
     def holder(self) -> str:
         """Who led when last looked at."""
         return self._seen.spec.holder_identity if self._seen is not None else ""
+
+    def problem(self) -> str:
+        """What keeps this process from knowing who leads; empty while all is well."""
+        seconds = _now() - self._answered_at
+        if seconds < self._settings.lease_seconds:
+            return ""
+        return f"lease {self._key} has been out of reach for {seconds:.0f} s: {self._error}"
 
     async def campaign(self) -> None:
         """Returns once this process leads."""
@@ -129,13 +138,13 @@ class Election:
         try:
             async with asyncio.timeout(seconds):
                 taken = await self._take()
-        except StatusError as error:
-            if error.reason not in _LOST_RACES:
-                log.warning("lease %s: %s", self._key, error)
-            return False
-        except (OSError, TimeoutError) as error:
-            log.warning("lease %s: %s", self._key, str(error) or "no answer in time")
-            return False
+        except (StatusError, OSError, TimeoutError) as error:
+            if not isinstance(error, StatusError) or error.reason not in _LOST_RACES:
+                self._error = str(error) or "no answer in time"
+                log.warning("lease %s: %s", self._key, self._error)
+                return False
+            taken = False
+        self._answered_at = _now()
         if taken:
             self._renewed_at = began  # the moment from which others count is not earlier
         return taken

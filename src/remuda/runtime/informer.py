@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from remuda.kube.client import Change, Target
-from remuda.kube.objects import Key, Object
+from remuda.kube.objects import Key, Kind, Object
 from remuda.kube.selectors import LabelSelector
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class Informer(Generic[T]):
         self._indexes: dict[str, dict[str, set[Key]]] = {}
         self._listeners: list[Listener[T]] = []
         self._revision = 0  # how far the watch has come
+        self.unreadable: dict[Key, Exception] = {}
         self.synced = asyncio.Event()
 
     def index(self, name: str, function: IndexFunction[T]) -> None:
@@ -115,6 +116,8 @@ class Informer(Generic[T]):
         for key, entry in list(self._entries.items()):
             if key not in listed and entry.revision <= revision:
                 self._drop(key)
+        for key in self.unreadable.keys() - listed.keys():
+            del self.unreadable[key]
         for key, grave in list(self._graves.items()):
             if grave.revision <= revision and listed.get(key) != grave.uid:
                 del self._graves[key]
@@ -126,6 +129,7 @@ class Informer(Generic[T]):
         head = decode_head(change.value)
         if change.type == "DELETED":
             self._unbury(head)
+            self.unreadable.pop(head.key, None)
             entry = self._entries.get(head.key)
             if entry is not None and entry.revision <= head.revision:
                 self._drop(head.key)
@@ -177,13 +181,29 @@ class Informer(Generic[T]):
             return
         if self._graves and self._is_past(head):
             return
-        value = without_managed_fields(value) if self._transform is None else self._transform(value)
-        after = self._decode(value)
-        indexed = tuple((name, tuple(function(after))) for name, function in self._index_functions.items())
+        try:
+            value, after, indexed = self._read(value)
+        except Exception as error:
+            self._skip(key, error)
+            return
+        self.unreadable.pop(key, None)
         self._reindex(key, present.indexed if present else (), indexed)
         self._entries[key] = _Entry(value, head.revision, head.metadata.uid, indexed)
         if self._listeners:
             self._tell(self._decode(present.value) if present else None, after, initial)
+
+    def _read(self, value: bytes) -> tuple[bytes, T, _Indexed]:
+        """What is kept of an object."""
+        value = without_managed_fields(value) if self._transform is None else self._transform(value)
+        after = self._decode(value)
+        return value, after, tuple((name, tuple(function(after))) for name, function in self._index_functions.items())
+
+    def _skip(self, key: Key, error: Exception) -> None:
+        """One object that cannot be read must not hide the others. It stays as it was when it could be read: it is not
+        gone, and whoever thought so would replace it."""
+        if key not in self.unreadable:
+            log.error("%s %s cannot be read and is left as it was: %s", self.target.plural, key, error)
+        self.unreadable[key] = error
 
     def _drop(self, key: Key) -> None:
         entry = self._entries.pop(key)
@@ -256,7 +276,7 @@ class Head(msgspec.Struct):
 
 
 decode_head: Callable[[bytes], Head] = msgspec.json.Decoder(Head).decode
-decode_object: Callable[[bytes], Object] = msgspec.json.Decoder(Object).decode
+decode_object: Callable[[bytes], Object] = Kind("", "", "", Object).decode
 
 
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

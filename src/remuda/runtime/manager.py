@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from remuda.kube.client import Client, Target
@@ -49,11 +49,21 @@ class Manager:
         self.events = Events(self.client, component=name)
         self.controllers: dict[str, Controller] = {}
         self.tasks = Tasks()
+        self._starting: list[Callable[[], Awaitable[None]]] = []
+        self._leading: list[Callable[[], None]] = []
         self._closing: list[Callable[[], Awaitable[None]]] = []
 
     def settling(self, seconds: float) -> float:
         """How long something may wait for more to come, in this manager."""
         return seconds if self._interval is None else min(seconds, self._interval)
+
+    def at_start(self, begin: Callable[[], Awaitable[None]]) -> None:
+        """Awaits it when the caches are filled, whether or not this process ever leads."""
+        self._starting.append(begin)
+
+    def at_lead(self, tell: Callable[[], None]) -> None:
+        """Calls it when the controllers begin to work."""
+        self._leading.append(tell)
 
     def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
         """Awaits it when the controllers have ended: what they share has the manager's lifetime."""
@@ -92,7 +102,8 @@ class Manager:
         """Works from the moment it leads until `stop`. Raises LeadershipLost when it must not go on. Nothing is left
         running either way."""
         try:
-            await self.start()
+            if not await self._unless_stopped(stop, "start", self.start()):
+                return
             if election is None:
                 self.lead()
                 await stop.wait()
@@ -101,14 +112,23 @@ class Manager:
         finally:
             await self.stop()
 
+    async def _unless_stopped(self, stop: asyncio.Event, name: str, work: Coroutine[Any, Any, None]) -> bool:
+        """Whether the work came to its end. It is given up when this process is told to stop: it may take for ever."""
+        stopped = asyncio.create_task(stop.wait(), name="wait for the end")
+        task = asyncio.create_task(work, name=name)
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+                return True
+            return False
+        finally:
+            await ended(stopped)
+            await ended(task)
+
     async def _stand(self, stop: asyncio.Event, election: Election) -> None:
-        stopped = self.tasks.spawn("wait for the end", stop.wait())
-        campaign = self.tasks.spawn("campaign", election.campaign())
-        await asyncio.wait((campaign, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if campaign.done():
-            campaign.result()
+        if await self._unless_stopped(stop, "campaign", election.campaign()):
             await self._lead_while(stop, election)
-        await ended(campaign)
         await election.resign()
 
     async def _lead_while(self, stop: asyncio.Event, election: Election) -> None:
@@ -135,11 +155,15 @@ class Manager:
         """Caches first: a controller starts with the whole picture."""
         await self.caches.start()
         self.events.start()
+        for begin in self._starting:
+            await begin()
 
     def lead(self) -> None:
         for controller in self.controllers.values():
             controller.start()
         log.info("%s runs %s", self.name, ", ".join(self.controllers))
+        for tell in self._leading:
+            tell()
 
     @property
     def idle(self) -> bool:

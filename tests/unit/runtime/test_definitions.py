@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remuda.kube.client import Target
-from remuda.kube.errors import StatusError, conflict
+from remuda.kube.errors import StatusError, already_exists, conflict
 from remuda.runtime.definitions import INSTALL, ForeignDefinitions, NotEstablished, install, revised
 from tests.unit.apiserver.engine import CRDS, Engine, definition, loads
 
@@ -173,3 +173,31 @@ async def test_a_revision_keeps_what_it_was_read_with(engine: Engine) -> None:
     revision = revised(created, ours("widgets", shortNames=["wd"]))
     assert revision is not None
     assert revision["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
+
+
+class LateWinner(Racing):
+    """Somebody has written first, and what they wrote comes to light only when others get to run."""
+
+    def __init__(self, engine: Engine, rival: Json) -> None:
+        super().__init__(engine, rival)
+        self.reads = 0
+
+    async def get(self, *args: Any, **more: Any) -> bytes:
+        self.reads += 1
+        return await self._engine.client.get(*args, **more)
+
+    async def create(self, target: Target, namespace: str, obj: Json, **more: Any) -> bytes:
+        if self._rival is not None:
+            rival, self._rival = self._rival, None
+            asyncio.get_running_loop().call_later(0.05, lambda: asyncio.ensure_future(self.write(rival)))
+        raise already_exists(target.group, target.plural, obj["metadata"]["name"])
+
+    async def write(self, rival: Json) -> None:
+        await self._engine.create(CRDS, "", rival)
+
+
+async def test_a_race_leaves_the_loop_to_whoever_won_it(engine: Engine) -> None:
+    racing = LateWinner(engine, ours("widgets"))
+    await install(racing, [ours("widgets")])
+    assert engine.find(CRDS, "", "widgets.test.io") is not None
+    assert 2 <= racing.reads <= 12, "each loser waits longer before it looks again"

@@ -306,3 +306,22 @@ async def test_it_says_what_a_server_refuses(client: Client, caplog: pytest.LogC
     await ended(campaign)
     assert "lease default/remuda: leases are forbidden" in caplog.text
     await election.resign()
+
+
+@virtually
+async def test_a_server_that_says_nothing_of_the_lease_is_a_problem_after_its_time(server: ApiServer) -> None:
+    leader, follower = Candidate(server.client(), "leader"), Candidate(server.client(), "follower")
+    await asyncio.sleep(60)
+    assert (leader.election.problem(), follower.election.problem()) == ("", "")
+    follower.link.down = True
+    await asyncio.sleep(10)
+    assert follower.election.problem() == ""
+    await asyncio.sleep(20)
+    assert "lease default/remuda has been out of reach for 3" in follower.election.problem()
+    assert follower.election.problem().endswith(": no route to host")
+    assert leader.election.problem() == ""
+    follower.link.down = False
+    await asyncio.sleep(3)
+    assert follower.election.problem() == ""
+    await leader.die()
+    await follower.die()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from remuda.kube.client import Change, ChangeType, Client
-from remuda.kube.objects import Key, Object
+from remuda.kube.objects import Key, Kind, Object
 from remuda.kube.selectors import parse_label_selector
 from remuda.runtime.caches import Caches
 from remuda.runtime.informer import Informer
@@ -359,3 +359,59 @@ async def test_our_deletes_are_seen_at_once_on_the_engine(client: Client) -> Non
     caches.observe(CONFIG_MAP.target, await client.patch(CONFIG_MAP.target, "default", "held", patch))
     assert things.get("default", "held") is None
     await caches.close()
+
+
+class Counted(Object):
+    count: int = 0
+
+
+def counted(name: str, revision: int, count: object) -> bytes:
+    metadata = {"namespace": "default", "name": name, "uid": f"u-{name}", "resourceVersion": str(revision)}
+    return msgspec.json.encode({"metadata": metadata, "count": count})
+
+
+def counting() -> Informer[Counted]:
+    return Informer(Kind("v1", "Counted", "counted", Counted).decode, CONFIG_MAP.target)
+
+
+async def test_an_object_that_cannot_be_read_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    found = counting()
+    found.replace([counted("a", 1, 1), counted("bad", 2, "many"), counted("c", 3, 3)], 3)
+    assert found.synced.is_set()
+    assert [obj.metadata.name for obj in found.all()] == ["a", "c"]
+    assert "Expected `int`, got `str`" in str(found.unreadable[Key("default", "bad")])
+    found.change(Change("MODIFIED", counted("bad", 4, "more")))
+    assert [record.message for record in caplog.records] == [
+        "configmaps default/bad cannot be read and is left as it was: Expected `int`, got `str` - at `$.count`"
+    ]
+    found.change(Change("MODIFIED", counted("bad", 5, 5)))
+    assert found.unreadable == {}
+    assert [obj.count for obj in found.all()] == [1, 5, 3]
+
+
+async def test_an_object_that_can_no_longer_be_read_is_not_taken_for_gone() -> None:
+    found = counting()
+    heard: list[Counted | None] = []
+    found.listen(lambda before, after, initial: heard.append(after))
+    found.replace([counted("a", 1, 1)], 1)
+    found.change(Change("MODIFIED", counted("a", 2, "many")))
+    found.replace([counted("a", 2, "many")], 3)
+    [shown] = found.all()
+    assert (shown.count, len(heard)) == (1, 1)
+    found.change(Change("DELETED", counted("a", 4, "many")))
+    assert (found.all(), found.unreadable, heard[1:]) == ([], {}, [None])
+
+
+async def test_what_could_not_be_read_and_is_gone_is_forgotten() -> None:
+    found = counting()
+    found.replace([counted("a", 1, "many")], 1)
+    found.replace([], 2)
+    assert found.unreadable == {}
+
+
+async def test_an_index_that_fails_on_one_object_hides_no_other() -> None:
+    found = counting()
+    found.index("share", lambda obj: (str(12 // obj.count),))
+    found.replace([counted("a", 1, 0), counted("b", 2, 4)], 2)
+    assert [obj.metadata.name for obj in found.select("share", "3")] == ["b"]
+    assert list(found.unreadable) == [Key("default", "a")]

@@ -11,7 +11,7 @@ import pytest
 from remuda.apiserver.server import ApiServer
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
-from remuda.kube.objects import Key
+from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.election import LEASE, Election, LeadershipLost
 from remuda.runtime.events import EVENTS
@@ -138,6 +138,56 @@ async def test_what_controllers_share_ends_after_them(client: Client) -> None:
     await until(lambda: answering.seen)
     await answering.manager.stop()
     assert ended == [True]
+
+
+async def test_what_begins_at_the_start_finds_full_caches_and_comes_before_the_lead(client: Client) -> None:
+    await create(client, "a")
+    answering = Answering(client)
+    told: list[str] = []
+
+    async def begin() -> None:
+        assert answering.things.get("default", "a") is not None
+        told.append("start")
+
+    answering.manager.at_start(begin)
+    answering.manager.at_lead(lambda: told.append("lead"))
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(answering.manager.run(stop))
+    await until(lambda: len(told) == 2)
+    stop.set()
+    await running
+    assert told == ["start", "lead"]
+
+
+async def test_a_start_that_cannot_be_finished_is_given_up_when_told_and_leaves_nothing(client: Client) -> None:
+    before = everything()
+    manager = Manager(client)
+    manager.caches.of(Kind("example.com/v1", "Widget", "widgets", Object))
+    manager.at_lead(lambda: pytest.fail("it leads without having seen anything"))
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(manager.run(stop))
+    await until(lambda: manager.caches.errors)
+    [(missing, why)] = manager.caches.missing.items()
+    assert (missing.plural, "could not find the requested resource" in why) == ("widgets", True)
+    stop.set()
+    await running
+    await until(lambda: everything() <= before)  # the engine starts tasks of its own meanwhile, which end
+
+
+async def test_an_error_at_the_start_is_the_caller_s_and_leaves_nothing(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = everything()
+    manager = Answering(client).manager
+
+    async def refuse() -> None:
+        raise OSError("address in use")
+
+    manager.at_start(refuse)
+    with pytest.raises(OSError, match="address in use"):
+        await manager.run(asyncio.Event())
+    await until(lambda: everything() <= before)  # the engine starts tasks of its own meanwhile, which end
+    assert caplog.records == []
 
 
 class Replica:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ import pytest
 from remuda.apiserver.server import ApiServer
 from remuda.apiserver.server import Settings as ServerSettings
 from remuda.kube import kubeconfig
-from remuda.kube.client import Client
+from remuda.kube.client import Client, Listing
 from remuda.kube.errors import StatusError, unauthorized
 from remuda.kube.http import HttpClient
-from remuda.kube.objects import Key
+from remuda.kube.objects import Condition, Key, Kind, Part
 from remuda.runtime.remote import NODE, PROVIDER_ID, Node, RemoteClusters, Settings, without_ballast
 from remuda.simulator.loop import START
 from tests.unit.runtime.things import until, virtually
@@ -399,3 +399,40 @@ def test_ballast_is_what_nobody_reads() -> None:
         "status": {"phase": "Running"},
     }
     assert without_ballast(b'{"metadata":{}}') == b'{"metadata":{}}'
+
+
+class TellingStatus(Part):
+    conditions: Sequence[Condition] = ()
+
+
+class TellingNode(Node):
+    status: TellingStatus = TellingStatus()
+
+
+TOLD_NODE = Kind("v1", "Node", "nodes", TellingNode, namespaced=False)
+
+
+async def test_a_node_with_a_time_that_was_never_set_is_known(workload: ApiServer) -> None:
+    """As Go writes such a Node."""
+    inside = workload.client()
+    await inside.create(NODE.target, "", node("a", "cloud://a"))
+    await inside.create(NODE.target, "", node("b", "cloud://b"))
+    never = {"type": "Ready", "status": "True", "lastHeartbeatTime": None, "lastTransitionTime": None}
+
+    class Nulls(HttpClient):
+        async def list(self, *args: Any, **options: Any) -> Listing:
+            listing = await super().list(*args, **options)
+            return Listing(list(map(with_nulls, listing.items)), listing.resource_version)
+
+    def with_nulls(value: bytes) -> bytes:
+        return msgspec.json.encode(msgspec.json.decode(value) | {"status": {"conditions": [never]}})
+
+    dialled = Nulls(kubeconfig.load(workload.kubeconfig))
+    remote = RemoteClusters(lambda key: asyncio.sleep(0, dialled), nodes=TOLD_NODE, settings=QUICK)
+    remote.want(C)
+    await until(lambda: remote.look(C).connected)
+    nodes = remote.look(C).nodes
+    assert nodes is not None
+    assert [found.status.conditions[0].last_transition_time for found in nodes.all()] == ["", ""]
+    assert [found.metadata.name for found in nodes.select(PROVIDER_ID, "cloud://b")] == ["b"]
+    await remote.close()
