@@ -229,6 +229,7 @@ async def test_flags_and_endpoint_are_never_taken_back(engine: Engine, provider:
     await world.control_plane()
     async with controlling(engine, world.namespace):
         await world.report_infrastructure(failureDomains={"a": {}} if provider.old else [{"name": "a"}])
+        await world.until(lambda obj: status(obj).get("failureDomains"))
         await world.report_control_plane()
         await world.until_initialized()
         moved = {"spec": {"controlPlaneEndpoint": {"host": "elsewhere", "port": 1}}}
