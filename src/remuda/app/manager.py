@@ -1,4 +1,8 @@
-"""The controllers on any Kubernetes: one process of possibly several, of which one leads."""
+"""The controllers on any Kubernetes: one process of possibly several, of which one leads.
+
+What cannot work is refused in words before anything is written. What is of the whole cluster (definitions, webhooks) is
+left to a manager of the whole cluster, except for definitions that a manager of one namespace may and must update.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,29 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
-from remuda.app import controllers, process
+from remuda.app import controllers, health, process, webhooks
+from remuda.app.addresses import Address
 from remuda.app.process import Refused
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import StatusError, Unreachable
 from remuda.kube.objects import Key
 from remuda.runtime.election import Election, LeadershipLost
 from remuda.runtime.election import Settings as ElectionSettings
 from remuda.runtime.manager import Manager
+from remuda.runtime.metrics import Metrics
+from remuda.runtime.tasks import Stopped, unless
+from remuda.runtime.webhooks import Location
 
+NAMESPACE = "remuda-system"
 LEASE_NAME = "remuda"
 _NAMESPACES = Target("v1", "namespaces")
 _ANSWER_SECONDS = 15.0
-
-Address = tuple[str, int]
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +41,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[str, ...] = ()
     namespace: str = ""
     leader_elect: bool = True
-    lease_namespace: str = "remuda-system"
+    lease_namespace: str = ""
     lease_seconds: float = 15.0
     health: Address | None = None
     webhooks: Address | None = None
     webhook_url: str = ""
+
+    @property
+    def lease(self) -> Key:
+        """One per part of the cluster that is looked after: managers of two namespaces lead side by side."""
+        name = f"{LEASE_NAME}-{self.namespace}" if self.namespace else LEASE_NAME
+        return Key(self.lease_namespace or self.namespace or NAMESPACE, name)
 
 
 def run(settings: Settings, *, verbose: bool = False) -> int:
@@ -44,21 +59,30 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
     return process.run("manager", lambda stop: serve(settings, stop), verbose=verbose)
 
 
+def remove_webhooks(settings: Settings, *, verbose: bool = False) -> int:
+    async def remove(stop: asyncio.Event) -> int:
+        client = await connect(settings)
+        try:
+            print(f"remuda manager: {await webhooks.remove(client)}")
+        finally:
+            await client.close()
+        return 0
+
+    return process.run("manager", remove, verbose=verbose)
+
+
 async def serve(settings: Settings, stop: asyncio.Event) -> int:
-    started = time.monotonic()
     chosen = controllers.choose(settings.controllers)
-    client = await connect(settings)
+    found_at = _webhooks_at(settings, chosen)
+    metrics = Metrics()
     try:
-        await controllers.install(client, chosen)
-        manager = Manager(client, namespace=settings.namespace)
-        controllers.add(manager, chosen)
-        election = await _election(client, settings) if settings.leader_elect else None
-        print(
-            f"remuda manager ready after {time.monotonic() - started:.2f} s, pid {os.getpid()}, "
-            + ("stands for the lead" if election else "leads alone"),
-            flush=True,
-        )
-        await manager.run(stop, election)
+        client = await unless(stop, connect(settings, metrics))
+    except Stopped:
+        return 0
+    try:
+        await _manage(client, settings, chosen, found_at, metrics, stop)
+    except Stopped:
+        pass
     except LeadershipLost as lost:
         raise Refused(f"stopped, because another may lead by now: {lost}") from None
     finally:
@@ -66,7 +90,67 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     return 0
 
 
-async def connect(settings: Settings) -> Client:
+async def _manage(
+    client: Client,
+    settings: Settings,
+    chosen: tuple[str, ...],
+    found_at: Location | None,
+    metrics: Metrics,
+    stop: asyncio.Event,
+) -> None:
+    started = time.monotonic()
+    manager = Manager(client, namespace=settings.namespace, metrics=metrics)
+    election = _election(client, settings) if settings.leader_elect else None
+    begun = asyncio.Event()
+
+    async def tell_ready() -> None:
+        begun.set()
+        standing = "stands for the lead" if election else "leads alone"
+        print(
+            f"remuda manager ready after {time.monotonic() - started:.2f} s, pid {os.getpid()}, "
+            f"{standing}, {controllers.told(chosen)}",
+            flush=True,
+        )
+
+    def tell_lead() -> None:
+        if election is not None:
+            print(f"remuda manager leads by lease {settings.lease} as {election.identity}", flush=True)
+
+    checks = {"start": lambda: "" if begun.is_set() else "still starting"}
+    if election is not None:
+        checks["lease"] = election.problem
+    async with health.served(settings.health, manager, checks):
+        await unless(stop, controllers.install(client, chosen))
+        controllers.add(manager, chosen)
+        if election is not None or found_at is not None:
+            await unless(stop, _make_namespace(client, settings.lease.namespace))
+        if found_at is not None and settings.webhooks is not None:
+            hooks = controllers.webhooks(chosen)
+            webhooks.add(manager, hooks, settings.webhooks, found_at, settings.lease.namespace)
+        manager.at_start(tell_ready)
+        manager.at_lead(tell_lead)
+        await manager.run(stop, election)
+
+
+def _webhooks_at(settings: Settings, chosen: tuple[str, ...]) -> Location | None:
+    """Where the API server is to find the webhooks, if they are wanted."""
+    if settings.webhooks is None:
+        if settings.webhook_url:
+            raise Refused(
+                "--webhook-url says where webhooks are found; --webhook-listen must say where they are served"
+            )
+        return None
+    if settings.namespace:
+        raise Refused(
+            "webhooks check the objects of every namespace: serve them from a manager without --namespace, "
+            "or leave --webhook-listen out"
+        )
+    if not controllers.webhooks(chosen):
+        raise Refused("none of the chosen controllers has webhooks: leave --webhook-listen out")
+    return webhooks.location(settings.webhooks, settings.webhook_url)
+
+
+async def connect(settings: Settings, metrics: Metrics | None = None) -> Client:
     """A client the server has answered. Refuses in words what cannot work."""
     from remuda.kube.http import HttpClient
 
@@ -74,31 +158,50 @@ async def connect(settings: Settings) -> Client:
         access = kubeconfig.load(settings.kubeconfig, settings.context)
     except kubeconfig.KubeconfigError as error:
         raise Refused(str(error)) from None
-    client = HttpClient(access)
+    client = HttpClient(access, observe=metrics.requests_to(urlsplit(access.server).netloc) if metrics else None)
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             await client.raw_get("/version")
-    except (StatusError, OSError, TimeoutError) as error:
+    except (StatusError, TimeoutError) as error:
+        if isinstance(error, StatusError) and error.code == _FORBIDDEN:
+            return client  # it knows us; what we may do turns out when we do it
         await client.close()
-        why = str(error) or f"no answer within {_ANSWER_SECONDS:.0f} s"
-        raise Refused(f"cannot reach {access.server}: {why}") from None
+        raise Refused(_unanswered(error, access)) from None
     return client
 
 
-async def _election(client: Client, settings: Settings) -> Election:
-    await _make_namespace(client, settings.lease_namespace)
+def _unanswered(error: StatusError | TimeoutError, access: kubeconfig.Access) -> str:
+    if isinstance(error, TimeoutError):
+        return f"{access.server} has not answered within {_ANSWER_SECONDS:.0f} s"
+    if isinstance(error, Unreachable):
+        return str(error)
+    if error.code == _UNAUTHORIZED:
+        return f"{access.server} does not know the user of {access.origin}: {error}"
+    return f"{access.server} does not answer as a Kubernetes API server does: {error}"
+
+
+def _election(client: Client, settings: Settings) -> Election:
     seconds = settings.lease_seconds
     return Election(
         client,
-        Key(settings.lease_namespace, LEASE_NAME),
+        settings.lease,
         settings=ElectionSettings(lease_seconds=seconds, renew_seconds=seconds * 2 / 3, retry_seconds=seconds / 7.5),
     )
 
 
 async def _make_namespace(client: Client, name: str) -> None:
+    """Where the Lease and the certificates go. Who may not make it can still use one that is there."""
+    try:
+        await client.get(_NAMESPACES, "", name)
+        return
+    except StatusError as error:
+        if error.code not in (_FORBIDDEN, 404):
+            raise Refused(f"cannot look for the namespace {name}: {error}") from None
     obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     try:
         await client.create(_NAMESPACES, "", obj)
     except StatusError as error:
         if error.reason != "AlreadyExists":
-            raise Refused(f"cannot make the namespace {name} for the lease: {error}") from None
+            raise Refused(
+                f"cannot make the namespace {name}: {error}. Make it, or choose another with --lease-namespace"
+            ) from None

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from remuda.runtime import guard
+
 # The thread that writes to disk comes back from every commit into a busy event loop and waits for the interpreter lock.
 # By default it would be given it after 5 ms, which is several times the commit itself.
 _SWITCH_SECONDS = 0.0005
@@ -31,16 +33,23 @@ def run(command: str, serve: Callable[[asyncio.Event], Coroutine[Any, Any, int]]
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    import uvloop
-
     tune()
     _allow_many_files()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_until_signalled(serve))
+        return _run(_until_signalled(serve))
     except Refused as refused:
         print(f"remuda {command}: {refused}", file=sys.stderr)
         return 1
+
+
+def _run(main: Coroutine[Any, Any, int]) -> int:
+    if guard.wanted():
+        with guard.guarded(guard.log_offence), asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            return runner.run(main)
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
 
 
 def tune() -> None:

@@ -8,8 +8,8 @@ import time
 
 import msgspec
 
-from remuda.apiserver.server import ApiServer
-from remuda.app import apiserver, controllers, process
+from remuda.app import apiserver, controllers, health, process
+from remuda.app.addresses import Address
 from remuda.app.apiserver import Settings as ServerSettings
 from remuda.capi import admission
 from remuda.runtime.manager import Manager
@@ -18,36 +18,35 @@ from remuda.runtime.manager import Manager
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerSettings
     controllers: tuple[str, ...] = ()
+    health: Address | None = None
 
 
 def run(settings: Settings, *, verbose: bool = False) -> int:
     """Serves until a signal; the exit code says whether it ended well."""
-
-    async def serve(stop: asyncio.Event) -> int:
-        started = time.monotonic()
-        server = await apiserver.start(settings.server, admission=admission.FUNCTIONS)
-        try:
-            manager = await _manage(server, settings)
-            print(
-                f"remuda ready at {server.url} after {time.monotonic() - started:.2f} s, "
-                f"pid {os.getpid()}, kubeconfig {server.kubeconfig}",
-                flush=True,
-            )
-            await stop.wait()
-            await manager.stop()
-        finally:
-            await server.stop()
-        return 0
-
-    return process.run("up", serve, verbose=verbose)
+    return process.run("up", lambda stop: serve(settings, stop), verbose=verbose)
 
 
-async def _manage(server: ApiServer, settings: Settings) -> Manager:
+async def serve(settings: Settings, stop: asyncio.Event) -> int:
+    started = time.monotonic()
     chosen = controllers.choose(settings.controllers)
-    client = server.client()
-    await controllers.install(client, chosen)
-    manager = Manager(client)
-    controllers.add(manager, chosen)
-    await manager.start()
-    manager.lead()
-    return manager
+    server = await apiserver.start(settings.server, admission=admission.FUNCTIONS)
+
+    def tell() -> None:
+        print(
+            f"remuda ready at {server.url} after {time.monotonic() - started:.2f} s, "
+            f"pid {os.getpid()}, kubeconfig {server.kubeconfig}",
+            flush=True,
+        )
+        if not chosen:
+            print(f"remuda {controllers.told(chosen)}", flush=True)
+
+    try:
+        manager = Manager(server.client())
+        manager.at_lead(tell)
+        async with health.served(settings.health, manager, {}):
+            await controllers.install(server.client(), chosen)
+            controllers.add(manager, chosen)
+            await manager.run(stop)
+    finally:
+        await server.stop()
+    return 0

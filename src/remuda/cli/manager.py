@@ -18,7 +18,13 @@ from remuda.cli.server_options import split_address
 )
 @click.option("--context", default="", help="The context of the kubeconfig to use; its current one by default.")
 @controllers_option
-@click.option("--namespace", "-n", default="", help="Look after objects of this namespace only; all by default.")
+@click.option(
+    "--namespace",
+    "-n",
+    default="",
+    help="Look after objects of this namespace only; all by default. Definitions are still of the whole cluster: who "
+    "may not write them needs them installed already, and the right to read them.",
+)
 @click.option(
     "--leader-elect/--no-leader-elect",
     default=True,
@@ -26,7 +32,10 @@ from remuda.cli.server_options import split_address
     help="Work only while holding the Lease, so that several replicas can run.",
 )
 @click.option(
-    "--lease-namespace", default="remuda-system", show_default=True, help="Where the Lease is. Made if missing."
+    "--lease-namespace",
+    default="",
+    help="Where the Lease and the webhooks' certificates are, made if missing. Default: remuda-system, or the one of "
+    "--namespace.",
 )
 @click.option(
     "--lease-seconds",
@@ -45,14 +54,21 @@ from remuda.cli.server_options import split_address
     "--webhook-listen",
     metavar="HOST:PORT",
     callback=split_address,
-    help="Serve admission webhooks (HTTPS) there and register them with the API server. Without it objects are checked "
-    "by their schemas only, and controllers hold what they cannot accept.",
+    help="Serve admission webhooks (HTTPS) there, by every replica, and register them with the API server. Without it "
+    "objects are checked by their schemas only, and controllers hold what they cannot accept.",
 )
 @click.option(
     "--webhook-url",
     metavar="URL",
     default="",
-    help="How the API server reaches --webhook-listen; default https://HOST:PORT of it.",
+    help="How the API server reaches --webhook-listen; https://NAME.NAMESPACE.svc[:PORT] is a Service. Default: "
+    "https://HOST:PORT of --webhook-listen.",
+)
+@click.option(
+    "--remove-webhooks",
+    is_flag=True,
+    help="Only take back the registration of the webhooks, and end. It stays when managers end, and while none runs "
+    "the API server refuses every write of their kinds: do this when no manager will serve them again.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log decisions.")
 def command(
@@ -66,6 +82,7 @@ def command(
     health_listen: tuple[str, int] | None,
     webhook_listen: tuple[str, int] | None,
     webhook_url: str,
+    remove_webhooks: bool,
     verbose: bool,
 ) -> None:
     """Run the controllers on any Kubernetes.
@@ -76,9 +93,9 @@ def command(
     One line is printed when it is ready, and one when it leads. SIGTERM or Ctrl-C ends it cleanly and hands the lead
     on at once.
     """
-    from remuda.app.manager import Settings, run
+    from remuda.app import manager
 
-    settings = Settings(
+    settings = manager.Settings(
         kubeconfig=kubeconfig,
         context=context,
         controllers=controllers,
@@ -90,4 +107,5 @@ def command(
         webhooks=webhook_listen,
         webhook_url=webhook_url,
     )
-    raise SystemExit(run(settings, verbose=verbose))
+    serve = manager.remove_webhooks if remove_webhooks else manager.run
+    raise SystemExit(serve(settings, verbose=verbose))

@@ -7,14 +7,20 @@ from typing import Any
 import click
 
 from remuda.cli.controller_options import controllers_option
-from remuda.cli.server_options import server_options, server_settings
+from remuda.cli.server_options import server_options, server_settings, split_address
 
 
 @click.command(name="up", context_settings={"help_option_names": ["-h", "--help"]})
 @server_options
 @controllers_option
+@click.option(
+    "--health-listen",
+    metavar="HOST:PORT",
+    callback=split_address,
+    help="Serve /healthz, /readyz and /metrics of the controllers (HTTP) there; not served by default.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log requests and decisions.")
-def command(controllers: tuple[str, ...], verbose: bool, **options: Any) -> None:
+def command(controllers: tuple[str, ...], health_listen: tuple[str, int] | None, verbose: bool, **options: Any) -> None:
     """Run everything on this machine: the embedded API server, and the controllers on it.
 
     The first start makes a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts go on where the
@@ -26,5 +32,5 @@ def command(controllers: tuple[str, ...], verbose: bool, **options: Any) -> None
     """
     from remuda.app.up import Settings, run
 
-    settings = Settings(server=server_settings(**options), controllers=controllers)
+    settings = Settings(server=server_settings(**options), controllers=controllers, health=health_listen)
     raise SystemExit(run(settings, verbose=verbose))

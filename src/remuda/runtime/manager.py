@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from remuda.kube.client import Client, Target
@@ -20,7 +20,7 @@ from remuda.runtime.election import Election, LeadershipLost
 from remuda.runtime.events import Events
 from remuda.runtime.ledger import Ledger
 from remuda.runtime.metrics import Metrics
-from remuda.runtime.tasks import Tasks, ended
+from remuda.runtime.tasks import Stopped, Tasks, ended, unless
 from remuda.runtime.writing import WritingClient
 
 log = logging.getLogger(__name__)
@@ -102,32 +102,23 @@ class Manager:
         """Works from the moment it leads until `stop`. Raises LeadershipLost when it must not go on. Nothing is left
         running either way."""
         try:
-            if not await self._unless_stopped(stop, "start", self.start()):
-                return
+            await unless(stop, self.start(), "start")
             if election is None:
                 self.lead()
                 await stop.wait()
             else:
                 await self._stand(stop, election)
+        except Stopped:
+            pass
         finally:
             await self.stop()
 
-    async def _unless_stopped(self, stop: asyncio.Event, name: str, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether the work came to its end. It is given up when this process is told to stop: it may take for ever."""
-        stopped = asyncio.create_task(stop.wait(), name="wait for the end")
-        task = asyncio.create_task(work, name=name)
-        try:
-            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-                return True
-            return False
-        finally:
-            await ended(stopped)
-            await ended(task)
-
     async def _stand(self, stop: asyncio.Event, election: Election) -> None:
-        if await self._unless_stopped(stop, "campaign", election.campaign()):
+        try:
+            await unless(stop, election.campaign(), "campaign")
+        except Stopped:
+            pass
+        else:
             await self._lead_while(stop, election)
         await election.resign()
 

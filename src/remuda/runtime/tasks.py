@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Tasks:
@@ -40,6 +42,24 @@ class Tasks:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Stopped(Exception):
+    """This process was told to stop before the work was done."""
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T], name: str = "") -> T:
+    """What the work returns. Raises Stopped, with the work given up, when `stop` comes first: it may take for ever."""
+    stopped = asyncio.create_task(stop.wait(), name="wait for the end")
+    task = asyncio.create_task(work, name=name or None)
+    try:
+        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Stopped
+        return task.result()
+    finally:
+        await ended(stopped)
+        await ended(task)
 
 
 async def ended(task: asyncio.Task[Any]) -> None:

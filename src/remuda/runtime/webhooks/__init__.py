@@ -6,7 +6,7 @@ self-managed: the CA and the serving certificate live in a Secret that all repli
 """
 
 from remuda.runtime.webhooks.answering import Webhook, join, lookup_in
-from remuda.runtime.webhooks.configuration import Location
+from remuda.runtime.webhooks.configuration import Location, unregister
 from remuda.runtime.webhooks.service import WebhookService
 
-__all__ = ["Location", "Webhook", "WebhookService", "join", "lookup_in"]
+__all__ = ["Location", "Webhook", "WebhookService", "join", "lookup_in", "unregister"]

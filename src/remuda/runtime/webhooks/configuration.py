@@ -14,11 +14,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remuda.kube.client import Client, Target
+from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.runtime.steps import step
 from remuda.runtime.webhooks.answering import Call, Webhook
 
 REGISTER = step("webhooks.register", "tells the API server which webhooks to call, and whom to trust there")
+UNREGISTER = step("webhooks.unregister", "tells the API server to call no webhook of ours any more")
 
 GROUP_VERSION = "admissionregistration.k8s.io/v1"
 MUTATING = Target(GROUP_VERSION, "mutatingwebhookconfigurations")
@@ -26,6 +28,7 @@ VALIDATING = Target(GROUP_VERSION, "validatingwebhookconfigurations")
 FIELD_MANAGER = "remuda-webhooks"
 
 _TIMEOUT_SECONDS = 10
+_NOT_FOUND = 404
 _NAMES: dict[Call, str] = {"mutate": "default", "validate": "validation"}  # as upstream's webhooks are called
 
 
@@ -41,6 +44,16 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("a webhook is found either at a URL or at a Service")
         if self.url and (urlsplit(self.url).scheme != "https" or not urlsplit(self.url).hostname):
             raise ValueError(f"webhooks are called over https only, not at {self.url!r}")
+
+    @classmethod
+    def at(cls, url: str) -> Location:
+        """`https://NAME.NAMESPACE.svc[:PORT]` is a Service, which the API server finds without asking a resolver.
+        Raises ValueError."""
+        parts = urlsplit(url)
+        name, *rest = (parts.hostname or "").split(".")
+        if parts.scheme != "https" or len(rest) != 2 or rest[1] != "svc" or parts.path.strip("/"):
+            return cls(url=url)
+        return cls(service=Key(rest[0], name), service_port=parts.port or 443)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,3 +120,17 @@ async def register(client: Client, name: str, webhooks: Sequence[Webhook], locat
     for target, wanted in configurations(name, webhooks, location, ca_pem):
         async with REGISTER:
             await client.patch(target, "", name, wanted, kind="apply", field_manager=FIELD_MANAGER, force=True)
+
+
+async def unregister(client: Client, name: str) -> bool:
+    """Whether there was anything to take back. Objects are then stored as their schemas let them be."""
+    removed = False
+    for target in (MUTATING, VALIDATING):
+        try:
+            async with UNREGISTER:
+                await client.delete(target, "", name)
+            removed = True
+        except StatusError as error:
+            if error.code != _NOT_FOUND:
+                raise
+    return removed

@@ -1,0 +1,32 @@
+"""What a process that runs controllers tells of itself: alive, ready, and its metrics, on an address of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from remuda.app.addresses import Address, shown, why_not
+from remuda.app.process import Refused
+from remuda.runtime.health import Check, HealthServer
+from remuda.runtime.manager import Manager
+
+
+@asynccontextmanager
+async def served(address: Address | None, manager: Manager, checks: Mapping[str, Check]) -> AsyncIterator[None]:
+    """Served for as long as the block lasts; nothing where no address is given. Refuses what cannot be listened on."""
+    if address is None:
+        yield
+        return
+    server = HealthServer({"caches": lambda: _unfilled(manager), **checks}, manager.metrics.render)
+    try:
+        await server.start(*address)
+    except OSError as error:
+        raise Refused(f"cannot listen on {shown(address)} for --health-listen: {why_not(error)}") from None
+    try:
+        yield
+    finally:
+        await server.stop()
+
+
+def _unfilled(manager: Manager) -> str:
+    return "; ".join(f"no {target.plural} yet: {why}" for target, why in manager.caches.missing.items())

@@ -1,0 +1,70 @@
+"""Admission served as webhooks by `remuda manager`: where they listen, where the API server finds them, and their end.
+
+Every replica serves them, whether or not it leads. The registration outlives the process on purpose: while no replica
+is there, nothing unchecked is stored. Whoever gives the manager up for good takes it back (`remove`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from remuda.app.addresses import Address, shown, why_not
+from remuda.app.process import Refused
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key
+from remuda.runtime.manager import Manager
+from remuda.runtime.webhooks import Location, Webhook, WebhookService, lookup_in, unregister
+
+NAME = "remuda"  # of the two configurations
+SECRET_NAME = "remuda-webhooks"  # noqa: S105 - where the certificates are, not what they are
+
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - where nobody can be reached
+
+
+def location(listen: Address, url: str) -> Location:
+    """How the API server reaches what listens there. Refuses what it could not reach."""
+    host, port = listen
+    if not url and (host in _EVERYWHERE or not port):
+        raise Refused(f"--webhook-listen {shown(listen)} does not say how the API server gets there: add --webhook-url")
+    try:
+        return Location.at(url or f"https://{shown(listen)}")
+    except ValueError as error:
+        raise Refused(f"--webhook-url: {error}") from None
+
+
+def add(
+    manager: Manager, webhooks: Sequence[Webhook], listen: Address, found_at: Location, namespace: str
+) -> WebhookService:
+    """Served from the moment the caches are filled until the manager ends. The certificates are in `namespace`."""
+    service = WebhookService(
+        manager.client,
+        webhooks,
+        lookup_in(manager.caches),
+        location=found_at,
+        secret=Key(namespace, SECRET_NAME),
+        name=NAME,
+    )
+
+    async def start() -> None:
+        try:
+            await service.start(*listen)
+        except StatusError as error:
+            raise Refused(f"cannot register the webhooks: {error}") from None
+        except OSError as error:
+            raise Refused(f"cannot listen on {shown(listen)} for --webhook-listen: {why_not(error)}") from None
+
+    manager.at_start(start)
+    manager.at_end(service.stop)
+    return service
+
+
+async def remove(client: Client) -> str:
+    """Takes the registration back; what there is to say of it."""
+    try:
+        removed = await unregister(client, NAME)
+    except StatusError as error:
+        raise Refused(f"cannot remove the webhooks: {error}") from None
+    if not removed:
+        return "no webhooks were registered"
+    return "the webhooks are removed; a manager that runs with --webhook-listen registers them when it starts again"
