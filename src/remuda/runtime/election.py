@@ -20,6 +20,7 @@ from remuda.kube import chance, clock
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind, Object, Part
+from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
 log = logging.getLogger(__name__)
@@ -111,6 +112,12 @@ class Election:
                     return f"lease {self._key} could not be renewed; it is {self._told_holder()}"
         finally:
             self.leading = False
+
+    def permit(self) -> None:
+        """Asked before each act of the one who leads: a process that was stopped for a while, and has not noticed yet,
+        must not act on what it knew. Raises Retryable."""
+        if not self._seconds_left():
+            raise Retryable(f"lease {self._key} has run out, somebody else may lead by now")
 
     def _seconds_left(self) -> float:
         """Until this process must have stopped, unless it renews before."""

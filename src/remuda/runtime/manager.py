@@ -13,13 +13,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from remuda.kube.client import Client, Target
-from remuda.kube.objects import Kind
+from remuda.kube.objects import Key, Kind
 from remuda.runtime.caches import Caches
 from remuda.runtime.controller import INTERVAL_SECONDS, Controller, Reconcile, current
 from remuda.runtime.election import Election, LeadershipLost
 from remuda.runtime.events import Events
 from remuda.runtime.ledger import Ledger
 from remuda.runtime.metrics import Metrics
+from remuda.runtime.outcome import Outcome
+from remuda.runtime.steps import permit
 from remuda.runtime.tasks import Stopped, Tasks, ended, unless
 from remuda.runtime.writing import WritingClient
 
@@ -49,6 +51,7 @@ class Manager:
         self.events = Events(self.client, component=name)
         self.controllers: dict[str, Controller] = {}
         self.tasks = Tasks()
+        self._permit: Callable[[], None] | None = None
         self._starting: list[Callable[[], Awaitable[None]]] = []
         self._leading: list[Callable[[], None]] = []
         self._closing: list[Callable[[], Awaitable[None]]] = []
@@ -84,7 +87,7 @@ class Manager:
         controller = Controller(
             name,
             kind,
-            reconcile,
+            self._permitted(reconcile),
             concurrency=concurrency,
             interval=interval if self._interval is None else self._interval,
             longest_settling=self.settling(math.inf),
@@ -94,6 +97,15 @@ class Manager:
         controller.watch(self.caches.of(kind), lambda obj: (obj.key,))
         self.controllers[name] = controller
         return controller
+
+    def _permitted(self, reconcile: Reconcile) -> Reconcile:
+        """Each step of it is asked for, while a lease says who may act."""
+
+        async def run(key: Key) -> Outcome:
+            permit.set(self._permit)
+            return await reconcile(key)
+
+        return run
 
     def _written(self, verb: str, target: Target, namespace: str, name: str, subresource: str) -> None:
         self.ledger.wrote(current.get(), verb, target, namespace, name, subresource)
@@ -124,6 +136,7 @@ class Manager:
 
     async def _lead_while(self, stop: asyncio.Event, election: Election) -> None:
         """The lease is held until the last reconcile has ended; when it is lost, all of them end at once."""
+        self._permit = election.permit
         self.lead()
         self.metrics.leads(self.name, True)
         held = self.tasks.spawn("hold the lease", election.hold())

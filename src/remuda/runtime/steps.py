@@ -8,16 +8,23 @@
 `REMUDA_CRASH_AT=machineset.create-machine` kills the process, as `kill -9` would, right after the act;
 `…:before` right before it; `…@3` the third time; of several points separated by commas the first one reached. Fault
 tests go through `all_steps()`, so which kills were tried is counted, not hoped for.
+
+A step is also where a process that may not act any more is held: whoever runs code that acts can set `permit`, which is
+asked before each step and raises to refuse it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 
 _VARIABLE = "REMUDA_CRASH_AT"
 CRASHED = "killed by REMUDA_CRASH_AT at"  # the last words on stderr
+
+permit: ContextVar[Callable[[], None] | None] = ContextVar("permit", default=None)
 
 
 class Step:
@@ -33,6 +40,9 @@ class Step:
         self.taken = 0
 
     async def __aenter__(self) -> None:
+        ask = permit.get()
+        if ask is not None:
+            ask()
         if _crash is not None:
             _crash.passing(self.before)
 

@@ -81,6 +81,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Time does not move while `probe` says yes; whoever makes it say no must wake the loop."""
         self._probes.append(probe)
 
+    def leap(self, seconds: float) -> None:
+        """Time passes in which nothing runs here, as in a process that was suspended."""
+        self._jump(seconds)
+
     def _jump(self, seconds: float) -> None:
         self._now += seconds
 

@@ -17,6 +17,7 @@ from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.runtime.election import LEASE, Election, Lease, Settings, own_identity
+from remuda.runtime.outcome import Retryable
 from remuda.runtime.tasks import Tasks, ended
 from tests.unit.runtime.things import virtually
 
@@ -155,6 +156,22 @@ async def test_a_leader_cut_off_stops_before_anybody_else_starts(server: ApiServ
     assert (first.leads, second.leads) == (False, True)
     await first.die()
     await second.die()
+
+
+@virtually
+async def test_a_leader_may_act_until_its_time_is_over_and_not_a_moment_longer(server: ApiServer) -> None:
+    first = Candidate(server.client(), "first")
+    await asyncio.sleep(30)
+    first.link.down = True
+    while first.leads:
+        first.election.permit()
+        await asyncio.sleep(0.05)
+    with pytest.raises(Retryable, match="lease default/remuda has run out"):
+        first.election.permit()
+    first.link.down = False
+    await asyncio.sleep(30)
+    first.election.permit()
+    await first.die()
 
 
 @virtually

@@ -18,6 +18,7 @@ from remuda.runtime.events import EVENTS
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Outcome
 from remuda.runtime.steps import step
+from remuda.simulator.loop import VirtualLoop
 from tests.unit.runtime.things import CONFIG_MAP, create, until, virtually
 
 LEASE_KEY = Key("default", "remuda")
@@ -244,6 +245,22 @@ async def test_whoever_loses_the_lead_drops_everything_at_once_and_says_so(serve
     assert await answer(client, "a") is None
     assert everything() - before == set()
     assert LEASE.decode(await client.get(LEASE.target, *LEASE_KEY)).spec.holder_identity == "other"
+
+
+@virtually
+async def test_a_process_that_stood_still_for_too_long_acts_no_more(server: ApiServer) -> None:
+    client = server.client()
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    replica = Replica(server, "one", slow=1.0)
+    await create(client, "a", {"question": "who?"})
+    await asyncio.sleep(0.9)
+    assert (replica.status, replica.answering.seen) == (1, []), "it is about to answer"
+    loop.leap(20)
+    with pytest.raises(LeadershipLost):
+        await replica.running
+    assert replica.answering.seen == ["a"], "it was on its way before it noticed anything"
+    assert await answer(client, "a") is None
 
 
 @virtually

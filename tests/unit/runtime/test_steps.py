@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
-from remuda.runtime.steps import CRASHED, all_steps, step
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.steps import CRASHED, all_steps, permit, step
 
 SCRIPT = """
 import asyncio, sys
@@ -55,6 +58,25 @@ def test_the_process_dies_there_and_says_where(at: str, said: str, point: str) -
 
 def test_a_step_that_failed_was_not_taken_and_kills_nobody() -> None:
     assert crashing("test.write@4") == (0, "w0 o0 w1 o1 w2 o2 taken 3", "")
+
+
+async def test_a_step_is_not_taken_without_permission() -> None:
+    act = step("test-permit.act", "acts")
+    done: list[int] = []
+
+    async def run(ask: Callable[[], None] | None) -> None:
+        permit.set(ask)
+        async with act:
+            done.append(act.taken)
+
+    def refuse() -> None:
+        raise Retryable("not now")
+
+    await asyncio.create_task(run(None))
+    with pytest.raises(Retryable, match="not now"):
+        await asyncio.create_task(run(refuse))
+    await asyncio.create_task(run(lambda: None))
+    assert (done, act.taken) == ([0, 1], 2)
 
 
 def test_names_are_unique_and_known() -> None:
