@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from remuda.runtime.tasks import Tasks, ended
+from remuda.runtime.tasks import Stopped, Tasks, ended, unless
 from tests.unit.runtime.things import virtually
 
 
@@ -63,3 +63,32 @@ async def test_ending_a_task_waits_until_it_has_cleared_up() -> None:
     await ended(task)
     assert cleared
     await ended(task)
+
+
+async def test_work_that_is_done_in_time_gives_what_it_found() -> None:
+    assert await unless(asyncio.Event(), asyncio.sleep(0, "found")) == "found"
+
+
+async def test_work_that_fails_says_so_itself() -> None:
+    async def fails() -> None:
+        raise ValueError("of all things")
+
+    with pytest.raises(ValueError, match="of all things"):
+        await unless(asyncio.Event(), fails())
+
+
+@virtually
+async def test_work_is_given_up_when_the_end_comes_first() -> None:
+    stop, cleared = asyncio.Event(), asyncio.Event()
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleared.set()
+
+    asyncio.get_running_loop().call_later(60, stop.set)
+    with pytest.raises(Stopped):
+        await unless(stop, forever())
+    assert cleared.is_set()
+    assert len(asyncio.all_tasks()) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from remuda.apiserver.server import ApiServer
 from remuda.kube.objects import Key
-from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING, Location, configurations, register
+from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING, Location, configurations, register, unregister
 from tests.suites.client import loads
 from tests.suites.horses import horse_webhook
 
@@ -72,3 +72,42 @@ async def test_saying_it_again_changes_nothing(server: ApiServer) -> None:
     for target in (MUTATING, VALIDATING):
         (entry,) = loads(await client.get(target, "", "remuda"))["webhooks"]
         assert entry["clientConfig"]["caBundle"] == "Q0I="
+
+
+@pytest.mark.parametrize(
+    ("url", "location"),
+    [
+        ("https://hooks.remuda.svc", Location(service=Key("remuda", "hooks"))),
+        ("https://hooks.remuda.svc:8443/", Location(service=Key("remuda", "hooks"), service_port=8443)),
+        ("https://10.0.0.1:9443", Location(url="https://10.0.0.1:9443")),
+        ("https://hooks.remuda.svc/below", Location(url="https://hooks.remuda.svc/below")),
+        ("https://hooks.remuda.svc.example.com", Location(url="https://hooks.remuda.svc.example.com")),
+    ],
+)
+def test_a_service_is_known_by_its_name(url: str, location: Location) -> None:
+    assert Location.at(url) == location
+
+
+@pytest.mark.parametrize("url", ["http://hooks.remuda.svc", "hooks.remuda.svc", ""])
+def test_a_service_is_called_over_https_too(url: str) -> None:
+    with pytest.raises(ValueError):
+        Location.at(url)
+
+
+async def test_what_was_registered_is_taken_back_once(server: ApiServer) -> None:
+    client = server.client()
+    await register(client, "remuda", [HORSES], URL, b"CA")
+    await register(client, "others", [HORSES], URL, b"CA")
+    assert await unregister(client, "remuda") is True
+    assert await unregister(client, "remuda") is False
+    for target in (MUTATING, VALIDATING):
+        left = [loads(item)["metadata"]["name"] for item in (await client.list(target)).items]
+        assert left == ["others"]
+
+
+async def test_half_of_it_is_taken_back_too(server: ApiServer) -> None:
+    client = server.client()
+    await register(client, "remuda", [HORSES], URL, b"CA")
+    await client.delete(MUTATING, "", "remuda")
+    assert await unregister(client, "remuda") is True
+    assert (await client.list(VALIDATING)).items == []

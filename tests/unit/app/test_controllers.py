@@ -1,0 +1,58 @@
+"""Which controllers run, and what is said of a choice that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.app import controllers
+from remuda.app.process import Refused
+from remuda.capi import admission, setup
+from remuda.runtime.manager import Manager
+
+NAMES = st.lists(st.sampled_from([*controllers.GROUPS, *controllers.EVERY]), min_size=1)
+
+
+def test_nothing_wanted_is_everything() -> None:
+    assert controllers.choose(()) == controllers.EVERY == controllers.choose(("core", "providers"))
+
+
+@given(NAMES)
+def test_what_is_chosen_comes_once_and_in_one_order(wanted: list[str]) -> None:
+    chosen = controllers.choose(wanted)
+    assert [name for name in controllers.EVERY if name in chosen] == list(chosen)
+    assert chosen == controllers.choose(sorted(wanted))
+    assert set(wanted) - set(controllers.GROUPS) <= set(chosen)
+
+
+def test_a_name_that_is_none_is_told_with_those_that_are() -> None:
+    with pytest.raises(Refused) as refused:
+        controllers.choose(("machine", "machines", "kore"))
+    said = str(refused.value)
+    assert said.startswith("no controller or group is called machines or kore; there are the groups core, providers")
+    assert "machinehealthcheck" in said
+
+
+def test_a_version_without_providers_says_so() -> None:
+    assert controllers.choose(("providers",)) == ()
+    assert controllers.told(()) == "runs nothing: this version has no controllers of providers"
+    assert controllers.told(("cluster", "machine")) == "runs cluster, machine"
+
+
+def test_every_admission_function_has_its_webhook_and_none_without_the_core() -> None:
+    found = controllers.webhooks(("machine",))
+    assert {(one.target.group, one.target.plural) for one in found} == {
+        (f.group, f.plural) for f in admission.FUNCTIONS
+    }
+    assert controllers.webhooks(()) == []
+
+
+async def test_only_what_is_chosen_is_added() -> None:
+    manager = Manager(client=None)  # type: ignore[arg-type]
+    controllers.add(manager, ("cluster", "machineset"))
+    assert list(manager.controllers) == ["cluster", "machineset"]
+    bare = Manager(client=None)  # type: ignore[arg-type]
+    controllers.add(bare, ())
+    assert (bare.controllers, bare.caches.missing) == ({}, {})
+    assert set(setup.CONTROLLERS) == set(controllers.GROUPS["core"])

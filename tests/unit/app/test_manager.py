@@ -1,0 +1,401 @@
+"""The manager as a program, in this process: what it says, serves, writes and refuses, on the embedded engine over
+HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from remuda.apiserver.server import ApiServer
+from remuda.apiserver.server import Settings as ServerSettings
+from remuda.app import manager, webhooks
+from remuda.app.manager import Settings, connect, serve
+from remuda.app.process import Refused
+from remuda.capi.definitions import definitions
+from remuda.kube import kubeconfig
+from remuda.kube.client import Client, Target
+from remuda.kube.definitions import DEFINITION
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key
+from remuda.runtime.election import LEASE
+from remuda.runtime.webhooks import Location
+from remuda.runtime.webhooks.certificates import SECRET
+from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING
+
+NAMESPACES = Target("v1", "namespaces")
+ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
+BINDINGS = Target("rbac.authorization.k8s.io/v1", "clusterrolebindings")
+QUICK = 3.0  # seconds of a lease
+SECONDS = 20.0
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text("word-of-ben,ben,7\n")
+    running = await ApiServer.start(ServerSettings(data_dir=tmp_path / "engine", port=0, token_file=tokens))
+    yield running
+    await running.stop()
+
+
+def token_config(server: ApiServer, folder: Path, token: str = "word-of-ben") -> Path:
+    path = folder / "ben.kubeconfig"
+    kubeconfig.write(path, kubeconfig.build(server.url, ca_pem=server.pki.ca_certificate_pem, token=token))
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Lines:
+    """What was printed, a line at a time, as it comes."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], running: asyncio.Task[int]) -> None:
+        self._capsys = capsys
+        self._running = running
+        self._said = ""
+
+    async def until(self, text: str) -> str:
+        async with asyncio.timeout(SECONDS):
+            while text not in self._said:
+                self._said += self._capsys.readouterr().out
+                if self._running.done():
+                    self._running.result()
+                await asyncio.sleep(0.01)
+        return next(line for line in self._said.splitlines() if text in line)
+
+
+@asynccontextmanager
+async def running(settings: Settings, capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Lines]:
+    """The manager from its line of readiness to its end, which must be a good one."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(serve(settings, stop))
+    lines = Lines(capsys, task)
+    try:
+        await lines.until(" ready ")
+        yield lines
+    finally:
+        stop.set()
+        code = await task
+    assert code == 0
+
+
+async def refused(settings: Settings) -> str:
+    with pytest.raises(Refused) as found:
+        async with asyncio.timeout(SECONDS):
+            await serve(settings, asyncio.Event())
+    assert "\n" not in str(found.value)
+    return str(found.value)
+
+
+async def written(client: Client) -> dict[str, str]:
+    """What a manager may write before it leads, with revisions; the engine's own upkeep writes other things."""
+    found = {}
+    for target in (NAMESPACES, DEFINITION.target, LEASE.target, SECRET.target, MUTATING, VALIDATING):
+        for item in (await client.list(target)).items:
+            metadata = msgspec.json.decode(item)["metadata"]
+            found[f"{target.plural}/{metadata['name']}"] = metadata["resourceVersion"]
+    return found
+
+
+async def get(session: aiohttp.ClientSession, url: str) -> tuple[int, str]:
+    async with session.get(url) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_it_installs_what_it_manages_leads_and_hands_on(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = server.client()
+    async with running(Settings(kubeconfig=server.kubeconfig), capsys) as lines:
+        said = await lines.until(" ready ")
+        assert "stands for the lead, runs cluster, machine, machineset, machinedeployment, machinehealthcheck" in said
+        said = await lines.until(" leads ")
+        lease = LEASE.decode(await client.get(LEASE.target, "remuda-system", "remuda"))
+        assert said == f"remuda manager leads by lease remuda-system/remuda as {lease.spec.holder_identity}"
+        for wanted in definitions():
+            await client.get(DEFINITION.target, "", wanted["metadata"]["name"])
+    lease = LEASE.decode(await client.get(LEASE.target, "remuda-system", "remuda"))
+    assert lease.spec.holder_identity == ""
+
+
+async def test_a_second_start_writes_nothing_but_its_lease(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(kubeconfig=server.kubeconfig, leader_elect=False)
+    async with running(settings, capsys) as lines:
+        assert "leads alone" in await lines.until(" ready ")
+    before = await written(server.client())
+    async with running(settings, capsys):
+        pass
+    assert await written(server.client()) == before
+
+
+async def test_managers_of_two_namespaces_lead_side_by_side(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        await server.client().create(NAMESPACES, "", {"metadata": {"name": name}})
+    async with (
+        running(Settings(kubeconfig=server.kubeconfig, namespace="a"), capsys),
+        running(Settings(kubeconfig=server.kubeconfig, namespace="b", lease_namespace="shared"), capsys),
+    ):
+        for lease in (Key("a", "remuda-a"), Key("shared", "remuda-b")):
+            await wait_for(lambda lease=lease: holder(server.client(), lease))
+
+
+async def holder(client: Client, lease: Key) -> str:
+    try:
+        return LEASE.decode(await client.get(LEASE.target, *lease)).spec.holder_identity
+    except StatusError:
+        return ""
+
+
+async def wait_for(true: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not await true():
+            await asyncio.sleep(0.01)
+
+
+async def test_health_and_metrics_are_served(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    address = ("127.0.0.1", free_port())
+    url = f"http://127.0.0.1:{address[1]}"
+    async with aiohttp.ClientSession() as session:
+        async with running(Settings(kubeconfig=server.kubeconfig, health=address), capsys) as lines:
+            await lines.until(" leads ")
+            assert await get(session, f"{url}/healthz") == (200, "ok")
+            assert await get(session, f"{url}/readyz") == (200, "ok")
+            code, text = await get(session, f"{url}/metrics")
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await get(session, f"{url}/healthz")
+    assert code == 200
+    assert f'rest_client_requests_total{{code="200",host="{server.url.removeprefix("https://")}",method="GET"}}' in text
+    assert 'leader_election_master_status{name="remuda"} 1.0' in text
+    assert 'controller_runtime_max_concurrent_reconciles{controller="machine"}' in text
+
+
+async def test_not_ready_says_what_is_missing(
+    server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Everything is installed, but this user may not list what its controllers manage."""
+    client = server.client()
+    async with running(Settings(kubeconfig=server.kubeconfig, leader_elect=False), capsys):
+        pass
+    await allow(client, ["apiextensions.k8s.io"], ["customresourcedefinitions"], ["get", "list", "watch"])
+    await allow(client, [""], ["namespaces"], ["get"])
+    await allow(client, ["clusterctl.cluster.x-k8s.io"], ["providers"], ["list"])
+    address = ("127.0.0.1", free_port())
+    stop = asyncio.Event()
+    settings = Settings(kubeconfig=token_config(server, tmp_path), leader_elect=False, health=address)
+    task = asyncio.create_task(serve(settings, stop))
+    async with aiohttp.ClientSession() as session, asyncio.timeout(SECONDS):
+        text = ""
+        while "cannot list" not in text:
+            try:
+                code, text = await get(session, f"http://127.0.0.1:{address[1]}/readyz")
+                assert code == 503
+            except aiohttp.ClientConnectorError:
+                pass
+            await asyncio.sleep(0.01)
+        assert '[-]caches: no clusters yet: clusters.cluster.x-k8s.io is forbidden: User "ben" cannot list' in text
+        assert "[-]start: still starting" in text
+        stop.set()
+        assert await task == 0, "a start that cannot be finished is given up when told"
+
+
+async def allow(client: Client, groups: list[str], resources: list[str], verbs: list[str]) -> None:
+    name = f"ben-{resources[0]}"
+    role = {"metadata": {"name": name}, "rules": [{"apiGroups": groups, "resources": resources, "verbs": verbs}]}
+    await client.create(ROLES, "", role)
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ben"}
+    await client.create(BINDINGS, "", {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]})
+
+
+async def test_webhooks_are_served_and_registered_and_can_be_taken_back(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = server.client()
+    listen = ("127.0.0.1", free_port())
+    async with running(Settings(kubeconfig=server.kubeconfig, webhooks=listen), capsys):
+        registered: dict[str, Any] = msgspec.json.decode(await client.get(VALIDATING, "", "remuda"))
+        url = next(hook["clientConfig"]["url"] for hook in registered["webhooks"] if ".cluster." in hook["name"])
+        secret = SECRET.decode(await client.get(SECRET.target, "remuda-system", webhooks.SECRET_NAME))
+        context = ssl.create_default_context(cadata=secret.data["ca.crt"].decode())
+        async with aiohttp.ClientSession() as session, session.post(url, json=review(), ssl=context) as answer:
+            response = (await answer.json())["response"]
+    assert (response["uid"], response["allowed"]) == ("u", False)
+    assert "one of spec.controlPlaneRef and spec.infrastructureRef must be set" in response["status"]["message"]
+    assert len((await client.list(MUTATING)).items) == 1, "it outlives the manager"
+    for expected in ("the webhooks are removed", "no webhooks were registered"):
+        assert (await webhooks.remove(client)).startswith(expected)
+    assert (await client.list(VALIDATING)).items == []
+
+
+def review() -> dict[str, Any]:
+    cluster = {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "Cluster",
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"clusterNetwork": {"serviceDomain": "x"}},
+    }
+    request = {"uid": "u", "operation": "CREATE", "name": "c", "namespace": "default", "object": cluster}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"controllers": ("cpre",)}, "no controller or group is called cpre"),
+        ({"webhook_url": "https://a"}, "--webhook-listen must say where they are served"),
+        ({"webhooks": ("0.0.0.0", 9443)}, "--webhook-listen 0.0.0.0:9443 does not say how the API server gets there"),
+        ({"webhooks": ("::", 9443)}, r"--webhook-listen [::]:9443 does not say"),
+        ({"webhooks": ("127.0.0.1", 0)}, "--webhook-listen 127.0.0.1:0 does not say"),
+        (
+            {"webhooks": ("127.0.0.1", 1), "webhook_url": "http://a"},
+            "--webhook-url: webhooks are called over https only",
+        ),
+        ({"webhooks": ("127.0.0.1", 1), "namespace": "a"}, "webhooks check the objects of every namespace"),
+        ({"webhooks": ("127.0.0.1", 1), "controllers": ("providers",)}, "none of the chosen controllers has webhooks"),
+        ({"kubeconfig": Path("/nowhere/config")}, "/nowhere/config"),
+    ],
+)
+async def test_what_cannot_be_is_said_before_anything_is_asked(settings: dict[str, Any], said: str) -> None:
+    nobody = Path("/dev/null/config")
+    assert said in await refused(Settings(**{"kubeconfig": nobody, **settings}))
+
+
+def test_where_webhooks_are_found() -> None:
+    assert webhooks.location(("127.0.0.1", 9443), "") == Location(url="https://127.0.0.1:9443")
+    assert webhooks.location(("::1", 9443), "") == Location(url="https://[::1]:9443")
+    assert webhooks.location(("0.0.0.0", 9443), "https://hooks.remuda.svc") == Location(service=Key("remuda", "hooks"))
+
+
+async def test_a_server_that_is_not_there(server: ApiServer, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    port = free_port()
+    kubeconfig.write(config, kubeconfig.build(f"https://127.0.0.1:{port}", token="x"))
+    assert await refused(Settings(kubeconfig=config)) == (
+        f"cannot connect to https://127.0.0.1:{port}: Connection refused"
+    )
+
+
+async def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager, "_ANSWER_SECONDS", 0.2)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(8)
+        config = tmp_path / "config"
+        kubeconfig.write(config, kubeconfig.build(f"https://127.0.0.1:{listener.getsockname()[1]}", token="x"))
+        assert "has not answered within" in await refused(Settings(kubeconfig=config))
+        stop = asyncio.Event()
+        monkeypatch.setattr(manager, "_ANSWER_SECONDS", 60.0)
+        asyncio.get_running_loop().call_later(0.05, stop.set)
+        async with asyncio.timeout(10):
+            assert await serve(Settings(kubeconfig=config), stop) == 0
+
+
+async def test_a_server_that_does_not_know_us(server: ApiServer, tmp_path: Path) -> None:
+    config = token_config(server, tmp_path, "word-of-nobody")
+    before = await written(server.client())
+    assert await refused(Settings(kubeconfig=config)) == (
+        f"{server.url} does not know the user of {config} (context 'remuda'): Unauthorized"
+    )
+    assert await written(server.client()) == before
+
+
+async def test_a_user_who_may_not_look_writes_nothing(server: ApiServer, tmp_path: Path) -> None:
+    before = await written(server.client())
+    said = await refused(Settings(kubeconfig=token_config(server, tmp_path)))
+    assert said.startswith("may not install the definitions of its kinds: ")
+    assert 'User "ben" cannot get resource "customresourcedefinitions"' in said
+    assert "Start it once as somebody who may" in said
+    assert await written(server.client()) == before
+
+
+async def test_a_user_of_one_namespace_needs_only_to_read_what_is_of_the_cluster(
+    server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = server.client()
+    async with running(Settings(kubeconfig=server.kubeconfig, leader_elect=False), capsys):
+        pass
+    await client.create(NAMESPACES, "", {"metadata": {"name": "bens"}})
+    await allow(client, ["apiextensions.k8s.io"], ["customresourcedefinitions"], ["get", "list", "watch"])
+    await allow(client, [""], ["namespaces"], ["get"])
+    await allow(client, ["clusterctl.cluster.x-k8s.io"], ["providers"], ["list"])
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ben"}
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = {"metadata": {"name": "ben"}, "roleRef": ref, "subjects": [subject]}
+    await client.create(Target("rbac.authorization.k8s.io/v1", "rolebindings"), "bens", binding)
+    settings = Settings(kubeconfig=token_config(server, tmp_path), namespace="bens")
+    async with running(settings, capsys) as lines:
+        assert "by lease bens/remuda-bens" in await lines.until(" leads ")
+
+
+async def test_a_namespace_that_may_not_be_made_is_named(
+    server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(
+        kubeconfig=token_config(server, tmp_path), controllers=("providers",), lease_namespace="elsewhere"
+    )
+    said = await refused(settings)
+    assert said.startswith("cannot make the namespace elsewhere: namespaces is forbidden")
+    assert said.endswith("choose another with --lease-namespace")
+
+
+async def test_beside_another_core_it_refuses_and_touches_nothing(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = server.client()
+    foreign = definitions()[0]
+    del foreign["metadata"]["labels"]
+    await client.create(DEFINITION.target, "", foreign)
+    said = await refused(Settings(kubeconfig=server.kubeconfig))
+    assert said.startswith("clusters.cluster.x-k8s.io: already installed by another program")
+    assert said.endswith("With --controllers=providers this program works beside the other one.")
+    assert len((await client.list(DEFINITION.target)).items) == 1
+    async with running(Settings(kubeconfig=server.kubeconfig, controllers=("providers",)), capsys) as lines:
+        assert "runs nothing: this version has no controllers of providers" in await lines.until(" ready ")
+    assert len((await client.list(DEFINITION.target)).items) == 1
+
+
+@pytest.mark.parametrize("option", ["health", "webhooks"])
+async def test_an_address_that_is_taken_is_named(
+    server: ApiServer, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        address = holder.getsockname()
+        said = await refused(Settings(kubeconfig=server.kubeconfig, **{option: address}))
+    name = {"health": "--health-listen", "webhooks": "--webhook-listen"}[option]
+    assert said == f"cannot listen on 127.0.0.1:{address[1]} for {name}: Address already in use"
+
+
+async def test_whoever_loses_the_lead_stops_and_says_why(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    stop = asyncio.Event()
+    task = asyncio.create_task(serve(Settings(kubeconfig=server.kubeconfig, lease_seconds=QUICK), stop))
+    await Lines(capsys, task).until(" leads ")
+    theirs = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 600}}
+    await server.client().patch(LEASE.target, "remuda-system", "remuda", theirs)
+    with pytest.raises(Refused, match=r"stopped, because another may lead by now: lease .* it is held by other"):
+        async with asyncio.timeout(SECONDS):
+            await task
+
+
+async def test_a_client_is_handed_out_only_when_the_server_has_answered(server: ApiServer) -> None:
+    client = await connect(Settings(kubeconfig=server.kubeconfig))
+    assert b"gitVersion" in await client.raw_get("/version")
+    await client.close()
