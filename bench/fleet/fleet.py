@@ -95,13 +95,13 @@ async def fleet(clusters: int, boot_seconds: float, idle_seconds: float, folder:
     manager.lead()
     server.store.subscribe(counts)
     started, cpu = time.monotonic(), time.process_time()
-    await _create(server, clusters, boot_seconds)
+    applied = await _create(server, clusters, boot_seconds)
     created = time.monotonic() - started
     await progress.until(clusters, clusters * 3)
     seconds, busy = time.monotonic() - started, time.process_time() - cpu
     while time.monotonic() - counts.last < _QUIET_SECONDS:
         await asyncio.sleep(1)
-    total = sum(counts.by_table.values())
+    total, runs = sum(counts.by_table.values()), manager.ledger.reconciles
     idle = await _idle_cpu(idle_seconds)
     result = {
         "clusters": clusters,
@@ -110,9 +110,11 @@ async def fleet(clusters: int, boot_seconds: float, idle_seconds: float, folder:
         "seconds": seconds,
         "cpu_seconds": busy,
         "writes": total,
-        "writes_per_machine": total / (clusters * 3),
+        "writes_per_machine": (total - applied) / (clusters * 3),
+        "applied_per_machine": applied / (clusters * 3),
         "by_table": {table: count / (clusters * 3) for table, count in counts.by_table.most_common()},
-        "reconciles_per_machine": manager.ledger.reconciles / (clusters * 3),
+        "reconciles_per_machine": runs / (clusters * 3),
+        "reconciles_while_idle": manager.ledger.reconciles - runs,
         "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "idle_cpu_percent": idle,
         "writes_while_idle": sum(counts.by_table.values()) - total,
@@ -125,20 +127,23 @@ async def fleet(clusters: int, boot_seconds: float, idle_seconds: float, folder:
     return result
 
 
-async def _create(server: ApiServer, clusters: int, boot_seconds: float) -> None:
-    """What users do: apply seven objects per cluster."""
+async def _create(server: ApiServer, clusters: int, boot_seconds: float) -> int:
+    """What users do: apply seven objects per cluster. Returns how many that were."""
     client = server.client(field_manager="kubectl")
     script = MachineScript(boot_seconds=boot_seconds)
     blueprints = iter(
         Blueprint(name=f"c-{number:04d}", control_planes=1, workers=2, machines=script) for number in range(clusters)
     )
 
-    async def user() -> None:
+    async def user() -> int:
+        applied = 0
         for blueprint in blueprints:
             for target, obj in blueprint.objects():
                 await client.create(target, blueprint.namespace, obj)
+                applied += 1
+        return applied
 
-    await asyncio.gather(*(user() for _ in range(_CREATORS)))
+    return sum(await asyncio.gather(*(user() for _ in range(_CREATORS))))
 
 
 async def _idle_cpu(seconds: float) -> float:

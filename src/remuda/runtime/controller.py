@@ -94,8 +94,9 @@ class Controller:
         self, informer: Informer[T], to_keys: Callable[[T], Iterable[Key]], name: str = "", *, settle: float = 0.0
     ) -> None:
         """Brings in the keys an object points to, as it was and as it is, whenever it changes; so long after the first
-        of many changes, where `settle` asks for it. Asked twice, it is done once: an informer is watched once per
-        `name`."""
+        of many changes, where `settle` asks for it. What a reconcile has written brings its own key back so, too: it
+        has just looked, and a second look only makes sure. Asked twice, it is done once: an informer is watched once
+        per `name`."""
         names = self._watched.setdefault(informer, set())
         if name in names:
             return
@@ -105,9 +106,12 @@ class Controller:
             keys = dict.fromkeys(to_keys(before) if before is not None else ())  # in the order told: runs repeat
             if after is not None:
                 keys.update(dict.fromkeys(to_keys(after)))
+            running = current.get()
             for key in keys:
-                if settle and not initial:
-                    self.enqueue(key, min(settle, self._longest_settling))
+                own = running is not None and running.key == key and running.controller == self.name
+                wait = SETTLE_SECONDS if own else settle
+                if wait and not initial:
+                    self.enqueue(key, min(wait, self._longest_settling))
                 else:
                     self._add(key, LOW if initial else NORMAL)
 
@@ -126,8 +130,8 @@ class Controller:
 
     @property
     def backlog(self) -> int:
-        """Keys that could run now and do not, because others do."""
-        return self._queue.depth
+        """Keys that are being worked on, or could be."""
+        return self._queue.depth + self._queue.working
 
     @property
     def idle(self) -> bool:

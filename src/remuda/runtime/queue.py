@@ -111,10 +111,7 @@ class Queue(Generic[K]):
         present = self._waiting.get(key)
         if present is None or priority > present[0]:
             since = present[1] if present is not None else asyncio.get_running_loop().time()
-            self._waiting[key] = (
-                priority,
-                since,
-            )  # an earlier entry of lower priority stays in the heap and is skipped
+            self._waiting[key] = (priority, since)  # an entry of lower priority stays in the heap and is skipped
             heapq.heappush(self._ready, (-priority, next(self._order), key))
             self._pump()
 
@@ -179,6 +176,8 @@ class Queue(Generic[K]):
                 if queued is None or queued[0] != -negative:
                     continue
                 del self._waiting[key]
+                if (timer := self._timers.pop(key, None)) is not None:
+                    timer.cancel()  # this run sees what the timer was to look at, and says itself when to look again
                 now = asyncio.get_running_loop().time()
                 self._working[key] = now
                 if self._waited is not None:

@@ -64,6 +64,7 @@ class QueueModel(RuleBasedStateMachine):
         self.pass_time(self.now() + TINY)
         assert key in self.asked, f"{key} runs though nobody wanted it"
         del self.asked[key]
+        self.later.pop(key, None)  # a run sees what it was to look at later
         self.running.add(key)
 
     def pass_time(self, now: float) -> None:
