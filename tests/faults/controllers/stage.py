@@ -17,19 +17,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
-from remuda.simulator.cloud import Entry, made_twice
-from remuda.simulator.filecloud import JOURNAL
-from remuda.simulator.served import VIOLATIONS
 from tests.faults.controllers.view import View
 from tests.lab.programs import Program
 from tests.lab.server import free_port, tail
 
 _ours = ("-m", "remuda.cli.main")
-_read = msgspec.json.Decoder(Entry).decode
 
 
 class Death(NamedTuple):
@@ -102,33 +96,10 @@ class Stage:
             task.cancel()
         await asyncio.gather(*self._supervisors, return_exceptions=True)
 
-    # what the cloud can prove
-
-    def journal(self, tag: str) -> list[Entry]:
-        """What happened to the servers of one cluster."""
-        return [entry for entry in map(_read, _lines(self.cloud / JOURNAL)) if entry.tag == tag]
-
-    def complaints(self, tag: str, servers: int) -> list[str]:
-        """What the cloud has against those who used it for a cluster that is gone: so many servers were to be made."""
-        journal = self.journal(tag)
-        made = [entry.name for entry in journal if entry.event == "create"]
-        removed = [entry.name for entry in journal if entry.event == "remove"]
-        found = [f"the server {name} was made twice" for name in made_twice(journal)]
-        found += [f"the server {name} is left" for name in sorted(set(made) - set(removed))]
-        violations = self.cloud / "workloads" / VIOLATIONS
-        found += [line for line in _lines(violations) if line.startswith(f"{tag}: ")]
-        if len(made) != servers:
-            found.append(f"{len(made)} servers were made where {servers} do: {', '.join(made)}")
-        return found
-
     def show(self, say: Callable[[str], None] = print) -> None:
         """The ends of all logs, for whoever reads why a test has failed."""
         for program in self.programs:
             say(f"--- {program.log} ({program.lives} lives)\n{tail(program.log, 40)}")
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
 
 
 @asynccontextmanager

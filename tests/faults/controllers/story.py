@@ -8,10 +8,11 @@ were ever more of them, or fewer available, than the rollout allows.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from remuda.capi import names
 from remuda.capi.remote import dialer
@@ -21,8 +22,8 @@ from remuda.kube.client import Client, Target
 from remuda.kube.objects import Key, Kind
 from remuda.simulator.blueprint import Blueprint
 from remuda.simulator.kinds import Family
-from tests.faults.controllers.stage import Stage
-from tests.faults.controllers.view import Json, available, insist
+from tests.faults.controllers.proof import complaints
+from tests.faults.controllers.view import Json, View, available, insist
 
 Chapter = Callable[[], Awaitable[None]]
 
@@ -35,13 +36,21 @@ TIER = f"{names.MANAGED_NODE_DOMAIN}/tier"  # a label that a Machine hands on to
 UNREADY = {"type": "Ready", "status": "False", "timeoutSeconds": 1}  # of a Node: then its Machine is unhealthy
 
 
+class Scene(Protocol):
+    """Where a story takes place: a management cluster, and the cloud its provider uses."""
+
+    view: View
+    cloud: Path
+    deaths: Sequence[object]
+
+
 class Story:
     control_planes = 3
     workers = 5
 
-    def __init__(self, stage: Stage, family: Family, namespace: str) -> None:
-        self.stage = stage
-        self.view = stage.view
+    def __init__(self, scene: Scene, family: Family, namespace: str) -> None:
+        self.scene = scene
+        self.view = scene.view
         self.family = family
         self.namespace = namespace
         self.blueprint = Blueprint(
@@ -146,7 +155,7 @@ class Story:
         await self.view.delete(CLUSTER.target, *self.key)
         await self.view.until(lambda: not self.view.names(self.namespace), f"{self.key} is gone with all it had")
         assert await self.view.left_in(self.namespace) == []
-        assert self.stage.complaints(str(self.key), self.servers) == []
+        assert complaints(self.scene.cloud, str(self.key), self.servers) == []
         self.say("deleted")
 
     async def put_pods(self) -> None:
@@ -218,7 +227,7 @@ class Story:
         await self.view.patch(MACHINE_DEPLOYMENT.target, self.namespace, self.blueprint.deployment, {"spec": spec})
 
     def say(self, text: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} {text} after {len(self.stage.deaths)} deaths", flush=True)
+        print(f"{time.strftime('%H:%M:%S')} {text} after {len(self.scene.deaths)} deaths", flush=True)
 
 
 class Census:

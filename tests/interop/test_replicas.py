@@ -1,0 +1,228 @@
+"""Two replicas of the manager on the real kube-apiserver: one leads, and when it is gone the other does.
+
+Each replica has a name of its own at the server, whose audit log then tells who has written what and when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from remuda.app.manager import LEASE_NAME
+from remuda.kube import kubeconfig
+from remuda.kube.http import HttpClient
+from remuda.runtime.caches import Caches
+from remuda.runtime.election import LEASE, Lease
+from remuda.simulator.kinds import NEW
+from tests.faults.controllers.story import Chapter, Story
+from tests.faults.controllers.view import View
+from tests.lab import Upstream
+from tests.lab.programs import Program
+
+LEASE_SECONDS = 5.0
+MARGIN_SECONDS = 2.0  # one more attempt of the follower, on a busy machine
+MANY_CONFLICTS = 10  # so many in a whole story would be two that fight
+LEASES = "remuda-system"
+POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "verbs": ["create", "update", "patch", "delete"]}, {"level": "None"}],
+}
+
+
+class Written(NamedTuple):
+    """One write, as the server has recorded it."""
+
+    by: str
+    at: datetime
+    what: str
+    code: int
+
+    @property
+    def of_lease(self) -> bool:
+        return self.what.startswith("leases/")
+
+    @property
+    def acts(self) -> bool:
+        """Changes something. An event only tells what was done, and may be late."""
+        return self.code < 300 and not self.what.startswith("events/")
+
+
+class Management:
+    """The real server with an audit log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.audit_log = folder / "audit.log"
+        policy = folder / "audit-policy.yaml"
+        policy.write_text(yaml.safe_dump(POLICY))
+        self.server = Upstream(f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}")
+
+    def written(self) -> list[Written]:
+        entries = map(json.loads, self.audit_log.read_text().splitlines())
+        return [_written(entry) for entry in entries if "impersonatedUser" in entry]
+
+
+def _written(entry: dict[str, Any]) -> Written:
+    where = entry["objectRef"]
+    return Written(
+        entry["impersonatedUser"]["username"],
+        datetime.fromisoformat(entry["requestReceivedTimestamp"]),
+        f"{where['resource']}/{where.get('name', '')}",
+        entry["responseStatus"]["code"],
+    )
+
+
+@pytest.fixture(scope="module")
+def management(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Management]:
+    found = Management(tmp_path_factory.mktemp("management"))
+    yield found
+    found.server.stop()
+
+
+class Replicas:
+    """Two managers beside one provider, and who of them leads."""
+
+    def __init__(self, folder: Path, management: Management) -> None:
+        config = management.server.kubeconfig
+        self.cloud = folder / "cloud"
+        self.deaths: list[object] = []
+        simulator = ("-m", "remuda.simulator", "--kubeconfig", str(config), "--cloud", str(self.cloud))
+        self.providers = Program("providers", simulator, folder)
+        self.replicas = [
+            Program(name, _arguments(folder, config, name), folder) for name in (f"{folder.name}-a", f"{folder.name}-b")
+        ]
+        self._client = HttpClient(kubeconfig.load(config))
+        self.view = View(self._client)
+        self._caches = Caches(self._client, namespace=LEASES)
+        self._leases = self._caches.of(LEASE)
+        self._changed = asyncio.Event()
+
+    async def start(self) -> None:
+        for program in (*self.replicas, self.providers):
+            await program.start()
+            assert await program.ready(), program.said
+        await self.view.start()
+        self._leases.listen(self._notice)
+        await self._caches.start()
+
+    def _notice(self, before: Lease | None, after: Lease | None, initial: bool) -> None:
+        self._changed.set()
+
+    @property
+    def holder(self) -> Program | None:
+        """Leases name their holder as host_pid_id."""
+        lease = self._leases.get(LEASES, LEASE_NAME)
+        holder = lease.spec.holder_identity if lease is not None else ""
+        return next((one for one in self.replicas if f"_{one.pid}_" in holder), None)
+
+    async def leads(self, *but: Program) -> Program:
+        """The leader, once it is another than those."""
+        async with asyncio.timeout(4 * LEASE_SECONDS):
+            while self.holder is None or self.holder in but:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.holder
+
+    async def seconds_until_another_leads(self, than: Program) -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await self.leads(than)
+        return loop.time() - began
+
+    async def close(self) -> None:
+        await self.view.close()
+        await self._caches.close()
+        for program in (*self.replicas, self.providers):
+            program.signal(signal.SIGCONT)
+            await program.stop()
+        await self._client.close()
+
+
+def _arguments(folder: Path, config: Path, name: str) -> tuple[str, ...]:
+    """With a kubeconfig that makes the server know it by its name."""
+    content = yaml.safe_load(config.read_text())
+    content["users"][0]["user"] |= {"as": name, "as-groups": ["system:masters"]}
+    path = folder / f"{name}.kubeconfig"
+    kubeconfig.write(path, content)
+    return ("-m", "remuda.cli.main", "manager", "--kubeconfig", str(path), "--lease-seconds", str(LEASE_SECONDS))
+
+
+class Short(Story):
+    control_planes = 1
+    workers = 3
+
+    def chapters(self) -> list[Chapter]:
+        return [self.create, partial(self.scale, 5), self.delete]
+
+    async def in_the_middle(self) -> None:
+        await self.view.until(lambda: self.worker_machines(), "the first worker is being made")
+
+
+@pytest.fixture
+async def replicas(tmp_path: Path, management: Management) -> AsyncIterator[Replicas]:
+    found = Replicas(tmp_path, management)
+    try:
+        await found.start()
+        yield found
+    finally:
+        await found.close()
+
+
+@asynccontextmanager
+async def story(replicas: Replicas, name: str) -> AsyncIterator[None]:
+    """Something happens in the middle of a story, which then ends as if nothing had."""
+    told = Short(replicas, NEW, name)
+    task = asyncio.create_task(told.tell())
+    try:
+        await told.in_the_middle()
+        yield
+        await task
+    finally:
+        task.cancel()
+
+
+async def test_when_the_leader_dies_the_other_takes_over_within_the_lease(replicas: Replicas) -> None:
+    leader = await replicas.leads()
+    async with story(replicas, "killed"):
+        leader.kill()
+        seconds = await replicas.seconds_until_another_leads(than=leader)
+        print(f"the follower leads after {seconds:.2f} s")
+        assert seconds <= LEASE_SECONDS + MARGIN_SECONDS
+
+
+async def test_a_leader_that_is_told_to_stop_hands_over_at_once(replicas: Replicas) -> None:
+    leader = await replicas.leads()
+    async with story(replicas, "told"):
+        leader.signal(signal.SIGTERM)
+        seconds = await replicas.seconds_until_another_leads(than=leader)
+        print(f"the follower leads after {seconds:.2f} s")
+        assert seconds < LEASE_SECONDS / 2
+        assert await leader.ended() == 0
+
+
+async def test_a_leader_that_was_cut_off_writes_nothing_any_more(replicas: Replicas, management: Management) -> None:
+    leader = await replicas.leads()
+    async with story(replicas, "cut-off"):
+        leader.signal(signal.SIGSTOP)
+        seconds = await replicas.seconds_until_another_leads(than=leader)
+        assert seconds <= LEASE_SECONDS + MARGIN_SECONDS
+        follower = await replicas.leads()
+        leader.signal(signal.SIGCONT)
+        assert await leader.ended() == 1
+        assert "another may lead" in leader.said
+    written = management.written()
+    taken_at = min(one.at for one in written if one.by == follower.name and one.of_lease and one.acts)
+    assert [one for one in written if one.by == leader.name and one.at > taken_at and one.acts] == []
+    refused = [one for one in written if one.by in (leader.name, follower.name) and one.code == 409]
+    assert len(refused) < MANY_CONFLICTS, refused
