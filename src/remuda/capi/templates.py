@@ -53,9 +53,7 @@ async def give_to_cluster(client: Client, cluster: Cluster, templates: Iterable[
             continue
         draft = template.draft()
         draft.set_owner(cluster_owner(cluster))
-        if any(draft.patches()):
-            async with OWN_TEMPLATE:
-                await save(client, draft)
+        await save(client, draft, OWN_TEMPLATE)
 
 
 def cluster_owner(cluster: Cluster) -> OwnerReference:

@@ -15,6 +15,7 @@ import msgspec
 from remuda.kube.client import Client, Target
 from remuda.kube.objects import Key, OwnerReference
 from remuda.kube.patches import create_merge_patch
+from remuda.runtime.steps import Step
 
 Json = dict[str, Any]
 
@@ -113,11 +114,19 @@ class Draft:
         return patch, {} if status is None else {"status": status}
 
 
-async def save(client: Client, draft: Draft) -> bytes:
-    """Writes what has changed and returns the object as it is now; without a change nothing is sent.
+async def save(client: Client, draft: Draft, step: Step) -> bytes:
+    """Writes what has changed, as one named step, and returns the object as it is now. Without a change there is no
+    step, nothing is sent, and the value returned is the draft's own.
 
     Removing the last finalizer of an object being deleted ends it, so its status is not written any more."""
     patch, status = draft.patches()
+    if not patch and not status:
+        return draft.value
+    async with step:
+        return await _write(client, draft, patch, status)
+
+
+async def _write(client: Client, draft: Draft, patch: Json, status: Json) -> bytes:
     value = draft.value
     if patch:
         value = await _send(client, draft, patch, draft.resource_version, "")

@@ -14,7 +14,10 @@ from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, OwnerReference
 from remuda.kube.patches import apply_merge_patch
 from remuda.runtime.draft import Draft, save
+from remuda.runtime.steps import step
 from tests.unit.runtime.things import CONFIG_MAP, NODES, config_map
+
+SAVE = step("test.save", "saves a draft")
 
 Json = dict[str, Any]
 
@@ -145,7 +148,7 @@ async def test_saving_writes_each_part_once_and_returns_what_is_there_now(client
     changed.set_label("colour", "red")
     changed.spec["unschedulable"] = True
     changed.status["phase"] = "Running"
-    value = await save(counting, changed)  # type: ignore[arg-type]
+    value = await save(counting, changed, SAVE)  # type: ignore[arg-type]
     assert counting.patched == ["whole", "status"]
     found = msgspec.json.decode(await client.get(NODES.target, "", "n"))
     assert msgspec.json.decode(value) == found
@@ -156,7 +159,7 @@ async def test_saving_writes_each_part_once_and_returns_what_is_there_now(client
 
 async def test_saving_what_has_not_changed_asks_for_nothing(client: Client, counting: Counting) -> None:
     unchanged = await node(client)
-    assert await save(counting, unchanged) == unchanged.value  # type: ignore[arg-type]
+    assert await save(counting, unchanged, SAVE) == unchanged.value  # type: ignore[arg-type]
     assert counting.patched == []
 
 
@@ -166,13 +169,13 @@ async def test_a_change_of_status_alone_is_one_write_and_a_lost_race_is_a_confli
     first = await node(client)
     second = Draft(NODES.target, first.value)
     first.status["phase"] = "Running"
-    await save(counting, first)  # type: ignore[arg-type]
+    await save(counting, first, SAVE)  # type: ignore[arg-type]
     assert counting.patched == ["status"]
     for change in ("spec", "status"):
         late = Draft(NODES.target, second.value)
         late.obj[change] = {"phase": "Pending"} if change == "status" else {"unschedulable": True}
         with pytest.raises(StatusError, match="the object has been modified"):
-            await save(counting, late)  # type: ignore[arg-type]
+            await save(counting, late, SAVE)  # type: ignore[arg-type]
     assert counting.patched == ["status"]
 
 
@@ -185,7 +188,7 @@ async def test_an_object_that_its_last_finalizer_ends_gets_no_status_any_more(
     assert ending.deleting
     ending.remove_finalizer("example.com/ours")
     ending.status["phase"] = "Gone"
-    await save(counting, ending)  # type: ignore[arg-type]
+    await save(counting, ending, SAVE)  # type: ignore[arg-type]
     assert counting.patched == ["whole"]
     with pytest.raises(StatusError, match="not found"):
         await client.get(CONFIG_MAP.target, "default", "held")

@@ -113,8 +113,7 @@ class ClusterController:
             [paused(scope.cluster, scope.cluster.metadata)],
             generation=scope.cluster.metadata.generation,
         )
-        async with PUBLISH:
-            await save(self._client, scope.draft)
+        await save(self._client, scope.draft, PUBLISH)
         return DONE
 
     async def _provision(self, scope: Scope) -> Outcome:
@@ -208,9 +207,7 @@ class ClusterController:
         )
         urgent = failed or stage is not None or matters(scope.draft, _TOLD_AT_ONCE)
         rest = self._pace.hold(scope.draft, scope.cluster.metadata, matters=urgent)
-        if any(scope.draft.patches()):
-            async with PUBLISH:
-                await save(self._client, scope.draft)
+        if await save(self._client, scope.draft, PUBLISH) is not scope.draft.value:
             self._pace.wrote(scope.key, clock.time())
         young = DONE if report.look_again is None else Again(report.look_again, "something is too young to be judged")
         return soonest(young, Again(rest, "the status is on its way") if rest else DONE)

@@ -99,8 +99,7 @@ async def _adopt(client: Client, scope: Scope, obj: ProviderObject, named: Step)
     if not owned:
         draft.set_owner(owner)
     draft.set_label(names.CLUSTER_NAME, owner.name)
-    async with named:
-        await save(client, draft)
+    await save(client, draft, named)
 
 
 def _copy_endpoint(scope: Scope, obj: ProviderObject) -> None:

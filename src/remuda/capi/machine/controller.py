@@ -177,11 +177,8 @@ class MachineController:
         return verdict
 
     async def _save(self, scope: Scope) -> None:
-        patch, status = scope.draft.patches()
-        if patch or status:
-            async with LET_GO if scope.deleting.stage is Stage.COMPLETED else PUBLISH:
-                await save(self._world.client, scope.draft)
-        if status:
+        step = LET_GO if scope.deleting.stage is Stage.COMPLETED else PUBLISH
+        if await save(self._world.client, scope.draft, step) is not scope.draft.value:
             self._pace.wrote(scope.machine.key, scope.now)
 
     def _outcome(self, scope: Scope, verdict: Verdict, rest: float) -> Outcome:

@@ -54,9 +54,7 @@ async def take_over(world: World, scope: Scope, obj: ProviderObject) -> None:
             draft.remove_owner(other.uid)
     draft.set_owner(owner)
     draft.set_label(names.CLUSTER_NAME, names.label_value(scope.machine.spec.cluster_name))
-    if any(draft.patches()):
-        async with TAKE_OVER:
-            await save(world.client, draft)
+    await save(world.client, draft, TAKE_OVER)
 
 
 def belongs_to(obj: ProviderObject, machine: Machine) -> bool:

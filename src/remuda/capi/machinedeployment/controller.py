@@ -196,9 +196,8 @@ class MachineDeploymentController:
         draft.set_owner(templates.cluster_owner(cluster))
         if number:
             draft.set_annotation(names.REVISION, str(number))
-        if any(draft.patches()):
-            async with PREPARE:
-                value = await save(self._world.client, draft)
+        value = await save(self._world.client, draft, PREPARE)
+        if value is not draft.value:
             scope.draft, scope.deployment = Draft(draft.target, value), MACHINE_DEPLOYMENT.decode(value)
         return number
 
@@ -236,9 +235,7 @@ class MachineDeploymentController:
         rest = self._pace.hold(scope.draft, scope.deployment.metadata, matters=urgent)
         if rest:
             scope.waits.append(Again(rest, "the status is on its way"))
-        if any(scope.draft.patches()):
-            async with PUBLISH:
-                await save(self._world.client, scope.draft)
+        if await save(self._world.client, scope.draft, PUBLISH) is not scope.draft.value:
             self._pace.wrote(scope.deployment.key, clock.time())
 
     def _outcome(self, scope: Scope) -> Outcome:

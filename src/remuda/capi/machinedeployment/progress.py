@@ -52,8 +52,7 @@ async def adopt(world: World, scope: Scope, selector: LabelSelector) -> bool:
         draft = _draft(world, one)
         draft.set_owner(controlled_by(scope.deployment))
         draft.set_label(names.DEPLOYMENT_NAME, names.label_value(scope.deployment.metadata.name))
-        async with ADOPT_SET:
-            await save(world.client, draft)
+        await save(world.client, draft, ADOPT_SET)
         world.events.normal(scope.deployment, "SuccessfulAdopt", f"Adopted MachineSet {one.metadata.name}")
     return bool(orphans)
 

@@ -201,8 +201,7 @@ class MachineHealthCheckController:
             return  # it has changed since it was judged, and that brings us back
         conditions.put(draft.status, found.put, generation=machine.metadata.generation, remove=found.remove)
         try:
-            async with MARK:
-                await save(self._client, draft)
+            await save(self._client, draft, MARK)
         except StatusError as error:
             if error.code == _NOT_FOUND:
                 return
@@ -238,8 +237,7 @@ class MachineHealthCheckController:
         conditions.put(draft.status, found, generation=check.metadata.generation)
         if complete:
             draft.status["observedGeneration"] = check.metadata.generation
-        async with PUBLISH:
-            await save(self._client, draft)
+        await save(self._client, draft, PUBLISH)
 
 
 def _outcome(scope: Scope, survey: Survey, allowed: Condition, now: float) -> Outcome:

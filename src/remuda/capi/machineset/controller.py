@@ -151,10 +151,8 @@ class MachineSetController:
         draft.set_label(names.CLUSTER_NAME, names.label_value(scope.machine_set.spec.cluster_name))
         if scope.machine_set.metadata.controller is None and scope.cluster is not None:
             draft.set_owner(templates.cluster_owner(scope.cluster))
-        if not any(draft.patches()):
-            return scope
-        async with PREPARE:
-            return self._load(await save(self._world.client, draft))
+        value = await save(self._world.client, draft, PREPARE)
+        return scope if value is draft.value else self._load(value)
 
     async def _act(self, scope: Scope) -> None:
         if scope.machine_set.metadata.deleting:
@@ -213,9 +211,7 @@ class MachineSetController:
         rest = self._pace.hold(scope.draft, scope.machine_set.metadata, matters=urgent)
         if rest:
             scope.waits.append(Again(rest, "the status is on its way"))
-        if any(scope.draft.patches()):
-            async with PUBLISH:
-                await save(self._world.client, scope.draft)
+        if await save(self._world.client, scope.draft, PUBLISH) is not scope.draft.value:
             self._pace.wrote(scope.machine_set.key, clock.time())
 
     def _outcome(self, scope: Scope) -> Outcome:

@@ -54,6 +54,5 @@ async def _adopt(world: World, scope: Scope, machine: Machine) -> None:
         return
     draft = Draft(MACHINE.target, value)
     draft.set_owner(controlled_by(scope.machine_set))
-    async with ADOPT:
-        scope.machines.append(MACHINE.decode(await save(world.client, draft)))
+    scope.machines.append(MACHINE.decode(await save(world.client, draft, ADOPT)))
     world.events.normal(scope.machine_set, "SuccessfulAdopt", f"Adopted Machine {machine.metadata.name}")

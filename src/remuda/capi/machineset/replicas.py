@@ -142,9 +142,7 @@ async def _mark(world: World, machine: Machine, mark: Condition | None) -> None:
         conditions.put(draft.status, (), generation=generation, remove=(remediation.OWNER_REMEDIATED,))
     else:
         conditions.put(draft.status, (mark,), generation=generation)
-    if any(draft.patches()):
-        async with MARK_MACHINE:
-            await save(world.client, draft)
+    await save(world.client, draft, MARK_MACHINE)
 
 
 def _complaints(machine: Machine) -> str:

@@ -20,8 +20,8 @@ _decode = msgspec.json.Decoder().decode
 def same_json(left: Any, right: Any) -> bool:
     """Equal as JSON texts: 1, 1.0 and true are three values, though Python's `==` takes them for one.
 
-    `==` goes first: it is many times faster, and what it holds for different is. Of what it holds for equal, large parts
-    are compared as texts, which decides unless their members stand in another order."""
+    `==` goes first: it is many times faster, and what it holds for different is. What it holds for equal is compared as
+    texts, which decides unless members stand in another order."""
     if left is right:
         return True
     if left != right:

@@ -101,8 +101,7 @@ class BootstrapProvider:
         draft.status["dataSecretName"] = obj.key.name
         common.put(draft.obj, contract.data_secret_created_path(obj), True)
         common.report(draft, obj, condition(READY, True, "DataSecretCreated"))
-        async with PUBLISH:
-            await save(self._client, draft)
+        await save(self._client, draft, PUBLISH)
         return DONE
 
 

@@ -73,8 +73,7 @@ class ClusterProvider:
         common.put(draft.obj, contract.provisioned_path(obj), True)
         self._put_failure_domains(draft, obj, spec)
         common.report(draft, obj, condition(READY, True, "Provisioned"))
-        async with PUBLISH:
-            await save(self._client, draft)
+        await save(self._client, draft, PUBLISH)
         return DONE
 
     @staticmethod
@@ -95,8 +94,7 @@ class ClusterProvider:
                 await self._workloads.remove(Key(obj.key.namespace, name))
         draft = obj.draft()
         if draft.remove_finalizer(FINALIZER):
-            async with PUBLISH:
-                await save(self._client, draft)
+            await save(self._client, draft, PUBLISH)
         return DONE
 
 

@@ -126,8 +126,7 @@ async def hold(side: Side, obj: ProviderObject, cluster: Cluster | None, step: S
         return None
     draft = obj.draft()
     report(draft, obj, condition)
-    async with step:
-        await save(side.manager.client, draft)
+    await save(side.manager.client, draft, step)
     return Blocked("Paused", str(obj), condition.message)
 
 

@@ -127,8 +127,7 @@ class ControlPlaneProvider:
         if lacks_endpoint:
             endpoint = await self._workloads.endpoint(cluster.key)
             draft.spec["controlPlaneEndpoint"] = msgspec.to_builtins(endpoint)
-        async with PUBLISH:
-            value = await save(self._client, draft)
+        value = await save(self._client, draft, PUBLISH)
         return ProviderObject(value, obj.target, obj.contract)
 
     async def _own_template(self, obj: ProviderObject, cluster: Cluster, wanted: Wanted) -> None:
@@ -139,8 +138,7 @@ class ControlPlaneProvider:
         draft = template.draft()
         name, uid = cluster.metadata.name, cluster.metadata.uid
         draft.set_owner(OwnerReference(api_version=CLUSTER.api_version, kind=CLUSTER.name, name=name, uid=uid))
-        async with OWN_TEMPLATE:
-            await save(self._client, draft)
+        await save(self._client, draft, OWN_TEMPLATE)
 
     async def _api(self, cluster: Cluster) -> Client | None:
         try:
@@ -233,8 +231,7 @@ class ControlPlaneProvider:
             return
         draft = Draft(MACHINE.target, value)
         conditions.put(draft.status, [condition], generation=machine.metadata.generation)
-        async with MARK_MACHINE:
-            await save(self._client, draft)
+        await save(self._client, draft, MARK_MACHINE)
 
     def _leave(self, cluster: Cluster, machine: Machine) -> str:
         try:
@@ -246,8 +243,7 @@ class ControlPlaneProvider:
     async def _release(self, value: bytes) -> None:
         draft = Draft(MACHINE.target, value)
         draft.set_annotation(HOOK, None)
-        async with RELEASE_MACHINE:
-            await save(self._client, draft)
+        await save(self._client, draft, RELEASE_MACHINE)
 
     # the report, and the end
 
@@ -263,8 +259,7 @@ class ControlPlaneProvider:
         draft = obj.draft()
         current = [self._machines.get(*machine.key) or machine for machine in machines]
         controlplane_status.put(draft, obj, wanted, current, members, initialized, decision)
-        async with PUBLISH:
-            await save(self._client, draft)
+        await save(self._client, draft, PUBLISH)
 
     async def _delete(self, obj: ProviderObject, cluster: Cluster | None, machines: Sequence[Machine]) -> Outcome:
         if cluster is not None:
@@ -281,8 +276,7 @@ class ControlPlaneProvider:
             return common.wait(obj, "WaitingForMachines", f"waits until these Machines are gone: {waiting}")
         draft = obj.draft()
         if draft.remove_finalizer(FINALIZER):
-            async with PUBLISH:
-                await save(self._client, draft)
+            await save(self._client, draft, PUBLISH)
         return DONE
 
 

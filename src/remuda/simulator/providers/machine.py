@@ -100,8 +100,7 @@ class MachineProvider:
         draft.spec["providerID"] = provider_id(obj.key.name, str(cluster.key))
         if obj.old and machine.spec.failure_domain:
             draft.spec["failureDomain"] = machine.spec.failure_domain
-        async with PROTECT:
-            return ProviderObject(await save(self._client, draft), obj.target, obj.contract)
+        return ProviderObject(await save(self._client, draft, PROTECT), obj.target, obj.contract)
 
     async def _create(self, obj: ProviderObject, machine: Machine, cluster: Cluster, script: MachineScript) -> Host:
         request = HostRequest(
@@ -132,8 +131,7 @@ class MachineProvider:
             if host.failure_domain and not obj.old:
                 draft.status["failureDomain"] = host.failure_domain
         common.report(draft, obj, condition(READY, not reason, reason or "Provisioned", message))
-        async with PUBLISH:
-            await save(self._client, draft)
+        await save(self._client, draft, PUBLISH)
 
     # the Node
 
@@ -198,8 +196,7 @@ class MachineProvider:
             await self._cloud.remove(obj.key.name, str(cluster))
         self._workloads.etcd(cluster).take_host(machine.metadata.name if machine is not None else obj.key.name)
         self._done.discard(obj.metadata.uid)
-        async with PUBLISH:
-            await save(self._client, draft)
+        await save(self._client, draft, PUBLISH)
         return DONE
 
 

@@ -58,6 +58,5 @@ class RemediationProvider:
                 raise
         draft = obj.draft()
         draft.status["done"] = True
-        async with PUBLISH:
-            await save(self._client, draft)
+        await save(self._client, draft, PUBLISH)
         return DONE
