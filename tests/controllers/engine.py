@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,13 @@ class Engine:
             if error.code != _GONE:
                 raise
         return None
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]], *, seconds: float = PATIENCE_SECONDS) -> None:
+    """For what cannot be watched: asked again and again."""
+    async with asyncio.timeout(seconds):
+        while not await holds():
+            await asyncio.sleep(0.05)
 
 
 def decode(value: bytes) -> Json:

@@ -65,14 +65,16 @@ class Running(Server):
     """A server that said it is ready."""
 
     name = "ours"
+    command = "apiserver"
+    ready = READY
 
     def __init__(self, data: Path, *flags: str) -> None:
         self.data = data
         self.log = data.with_name(f"{data.name}.log")
-        self.process = begin("apiserver", "--data-dir", data, "--listen", "127.0.0.1:0", *flags, log=self.log)
+        self.process = begin(self.command, "--data-dir", data, "--listen", "127.0.0.1:0", *flags, log=self.log)
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline()
-        if not READY.fullmatch(self.line):
+        if not self.ready.fullmatch(self.line):
             end(self.process)
             raise AssertionError(f"no ready line but {self.line!r}\n{tail(self.log)}")
         super().__init__(data / "admin.kubeconfig")

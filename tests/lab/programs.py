@@ -24,7 +24,8 @@ _LAST_WORDS = re.compile(rf"^{CRASHED} (\S+)$", re.MULTILINE)
 
 
 class Program:
-    """One life after another of the same command. `lives` counts them."""
+    """One life after another of the same command. `lives` counts them; `printed` is what the last has written to its
+    standard output."""
 
     def __init__(self, name: str, arguments: Sequence[str], folder: Path) -> None:
         self.name = name
@@ -32,14 +33,14 @@ class Program:
         self.lives = 0
         self.process: Process | None = None
         self._arguments = tuple(arguments)
-        self._printed = ""
+        self.printed = ""
         self._news = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._said = 0  # where the last life begins in the log
 
     async def start(self, environment: Mapping[str, str] | None = None) -> None:
         """A new life. Returns before it is ready."""
-        self._printed = ""
+        self.printed = ""
         self._said = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
@@ -57,7 +58,7 @@ class Program:
     async def _read(self, process: Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
-            self._printed += line.decode(errors="replace")
+            self.printed += line.decode(errors="replace")
             self._news.set()
         await process.wait()
         self._news.set()
@@ -70,12 +71,12 @@ class Program:
         """Once it has printed the text; False if this life ended first."""
         try:
             async with asyncio.timeout(seconds):
-                while text not in self._printed and self.alive:
+                while text not in self.printed and self.alive:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
             raise TimeoutError(f"{self.name} has not printed {text!r} in {seconds:g} s:\n{tail(self.log)}") from None
-        return text in self._printed
+        return text in self.printed
 
     @property
     def alive(self) -> bool:

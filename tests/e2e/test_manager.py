@@ -1,0 +1,203 @@
+"""`remuda manager` beside `remuda apiserver`, as processes: who leads, how they end, and what they say of it."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from remuda.kube import kubeconfig
+from tests.e2e.conftest import Launch
+from tests.e2e.program import Running, run
+from tests.lab.programs import Program
+from tests.lab.server import free_port
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/remuda-system/leases/remuda"
+LEASE_SECONDS = 4.0
+MARGIN_SECONDS = 10.0  # of a machine that has other things to do
+READY = re.compile(
+    r"remuda manager ready after [0-9.]+ s, pid ([0-9]+), stands for the lead, runs cluster, machine, machineset, "
+    r"machinedeployment, machinehealthcheck",
+    re.ASCII,
+)
+
+Manage = Callable[..., Program]
+
+
+@pytest.fixture
+async def manage(tmp_path: Path) -> AsyncIterator[Manage]:
+    """A manager that is not started yet; whatever still runs at the end is ended."""
+    async with AsyncExitStack() as programs:
+
+        def make(server: Running, name: str = "manager", *flags: str) -> Program:
+            arguments = ("-m", "remuda.cli.main", "manager", "--kubeconfig", str(server.kubeconfig))
+            program = Program(name, (*arguments, "--lease-seconds", str(LEASE_SECONDS), *flags), tmp_path)
+            programs.push_async_callback(program.stop)
+            return program
+
+        yield make
+
+
+async def leading(program: Program) -> Program:
+    if not program.lives:
+        await program.start()
+    assert await program.prints(" leads ", LEASE_SECONDS + MARGIN_SECONDS), program.said
+    return program
+
+
+async def following(program: Program) -> Program:
+    await program.start()
+    assert await program.ready(), program.said
+    return program
+
+
+def holder(server: Running) -> str:
+    return str(server.http("GET", LEASE).body["spec"].get("holderIdentity", ""))
+
+
+async def test_it_says_when_it_is_ready_and_when_it_leads(data: Path, launch: Launch, manage: Manage) -> None:
+    server = launch(data)
+    program = await leading(manage(server))
+    ready, leads = program.printed.splitlines()
+    said = READY.fullmatch(ready)
+    assert said is not None, ready
+    assert int(said[1]) == program.pid
+    assert leads == f"remuda manager leads by lease remuda-system/remuda as {holder(server)}"
+    assert f"_{program.pid}_" in leads
+    assert await program.stop() == 0
+    assert (holder(server), program.said) == ("", "")
+
+
+async def test_ctrl_c_is_a_good_end_too(data: Path, launch: Launch, manage: Manage) -> None:
+    program = await leading(manage(launch(data)))
+    program.signal(signal.SIGINT)
+    assert await program.ended() == 0
+    assert program.said == ""
+
+
+async def test_of_two_one_leads_and_hands_on_when_it_ends(data: Path, launch: Launch, manage: Manage) -> None:
+    server = launch(data)
+    first = await leading(manage(server, "first", "--lease-seconds", "600"))
+    second = await following(manage(server, "second", "--lease-seconds", "5"))
+    assert f"_{first.pid}_" in holder(server)
+    assert await first.stop() == 0
+    await leading(second)  # nobody waits for ten minutes
+    assert f"_{second.pid}_" in holder(server)
+
+
+async def test_one_that_is_killed_is_replaced_within_the_lease(data: Path, launch: Launch, manage: Manage) -> None:
+    server = launch(data)
+    first, second = await leading(manage(server, "first")), await following(manage(server, "second"))
+    first.kill()
+    assert await first.ended() == -signal.SIGKILL
+    await leading(second)
+    assert f"_{second.pid}_" in holder(server)
+    assert server.http("GET", LEASE).body["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_follower_that_ends_says_nothing_and_changes_nothing(
+    data: Path, launch: Launch, manage: Manage
+) -> None:
+    server = launch(data)
+    first, second = await leading(manage(server, "first")), await following(manage(server, "second"))
+    assert await second.stop() == 0
+    assert " leads " not in second.printed
+    assert f"_{first.pid}_" in holder(server)
+
+
+async def test_a_lost_server_ends_the_lead_with_a_word_and_a_follower_outlives_it(
+    data: Path, launch: Launch, manage: Manage
+) -> None:
+    port = free_port()
+    server = launch(data, "--listen", f"127.0.0.1:{port}")
+    first, second = await leading(manage(server, "first")), await following(manage(server, "second"))
+    server.signal(signal.SIGKILL)
+    assert await first.ended() == 1
+    assert first.said.splitlines()[-1].startswith(
+        "remuda manager: stopped, because another may lead by now: lease remuda-system/remuda could not be renewed"
+    )
+    assert "Traceback" not in first.said
+    assert second.alive
+    launch(data, "--listen", f"127.0.0.1:{port}")
+    await leading(second)
+    assert await second.stop() == 0
+
+
+async def test_alone_it_leads_at_once_and_outlives_its_server(data: Path, launch: Launch, manage: Manage) -> None:
+    port = free_port()
+    server = launch(data, "--listen", f"127.0.0.1:{port}")
+    program = await following(manage(server, "manager", "--no-leader-elect"))
+    assert "leads alone" in program.printed
+    assert server.http("GET", LEASE).code == 404
+    server.signal(signal.SIGKILL)
+    again = launch(data, "--listen", f"127.0.0.1:{port}")
+    clusters = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters"
+    ref = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "NobodysCluster", "name": "c"}
+    cluster = {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c"}}
+    made = again.http("POST", clusters, {**cluster, "spec": {"infrastructureRef": ref}})
+    assert made.code == 201, made
+    assert any(b"cluster.cluster.x-k8s.io" in line for line in again.stream(f"{clusters}?watch=1", timeout=20))
+    assert await program.stop() == 0
+
+
+async def test_two_that_start_at_once_install_once(data: Path, launch: Launch, manage: Manage) -> None:
+    server = launch(data)
+    first, second = manage(server, "first"), manage(server, "second")
+    await first.start()
+    await second.start()
+    assert await first.ready(), first.said
+    assert await second.ready(), second.said
+    generations = {
+        item["metadata"]["generation"]
+        for item in server.http("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions").body["items"]
+    }
+    assert generations == {1}
+
+
+def test_refusals_are_one_line_and_a_code(data: Path, tmp_path: Path, launch: Launch) -> None:
+    nowhere = tmp_path / "nowhere"
+    kubeconfig.write(nowhere, kubeconfig.build(f"https://127.0.0.1:{free_port()}", token="x"))
+    server = launch(data)
+    for flags, said in (
+        (("--kubeconfig", tmp_path / "none"), str(tmp_path / "none")),
+        (("--kubeconfig", server.kubeconfig, "--context", "other"), "other"),
+        (("--kubeconfig", nowhere), "Connection refused"),
+        (("--kubeconfig", nowhere, "--remove-webhooks"), "Connection refused"),
+        (("--kubeconfig", server.kubeconfig, "--controllers", "bogus"), "no controller or group is called bogus"),
+        (("--kubeconfig", server.kubeconfig, "--webhook-listen", ":9443"), "add --webhook-url"),
+    ):
+        ended = run("manager", *flags)
+        assert (ended.code, ended.out) == (1, ""), ended
+        [line] = ended.err.splitlines()
+        assert line.startswith("remuda manager: ")
+        assert said in line
+    assert server.http("GET", "/api/v1/namespaces/remuda-system").code == 404
+
+
+@pytest.mark.parametrize(
+    "flags", [("--lease-seconds", "1"), ("--health-listen", "8081"), ("--webhook-listen", "host"), ("--bogus",)]
+)
+def test_what_the_command_line_can_tell(flags: tuple[str, ...]) -> None:
+    ended = run("manager", *flags)
+    assert (ended.code, ended.out) == (2, "")
+    assert "Traceback" not in ended.err
+
+
+def test_webhooks_nobody_serves_any_more_are_taken_back(data: Path, launch: Launch) -> None:
+    server = launch(data)
+    ended = run("manager", "--kubeconfig", server.kubeconfig, "--remove-webhooks")
+    assert (ended.code, ended.out, ended.err) == (0, "remuda manager: no webhooks were registered\n", "")
+
+
+def test_help_tells_what_it_does_and_how_to_get_rid_of_it() -> None:
+    overview = run("--help").out
+    assert "  manager " in overview
+    assert "  up " in overview
+    said = run("manager", "--help")
+    assert (said.code, said.err) == (0, "")
+    for words in ("--controllers", "--health-listen", "--webhook-url", "--remove-webhooks", "refuses every write"):
+        assert words in said.out
