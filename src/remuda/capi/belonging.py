@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from remuda.kube.objects import Key, Kind, Object, ObjectMeta
+from remuda.kube.objects import Key, Kind, Object, ObjectMeta, OwnerReference
 from remuda.runtime.caches import Caches
 
 _INDEX = "cluster"
@@ -38,3 +38,15 @@ def index_by_cluster(caches: Caches, kind: Kind[T]) -> None:
 def members(caches: Caches, kind: Kind[T], cluster: Key) -> list[T]:
     """By name."""
     return caches.of(kind).select(_INDEX, str(cluster))
+
+
+def controlled_by(kind: Kind[Any], metadata: ObjectMeta) -> OwnerReference:
+    """The object as controller of another."""
+    return OwnerReference(
+        api_version=kind.api_version,
+        kind=kind.name,
+        name=metadata.name,
+        uid=metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from remuda.kube import clock
+from remuda.kube.client import Client
 from remuda.kube.objects import Key, ObjectMeta
-from remuda.runtime.draft import Draft
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.outcome import DONE, Again, Outcome
+from remuda.runtime.steps import Step
 
 STATUS_SECONDS = 5.0  # a state that lasts so long is told
 _BUSY_SECONDS = 30.0  # the same, however much there is to do
@@ -31,12 +34,15 @@ class Pace:
     def _seconds(self) -> float:
         return max(self._least, min(_BUSY_SECONDS, self._least * (1 + self._backlog() / _BACKLOG)))
 
-    def hold(self, draft: Draft, metadata: ObjectMeta, *, matters: bool) -> float:
-        """Takes a status that may wait out of the draft; returns for how long it may."""
-        rest = 0.0 if matters else self.rest(metadata, clock.time())
+    async def save(self, client: Client, draft: Draft, metadata: ObjectMeta, step: Step, *, matters: bool) -> Outcome:
+        """Saves a draft, without its status if that may wait; then the outcome says for how long."""
+        now = clock.time()
+        rest = 0.0 if matters else self.rest(metadata, now)
         if rest:
             draft.obj["status"] = draft.base.get("status", {})
-        return rest
+        if await save(client, draft, step) is not draft.value:
+            self._written[metadata.key] = now
+        return Again(rest, "the status is on its way") if rest else DONE
 
     def rest(self, metadata: ObjectMeta, now: float) -> float:
         """For how many seconds more the status of this object may be held back. Making it counts as a write."""

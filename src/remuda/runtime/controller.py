@@ -91,18 +91,26 @@ class Controller:
         self._watched: WeakKeyDictionary[Informer[Any], set[str]] = WeakKeyDictionary()
 
     def watch(
-        self, informer: Informer[T], to_keys: Callable[[T], Iterable[Key]], name: str = "", *, settle: float = 0.0
+        self,
+        informer: Informer[T],
+        to_keys: Callable[[T], Iterable[Key]],
+        name: str = "",
+        *,
+        settle: float = 0.0,
+        facts: Callable[[T], object] | None = None,
     ) -> None:
         """Brings in the keys an object points to, as it was and as it is, whenever it changes; so long after the first
         of many changes, where `settle` asks for it. What a reconcile has written brings its own key back so, too: it
         has just looked, and a second look only makes sure. Asked twice, it is done once: an informer is watched once
-        per `name`."""
+        per `name`. `facts`: all of the object that concerns those keys; changes of anything else wake nobody."""
         names = self._watched.setdefault(informer, set())
         if name in names:
             return
         names.add(name)
 
         def changed(before: T | None, after: T | None, initial: bool) -> None:
+            if facts is not None and before is not None and after is not None and facts(before) == facts(after):
+                return
             keys = dict.fromkeys(to_keys(before) if before is not None else ())  # in the order told: runs repeat
             if after is not None:
                 keys.update(dict.fromkeys(to_keys(after)))

@@ -13,6 +13,10 @@ from remuda.kube.client import Target
 from remuda.kube.clock import parse
 from remuda.kube.objects import Key, ObjectMeta
 from remuda.runtime.draft import Draft
+from remuda.runtime.outcome import DONE, Again, Outcome
+from remuda.runtime.steps import step
+
+SAVE = step("test.pace", "saves a draft at some pace")
 
 MADE = "2026-03-01T12:00:00Z"
 T0 = parse(MADE)
@@ -82,18 +86,35 @@ def test_what_others_wait_for_matters(before: dict[str, object], after: dict[str
     assert matters(draft(before, after), ("Ready",)) is urgent
 
 
-def test_a_status_that_may_wait_is_taken_out_and_told_when_its_time_is_over() -> None:
-    pace, metadata = Pace(5.0), ObjectMeta(name="a")
-    pace.wrote(metadata.key, clock.time())
-    waiting = draft({"replicas": 1}, {"replicas": 2})
-    assert 4.0 < pace.hold(waiting, metadata, matters=False) <= 5.0
-    assert waiting.patches() == ({}, {})
-    urgent = draft({"replicas": 1}, {"replicas": 2})
-    assert pace.hold(urgent, metadata, matters=True) == 0.0
-    assert urgent.patches()[1] == {"status": {"replicas": 2}}
-    late = draft({"replicas": 1}, {"replicas": 2})
-    pace.wrote(metadata.key, clock.time() - 6)
-    assert pace.hold(late, metadata, matters=False) == 0.0
+class Kept:
+    """A client that keeps what is written through it."""
+
+    def __init__(self) -> None:
+        self.patches: list[object] = []
+
+    async def patch(self, target: Target, namespace: str, name: str, patch: object, **options: object) -> bytes:
+        self.patches.append(patch)
+        return msgspec.json.encode({"metadata": {"name": "a", "resourceVersion": "2"}})
+
+
+async def saved(pace: Pace, after: int, *, matters: bool) -> tuple[Outcome, int]:
+    client = Kept()
+    changed = draft({"replicas": 1}, {"replicas": after})
+    outcome = await pace.save(client, changed, ObjectMeta(name="a"), SAVE, matters=matters)  # type: ignore[arg-type]
+    return outcome, len(client.patches)
+
+
+async def test_a_status_that_may_wait_is_not_written_until_its_time_is_over() -> None:
+    pace = Pace(5.0)
+    assert await saved(pace, 2, matters=True) == (DONE, 1)
+    outcome, written = await saved(pace, 3, matters=False)
+    assert isinstance(outcome, Again)
+    assert 4.0 < outcome.after_seconds <= 5.0
+    assert written == 0
+    pace.wrote(Key("", "a"), clock.time() - 6)
+    assert await saved(pace, 3, matters=False) == (DONE, 1)
+    outcome, written = await saved(pace, 1, matters=False)
+    assert written == 0
 
 
 def test_the_more_waits_to_be_done_the_later_it_is_told_how_it_goes() -> None:

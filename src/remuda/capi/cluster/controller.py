@@ -206,11 +206,9 @@ class ClusterController:
             generation=generation,
         )
         urgent = failed or stage is not None or matters(scope.draft, _TOLD_AT_ONCE)
-        rest = self._pace.hold(scope.draft, scope.cluster.metadata, matters=urgent)
-        if await save(self._client, scope.draft, PUBLISH) is not scope.draft.value:
-            self._pace.wrote(scope.key, clock.time())
+        rest = await self._pace.save(self._client, scope.draft, scope.cluster.metadata, PUBLISH, matters=urgent)
         young = DONE if report.look_again is None else Again(report.look_again, "something is too young to be judged")
-        return soonest(young, Again(rest, "the status is on its way") if rest else DONE)
+        return soonest(young, rest)
 
 
 def _references(cluster: Cluster) -> Iterable[Reference | None]:

@@ -42,7 +42,7 @@ from remuda.kube import clock
 from remuda.kube.conditions import TRUE, find, put
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Condition, Key
-from remuda.runtime.draft import Draft, save
+from remuda.runtime.draft import Draft
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
 from remuda.runtime.remote import RemoteClusters
@@ -96,16 +96,13 @@ class MachineController:
         hold = paused(scope.cluster, scope.machine.metadata)
         if hold.status == TRUE:
             put(scope.draft.status, [hold], generation=scope.generation)
-            await self._save(scope)
+            await self._save(scope, matters=True)
             return Blocked("Paused", f"Machine {key}", hold.message)
         for name, phase in self._phases(scope):
             await self._run(name, phase, scope)
         put(scope.draft.status, [hold], generation=scope.generation)
         verdict = self._publish(scope)
-        rest = 0.0 if _matters(scope, verdict) else self._pace.rest(scope.machine.metadata, scope.now)
-        if rest:
-            scope.draft.obj["status"] = scope.draft.base.get("status", {})
-        await self._save(scope)
+        rest = await self._save(scope, matters=_matters(scope, verdict))
         return self._outcome(scope, verdict, rest)
 
     def _load(self, value: bytes) -> Scope:
@@ -176,19 +173,17 @@ class MachineController:
         self._ledger.phase(machine.key, verdict.phase)
         return verdict
 
-    async def _save(self, scope: Scope) -> None:
+    async def _save(self, scope: Scope, *, matters: bool) -> Outcome:
         step = LET_GO if scope.deleting.stage is Stage.COMPLETED else PUBLISH
-        if await save(self._world.client, scope.draft, step) is not scope.draft.value:
-            self._pace.wrote(scope.machine.key, scope.now)
+        metadata = scope.machine.metadata
+        return await self._pace.save(self._world.client, scope.draft, metadata, step, matters=matters)
 
-    def _outcome(self, scope: Scope, verdict: Verdict, rest: float) -> Outcome:
+    def _outcome(self, scope: Scope, verdict: Verdict, rest: Outcome) -> Outcome:
         for error in scope.failures.values():
             raise error
         looks = [verdict.look_again_at, _connection_verdict_at(scope), _rollout_at(scope)]
-        if rest:
-            looks.append(scope.now + rest)
         timers = [Again(max(0.0, at - scope.now)) for at in looks if at is not None and at > scope.now]
-        return soonest(*scope.waits, *timers)
+        return soonest(*scope.waits, *timers, rest)
 
 
 # ---- phases too small for a file ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ that another Machine controls is never taken: two Machines on one server would d
 from __future__ import annotations
 
 from remuda.capi import names
+from remuda.capi.belonging import controlled_by
 from remuda.capi.contract import ProviderObject
 from remuda.capi.machine.scope import Scope, World
 from remuda.capi.types import MACHINE, Machine
@@ -42,7 +43,7 @@ def adopt(scope: Scope) -> None:
 
 async def take_over(world: World, scope: Scope, obj: ProviderObject) -> None:
     """Raises Retryable where another controller has it."""
-    owner = controlled_by(scope.machine)
+    owner = controlled_by(MACHINE, scope.machine.metadata)
     draft = obj.draft()
     present = obj.metadata.controller
     if present is not None and present.uid != owner.uid:
@@ -61,17 +62,6 @@ def belongs_to(obj: ProviderObject, machine: Machine) -> bool:
     """False where another controller has it; an object without one is whose it is referred to by."""
     owner = obj.metadata.controller
     return owner is None or owner.uid == machine.metadata.uid or _was_mine(owner, machine)
-
-
-def controlled_by(machine: Machine) -> OwnerReference:
-    return OwnerReference(
-        api_version=MACHINE.api_version,
-        kind=MACHINE.name,
-        name=machine.metadata.name,
-        uid=machine.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
 
 
 def _was_mine(owner: OwnerReference, machine: Machine) -> bool:

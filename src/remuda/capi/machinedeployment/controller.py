@@ -6,8 +6,7 @@ and what the sets report becomes its status.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from remuda.capi import names, templates
 from remuda.capi.belonging import cluster_of, index_by_cluster
@@ -15,18 +14,14 @@ from remuda.capi.external import Externals, UnknownKind, UnlabelledKind
 from remuda.capi.machinedeployment import progress, revisions, rollout, status
 from remuda.capi.machinedeployment.revisions import Sets
 from remuda.capi.machinedeployment.rollout import Limits
-from remuda.capi.machinedeployment.scope import Scope, World
-from remuda.capi.machineset.scope import BY_CONTROLLER, index_by_controller, is_conflict
+from remuda.capi.machinedeployment.scope import Scope
 from remuda.capi.machineset.status import becomes_late_at
 from remuda.capi.pacing import STATUS_SECONDS, Pace, matters
 from remuda.capi.pausing import paused
-from remuda.capi.propagation import Ownership
+from remuda.capi.pools import BY_CONTROLLER, CONCURRENCY, EXPECTED, World, is_conflict
 from remuda.capi.templates import MissingTemplate
 from remuda.capi.types import (
-    CLUSTER,
-    MACHINE,
     MACHINE_DEPLOYMENT,
-    MACHINE_SET,
     Cluster,
     Machine,
     MachineDeployment,
@@ -35,21 +30,18 @@ from remuda.capi.types import (
 )
 from remuda.kube import clock
 from remuda.kube.conditions import TRUE, put
-from remuda.kube.errors import StatusError
-from remuda.kube.objects import Key, Object
+from remuda.kube.objects import Key
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, soonest
 from remuda.runtime.steps import step
 
 PREPARE = step("machinedeployment.prepare", "writes the MachineDeployment's finalizer, owner, label and revision")
 PUBLISH = step("machinedeployment.publish", "writes the MachineDeployment's status, or removes its finalizer")
 
-CONCURRENCY = 50
 _BY_CLUSTER = "cluster"
 _ANSWER_SECONDS = 1.0  # in which sets answer, if they do
-_EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
 
 
 def add(manager: Manager, externals: Externals) -> MachineDeploymentController:
@@ -59,22 +51,12 @@ def add(manager: Manager, externals: Externals) -> MachineDeploymentController:
 
 class MachineDeploymentController:
     def __init__(self, manager: Manager, externals: Externals) -> None:
-        caches = manager.caches
-        self._world = World(
-            client=manager.client,
-            externals=externals,
-            ownership=Ownership(manager.client),
-            events=manager.events,
-            machines=caches.of(MACHINE),
-            sets=caches.of(MACHINE_SET),
-            deployments=caches.of(MACHINE_DEPLOYMENT),
-            clusters=caches.of(CLUSTER),
-        )
+        self._world = World.of(manager, externals)
         self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._controller = manager.controller(
             "machinedeployment", MACHINE_DEPLOYMENT, self.reconcile, concurrency=CONCURRENCY
         )
-        index_by_cluster(caches, MACHINE_DEPLOYMENT)
+        index_by_cluster(manager.caches, MACHINE_DEPLOYMENT)
         self._listen()
 
     # ---- who wakes a MachineDeployment ---------------------------------------------------------------------------
@@ -82,23 +64,9 @@ class MachineDeploymentController:
     def _listen(self) -> None:
         """Not its Machines: whatever they say is in the status of their sets first."""
         world = self._world
-        index_by_controller(world.machines, world.sets)
         self._controller.watch(world.sets, self._deployments_of_set, settle=SETTLE_SECONDS)
-        world.clusters.listen(self._on(_cluster_facts, self._deployments_of_cluster))
+        self._controller.watch(world.clusters, self._deployments_of_cluster, facts=_cluster_facts)
         world.externals.follow(self._controller, MACHINE_DEPLOYMENT, _references)
-
-    def _on(
-        self, facts: Callable[[Any], object], keys: Callable[[Any], Iterable[Key]]
-    ) -> Callable[[Any, Any, bool], None]:
-        """Wakes with another object, but only when something of it changed that concerns MachineDeployments."""
-
-        def changed(before: Object | None, after: Object | None, initial: bool) -> None:
-            if initial or (before is not None and after is not None and facts(before) == facts(after)):
-                return
-            for key in keys(after or before):
-                self._controller.enqueue(key)
-
-        return changed
 
     def _deployments_of_set(self, machine_set: MachineSet) -> Iterable[Key]:
         owner = machine_set.metadata.controller
@@ -125,7 +93,7 @@ class MachineDeploymentController:
         limits = _limits(scope)
         try:
             await self._act(scope, limits)
-        except _EXPECTED as error:
+        except EXPECTED as error:
             if is_conflict(error):
                 raise
             scope.failures.append(error)
@@ -231,12 +199,9 @@ class MachineDeploymentController:
         return sorted((machine for some in found for machine in some), key=lambda machine: machine.metadata.name)
 
     async def _save(self, scope: Scope) -> None:
-        urgent = bool(scope.failures) or scope.deployment.metadata.deleting or _matters(scope)
-        rest = self._pace.hold(scope.draft, scope.deployment.metadata, matters=urgent)
-        if rest:
-            scope.waits.append(Again(rest, "the status is on its way"))
-        if await save(self._world.client, scope.draft, PUBLISH) is not scope.draft.value:
-            self._pace.wrote(scope.deployment.key, clock.time())
+        metadata = scope.deployment.metadata
+        urgent = bool(scope.failures) or metadata.deleting or _matters(scope)
+        scope.waits.append(await self._pace.save(self._world.client, scope.draft, metadata, PUBLISH, matters=urgent))
 
     def _outcome(self, scope: Scope) -> Outcome:
         for error in scope.failures:

@@ -8,12 +8,13 @@ the rest of the plan is dropped and made anew.
 from __future__ import annotations
 
 from remuda.capi import names, selecting
+from remuda.capi.belonging import controlled_by
 from remuda.capi.machinedeployment import revisions, rollout, sets
 from remuda.capi.machinedeployment.rollout import Counts, Limits, Plan
-from remuda.capi.machinedeployment.scope import Scope, World, controlled_by
-from remuda.capi.machineset.scope import BY_CONTROLLER, orphanage
+from remuda.capi.machinedeployment.scope import Scope
+from remuda.capi.pools import BY_CONTROLLER, World, orphanage
 from remuda.capi.propagation import BY_DEPLOYMENT, Keys, send
-from remuda.capi.types import MACHINE_SET, MachineDeployment, MachineSet
+from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment, MachineSet
 from remuda.kube import errors
 from remuda.kube.errors import StatusError
 from remuda.kube.selectors import LabelSelector
@@ -50,7 +51,7 @@ async def adopt(world: World, scope: Scope, selector: LabelSelector) -> bool:
     ]
     for one in orphans:
         draft = _draft(world, one)
-        draft.set_owner(controlled_by(scope.deployment))
+        draft.set_owner(controlled_by(MACHINE_DEPLOYMENT, scope.deployment.metadata))
         draft.set_label(names.DEPLOYMENT_NAME, names.label_value(scope.deployment.metadata.name))
         await save(world.client, draft, ADOPT_SET)
         world.events.normal(scope.deployment, "SuccessfulAdopt", f"Adopted MachineSet {one.metadata.name}")

@@ -1,34 +1,16 @@
-"""One reconcile of one MachineDeployment: what it works with (`World`) and what it has found out so far (`Scope`)."""
+"""One reconcile of one MachineDeployment: what it has found out so far."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from remuda.capi.external import Externals
 from remuda.capi.machinedeployment.revisions import Sets
-from remuda.capi.propagation import Ownership
-from remuda.capi.types import MACHINE_DEPLOYMENT, Cluster, Machine, MachineDeployment, MachineSet
-from remuda.kube.client import Client
-from remuda.kube.objects import OwnerReference
+from remuda.capi.types import Cluster, MachineDeployment, MachineSet
 from remuda.runtime.draft import Draft
-from remuda.runtime.events import Events
-from remuda.runtime.informer import Informer
 from remuda.runtime.outcome import Outcome
 
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class World:
-    client: Client
-    externals: Externals
-    ownership: Ownership
-    events: Events
-    machines: Informer[Machine]
-    sets: Informer[MachineSet]
-    deployments: Informer[MachineDeployment]
-    clusters: Informer[Cluster]
 
 
 @dataclass(kw_only=True)
@@ -52,14 +34,3 @@ class Scope:
     def all_sets(self) -> list[MachineSet]:
         """Oldest first, the one for the present template last."""
         return [*self.sets.old, *([self.sets.new] if self.sets.new is not None else [])]
-
-
-def controlled_by(deployment: MachineDeployment) -> OwnerReference:
-    return OwnerReference(
-        api_version=MACHINE_DEPLOYMENT.api_version,
-        kind=MACHINE_DEPLOYMENT.name,
-        name=deployment.metadata.name,
-        uid=deployment.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from remuda.capi import inplace, names, propagation
+from remuda.capi.belonging import controlled_by
 from remuda.capi.machinedeployment import revisions
 from remuda.capi.machinedeployment.revisions import Identity
 from remuda.capi.machinedeployment.rollout import Limits
-from remuda.capi.machinedeployment.scope import controlled_by
 from remuda.capi.propagation import Keys
-from remuda.capi.types import MACHINE_SET, MachineDeployment
+from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment
 from remuda.runtime.draft import Draft
 
 Json = dict[str, Any]
@@ -76,7 +76,7 @@ def made(deployment: MachineDeployment, raw: Json, identity: Identity, size: int
                 **sized(limits),
             },
             "finalizers": [names.MACHINE_SET_FINALIZER],
-            "ownerReferences": [msgspec.to_builtins(controlled_by(deployment))],
+            "ownerReferences": [msgspec.to_builtins(controlled_by(MACHINE_DEPLOYMENT, deployment.metadata))],
         },
         "spec": {
             "clusterName": deployment.spec.cluster_name,

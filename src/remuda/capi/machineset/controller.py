@@ -6,21 +6,18 @@ status is derived and written all the same, with the reason in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from remuda.capi import names, templates
 from remuda.capi.belonging import cluster_of, index_by_cluster
 from remuda.capi.external import Externals
 from remuda.capi.machineset import creation, inheritance, members, replicas, status
-from remuda.capi.machineset.scope import BY_CONTROLLER, Scope, World, index_by_controller, is_conflict
+from remuda.capi.machineset.scope import Scope
 from remuda.capi.pacing import STATUS_SECONDS, Pace, matters
 from remuda.capi.pausing import paused
-from remuda.capi.propagation import Ownership
+from remuda.capi.pools import BY_CONTROLLER, CONCURRENCY, EXPECTED, World, is_conflict
 from remuda.capi.templates import Templates
 from remuda.capi.types import (
-    CLUSTER,
-    MACHINE,
     MACHINE_DEPLOYMENT,
     MACHINE_SET,
     Cluster,
@@ -31,20 +28,17 @@ from remuda.capi.types import (
 )
 from remuda.kube import clock
 from remuda.kube.conditions import TRUE, put
-from remuda.kube.errors import StatusError
-from remuda.kube.objects import Key, Object
+from remuda.kube.objects import Key
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, soonest
 from remuda.runtime.steps import step
 
 PREPARE = step("machineset.prepare", "writes the MachineSet's finalizer, owner and label before it makes anything")
 PUBLISH = step("machineset.publish", "writes the MachineSet's status, or removes its finalizer")
 
-CONCURRENCY = 50
 _BY_CLUSTER = "cluster"
-_EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
 
 
 def add(manager: Manager, externals: Externals) -> MachineSetController:
@@ -54,44 +48,20 @@ def add(manager: Manager, externals: Externals) -> MachineSetController:
 
 class MachineSetController:
     def __init__(self, manager: Manager, externals: Externals) -> None:
-        caches = manager.caches
-        self._world = World(
-            client=manager.client,
-            externals=externals,
-            ownership=Ownership(manager.client),
-            events=manager.events,
-            machines=caches.of(MACHINE),
-            sets=caches.of(MACHINE_SET),
-            deployments=caches.of(MACHINE_DEPLOYMENT),
-            clusters=caches.of(CLUSTER),
-        )
+        self._world = World.of(manager, externals)
         self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._controller = manager.controller("machineset", MACHINE_SET, self.reconcile, concurrency=CONCURRENCY)
-        index_by_cluster(caches, MACHINE_SET)
+        index_by_cluster(manager.caches, MACHINE_SET)
         self._listen()
 
     # ---- who wakes a MachineSet ----------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         world = self._world
-        index_by_controller(world.machines, world.sets)
         self._controller.watch(world.machines, self._sets_of_machine, settle=SETTLE_SECONDS)
-        world.clusters.listen(self._on(_cluster_facts, self._sets_of_cluster))
-        world.deployments.listen(self._on(_deployment_facts, self._sets_of_deployment))
+        self._controller.watch(world.clusters, self._sets_of_cluster, facts=_cluster_facts)
+        self._controller.watch(world.deployments, self._sets_of_deployment, facts=_deployment_facts)
         world.externals.follow(self._controller, MACHINE_SET, _references)
-
-    def _on(
-        self, facts: Callable[[Any], object], keys: Callable[[Any], Iterable[Key]]
-    ) -> Callable[[Any, Any, bool], None]:
-        """Wakes sets with another object, but only when something of it changed that concerns them."""
-
-        def changed(before: Object | None, after: Object | None, initial: bool) -> None:
-            if initial or (before is not None and after is not None and facts(before) == facts(after)):
-                return
-            for key in keys(after or before):
-                self._controller.enqueue(key)
-
-        return changed
 
     def _sets_of_machine(self, machine: Machine) -> Iterable[Key]:
         owner = machine.metadata.controller
@@ -123,7 +93,7 @@ class MachineSetController:
             scope = await self._prepare(scope)
         try:
             await self._act(scope)
-        except _EXPECTED as error:
+        except EXPECTED as error:
             if is_conflict(error):
                 raise
             scope.failures.append(error)
@@ -207,12 +177,9 @@ class MachineSetController:
         await self._save(scope)
 
     async def _save(self, scope: Scope) -> None:
-        urgent = bool(scope.failures) or scope.machine_set.metadata.deleting or _matters(scope)
-        rest = self._pace.hold(scope.draft, scope.machine_set.metadata, matters=urgent)
-        if rest:
-            scope.waits.append(Again(rest, "the status is on its way"))
-        if await save(self._world.client, scope.draft, PUBLISH) is not scope.draft.value:
-            self._pace.wrote(scope.machine_set.key, clock.time())
+        metadata = scope.machine_set.metadata
+        urgent = bool(scope.failures) or metadata.deleting or _matters(scope)
+        scope.waits.append(await self._pace.save(self._world.client, scope.draft, metadata, PUBLISH, matters=urgent))
 
     def _outcome(self, scope: Scope) -> Outcome:
         for error in scope.failures:

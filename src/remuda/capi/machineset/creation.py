@@ -16,14 +16,15 @@ from typing import Any
 import msgspec
 
 from remuda.capi import contract, names
+from remuda.capi.belonging import controlled_by
 from remuda.capi.contract import ProviderObject
 from remuda.capi.external import cloned
-from remuda.capi.machine.ownership import controlled_by as controlled_by_machine
 from remuda.capi.machineset import naming
-from remuda.capi.machineset.scope import Json, Scope, World, controlled_by, machine_labels
+from remuda.capi.machineset.scope import Json, Scope, machine_labels
+from remuda.capi.pools import World
 from remuda.capi.propagation import BY_SET
 from remuda.capi.templates import Templates
-from remuda.capi.types import MACHINE, Machine, Reference
+from remuda.capi.types import MACHINE, MACHINE_SET, Machine, Reference
 from remuda.kube.errors import StatusError
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import Step, step
@@ -84,7 +85,7 @@ def machine(scope: Scope, templates: Templates, name: str) -> Json:
         "namespace": scope.namespace,
         "labels": machine_labels(scope.machine_set),
         "finalizers": [names.MACHINE_FINALIZER],
-        "ownerReferences": [msgspec.to_builtins(controlled_by(scope.machine_set))],
+        "ownerReferences": [msgspec.to_builtins(controlled_by(MACHINE_SET, scope.machine_set.metadata))],
     }
     if annotations := (template.get("metadata") or {}).get("annotations"):
         metadata["annotations"] = dict(annotations)
@@ -138,7 +139,7 @@ async def _complete(
         template,
         target,
         name=ref.name,
-        owner=controlled_by_machine(machine),
+        owner=controlled_by(MACHINE, machine.metadata),
         labels=machine_labels(scope.machine_set),
         annotations=scope.machine_set.spec.template.metadata.annotations,
     )

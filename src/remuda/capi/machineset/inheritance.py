@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from remuda.capi import contract, inplace, names, propagation
 from remuda.capi.contract import ProviderObject
-from remuda.capi.machineset.scope import Scope, World, machine_labels
+from remuda.capi.machineset.scope import Scope, machine_labels
+from remuda.capi.pools import World
 from remuda.capi.propagation import BY_SET, BY_SET_METADATA
 from remuda.capi.templates import Templates
 from remuda.capi.types import MACHINE, Machine

@@ -7,8 +7,10 @@ put back, and never make the set believe it needs another Machine.
 from __future__ import annotations
 
 from remuda.capi import selecting
-from remuda.capi.machineset.scope import BY_CONTROLLER, Scope, World, controlled_by, machine_labels, orphanage
-from remuda.capi.types import MACHINE, Machine, MachineSet
+from remuda.capi.belonging import controlled_by
+from remuda.capi.machineset.scope import Scope, machine_labels
+from remuda.capi.pools import BY_CONTROLLER, World, orphanage
+from remuda.capi.types import MACHINE, MACHINE_SET, Machine, MachineSet
 from remuda.kube.selectors import LabelSelector
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.steps import step
@@ -53,6 +55,6 @@ async def _adopt(world: World, scope: Scope, machine: Machine) -> None:
     if value is None:
         return
     draft = Draft(MACHINE.target, value)
-    draft.set_owner(controlled_by(scope.machine_set))
+    draft.set_owner(controlled_by(MACHINE_SET, scope.machine_set.metadata))
     scope.machines.append(MACHINE.decode(await save(world.client, draft, ADOPT)))
     world.events.normal(scope.machine_set, "SuccessfulAdopt", f"Adopted Machine {machine.metadata.name}")

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from remuda.capi import names, templates
 from remuda.capi.external import UnknownKind, UnlabelledKind
 from remuda.capi.machineset import creation, members, preflight, remediation, victims
-from remuda.capi.machineset.scope import Scope, World, is_conflict
+from remuda.capi.machineset.scope import Scope
+from remuda.capi.pools import World, is_conflict
 from remuda.capi.templates import MissingTemplate, Templates
 from remuda.capi.types import MACHINE, Machine
 from remuda.kube import conditions

@@ -1,38 +1,16 @@
-"""One reconcile of one MachineSet: what it works with (`World`) and what it has found out so far (`Scope`)."""
+"""One reconcile of one MachineSet: what it has found out so far."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from remuda.capi import names
-from remuda.capi.external import Externals
-from remuda.capi.propagation import Ownership
-from remuda.capi.types import MACHINE_SET, Cluster, Machine, MachineDeployment, MachineSet
-from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
-from remuda.kube.objects import Object, OwnerReference
+from remuda.capi.types import Cluster, Machine, MachineDeployment, MachineSet
 from remuda.runtime.draft import Draft
-from remuda.runtime.events import Events
-from remuda.runtime.informer import Informer
 from remuda.runtime.outcome import Outcome
 
 Json = dict[str, Any]
-
-BY_CONTROLLER = "by controller, or without one"  # an index of Machines, and one of MachineSets
-
-
-@dataclass(frozen=True, kw_only=True)
-class World:
-    client: Client
-    externals: Externals
-    ownership: Ownership
-    events: Events
-    machines: Informer[Machine]
-    sets: Informer[MachineSet]
-    deployments: Informer[MachineDeployment]
-    clusters: Informer[Cluster]
 
 
 @dataclass(kw_only=True)
@@ -55,38 +33,6 @@ class Scope:
         """As written: fields that are not known here reach the Machines too."""
         found: Json = self.draft.base["spec"]["template"]
         return found
-
-
-def index_by_controller(*informers: Informer[Any]) -> None:
-    """To be called before the caches start; asked twice, it is done once."""
-    for informer in informers:
-        informer.index(BY_CONTROLLER, _place_of)
-
-
-def _place_of(obj: Object) -> Iterable[str]:
-    owner = obj.metadata.controller
-    return (owner.uid,) if owner is not None else (orphanage(obj.metadata.namespace),)
-
-
-def orphanage(namespace: str) -> str:
-    """Where the index keeps what nobody controls."""
-    return f"nobody's in {namespace}"
-
-
-def is_conflict(error: Exception) -> bool:
-    """Somebody was faster: the run is over, and nothing has to be said about it."""
-    return isinstance(error, StatusError) and error.reason == "Conflict"
-
-
-def controlled_by(machine_set: MachineSet) -> OwnerReference:
-    return OwnerReference(
-        api_version=MACHINE_SET.api_version,
-        kind=MACHINE_SET.name,
-        name=machine_set.metadata.name,
-        uid=machine_set.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
 
 
 def machine_labels(machine_set: MachineSet) -> dict[str, str]:

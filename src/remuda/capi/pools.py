@@ -1,0 +1,80 @@
+"""What MachineSets and MachineDeployments share: what they work with, and how they find what they control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.capi.external import Externals
+from remuda.capi.propagation import Ownership
+from remuda.capi.types import (
+    CLUSTER,
+    MACHINE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_SET,
+    Cluster,
+    Machine,
+    MachineDeployment,
+    MachineSet,
+)
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Object
+from remuda.runtime.events import Events
+from remuda.runtime.informer import Informer
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import Retryable
+
+CONCURRENCY = 50
+EXPECTED = (Retryable, StatusError, OSError, TimeoutError)  # told in a condition, and tried again
+BY_CONTROLLER = "by controller, or without one"  # an index of Machines, and one of MachineSets
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    client: Client
+    externals: Externals
+    ownership: Ownership
+    events: Events
+    machines: Informer[Machine]
+    sets: Informer[MachineSet]
+    deployments: Informer[MachineDeployment]
+    clusters: Informer[Cluster]
+
+    @classmethod
+    def of(cls, manager: Manager, externals: Externals) -> World:
+        caches = manager.caches
+        world = cls(
+            client=manager.client,
+            externals=externals,
+            ownership=Ownership(manager.client),
+            events=manager.events,
+            machines=caches.of(MACHINE),
+            sets=caches.of(MACHINE_SET),
+            deployments=caches.of(MACHINE_DEPLOYMENT),
+            clusters=caches.of(CLUSTER),
+        )
+        index_by_controller(world.machines, world.sets)
+        return world
+
+
+def index_by_controller(*informers: Informer[Any]) -> None:
+    """To be called before the caches start; asked twice, it is done once."""
+    for informer in informers:
+        informer.index(BY_CONTROLLER, _place_of)
+
+
+def _place_of(obj: Object) -> Iterable[str]:
+    owner = obj.metadata.controller
+    return (owner.uid,) if owner is not None else (orphanage(obj.metadata.namespace),)
+
+
+def orphanage(namespace: str) -> str:
+    """Where the index keeps what nobody controls."""
+    return f"nobody's in {namespace}"
+
+
+def is_conflict(error: Exception) -> bool:
+    """Somebody was faster: the run is over, and nothing has to be said about it."""
+    return isinstance(error, StatusError) and error.reason == "Conflict"
