@@ -19,7 +19,7 @@ $(READY): pyproject.toml
 
 setup: $(READY) ## A virtual environment in .venv with Remuda and its development tools
 
-demo: $(READY) ## The server up, and a tour of it
+demo: $(READY) ## A tour: an API from nothing, then a cluster on it from apply to delete
 	$(BIN)/python examples/tour.py
 
 test: $(READY) ## Each part alone, and the controllers on the embedded engine: only Python is needed
