@@ -11,7 +11,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from remuda.kube import chance
 
@@ -30,6 +30,13 @@ class Backoff:
     def seconds(self, failures: int) -> float:
         doubled = self._first * 2.0 ** min(failures - 1, 30)
         return min(doubled, self._most) * chance.between(0.8, 1.0)
+
+
+class _Timer(NamedTuple):
+    """With its time: uvloop's handles of what is due at once do not know theirs."""
+
+    when: float
+    handle: asyncio.Handle
 
 
 class Queue(Generic[K]):
@@ -54,9 +61,9 @@ class Queue(Generic[K]):
         self._waiting: dict[K, tuple[int, float]] = {}  # key → priority it is queued with, and since when
         self._working: dict[K, float] = {}  # key → when its work began
         self._again: dict[K, int] = {}  # came back while being worked on
-        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._timers: dict[K, _Timer] = {}
         self._failures: dict[K, int] = {}
-        self._finished: dict[K, asyncio.TimerHandle] = {}  # ran less than `interval` ago
+        self._finished: dict[K, asyncio.Handle] = {}  # ran less than `interval` ago
         self._held: dict[K, int] = {}  # came back within `interval`
         self._open = False
         self._closed = False
@@ -70,8 +77,8 @@ class Queue(Generic[K]):
         """Starts nothing more and takes nothing more; what is being worked on goes on."""
         self._open = False
         self._closed = True
-        for timer in (*self._timers.values(), *self._finished.values()):
-            timer.cancel()
+        for handle in (*(timer.handle for timer in self._timers.values()), *self._finished.values()):
+            handle.cancel()
         for kept in (self._timers, self._finished, self._waiting, self._ready, self._again, self._held):
             kept.clear()
 
@@ -123,10 +130,10 @@ class Queue(Generic[K]):
         when = loop.time() + seconds
         present = self._timers.get(key)
         if present is not None:
-            if present.when() <= when:
+            if present.when <= when:
                 return
-            present.cancel()
-        self._timers[key] = loop.call_at(when, self._due, key, priority)
+            present.handle.cancel()
+        self._timers[key] = _Timer(when, loop.call_at(when, self._due, key, priority))
 
     def _due(self, key: K, priority: int) -> None:
         self._timers.pop(key, None)
@@ -177,7 +184,7 @@ class Queue(Generic[K]):
                     continue
                 del self._waiting[key]
                 if (timer := self._timers.pop(key, None)) is not None:
-                    timer.cancel()  # this run sees what the timer was to look at, and says itself when to look again
+                    timer.handle.cancel()  # this run sees what it was for, and says itself when to look again
                 now = asyncio.get_running_loop().time()
                 self._working[key] = now
                 if self._waited is not None:

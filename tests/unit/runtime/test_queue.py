@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -140,6 +141,7 @@ class QueueModel(RuleBasedStateMachine):
                     self.ended[key] = self.now()
                     self.do(lambda key=key: (self.queue.forget(key), self.queue.done(key)))
                 self.loop.run_until_complete(asyncio.sleep(10.0))
+            self.loop.run_until_complete(asyncio.sleep(self.interval))
             assert self.errors == []
             kept = {name: value for name, value in vars(self.queue).items() if isinstance(value, dict) and value}
             assert kept == {}, "something is kept for keys that are idle"
@@ -265,3 +267,21 @@ def test_a_back_off_is_spread_by_the_chance_of_the_simulation() -> None:
     assert run(draw(), seed=1) == run(draw(), seed=1)
     assert run(draw(), seed=1) != run(draw(), seed=2)
     assert 0.0 < chance.between(0.1, 0.2) < 0.3
+
+
+def test_on_the_loop_of_the_program_too() -> None:
+    """uvloop has its own handles, and others for what is due at once."""
+    started: list[str] = []
+
+    async def wish() -> None:
+        queue: Queue[str] = Queue(started.append)
+        queue.open()
+        for seconds in (0.0, 0.01, 0.0, -1.0, 0.005):
+            queue.add_after("a", seconds)
+        await asyncio.sleep(0.02)
+        queue.done("a")
+        queue.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(wish())
+    assert started == ["a"]
