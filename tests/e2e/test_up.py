@@ -76,9 +76,9 @@ def is_cared_for(found: dict[str, Any]) -> bool:
 
 
 def assert_only_told_of_the_provider(up: Up) -> None:
-    lines = up.complaints.splitlines()
-    assert lines
-    assert [line for line in lines if "is the provider of NobodysCluster installed?" not in line] == []
+    assert [
+        line for line in up.complaints.splitlines() if "is the provider of NobodysCluster installed?" not in line
+    ] == []
 
 
 def get(url: str) -> tuple[int, str]:

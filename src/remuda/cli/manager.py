@@ -61,8 +61,8 @@ from remuda.cli.server_options import split_address
     "--webhook-url",
     metavar="URL",
     default="",
-    help="How the API server reaches --webhook-listen; https://NAME.NAMESPACE.svc[:PORT] is a Service. Default: "
-    "https://HOST:PORT of --webhook-listen.",
+    help="How the API server reaches --webhook-listen, the same for all replicas; https://NAME.NAMESPACE.svc[:PORT] is "
+    "a Service. Default: https://HOST:PORT of --webhook-listen.",
 )
 @click.option(
     "--remove-webhooks",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
 from remuda.apiserver.server import ApiServer
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError, gone
+from remuda.kube.objects import Kind, Object
 from remuda.runtime.caches import Caches
 from remuda.runtime.informer import Informer
 from remuda.runtime.outcome import Retryable
@@ -186,4 +187,24 @@ async def test_a_first_list_that_takes_too_long_keeps_nobody_waiting(server: Api
     with pytest.raises(Retryable, match="could not be listed in time"):
         await caches.ensure(CONFIG_MAP.target)
     assert asyncio.get_running_loop().time() < 20
+    await caches.close()
+
+
+class Numbered(Object):
+    data: Mapping[str, int] = {}
+
+
+async def test_an_object_that_cannot_be_read_is_reported_and_the_cache_is_filled(client: Client) -> None:
+    await create(client, "bad", {"number": "seven"})
+    await create(client, "good")
+    caches = Caches(client)
+    numbered = caches.of(Kind("v1", "ConfigMap", "configmaps", Numbered), namespace=OURS)
+    assert list(caches.missing.values()) == ["not listed yet"]
+    await caches.start()
+    assert caches.missing == {}
+    assert numbered.get(OURS, "good") is not None
+    assert numbered.get(OURS, "bad") is None
+    assert "Expected `int`, got `str`" in str(caches.errors[CONFIG_MAP.target])
+    await client.delete(CONFIG_MAP.target, OURS, "bad")
+    await until(lambda: caches.errors == {} or "Expected" not in str(caches.errors))
     await caches.close()

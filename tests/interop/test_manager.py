@@ -1,0 +1,116 @@
+"""`remuda manager` on the real kube-apiserver: its webhooks in force, left behind and taken back; and beside upstream's
+own definitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.program import Ended, run
+from tests.lab import Reply, Upstream
+from tests.lab.peers import require_source
+from tests.lab.programs import Program
+from tests.lab.server import free_port
+
+CLUSTERS = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SECONDS = 20.0
+
+
+@pytest.fixture
+def server() -> Iterator[Upstream]:
+    """One of one's own: definitions and webhooks are everybody's."""
+    server = Upstream()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def programs() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+async def started(server: Upstream, programs: AsyncExitStack, folder: Path, *flags: str) -> Program:
+    command = ("-m", "remuda.cli.main", "manager", "--kubeconfig", str(server.kubeconfig), *flags)
+    program = Program("manager", command, folder)
+    programs.push_async_callback(program.stop)
+    await program.start()
+    assert await program.ready(), program.said
+    return program
+
+
+def cluster(name: str, block: str = "10.0.0.0/16") -> dict[str, Any]:
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "Cluster",
+        "metadata": {"name": name},
+        "spec": {
+            "infrastructureRef": {"apiGroup": "any.cluster.x-k8s.io", "kind": "AnyCluster", "name": name},
+            "clusterNetwork": {"pods": {"cidrBlocks": [block]}},
+        },
+    }
+
+
+async def until(server: Upstream, obj: dict[str, Any], code: int) -> Reply:
+    """The first answer of that code; the server hears of webhooks by a watch of its own."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            reply = server.http("POST", f"{CLUSTERS}?dryRun=All", obj)
+            if reply.code == code:
+                return reply
+            await asyncio.sleep(0.1)
+
+
+async def test_webhooks_check_stay_and_can_be_taken_back(
+    server: Upstream, programs: AsyncExitStack, tmp_path: Path
+) -> None:
+    manager = await started(server, programs, tmp_path, "--webhook-listen", f"127.0.0.1:{free_port()}")
+    refused = await until(server, cluster("c", block="ten"), 422)
+    assert '"validation.cluster.cluster.x-k8s.io" denied the request' in refused.body["message"]
+    assert "must be a range of addresses" in refused.body["message"]
+    assert server.http("POST", CLUSTERS, cluster("c")).code == 201
+
+    manager.kill()
+    await manager.ended()
+    unchecked = server.http("POST", CLUSTERS, cluster("d"))
+    assert (unchecked.code, "failed calling webhook" in unchecked.body["message"]) == (500, True)
+
+    removed = run("manager", "--kubeconfig", server.kubeconfig, "--remove-webhooks")
+    assert (removed.code, removed.err) == (0, "")
+    assert removed.out.startswith("remuda manager: the webhooks are removed")
+    await until(server, cluster("d"), 201)
+
+
+async def test_webhooks_left_behind_do_not_keep_the_next_manager_out(
+    server: Upstream, programs: AsyncExitStack, tmp_path: Path
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    manager = await started(server, programs, tmp_path, "--webhook-listen", address, "--no-leader-elect")
+    await until(server, cluster("c", block="ten"), 422)
+    manager.kill()
+    await manager.ended()
+    await started(server, programs, tmp_path, "--webhook-listen", address, "--no-leader-elect")
+    await until(server, cluster("c"), 201)
+
+
+async def test_beside_upstream_it_refuses_and_touches_nothing(
+    server: Upstream, programs: AsyncExitStack, tmp_path: Path
+) -> None:
+    bases = require_source("clusterctl") / "config" / "crd" / "bases"
+    for plural in ("machines", "machinesets"):
+        theirs = yaml.safe_load((bases / f"cluster.x-k8s.io_{plural}.yaml").read_text())
+        assert server.http("POST", DEFINITIONS, theirs).code == 201
+    refused: Ended = run("manager", "--kubeconfig", server.kubeconfig)
+    assert (refused.code, refused.out) == (1, "")
+    assert "machines.cluster.x-k8s.io, machinesets.cluster.x-k8s.io: already installed by another" in refused.err
+    program = await started(server, programs, tmp_path, "--controllers", "providers")
+    assert "runs nothing: this version has no controllers of providers" in program.printed
+    assert len(server.http("GET", DEFINITIONS).body["items"]) == 2
+    assert await program.stop() == 0
