@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ class QueueModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        chance.use(random.Random(1))  # delays are spread: the same steps must take the same time
         self.loop = VirtualLoop()
         self.errors: list[BaseException | None] = []
         self.loop.set_exception_handler(lambda loop, context: self.errors.append(context.get("exception")))
@@ -145,6 +147,7 @@ class QueueModel(RuleBasedStateMachine):
             assert self.errors == []
             kept = {name: value for name, value in vars(self.queue).items() if isinstance(value, dict) and value}
             assert kept == {}, "something is kept for keys that are idle"
+        chance.use(None)
         self.loop.close()
 
 
