@@ -44,9 +44,10 @@ e2e: $(READY) ## The whole program as its users run it
 faults: $(READY) ## Kills, power cuts and hostile input
 	$(BIN)/python -m pytest tests/faults -q
 
-bench: $(READY) ## Figures beside a real peer (needs Go and wrk)
+bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulated fleet
 	interop/build etcd kube-apiserver
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.fleet
 
 clean: ## Remove what was built here
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
