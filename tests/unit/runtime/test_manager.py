@@ -46,8 +46,7 @@ class Answering:
         await asyncio.sleep(self.slow)
         self.seen.append(key.name)
         data["answer"] = data["question"].upper()
-        async with ANSWER:
-            saved = await save(self.manager.client, draft)
+        saved = await save(self.manager.client, draft, ANSWER)
         written = self.things.get(*key)
         assert written is not None
         assert written.data["answer"] == data["answer"], "a reconcile reads what it has written"
