@@ -251,6 +251,9 @@ class _Parser:
             case "{":
                 return self.map_literal(token)
             case "-":
+                if self.token.kind not in ("int", "float"):
+                    text = "" if self.token.kind == "eof" else self.token.text
+                    raise self.stop(f"no viable alternative at input '-{text}'")
                 return self.literal(self.next(), negative=True)
         return self.literal(token, negative=False)
 
