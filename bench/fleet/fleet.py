@@ -99,8 +99,7 @@ async def fleet(clusters: int, boot_seconds: float, idle_seconds: float, folder:
     created = time.monotonic() - started
     await progress.until(clusters, clusters * 3)
     seconds, busy = time.monotonic() - started, time.process_time() - cpu
-    while time.monotonic() - counts.last < _QUIET_SECONDS:
-        await asyncio.sleep(1)
+    await _settled(manager, counts)
     total, runs = sum(counts.by_table.values()), manager.ledger.reconciles
     idle = await _idle_cpu(idle_seconds)
     result = {
@@ -144,6 +143,15 @@ async def _create(server: ApiServer, clusters: int, boot_seconds: float) -> int:
         return applied
 
     return sum(await asyncio.gather(*(user() for _ in range(_CREATORS))))
+
+
+async def _settled(manager: Manager, counts: Counts) -> None:
+    """Until nothing is written and no controller has anything to look at any more."""
+    runs, since = manager.ledger.reconciles, time.monotonic()
+    while time.monotonic() - max(since, counts.last) < _QUIET_SECONDS:
+        await asyncio.sleep(1)
+        if manager.ledger.reconciles != runs:
+            runs, since = manager.ledger.reconciles, time.monotonic()
 
 
 async def _idle_cpu(seconds: float) -> float:

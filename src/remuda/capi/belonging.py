@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
+from remuda.capi.types import Machine
 from remuda.kube.objects import Key, Kind, Object, ObjectMeta, OwnerReference
 from remuda.runtime.caches import Caches
 
@@ -38,6 +39,14 @@ def index_by_cluster(caches: Caches, kind: Kind[T]) -> None:
 def members(caches: Caches, kind: Kind[T], cluster: Key) -> list[T]:
     """By name."""
     return caches.of(kind).select(_INDEX, str(cluster))
+
+
+def machine_facts(machine: Machine) -> object:
+    """What of a Machine concerns whoever counts it: whose it is, whether it goes, and what is true of it. Not what is
+    said about that, which changes far more often."""
+    metadata, status = machine.metadata, machine.status
+    states = tuple((one.type, one.status) for one in status.conditions)
+    return metadata.owner_references, metadata.labels, metadata.annotations, metadata.deleting, status.node_ref, states
 
 
 def controlled_by(kind: Kind[Any], metadata: ObjectMeta) -> OwnerReference:

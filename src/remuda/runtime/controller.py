@@ -35,6 +35,7 @@ Reconcile = Callable[[Key], Awaitable[Outcome]]
 
 RECONCILE_SECONDS = 60.0
 INTERVAL_SECONDS = 0.1  # between two runs of one key: what happens meanwhile is seen in one go
+SECOND_LOOK_SECONDS = 10.0  # after a run's own write: it has just looked, and looks once more to make sure
 SETTLE_SECONDS = 1.0  # after a change of what is only summed up: others like it change by the dozen
 _FORGIVEN_CONFLICTS = 3  # in a row: somebody was faster, which is harmless
 _LOUD_CONFLICTS = 10  # in a row: two writers fight over the object, which somebody should know
@@ -100,9 +101,9 @@ class Controller:
         facts: Callable[[T], object] | None = None,
     ) -> None:
         """Brings in the keys an object points to, as it was and as it is, whenever it changes; so long after the first
-        of many changes, where `settle` asks for it. What a reconcile has written brings its own key back so, too: it
-        has just looked, and a second look only makes sure. Asked twice, it is done once: an informer is watched once
-        per `name`. `facts`: all of the object that concerns those keys; changes of anything else wake nobody."""
+        of many changes, where `settle` asks for it. What a reconcile has written brings its own key back, too, but not
+        at once; what it has deleted does. Asked twice, it is done once: an informer is watched once per `name`.
+        `facts`: all of the object that concerns those keys; changes of anything else wake nobody."""
         names = self._watched.setdefault(informer, set())
         if name in names:
             return
@@ -117,7 +118,9 @@ class Controller:
             running = current.get()
             for key in keys:
                 own = running is not None and running.key == key and running.controller == self.name
-                wait = SETTLE_SECONDS if own else settle
+                wait = SECOND_LOOK_SECONDS if own else settle
+                if after is None:
+                    wait = 0.0 if own else min(settle, SETTLE_SECONDS)  # somebody waits for its end
                 if wait and not initial:
                     self.enqueue(key, min(wait, self._longest_settling))
                 else:

@@ -32,6 +32,10 @@ class Backoff:
         return min(doubled, self._most) * chance.between(0.8, 1.0)
 
 
+_BUSY = 20  # so many keys at hand double the rest
+_LONGEST_REST = 3.0
+
+
 class _Timer(NamedTuple):
     """With its time: uvloop's handles of what is due at once do not know theirs."""
 
@@ -159,11 +163,16 @@ class Queue(Generic[K]):
         self._working.pop(key, None)
         if self._interval and self._open:
             loop = asyncio.get_running_loop()
-            self._finished[key] = loop.call_later(self._interval, self._rested, key)
+            self._finished[key] = loop.call_later(self._rest_seconds(), self._rested, key)
         priority = self._again.pop(key, None)
         if priority is not None:
             self.add(key, priority)
         self._pump()
+
+    def _rest_seconds(self) -> float:
+        """The more there is to do, the more may happen to a key before its next turn: less is done twice."""
+        busy = 1 + (len(self._waiting) + len(self._working)) / _BUSY
+        return max(self._interval, min(self._interval * busy, _LONGEST_REST))
 
     def _rested(self, key: K) -> None:
         self._finished.pop(key, None)

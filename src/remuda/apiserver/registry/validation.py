@@ -16,6 +16,7 @@ from remuda.kube.errors import FieldError, StatusError, bad_request, invalid_obj
 from remuda.kube.names import (
     subdomain_name,
     validate_builtin_finalizers,
+    validate_managed_fields,
     validate_object_meta,
     validate_object_meta_update,
 )
@@ -118,7 +119,20 @@ def _schema_errors(
     return check(new, old, warnings)
 
 
+# Of metadata, what changes with every write, and is checked apart.
+_BOOKKEEPING = frozenset(("managedFields", "resourceVersion", "generation"))
+
+
+def _is_kept(meta: Obj, old: Obj) -> bool:
+    """Whether metadata says what it said when it was found to be right."""
+    if len(meta) != len(old) or not meta.get("resourceVersion") or meta.get("generation", 0) < old.get("generation", 0):
+        return False
+    return all(name in _BOOKKEEPING or value == meta.get(name) for name, value in old.items())
+
+
 def _metadata_errors(resource: Resource, meta: Obj, old: Obj | None) -> list[FieldError]:
+    if old is not None and _is_kept(meta, old):
+        return validate_managed_fields(meta.get("managedFields") or (), "metadata.managedFields") * 3
     validate_name = resource.behaviour.validate_name or subdomain_name
     errors = validate_object_meta(meta, resource.namespaced, validate_name)
     if not resource.plain_finalizers:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from remuda.capi import names
-from remuda.capi.belonging import cluster_of, index_by_cluster, members
+from remuda.capi.belonging import cluster_of, index_by_cluster, machine_facts, members
 from remuda.capi.cluster import deletion, handoff, status
 from remuda.capi.cluster.kubeconfig import ensure_kubeconfig
 from remuda.capi.cluster.scope import Look, Members, Scope, look
@@ -18,7 +18,17 @@ from remuda.capi.external import Externals, UnknownKind
 from remuda.capi.pacing import STATUS_SECONDS, Pace, matters
 from remuda.capi.pausing import is_paused, paused
 from remuda.capi.remote import cluster_secrets
-from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, Cluster, Reference
+from remuda.capi.types import (
+    CLUSTER,
+    MACHINE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_SET,
+    Cluster,
+    Machine,
+    MachineDeployment,
+    MachineSet,
+    Reference,
+)
 from remuda.kube import clock, conditions
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind, Object
@@ -65,10 +75,13 @@ class ClusterController:
         self._follow()
 
     def _follow(self) -> None:
+        machines, watch = self._caches.of(MACHINE), self._controller.watch
         kinds: tuple[Kind[Any], ...] = (MACHINE_DEPLOYMENT, MACHINE_SET, MACHINE)
         for kind in kinds:
             index_by_cluster(self._caches, kind)
-            self._controller.watch(self._caches.of(kind), lambda member: (cluster_of(member),), settle=SETTLE_SECONDS)
+        watch(self._caches.of(MACHINE_DEPLOYMENT), _cluster_of, settle=SETTLE_SECONDS)
+        watch(self._caches.of(MACHINE_SET), _cluster_of, settle=STATUS_SECONDS)
+        watch(machines, _cluster_of, settle=STATUS_SECONDS, facts=machine_facts)
         self._externals.follow(self._controller, CLUSTER, _references)
         self._controller.watch(self._secrets, self._cluster_of_secret)
         self._remote.on_change(lambda cluster, node: self._controller.enqueue(cluster) if node is None else None)
@@ -209,6 +222,10 @@ class ClusterController:
         rest = await self._pace.save(self._client, scope.draft, scope.cluster.metadata, PUBLISH, matters=urgent)
         young = DONE if report.look_again is None else Again(report.look_again, "something is too young to be judged")
         return soonest(young, rest)
+
+
+def _cluster_of(member: Machine | MachineSet | MachineDeployment) -> Iterable[Key]:
+    return (cluster_of(member),)
 
 
 def _references(cluster: Cluster) -> Iterable[Reference | None]:

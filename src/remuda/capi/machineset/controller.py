@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from remuda.capi import names, templates
-from remuda.capi.belonging import cluster_of, index_by_cluster
+from remuda.capi.belonging import cluster_of, index_by_cluster, machine_facts
 from remuda.capi.external import Externals
 from remuda.capi.machineset import creation, inheritance, members, replicas, status
 from remuda.capi.machineset.scope import Scope
@@ -58,7 +58,7 @@ class MachineSetController:
 
     def _listen(self) -> None:
         world = self._world
-        self._controller.watch(world.machines, self._sets_of_machine, settle=SETTLE_SECONDS)
+        self._controller.watch(world.machines, self._sets_of_machine, settle=SETTLE_SECONDS, facts=machine_facts)
         self._controller.watch(world.clusters, self._sets_of_cluster, facts=_cluster_facts)
         self._controller.watch(world.deployments, self._sets_of_deployment, facts=_deployment_facts)
         world.externals.follow(self._controller, MACHINE_SET, _references)

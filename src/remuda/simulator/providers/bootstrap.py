@@ -24,7 +24,7 @@ from remuda.runtime.outcome import DONE, Again, Outcome, Retryable
 from remuda.runtime.steps import step
 from remuda.simulator.kinds import Family
 from remuda.simulator.providers import common
-from remuda.simulator.providers.common import READY, Side
+from remuda.simulator.providers.common import READY, Side, cluster_facts, machine_facts
 from remuda.simulator.types import OldSimulatedBootstrap, SimulatedBootstrap, SimulatedBootstrapSpec
 
 PUBLISH = step("simulatedbootstrap.publish", "writes what is known of the bootstrap data of a server")
@@ -42,8 +42,8 @@ class BootstrapProvider:
         controller = manager.controller(
             self._side.name, family.bootstrap, self.reconcile, concurrency=common.CONCURRENCY
         )
-        controller.watch(manager.caches.of(MACHINE), self._of_machine, "machine")
-        controller.watch(manager.caches.of(CLUSTER), self._side.of_cluster, "cluster")
+        controller.watch(manager.caches.of(MACHINE), self._of_machine, "machine", facts=machine_facts)
+        controller.watch(manager.caches.of(CLUSTER), self._side.of_cluster, "cluster", facts=cluster_facts)
 
     def _of_machine(self, machine: Machine) -> Iterable[Key]:
         return self._side.named_by(machine.spec.bootstrap.config_ref, machine.metadata.namespace)

@@ -17,7 +17,7 @@ from remuda.runtime.outcome import DONE, Again, Outcome, Retryable
 from remuda.runtime.steps import step
 from remuda.simulator.kinds import Family
 from remuda.simulator.providers import common
-from remuda.simulator.providers.common import FINALIZER, READY, Side
+from remuda.simulator.providers.common import FINALIZER, READY, Side, cluster_facts
 from remuda.simulator.types import OldSimulatedCluster, SimulatedCluster, SimulatedClusterSpec
 from remuda.simulator.workloads import Workloads
 
@@ -33,7 +33,7 @@ class ClusterProvider:
         self._attempts = common.Attempts()
         self._side.index_unfinished(_finished_old if family.old else _finished)
         controller = manager.controller(self._side.name, family.cluster, self.reconcile, concurrency=common.CONCURRENCY)
-        controller.watch(manager.caches.of(CLUSTER), self._of_cluster, "cluster")
+        controller.watch(manager.caches.of(CLUSTER), self._of_cluster, "cluster", facts=cluster_facts)
 
     def _of_cluster(self, cluster: Cluster) -> Iterable[Key]:
         return self._side.named_by(cluster.spec.infrastructure_ref, cluster.metadata.namespace)

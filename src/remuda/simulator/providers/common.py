@@ -152,3 +152,15 @@ class Attempts:
             return False
         self._failed[uid] = failed + 1
         return True
+
+
+def cluster_facts(cluster: Cluster) -> object:
+    """What of a Cluster concerns a provider's object."""
+    metadata = cluster.metadata
+    return cluster.spec, cluster.status.initialization, metadata.deleting, metadata.annotations, metadata.uid
+
+
+def machine_facts(machine: Machine) -> object:
+    """What of a Machine concerns its server and how that is bootstrapped."""
+    metadata = machine.metadata
+    return machine.spec, machine.status.node_ref, metadata.deleting, metadata.annotations, metadata.uid

@@ -28,7 +28,7 @@ from remuda.simulator.etcd import EtcdRefused
 from remuda.simulator.kinds import Family
 from remuda.simulator.providers import common, controlplane_machines, controlplane_status
 from remuda.simulator.providers.bootstrap import SECRETS
-from remuda.simulator.providers.common import FINALIZER, Side
+from remuda.simulator.providers.common import FINALIZER, Side, cluster_facts
 from remuda.simulator.providers.controlplane_machines import HOOK, Wanted
 from remuda.simulator.providers.rollout import Create, Decision, Delete, Member, Wait, decide
 from remuda.simulator.workloads import Workloads
@@ -60,7 +60,7 @@ class ControlPlaneProvider:
             self._side.name, family.control_plane, self.reconcile, concurrency=common.CONCURRENCY
         )
         self._controller.watch(self._machines, self._of_machine, "machine")
-        self._controller.watch(manager.caches.of(CLUSTER), self._of_cluster, "cluster")
+        self._controller.watch(manager.caches.of(CLUSTER), self._of_cluster, "cluster", facts=cluster_facts)
         externals.follow(self._controller, family.control_plane, lambda obj: (Wanted.of(obj).template,))
 
     def _of_machine(self, machine: Machine) -> Iterable[Key]:

@@ -24,7 +24,7 @@ from remuda.simulator import nodes
 from remuda.simulator.cloud import Cloud, CloudError, Host, HostRequest, provider_id
 from remuda.simulator.kinds import Family
 from remuda.simulator.providers import common
-from remuda.simulator.providers.common import FINALIZER, READY, Side
+from remuda.simulator.providers.common import FINALIZER, READY, Side, cluster_facts, machine_facts
 from remuda.simulator.types import MachineScript, OldSimulatedMachine, SimulatedMachine, SimulatedMachineSpec
 from remuda.simulator.workloads import Workloads
 
@@ -52,8 +52,8 @@ class MachineProvider:
         self._done: set[str] = set()  # uids of those that are reported, with a Node that has nothing left to go wrong
         self._side.index_unfinished(_finished_old if family.old else _finished)
         controller = manager.controller(self._side.name, family.machine, self.reconcile, concurrency=common.CONCURRENCY)
-        controller.watch(manager.caches.of(MACHINE), self._of_machine, "machine")
-        controller.watch(manager.caches.of(CLUSTER), self._side.of_cluster, "cluster")
+        controller.watch(manager.caches.of(MACHINE), self._of_machine, "machine", facts=machine_facts)
+        controller.watch(manager.caches.of(CLUSTER), self._side.of_cluster, "cluster", facts=cluster_facts)
 
     def _of_machine(self, machine: Machine) -> Iterable[Key]:
         return self._side.named_by(machine.spec.infrastructure_ref, machine.metadata.namespace)
