@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from remuda.capi.external import Externals
@@ -20,7 +20,7 @@ from remuda.capi.types import (
 )
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
-from remuda.kube.objects import Object
+from remuda.kube.objects import Key, Object
 from remuda.runtime.events import Events
 from remuda.runtime.informer import Informer
 from remuda.runtime.manager import Manager
@@ -41,6 +41,8 @@ class World:
     sets: Informer[MachineSet]
     deployments: Informer[MachineDeployment]
     clusters: Informer[Cluster]
+    # Per set, and per Machine by uid: what was seen when all was handed down to it.
+    handed_down: dict[Key, dict[str, object]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, manager: Manager, externals: Externals) -> World:

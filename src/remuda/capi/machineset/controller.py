@@ -82,6 +82,7 @@ class MachineSetController:
         value = self._world.sets.raw(*key)
         if value is None:
             self._pace.forget(key)
+            self._world.handed_down.pop(key, None)
             return DONE
         scope = self._load(value)
         hold = paused(scope.cluster, scope.machine_set.metadata)

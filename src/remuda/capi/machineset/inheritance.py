@@ -6,6 +6,8 @@ gets what may help it leave. Nothing is written where nothing differs.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from remuda.capi import contract, inplace, names, propagation
 from remuda.capi.contract import ProviderObject
 from remuda.capi.machineset.scope import Scope, machine_labels
@@ -23,12 +25,44 @@ _MANAGERS = (BY_SET, BY_SET_METADATA)
 _PROVENANCE = (names.CLONED_FROM_NAME, names.CLONED_FROM_GROUP_KIND)
 
 
+class Objects(NamedTuple):
+    """What providers made for one Machine, as far as it is there."""
+
+    bootstrap: ProviderObject | None
+    infrastructure: ProviderObject | None
+
+
 async def hand_down(world: World, scope: Scope, templates: Templates | None) -> None:
-    """`templates` None: they are gone, so what came from them cannot be told from what came from the set."""
+    """`templates` None: they are gone, so what came from them cannot be told from what came from the set.
+
+    What was found as it should be is not looked at again until it, the set or a template has changed: a set of a
+    thousand Machines runs whenever one of them does."""
+    key = scope.machine_set.key
+    before, seen = world.handed_down.get(key, {}), {}
     for machine in scope.machines:
-        await _to_machine(world, scope, machine)
-        if not machine.metadata.deleting:
-            await _to_provider_objects(world, scope, machine, templates)
+        objects = await _provider_objects(world, scope, machine)
+        mark = _mark(scope, machine, objects, templates)
+        if before.get(machine.metadata.uid) != mark:
+            await _to_machine(world, scope, machine)
+            if not machine.metadata.deleting:
+                await _to_provider_objects(world, scope, machine, objects, templates)
+        seen[machine.metadata.uid] = mark
+    world.handed_down[key] = seen
+
+
+async def _provider_objects(world: World, scope: Scope, machine: Machine) -> Objects:
+    if machine.metadata.deleting:
+        return Objects(None, None)  # they go with it
+    config, server = machine.spec.bootstrap.config_ref, machine.spec.infrastructure_ref
+    bootstrap = await world.externals.get(config, scope.namespace) if config is not None else None
+    return Objects(bootstrap, await world.externals.get(server, scope.namespace))
+
+
+def _mark(scope: Scope, machine: Machine, objects: Objects, templates: Templates | None) -> object:
+    """Everything that decides what is handed down to one Machine."""
+    found = (*objects, *((templates.bootstrap, templates.infrastructure) if templates else ()))
+    versions = tuple(obj.metadata.resource_version if obj is not None else "" for obj in found)
+    return scope.machine_set.metadata.generation, machine.metadata.resource_version, versions
 
 
 async def _to_machine(world: World, scope: Scope, machine: Machine) -> None:
@@ -47,13 +81,12 @@ async def _to_machine(world: World, scope: Scope, machine: Machine) -> None:
             await propagation.send(world.client, draft, BY_SET)
 
 
-async def _to_provider_objects(world: World, scope: Scope, machine: Machine, templates: Templates | None) -> None:
-    config, server = machine.spec.bootstrap.config_ref, machine.spec.infrastructure_ref
-    if config is not None:
-        found = await world.externals.get(config, scope.namespace)
-        await _to_provider_object(world, scope, machine, found, templates.bootstrap if templates else None)
-    found = await world.externals.get(server, scope.namespace)
-    await _to_provider_object(world, scope, machine, found, templates.infrastructure if templates else None)
+async def _to_provider_objects(
+    world: World, scope: Scope, machine: Machine, objects: Objects, templates: Templates | None
+) -> None:
+    bootstrap, server = (templates.bootstrap, templates.infrastructure) if templates else (None, None)
+    await _to_provider_object(world, scope, machine, objects.bootstrap, bootstrap)
+    await _to_provider_object(world, scope, machine, objects.infrastructure, server)
 
 
 async def _to_provider_object(
