@@ -8,6 +8,7 @@ The seed decides who is killed and when; how far the others have come by then is
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 from collections import Counter
@@ -47,8 +48,9 @@ class Campaign:
     async def run(self) -> None:
         killing = asyncio.create_task(self._kill())
         try:
-            while self.killed.total() < self._kills:
-                number = len(self._stories)
+            for number in itertools.count():  # a name of its own for each: the cloud's journal is kept by name
+                if self.killed.total() >= self._kills:
+                    break
                 self._stories = [Story(self._stage, NEW, f"new-{number}"), Story(self._stage, OLD, f"old-{number}")]
                 await asyncio.gather(*(story.tell() for story in self._stories))
         finally:
