@@ -52,6 +52,7 @@ class Manager:
         self.controllers: dict[str, Controller] = {}
         self.tasks = Tasks()
         self._permit: Callable[[], None] | None = None
+        self._leads = False
         self._starting: list[Callable[[], Awaitable[None]]] = []
         self._leading: list[Callable[[], None]] = []
         self._closing: list[Callable[[], Awaitable[None]]] = []
@@ -81,7 +82,8 @@ class Manager:
         concurrency: int = 10,
         interval: float = INTERVAL_SECONDS,
     ) -> Controller:
-        """A controller of every object of `kind`; watch more with `Controller.watch`."""
+        """A controller of every object of `kind`; watch more with `Controller.watch`. One that comes while the others
+        work begins at once."""
         if name in self.controllers:
             raise ValueError(f"two controllers are called {name}")
         controller = Controller(
@@ -96,7 +98,15 @@ class Manager:
         )
         controller.watch(self.caches.of(kind), lambda obj: (obj.key,))
         self.controllers[name] = controller
+        if self._leads:
+            controller.start()
         return controller
+
+    async def end_controller(self, name: str) -> None:
+        """Its kind is gone, or not ours any more. The cache stays."""
+        controller = self.controllers.pop(name, None)
+        if controller is not None:
+            await controller.stop(_GRACE_SECONDS)
 
     def _permitted(self, reconcile: Reconcile) -> Reconcile:
         """Each step of it is asked for, while a lease says who may act."""
@@ -163,6 +173,7 @@ class Manager:
             await begin()
 
     def lead(self) -> None:
+        self._leads = True
         for controller in self.controllers.values():
             controller.start()
         log.info("%s runs %s", self.name, ", ".join(self.controllers))
@@ -183,4 +194,5 @@ class Manager:
         await self.caches.close()
 
     async def _end_controllers(self, seconds: float) -> None:
+        self._leads = False
         await asyncio.gather(*(controller.stop(seconds) for controller in self.controllers.values()))

@@ -53,7 +53,7 @@ class Crowd:
 
 def test_thousands_of_idle_watches(victim: Victim, bounded: Bounded) -> None:
     """Each costs under 80 KB, the server answers others as before, and all of them hear of a change. A second crowd
-    finds the room the first one left: what the allocator keeps is used again, connections that stayed would cost 200 MB."""
+    finds the room the first one left; connections that stayed would cost 200 MB."""
 
     async def crowd() -> None:
         before = victim.rss()

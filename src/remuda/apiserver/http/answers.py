@@ -16,7 +16,6 @@ from itertools import count
 import msgspec
 
 from remuda.apiserver.http.lists import list_body
-from remuda.apiserver.http.message import Request, Response, header_block
 from remuda.apiserver.http.negotiate import Form, plain_format, wants_pretty
 from remuda.apiserver.http.partial import partial_list, partial_object
 from remuda.apiserver.http.table import Tablers, included_object
@@ -24,6 +23,7 @@ from remuda.apiserver.http.yamlbody import encode_yaml
 from remuda.apiserver.registry.calls import Page
 from remuda.apiserver.resource import Resource
 from remuda.kube.errors import StatusError
+from remuda.kube.web import Request, Response, header_block
 
 COMPRESS_FROM = 128 * 1024
 

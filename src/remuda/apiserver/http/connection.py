@@ -20,7 +20,11 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import cast
 
-from remuda.apiserver.http.message import (
+from remuda.apiserver.http.owner import Owner
+from remuda.apiserver.http.reading import Malformed, RequestReader, UnknownMethod
+from remuda.apiserver.http.stream import GONE, ChunkSink
+from remuda.kube.errors import entity_too_large
+from remuda.kube.web import (
     MAX_BODY,
     STATUS_LINES,
     TEXT_HEADERS,
@@ -30,10 +34,6 @@ from remuda.apiserver.http.message import (
     Stream,
     Upgrade,
 )
-from remuda.apiserver.http.owner import Owner
-from remuda.apiserver.http.reading import Malformed, RequestReader, UnknownMethod
-from remuda.apiserver.http.stream import GONE, ChunkSink
-from remuda.kube.errors import entity_too_large
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from remuda.apiserver.http.message import Request
 from remuda.apiserver.http.negotiate import JSON, PROTOBUF, YAML, body_media_type
 from remuda.apiserver.http.numbers import NumberTooLarge, decode_numbers, settled
 from remuda.apiserver.http.yamlbody import YamlError, decode_yaml
@@ -25,6 +24,7 @@ from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP, too_deep
 from remuda.kube.errors import StatusError, bad_request, invalid, invalid_object
 from remuda.kube.malformed_json import json_complaint, open_containers
+from remuda.kube.web import Request
 
 # A whole body, and the apiVersion and kind it has if it does not say; raises Malformed, Unfit
 ProtobufDecoder = Callable[[bytes, str, str], Obj]

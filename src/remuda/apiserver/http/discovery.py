@@ -13,11 +13,11 @@ import msgspec
 
 from remuda.apiserver.http.answers import COMPRESS_FROM, audit_header, finish, gzipped, takes_gzip
 from remuda.apiserver.http.fixed import require_get
-from remuda.apiserver.http.message import Request, Response, Result, header_block, text
 from remuda.apiserver.http.negotiate import Form, aggregated_discovery_version, plain_format
 from remuda.apiserver.registry.calls import ServedResources
 from remuda.apiserver.resource import Resource
 from remuda.kube.errors import no_such_path, not_acceptable
+from remuda.kube.web import Request, Response, Result, header_block, text
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 _STATUS_VERBS = ["get", "patch", "update"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from remuda.apiserver.http.message import Request
 from remuda.apiserver.http.negotiate import JSON, YAML
 from remuda.kube.errors import StatusError
+from remuda.kube.web import Request
 
 _RESOURCES = (JSON, YAML)
 

@@ -20,7 +20,6 @@ from remuda.apiserver.http.decode import ObjectReader, ProtobufDecoder
 from remuda.apiserver.http.discovery import Discovery
 from remuda.apiserver.http.limits import Limits
 from remuda.apiserver.http.listener import Listener
-from remuda.apiserver.http.message import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
 from remuda.apiserver.http.metrics import RequestMetrics
 from remuda.apiserver.http.openapi import OpenApi
 from remuda.apiserver.http.openapi_v2 import OpenApiV2
@@ -36,6 +35,7 @@ from remuda.apiserver.http.seams import (
 )
 from remuda.apiserver.http.system import Check, Document, SystemPaths
 from remuda.kube.errors import StatusError, internal, no_such_path
+from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +98,10 @@ class HttpFront:
     @property
     def port(self) -> int:
         return self._listener.port
+
+    def mount(self, prefix: str, handler: Handler) -> None:
+        """One more extra route, in force at once."""
+        self._extra = sorted([*self._extra, (prefix, handler)], key=lambda route: -len(route[0]))
 
     # -- one request ---------------------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from email.utils import formatdate
 
 from remuda.apiserver.http.connection import Connection
 from remuda.apiserver.http.limits import Limits
-from remuda.apiserver.http.message import Handler, Request, Response, text
 from remuda.apiserver.http.trimming import trim
+from remuda.kube.web import Handler, Request, Response, text
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from typing import Literal
 
 import msgspec
 
-from remuda.apiserver.http.message import Request
 from remuda.apiserver.registry.calls import PatchKind
 from remuda.kube.errors import StatusError, not_acceptable, unsupported_media_type
+from remuda.kube.web import Request
 
 Format = Literal["json", "yaml"]
 

@@ -14,11 +14,11 @@ from email.utils import formatdate
 import msgspec
 
 from remuda.apiserver.http.answers import COMPRESS_FROM, audit_header, gzipped, takes_gzip
-from remuda.apiserver.http.message import Request, Response, header_block, text
 from remuda.apiserver.http.negotiate import parse_accept
 from remuda.apiserver.http.seams import BuildOpenApi
 from remuda.apiserver.registry.calls import ServedResources
 from remuda.apiserver.resource import Resource
+from remuda.kube.web import Request, Response, header_block, text
 
 _PREFIX = "/openapi/v3"
 _YEAR_SECONDS = 365 * 86400

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.http.answers import audit_header
-from remuda.apiserver.http.message import Request, Response, header_block
 from remuda.apiserver.registry.calls import ServedResources
 from remuda.apiserver.resource import Resource
+from remuda.kube.web import Request, Response, header_block
 
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Literal, cast
 
 from remuda.apiserver.http.decode import ProtobufDecoder, Unreadable, decode_json
-from remuda.apiserver.http.message import Query, Request
 from remuda.apiserver.http.negotiate import JSON, PROTOBUF, YAML, body_media_type
 from remuda.apiserver.http.routes import is_true
 from remuda.apiserver.http.yamlbody import YamlError, decode_yaml
@@ -34,6 +33,7 @@ from remuda.kube.errors import (
     required,
     too_long,
 )
+from remuda.kube.web import Query, Request
 
 _MANAGER_BYTES = 128
 _FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from remuda.apiserver.http.limits import Limits
-from remuda.apiserver.http.message import Handler, Request, Response
+from remuda.kube.web import Handler, Request, Response
 
 if TYPE_CHECKING:
     from remuda.apiserver.http.connection import Connection

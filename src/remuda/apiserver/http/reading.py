@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httptools
 
 from remuda.apiserver.http.limits import Limits
-from remuda.apiserver.http.message import Request
+from remuda.kube.web import Request
 
 if TYPE_CHECKING:
     from remuda.apiserver.http.connection import Connection

@@ -16,7 +16,6 @@ from remuda.apiserver.http import options
 from remuda.apiserver.http.answers import Views, error_response, finish
 from remuda.apiserver.http.decode import ObjectReader, read_patch
 from remuda.apiserver.http.fixed import method_not_allowed, require_named
-from remuda.apiserver.http.message import Request, Response, Result, text
 from remuda.apiserver.http.negotiate import YAML, Form, negotiate, negotiate_stream, patch_kind
 from remuda.apiserver.http.routes import RequestInfo, attributes_of
 from remuda.apiserver.http.seams import ConnectingRegistry
@@ -25,6 +24,7 @@ from remuda.apiserver.http.watch import watch_stream
 from remuda.apiserver.registry.calls import Call, FieldValidation, ListOptions, WatchOptions
 from remuda.apiserver.resource import Obj, Resource
 from remuda.kube.errors import StatusError, bad_request, method_not_supported, no_such_path, not_found
+from remuda.kube.web import Request, Response, Result, text
 
 _STATUS_VERBS = ("get", "patch", "update")
 _STREAMED = frozenset({"attach", "exec", "log", "portforward", "proxy"})

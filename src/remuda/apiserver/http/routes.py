@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from remuda.apiserver.auth.user import Attributes
-from remuda.apiserver.http.message import Request
+from remuda.kube.web import Request
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from remuda.apiserver.auth.user import Attributes, Headers, User
-from remuda.apiserver.http.message import Request
 from remuda.apiserver.registry.calls import Call, Registry
 from remuda.apiserver.resource import Resource
+from remuda.kube.web import Request
 
 
 class ConnectingRegistry(Registry, Protocol):

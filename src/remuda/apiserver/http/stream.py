@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from remuda.apiserver.http.message import frame_chunk
+from remuda.kube.web import frame_chunk
 
 
 class ChunkSink:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from remuda.apiserver.http.answers import audit_header
-from remuda.apiserver.http.message import Request, Sink, Stream, header_block
+from remuda.kube.web import Request, Sink, Stream, header_block
 
 _HEADERS = header_block([("Cache-Control", "no-cache, private"), ("Content-Type", "text/plain")])
 

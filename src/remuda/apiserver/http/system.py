@@ -11,8 +11,8 @@ import msgspec
 
 from remuda.apiserver.http.answers import audit_header, json_headers
 from remuda.apiserver.http.fixed import method_not_allowed, require_get
-from remuda.apiserver.http.message import TEXT_HEADERS, Request, Response, header_block, text
 from remuda.apiserver.http.metrics import RequestMetrics
+from remuda.kube.web import TEXT_HEADERS, Request, Response, header_block, text
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.http.lists import list_metadata
-from remuda.apiserver.http.message import Request
 from remuda.apiserver.kinds.columns import AGE, NAME, human_duration
 from remuda.apiserver.registry.calls import Page
 from remuda.apiserver.resource import Column, Obj, Resource
 from remuda.kube import clock
 from remuda.kube.errors import bad_request
 from remuda.kube.jsonpath import compile_jsonpath, text_of
+from remuda.kube.web import Request
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode

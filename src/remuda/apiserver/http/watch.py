@@ -10,11 +10,11 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from remuda.apiserver.http.answers import audit_header, is_status, warning_headers
-from remuda.apiserver.http.message import Request, Sink, Stream, frame_chunk, header_block
 from remuda.apiserver.http.negotiate import Form
 from remuda.apiserver.http.partial import partial_object
 from remuda.apiserver.http.table import Tabler, included_object
 from remuda.apiserver.registry.calls import Call, Watch, WatchLine
+from remuda.kube.web import Request, Sink, Stream, frame_chunk, header_block
 
 _SHORTEST_SECONDS = 1800.0  # a watch without a timeout of its own ends after 30 to 60 minutes, so that all move on
 _LINES_PER_WRITE = 128  # a watch may begin with ten thousand objects: its reader sets the pace

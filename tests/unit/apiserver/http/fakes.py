@@ -13,7 +13,6 @@ from remuda.apiserver.auth.user import MASTERS, Attributes, Decision, Headers, U
 from remuda.apiserver.http.front import HttpFront
 from remuda.apiserver.http.limits import Limits
 from remuda.apiserver.http.listener import Listener
-from remuda.apiserver.http.message import Handler
 from remuda.apiserver.registry.calls import (
     Call,
     DeleteOptions,
@@ -29,6 +28,7 @@ from remuda.apiserver.resource import Column, Obj, Resource, ScalePaths, Subreso
 from remuda.apiserver.storage.types import Revision
 from remuda.kube.errors import forbidden_request, not_found
 from remuda.kube.schema import Schema
+from remuda.kube.web import Handler
 
 PODS = Resource(
     group="",

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.http.limits import Limits
-from remuda.apiserver.http.message import MAX_BODY, Request, Response, Result, Sink, Stream, Upgrade, header_block
 from remuda.kube.errors import StatusError
+from remuda.kube.web import MAX_BODY, Request, Response, Result, Sink, Stream, Upgrade, header_block
 
 from .fakes import connect, serving
 

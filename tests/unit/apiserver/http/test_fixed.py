@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from remuda.apiserver.http.fixed import require_get, require_named
-from remuda.apiserver.http.message import Request
 from remuda.kube.errors import StatusError
+from remuda.kube.web import Request
 
 
 def request(method: str = "GET", accept: bytes = b"") -> Request:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 
 from remuda.apiserver.http.discovery import storage_version_hash
-from remuda.apiserver.http.message import Request, Response, Result
+from remuda.kube.web import Request, Response, Result
 
 from .fakes import PODS, WIDGETS, Fronted
 

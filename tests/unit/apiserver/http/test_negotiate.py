@@ -4,7 +4,6 @@ from typing import Any, cast
 
 import pytest
 
-from remuda.apiserver.http.message import Request
 from remuda.apiserver.http.negotiate import (
     Form,
     aggregated_discovery_version,
@@ -16,6 +15,7 @@ from remuda.apiserver.http.negotiate import (
     wants_pretty,
 )
 from remuda.kube.errors import StatusError
+from remuda.kube.web import Request
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 KUBECTL = f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"

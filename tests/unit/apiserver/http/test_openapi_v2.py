@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from remuda.apiserver.http.message import Request
 from remuda.apiserver.http.openapi_v2 import PROTOBUF_V2, OpenApiV2, as_json, as_protobuf
+from remuda.kube.web import Request
 
 from .fakes import PODS, WIDGETS
 

@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 from remuda.apiserver.http import options
-from remuda.apiserver.http.message import Request
 from remuda.apiserver.registry.calls import DeleteOptions, ListOptions, WatchOptions, WriteOptions
 from remuda.kube.errors import StatusError
+from remuda.kube.web import Request
 
 
 def asking(query: str, agent: str = "", content_type: str = "") -> Request:

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from remuda.apiserver.http.message import Request
 from remuda.apiserver.http.routes import request_info
+from remuda.kube.web import Request
 
 
 def info_of(method: str, target: str) -> Any:

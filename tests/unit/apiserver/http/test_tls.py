@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from remuda.apiserver.http.limits import Limits
 from remuda.apiserver.http.listener import Listener
-from remuda.apiserver.http.message import Request, Response, Result
+from remuda.kube.web import Request, Response, Result
 
 from .fakes import Client
 

@@ -1,0 +1,6 @@
+"""The node agent: follows the Machine Plan Secret of its host and reports back through it.
+
+It runs on hosts that have nothing of ours: the standard library only, Python 3.9 or newer, shipped as one zipapp.
+"""
+
+PYTHON = (3, 9)  # the oldest it runs on

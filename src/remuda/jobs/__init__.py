@@ -1,0 +1,13 @@
+"""Runs `batch/v1` Jobs as child processes where the engine has no nodes.
+
+Only Jobs that ask for it by `spec.managedBy` are taken; kube-controller-manager leaves those alone.
+"""
+
+MANAGED_BY = "remuda.dev/job-runner"
+
+# What a program finds in its environment when it runs here rather than in a container.
+ROOT_VARIABLE = (
+    "REMUDA_JOB_ROOT"  # stands before every mount path of the Job's volumes, and before /dev/termination-log
+)
+DIRECTORY_VARIABLE = "REMUDA_JOB_DIRECTORY"  # where drivers whose servers live on this machine keep them
+TERMINATION_LOG = "/dev/termination-log"

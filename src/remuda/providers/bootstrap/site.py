@@ -1,0 +1,17 @@
+"""What hosts are told of the manager: where it is, and how to know it is the right one. Settled once, at start."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    server_url: str  # https://host:port, without a slash at the end; reachable from hosts
+    ca_pem: bytes  # what its certificate is verified with; PEM, ends with one newline
+
+    @property
+    def ca_checksum(self) -> str:
+        """What hosts pin: they compare it with what `/cacerts` gives them before they trust anything else."""
+        return hashlib.sha256(self.ca_pem).hexdigest()

@@ -1,0 +1,1 @@
+"""RKECluster: what a whole cluster stands on before its first machine is made."""

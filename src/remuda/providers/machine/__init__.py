@@ -1,0 +1,1 @@
+"""The generic machine provider: NodeDriver → kinds → `<Driver>Machine` → Job → server."""

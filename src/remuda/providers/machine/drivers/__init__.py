@@ -1,0 +1,39 @@
+"""The drivers at hand: ours, and those of other packages, found by the entry point group `remuda.drivers`.
+
+A driver is imported when it is asked for, so that nobody pays for a cloud's SDK who does not use that cloud.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from remuda.providers.machine.spi import Driver
+
+ENTRY_POINTS = "remuda.drivers"
+
+
+class NoSuchDriver(Exception):
+    """No package that is installed brings it, or what brings it cannot be imported; the text says which."""
+
+
+def names() -> list[str]:
+    return sorted({point.name for point in entry_points(group=ENTRY_POINTS)})
+
+
+def find(name: str) -> type[Driver[Any]]:
+    """Raises NoSuchDriver."""
+    points = [point for point in entry_points(group=ENTRY_POINTS) if point.name == name]
+    if not points:
+        raise NoSuchDriver(f"there is no driver {name}; there are {', '.join(names())}")
+    return _load(points[0])
+
+
+def _load(point: EntryPoint) -> type[Driver[Any]]:
+    try:
+        found = point.load()
+    except ImportError as error:
+        raise NoSuchDriver(f"the driver {point.name} cannot be used: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Driver)):
+        raise NoSuchDriver(f"the driver {point.name} is not one: {point.value} is no subclass of Driver")
+    return found

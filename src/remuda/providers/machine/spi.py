@@ -1,0 +1,155 @@
+"""What a driver is: the only part that knows one kind of infrastructure.
+
+A driver lives in a Job: one instance serves one order, in a process that may be killed at any moment and started anew.
+So `create` is idempotent by the order's name and tags: it looks before it makes, and what a killed attempt left half
+made is found and finished, never made twice. `remove` is happy when there is nothing, and takes half-made things too.
+
+Everything a driver says (`say`, errors) is read by users: their words, no secrets, no tracebacks. `DriverError` is for
+what may pass (a quota, a time-out); `BadOptions` for what will not work until somebody changes the options.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from remuda.kube.objects import Part
+
+ServerState = Literal["starting", "running", "stopped", "failed"]
+AddressType = Literal["InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS", "Hostname"]
+
+# Tags on every server of ours, where the infrastructure has tags.
+TAG_OWNER = "remuda-owner"  # which management plane
+TAG_CLUSTER = "remuda-cluster"  # namespace/name of its Cluster
+TAG_MACHINE = "remuda-machine"  # namespace/name of its <Driver>Machine
+TAG_UID = "remuda-uid"  # of its <Driver>Machine: what makes a create idempotent
+
+
+class DriverError(Exception):
+    """The infrastructure did not do it; may work next time. The text is for users."""
+
+
+class BadOptions(DriverError):
+    """Cannot work with these options or credentials, however often it is tried."""
+
+
+class Options(Part):
+    """Base of a driver's options: one field per option, `Annotated[type, Field("What it is.", …)] = default`.
+
+    They are the one source of the driver's schemas, flags and docs. A secret one has `format="password"`. Every field
+    has a default, as in every Part; what must be given has `required=True`."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    type: AddressType
+    address: str
+
+
+class SshAccess(msgspec.Struct, frozen=True, kw_only=True):
+    user: str
+    port: int = 22
+    private_key: str = ""  # OpenSSH or PEM; goes into the machine-state Secret, never anywhere else
+    host_keys: Sequence[str] = ()  # "ssh-ed25519 AAAA…", pinned; empty: not known, the first one seen is pinned
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A server as the infrastructure has it now."""
+
+    id: str  # of the infrastructure
+    name: str
+    state: ServerState
+    provider_id: str = ""  # what the Node's spec.providerID will be
+    addresses: Sequence[Address] = ()
+    failure_domain: str = ""
+    ssh: SshAccess | None = None
+    tags: Mapping[str, str] = {}
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one Job is to do, for which machine. Written by the machine controller, read by the Job."""
+
+    driver: str
+    action: Literal["create", "remove"]
+    name: str  # of the server: deterministic, a DNS label
+    hostname: str
+    namespace: str
+    machine: str  # name of the <Driver>Machine
+    uid: str  # of the <Driver>Machine
+    cluster: str  # name of the Cluster, in the same namespace
+    owner: str  # which management plane: uid of its kube-system namespace
+    options: Mapping[str, Any] = {}  # as in the spec of the <Driver>Machine
+    state_secret: str = ""
+    program: Mapping[str, str] = {}  # of a driver that is a program: how it is had (url, checksum, path)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {
+            TAG_OWNER: self.owner,
+            TAG_CLUSTER: f"{self.namespace}/{self.cluster}",
+            TAG_MACHINE: f"{self.namespace}/{self.machine}",
+            TAG_UID: self.uid,
+        }
+
+
+class Record(Protocol):
+    """What a driver remembers of its server between Jobs: a small JSON object in the machine-state Secret."""
+
+    @property
+    def value(self) -> Mapping[str, Any]: ...
+
+    async def save(self, value: Mapping[str, Any]) -> None:
+        """Durable when it returns. Intent is recorded before the infrastructure is asked."""
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What a driver works with besides its options."""
+
+    credentials: Mapping[str, str]  # by the names of options
+    record: Record
+    say: Callable[[str], None]  # progress, for the Job's log
+    directory: Path  # local drivers keep their servers below it; the same for every Job of one management plane
+    log_directory: Path | None = None
+
+
+O = TypeVar("O", bound=Options)  # noqa: E741
+
+
+class Driver(ABC, Generic[O]):
+    name: ClassVar[str]  # "nspawn": lower case; its kinds are NspawnConfig, NspawnMachine, NspawnMachineTemplate
+    doc: ClassVar[str]  # one paragraph: what it makes, what it needs
+    options_type: ClassVar[type[Any]]
+    credential_fields: ClassVar[tuple[str, ...]] = ()  # options (JSON names) that a cloud credential may bring instead
+    local: ClassVar[bool] = False  # its servers live on the machine that runs the Job: only our job runner can
+
+    def __init__(self, options: O, context: Context) -> None:
+        self.options = options
+        self.context = context
+
+    @property
+    def takes_user_data(self) -> bool:
+        """Whether `create` hands the bootstrap data to the server. Otherwise the Job runs the script over SSH, with the
+        access that the Server returned tells."""
+        return True
+
+    async def check(self, order: Order) -> None:
+        """Raises BadOptions, before anything is made."""
+
+    @abstractmethod
+    async def create(self, order: Order, user_data: bytes) -> Server:
+        """The server, made or found; running, or on its way. Raises DriverError."""
+
+    @abstractmethod
+    async def find(self, order: Order) -> Server | None:
+        """The server of an order, whole or half made; None when there is nothing of it."""
+
+    @abstractmethod
+    async def remove(self, order: Order) -> None:
+        """Everything `create` made is gone when it returns, whatever `create` came to. Raises DriverError."""
+
+    @abstractmethod
+    async def owned(self, owner: str) -> Sequence[Server]:
+        """Every server that carries the tag of this management plane, known to it or not."""
