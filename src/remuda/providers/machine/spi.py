@@ -123,6 +123,7 @@ class Driver(ABC, Generic[O]):
     doc: ClassVar[str]  # one paragraph: what it makes, what it needs
     options_type: ClassVar[type[Any]]
     credential_fields: ClassVar[tuple[str, ...]] = ()  # options (JSON names) that a cloud credential may bring instead
+    user_data_format: ClassVar[Literal["cloud-config", "script"]] = "cloud-config"  # what `create` is given
     local: ClassVar[bool] = False  # its servers live on the machine that runs the Job: only our job runner can
 
     def __init__(self, options: O, context: Context) -> None:
