@@ -122,8 +122,8 @@ def custom_resource_definition(definition: Definition) -> dict[str, Any]:
     }
 
 
-def schema(type: type[Object]) -> dict[str, Any]:
-    """The structural schema of a whole object."""
+def schema(type: type[Part]) -> dict[str, Any]:
+    """The structural schema of an object, or of a part of one."""
     return _part(type)
 
 

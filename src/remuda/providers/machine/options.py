@@ -1,0 +1,223 @@
+"""One model of a driver's options: the only source of its kinds' schemas, of its flags and of its pages.
+
+Our drivers write their options as a Part (`spi.Options`); a driver that is a program reports its flags. Either becomes
+the same model. Names are those of rancher-machine, so that manifests and flags of others fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from remuda.kube.definitions import schema
+from remuda.providers.machine.spi import Driver
+
+FlagType = Literal["string", "integer", "boolean", "strings"]
+PASSWORD = "password"  # noqa: S105  the format of an option nobody may see
+
+# Fields that hold keys, whatever a driver says of them.
+_KEYS = frozenset({"sshKeyContents", "sshKey", "privateKeyFile"})
+_NAME = re.compile(r"[a-z][A-Za-z0-9]*")
+_RESERVED = frozenset({"common", "providerID", "apiVersion", "kind", "metadata", "spec", "status"})
+
+
+class BadModel(Exception):
+    """What a driver says of its options cannot become a schema; the text says why."""
+
+
+class Flag(msgspec.Struct, frozen=True, kw_only=True):
+    """One flag as a driver's program reports it."""
+
+    name: str  # "digitalocean-access-token"
+    type: FlagType
+    doc: str = ""
+    default: Any = None
+    secret: bool = False
+    env: str = ""
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    name: str  # in JSON: "accessToken"
+    flag: str  # "--digitalocean-access-token"
+    schema: Mapping[str, Any]  # structural, with its description, without its default
+    default: Any = None  # None: no default
+    secret: bool = False
+    required: bool = False
+
+    @property
+    def doc(self) -> str:
+        return str(self.schema.get("description", ""))
+
+    @property
+    def type(self) -> str:
+        """For people."""
+        return _type(self.schema)
+
+
+class OptionModel(msgspec.Struct, frozen=True, kw_only=True):
+    driver: str
+    doc: str
+    options: tuple[Option, ...]
+    credentials: tuple[str, ...] = ()  # options that a credential Secret may bring instead
+    files: Mapping[str, str] = {}  # options that hold the content of a file → the program's option that wants its path
+
+    def properties(self, *, defaults: bool) -> dict[str, Any]:
+        """Of a structural schema. Defaults belong to the Config alone: what is made of it has them written out."""
+        found = {}
+        for option in self.options:
+            with_default = defaults and option.default is not None
+            found[option.name] = {**option.schema, "default": option.default} if with_default else dict(option.schema)
+        return found
+
+    @property
+    def required(self) -> list[str]:
+        """What must be given; what a credential may bring cannot be demanded."""
+        return [option.name for option in self.options if option.required and option.name not in self.credentials]
+
+    def find(self, name: str) -> Option | None:
+        return next((option for option in self.options if option.name == name), None)
+
+
+# ---- from our drivers ----------------------------------------------------------------------------------------------
+
+
+def of_driver(driver: type[Driver[Any]]) -> OptionModel:
+    """Raises BadModel."""
+    shape = schema(driver.options_type)
+    demanded = shape.get("required", ())
+    defaults = _defaults(driver.options_type)
+    options = tuple(
+        _option(driver.name, name, dict(found), defaults.get(name), required=name in demanded)
+        for name, found in shape.get("properties", {}).items()
+    )
+    known = {option.name for option in options}
+    if unknown := [name for name in driver.credential_fields if name not in known]:
+        raise BadModel(f"the driver {driver.name} takes {', '.join(unknown)} from credentials, but has no such option")
+    return OptionModel(driver=driver.name, doc=driver.doc, options=options, credentials=driver.credential_fields)
+
+
+def _option(driver: str, name: str, found: dict[str, Any], default: Any, *, required: bool) -> Option:
+    _check_name(driver, name)
+    said = found.pop("default", None)
+    return Option(
+        name=name,
+        flag=f"--{driver}-{kebab(name)}",
+        schema=found,
+        default=default if said is None else said,
+        secret=found.get("format") == PASSWORD,
+        required=required,
+    )
+
+
+def _defaults(options: type[Any]) -> dict[str, Any]:
+    """What an option is when nobody says; nothing where that is nothing."""
+    made = options()
+    values = {field.encode_name: getattr(made, field.name) for field in msgspec.structs.fields(options)}
+    return {name: msgspec.to_builtins(value) for name, value in values.items() if value}
+
+
+# ---- from the flags of a program -----------------------------------------------------------------------------------
+
+
+def of_flags(
+    driver: str,
+    flags: Sequence[Flag],
+    *,
+    doc: str = "",
+    credentials: Collection[str] = (),
+    passwords: Collection[str] = (),
+    files: Mapping[str, str] | None = None,
+) -> OptionModel:
+    """`files`: option as it is called in the schema → option as the program calls it. Raises BadModel."""
+    aliases = {program: name for name, program in (files or {}).items()}
+    options: dict[str, Option] = {}
+    for flag in flags:
+        reported = camel(_without_prefix(driver, flag.name))
+        name = aliases.get(reported, reported)
+        _check_name(driver, name)
+        secret = flag.secret or name in passwords or name in _KEYS
+        options[name] = Option(
+            name=name,
+            flag=f"--{flag.name}",
+            schema=_flag_schema(flag, secret),
+            default=_flag_default(flag),
+            secret=secret,
+        )
+    return OptionModel(
+        driver=driver,
+        doc=doc,
+        options=tuple(options[name] for name in sorted(options)),
+        credentials=tuple(name for name in sorted(credentials) if name in options),
+        files=dict(files or {}),
+    )
+
+
+def _without_prefix(driver: str, flag: str) -> str:
+    """Everything up to the first dash is the driver's name."""
+    prefix, dash, rest = flag.partition("-")
+    if not dash or not rest:
+        raise BadModel(f"the driver {driver} has a flag {flag!r} without a name behind its prefix {prefix!r}")
+    return rest
+
+
+def _flag_schema(flag: Flag, secret: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"description": flag.doc} if flag.doc else {}
+    if flag.type == "boolean":
+        return {"type": "boolean", **found}
+    if flag.type == "strings":
+        return {"type": "array", "items": {"type": "string"}, "nullable": True, **found}
+    if flag.type == "integer":  # Rancher has them as text: either is taken
+        return {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "pattern": "^(-?[0-9]+)?$",
+            **found,
+        }
+    return {"type": "string", **found, **({"format": PASSWORD} if secret else {})}
+
+
+def _flag_default(flag: Flag) -> Any:
+    if not flag.default:
+        return None
+    if flag.type == "integer":
+        return str(flag.default)
+    return list(flag.default) if flag.type == "strings" else flag.default
+
+
+# ---- names ---------------------------------------------------------------------------------------------------------
+
+
+def _check_name(driver: str, name: str) -> None:
+    if not _NAME.fullmatch(name) or name in _RESERVED:
+        raise BadModel(f"the driver {driver} has an option {name!r}, which cannot be a field of its machines")
+
+
+def camel(kebab_name: str) -> str:
+    """ssh-user → sshUser."""
+    first, *rest = [part for part in kebab_name.split("-") if part] or [""]
+    return first[:1].lower() + first[1:] + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def kebab(name: str) -> str:
+    """sshUser → ssh-user: a break before each capital."""
+    return re.sub(r"(?<!^)([A-Z])", r"-\1", name).lower()
+
+
+def _type(found: Mapping[str, Any]) -> str:
+    if found.get("x-kubernetes-int-or-string"):
+        return "integer or string"
+    if enum := found.get("enum"):
+        return " or ".join(f"`{one}`" for one in enum)
+    kind = str(found.get("type", "anything"))
+    if kind == "array":
+        return f"list of {_plural(_type(found.get('items', {})))}"
+    if kind == "object" and "additionalProperties" in found:
+        return f"map of {_plural(_type(found['additionalProperties']))}"
+    return kind
+
+
+def _plural(kind: str) -> str:
+    return f"{kind}s" if kind.isalpha() else kind

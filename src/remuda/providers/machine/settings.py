@@ -1,0 +1,18 @@
+"""How machines are made, as far as it is not for their objects to say."""
+
+from __future__ import annotations
+
+import msgspec
+
+from remuda.providers.machine.budget import Rules
+
+
+class MachineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    run_jobs: bool = True  # Jobs are for our own runner (spec.managedBy); otherwise the cluster runs them
+    image: str = ""  # where the cluster runs Jobs: what their container is made of
+    image_pull_policy: str = ""
+    job_seconds: int = 1800  # a Job that takes longer is ended, and counts as failed
+    memory: str = "512Mi"  # the most a Job may use
+    cpu: str = ""
+    rules: Rules = Rules()
+    in_use_seconds: float = 10.0  # between two looks whether a driver that is to go is still needed
