@@ -6,8 +6,9 @@
         await client.create(...)
 
 `REMUDA_CRASH_AT=machineset.create-machine` kills the process, as `kill -9` would, right after the act;
-`…:before` right before it; `…@3` the third time; of several points separated by commas the first one reached. Fault
-tests go through `all_steps()`, so which kills were tried is counted, not hoped for.
+`…:before` right before it; `…@3` the third time; of several points separated by commas the first one reached; `*@5` is
+the fifth point passed, whichever that is. Fault tests go through `all_steps()`, so which kills were tried is counted,
+not hoped for.
 
 A step is also where a process that may not act any more is held: whoever runs code that acts can set `permit`, which is
 asked before each step and raises to refuse it.
@@ -22,6 +23,7 @@ from contextvars import ContextVar
 from types import TracebackType
 
 _VARIABLE = "REMUDA_CRASH_AT"
+_ANY = "*"
 CRASHED = "killed by REMUDA_CRASH_AT at"  # the last words on stderr
 
 permit: ContextVar[Callable[[], None] | None] = ContextVar("permit", default=None)
@@ -65,19 +67,26 @@ class CrashPlan:
         self._left: dict[str, int] = {}
         for entry in text.split(","):
             point, _, times = entry.strip().partition("@")
-            self._left[point if point.endswith((":before", ":after")) else f"{point}:after"] = int(times or 1)
+            exact = point == _ANY or point.endswith((":before", ":after"))
+            self._left[point if exact else f"{point}:after"] = int(times or 1)
 
     def passing(self, point: str) -> None:
-        if point not in self._left:
-            return
-        self._left[point] -= 1
-        if self._left[point] == 0:
-            os.write(2, f"{CRASHED} {point}\n".encode())
-            os.kill(os.getpid(), signal.SIGKILL)
+        for name in (point, _ANY):
+            if name in self._left:
+                self._left[name] -= 1
+                if self._left[name] == 0:
+                    os.write(2, f"{CRASHED} {point}\n".encode())
+                    os.kill(os.getpid(), signal.SIGKILL)
 
 
 _steps: dict[str, Step] = {}
 _crash = CrashPlan(os.environ[_VARIABLE]) if os.environ.get(_VARIABLE) else None
+
+
+def crash_at(text: str) -> None:
+    """As REMUDA_CRASH_AT, for a process that was forked rather than started."""
+    global _crash
+    _crash = CrashPlan(text) if text else None
 
 
 def step(name: str, doc: str) -> Step:

@@ -50,10 +50,20 @@ def crashing(at: str) -> tuple[int, str, str]:
         ("test.write:after@2", "w0 o0 w1 ", "test.write:after"),
         ("test.other:before@3", "w0 o0 w1 o1 w2 ", "test.other:before"),
         ("test.write@3,test.other@2", "w0 o0 w1 o1 ", "test.other:after"),
+        ("*@3", "w0 ", "test.other:before"),
+        ("*@4", "w0 o0 ", "test.other:after"),
     ],
 )
 def test_the_process_dies_there_and_says_where(at: str, said: str, point: str) -> None:
     assert crashing(at) == (-signal.SIGKILL, said, f"{CRASHED} {point}")
+
+
+def test_a_forked_process_can_be_told_where_to_die() -> None:
+    told = SCRIPT.replace(
+        "asyncio.run", "from remuda.runtime.steps import crash_at\ncrash_at('test.other@2')\nasyncio.run"
+    )
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "w0 o0 w1 o1 ")
 
 
 def test_a_step_that_failed_was_not_taken_and_kills_nobody() -> None:

@@ -43,6 +43,9 @@ class Options(Part):
     They are the one source of the driver's schemas, flags and docs. A secret one has `format="password"`. Every field
     has a default, as in every Part; what must be given has `required=True`."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"  # a secret may be among them
+
 
 class Address(msgspec.Struct, frozen=True):
     type: AddressType
@@ -54,6 +57,9 @@ class SshAccess(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 22
     private_key: str = ""  # OpenSSH or PEM; goes into the machine-state Secret, never anywhere else
     host_keys: Sequence[str] = ()  # "ssh-ed25519 AAAA…", pinned; empty: not known, the first one seen is pinned
+
+    def __repr__(self) -> str:
+        return f"<SshAccess {self.user}, port {self.port}>"
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +91,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state_secret: str = ""
     program: Mapping[str, str] = {}  # of a driver that is a program: how it is had (url, checksum, path)
 
+    def __repr__(self) -> str:
+        return f"<Order {self.action} {self.name}>"
+
     @property
     def tags(self) -> dict[str, str]:
         return {
@@ -113,6 +122,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     say: Callable[[str], None]  # progress, for the Job's log
     directory: Path  # local drivers keep their servers below it; the same for every Job of one management plane
     log_directory: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"<Context {self.directory}>"
 
 
 O = TypeVar("O", bound=Options)  # noqa: E741
