@@ -1,0 +1,7 @@
+"""What goes wrong with an image, in a sentence for people: it ends up in the plan Secret and in the log."""
+
+from __future__ import annotations
+
+
+class ImageError(Exception):
+    """The image could not be staged. The text never holds a credential."""
