@@ -1,1 +1,1 @@
-"""RKECluster: what a whole cluster stands on before its first machine is made."""
+"""RKECluster: what the machines of a cluster share, which is next to nothing."""

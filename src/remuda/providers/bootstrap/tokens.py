@@ -1,0 +1,172 @@
+"""Tokens that hosts register with. Pure.
+
+A token says itself what it is for, so that nobody has to search: `machine.<namespace/RKEBootstrap>.<secret>` opens one
+Machine's plan, `cluster.<namespace/Cluster>.<secret>` registers hosts that somebody made for a Cluster. The secret has
+256 bits. A machine's token stands in its bootstrap script and nowhere else; beside the script only its hash is kept,
+and with it when it ends and who has used it (`Ledger`, an annotation of the Machine Bootstrap Secret).
+
+A machine's token ends some hours after it was made, and a few minutes after its first use. In these minutes the host
+that used it may do so again (its answer was lost); another host may not, ever. A token that may still be needed is
+followed by a new one well before it ends; the one before stays good until its own end, because a server may be booting
+with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from remuda.kube import clock
+from remuda.kube.objects import Key
+
+LEDGER = "remuda.dev/bootstrap-tokens"  # annotation of a Machine Bootstrap Secret
+
+DEFAULT_TTL_SECONDS = 2 * 3600.0
+AFTER_USE_SECONDS = 5 * 60.0
+_FRESH = 0.5  # a token is followed by a new one when no more than this part of its time is left
+_SECRET_BYTES = 32
+_LONGEST = 512  # of a token: names of objects are bounded
+
+Purpose = Literal["machine", "cluster"]
+Verdict = Literal["good", "unknown", "expired", "spent", "replayed"]
+
+
+class Token(msgspec.Struct, frozen=True):
+    """What a token says of itself. Believed only when its secret is the right one."""
+
+    purpose: Purpose
+    about: Key  # of the RKEBootstrap, or of the Cluster
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"<token for {self.purpose} {self.about}>"  # never the secret
+
+    @property
+    def text(self) -> str:
+        return f"{self.purpose}.{_encode(str(self.about).encode())}.{self.secret}"
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.secret.encode()).hexdigest()
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What is kept of one machine's token."""
+
+    hash: str
+    expires: str  # RFC 3339
+    used_by: str = ""  # the id of the host that used it first
+    used_at: str = ""
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """The tokens of one machine: the newest first, and at most one before it."""
+
+    entries: Sequence[Entry] = ()
+
+
+def make(purpose: Purpose, about: Key) -> Token:
+    return Token(purpose, about, _encode(secrets.token_bytes(_SECRET_BYTES)))
+
+
+def parse(text: str) -> Token | None:
+    """None for what is no token of ours."""
+    if len(text) > _LONGEST or not text.isascii():
+        return None
+    parts = text.split(".")
+    if len(parts) != 3 or parts[0] not in ("machine", "cluster"):
+        return None
+    try:
+        namespace, slash, name = _decode(parts[1]).decode().partition("/")
+    except (binascii.Error, ValueError):
+        return None
+    if not (slash and namespace and name and parts[2]) or "/" in name:
+        return None
+    return Token("machine" if parts[0] == "machine" else "cluster", Key(namespace, name), parts[2])
+
+
+def read(annotation: str) -> Ledger:
+    """Of what cannot be read, an empty one: no token is good then, and a new one is made."""
+    try:
+        return msgspec.json.decode(annotation, type=Ledger) if annotation else Ledger()
+    except msgspec.MsgspecError:
+        return Ledger()
+
+
+def write(ledger: Ledger) -> str:
+    return msgspec.json.encode(ledger).decode()
+
+
+def add(ledger: Ledger, token: Token, ttl_seconds: float) -> Ledger:
+    """With a new token; of those before, the newest stays good until its end."""
+    entry = Entry(hash=token.hash, expires=clock.rfc3339(clock.time() + ttl_seconds))
+    return Ledger((entry, *ledger.entries[:1]))
+
+
+def judge(ledger: Ledger, token: Token, machine_id: str) -> Verdict:
+    """Whether that host may use it now. Every entry is compared, in constant time."""
+    found = _find(ledger, token)
+    if found is None:
+        return "unknown"
+    if found.used_by and found.used_by != machine_id:
+        return "replayed"
+    if clock.time() >= clock.parse(found.expires):
+        return "expired"
+    if found.used_at and clock.time() >= clock.parse(found.used_at) + AFTER_USE_SECONDS:
+        return "spent"
+    return "good"
+
+
+def claim(ledger: Ledger, token: Token, machine_id: str) -> Ledger:
+    """With its first use noted. The same ledger when it was noted before."""
+    found = _find(ledger, token)
+    if found is None or found.used_by:
+        return ledger
+    used = msgspec.structs.replace(found, used_by=machine_id, used_at=clock.now())
+    return Ledger(tuple(used if entry is found else entry for entry in ledger.entries))
+
+
+def user(ledger: Ledger, token: Token) -> str:
+    """The id of the host that used it first."""
+    found = _find(ledger, token)
+    return "" if found is None else found.used_by
+
+
+def seconds_fresh(ledger: Ledger, ttl_seconds: float) -> float:
+    """How long until a new token should be there for whoever starts a server then. A used one is none."""
+    newest = ledger.entries[0] if ledger.entries else None
+    if newest is None:
+        return 0.0
+    left = clock.parse(newest.expires) - clock.time() - ttl_seconds * _FRESH
+    if newest.used_at:
+        left = min(left, clock.parse(newest.used_at) + AFTER_USE_SECONDS - clock.time())
+    return max(left, 0.0)
+
+
+def matches(given: str, known: str) -> bool:
+    """In constant time."""
+    return hmac.compare_digest(given.encode(), known.encode())
+
+
+def _find(ledger: Ledger, token: Token) -> Entry | None:
+    wanted = token.hash
+    found = None
+    for entry in ledger.entries:
+        if matches(wanted, entry.hash):
+            found = entry
+    return found
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _decode(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
