@@ -1,0 +1,41 @@
+"""The node agent as hosts download it: one zipapp, built from the package this program carries.
+
+The same sources give the same bytes, so that every replica of the manager serves the same checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+_MAIN = b"import sys\n\nfrom remuda.agent.__main__ import main\n\nsys.exit(main())\n"
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+@cache
+def agent_zipapp() -> bytes:
+    target = io.BytesIO()
+    target.write(b"#!/usr/bin/env python3\n")
+    entries = {"__main__.py": _MAIN, "remuda/__init__.py": b"", **_sources(files("remuda.agent"), "remuda/agent")}
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(entries):
+            archive.writestr(zipfile.ZipInfo(name, _DATE), entries[name], zipfile.ZIP_DEFLATED)
+    return target.getvalue()
+
+
+@cache
+def agent_checksum() -> str:
+    return hashlib.sha256(agent_zipapp()).hexdigest()
+
+
+def _sources(folder: Traversable, path: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for each in folder.iterdir():
+        if each.is_dir() and each.name != "__pycache__":
+            found |= _sources(each, f"{path}/{each.name}")
+        elif each.name.endswith(".py"):
+            found[f"{path}/{each.name}"] = each.read_bytes()
+    return found

@@ -1,0 +1,37 @@
+"""How often one address may show a token that is none before it has to wait: a bucket per address, which fills again.
+
+It spares the server, not the secret: tokens are too long to be guessed. So it is generous, and many hosts behind one
+address do not shut each other out because one of them has a wrong token and goes on trying.
+"""
+
+from __future__ import annotations
+
+import math
+
+_BURST = 30.0
+_PER_SECOND = 1.0
+_ADDRESSES = 10_000  # remembered; the one that was seen longest ago is forgotten first
+
+
+class Attempts:
+    def __init__(self, *, burst: float = _BURST, per_second: float = _PER_SECOND, addresses: int = _ADDRESSES) -> None:
+        self._burst = burst
+        self._per_second = per_second
+        self._addresses = addresses
+        self._left: dict[str, tuple[float, float]] = {}  # what is left, and when that was
+
+    def wait(self, address: str, now: float) -> int:
+        """Seconds until this address may try again; 0: now."""
+        left = self._now(address, now)
+        return 0 if left >= 1 else math.ceil((1 - left) / self._per_second)
+
+    def failed(self, address: str, now: float) -> None:
+        left = self._now(address, now)
+        self._left.pop(address, None)
+        while len(self._left) >= self._addresses:
+            del self._left[next(iter(self._left))]
+        self._left[address] = (max(left - 1, 0.0), now)
+
+    def _now(self, address: str, now: float) -> float:
+        left, then = self._left.get(address, (self._burst, now))
+        return min(left + (now - then) * self._per_second, self._burst)

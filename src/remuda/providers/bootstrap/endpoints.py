@@ -1,0 +1,133 @@
+"""What the manager serves to hosts: the install script, the agent, its CA, and the trade of a token for a kubeconfig.
+
+The same on either engine. Nothing here needs to know who asks, except for `/v3/connect/…`, which is for those with a
+token; a wrong one costs its sender patience. Errors are a line of text: install scripts show it to people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from remuda.kube.errors import StatusError
+from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
+from remuda.providers.bootstrap import script
+from remuda.providers.bootstrap.attempts import Attempts
+from remuda.providers.bootstrap.files import Files
+from remuda.providers.bootstrap.registration import ConnectionInfo, Refusal
+from remuda.providers.bootstrap.site import Site
+
+log = logging.getLogger(__name__)
+
+INSTALL = "/system-agent-install.sh"
+AUTHORITIES = "/cacerts"
+HEALTH = "/healthz"
+ASSETS = "/assets/"
+CONNECT = "/v3/connect/"
+
+_JSON = header_block([("Content-Type", "application/json"), ("Cache-Control", "no-store")])
+_HOLD_SECONDS = 50.0  # a host asks for 60 at least, and then again
+_SOON = 5  # seconds
+_UNAUTHORIZED, _TOO_MANY, _UNAVAILABLE = 401, 429, 503
+_OURS = "x-cattle-"
+
+
+class Registrar(Protocol):
+    """`registration.Registration`, as far as it is used here. Headers are by lower-case names. Each raises Refusal."""
+
+    async def connect(self, token: str, headers: Mapping[str, str]) -> ConnectionInfo: ...
+
+    async def cluster_info(self, token: str, headers: Mapping[str, str]) -> str: ...
+
+    async def config_yaml(self, token: str, headers: Mapping[str, str]) -> str: ...
+
+
+class Endpoints:
+    def __init__(self, site: Site, registration: Registrar, assets_directory: Path | None = None) -> None:
+        self._site = site
+        self._registration = registration
+        self._files = Files(assets_directory)
+        self._attempts = Attempts()
+        self._connecting: dict[str, Callable[[str, Mapping[str, str]], Awaitable[Response]]] = {
+            "agent": self._agent,
+            "cluster-info": self._cluster_info,
+            "config-yaml": self._config_yaml,
+        }
+
+    def routes(self) -> dict[str, Handler]:
+        """Handlers by the beginnings of paths."""
+        return dict.fromkeys((INSTALL, AUTHORITIES, HEALTH, ASSETS, CONNECT), self.serve)
+
+    def serve(self, request: Request) -> Result | Awaitable[Result]:
+        if request.method not in ("GET", "HEAD"):
+            return Response(405, b"only GET is possible here\n", TEXT_HEADERS + header_block([("Allow", "GET, HEAD")]))
+        path = request.path
+        if path == HEALTH:
+            return text(200, "ok")
+        if path == AUTHORITIES:
+            return Response(200, self._site.ca_pem, TEXT_HEADERS)
+        if path == INSTALL:
+            return self._install()
+        if path.startswith(ASSETS):
+            return self._files.serve(request, path.removeprefix(ASSETS))
+        answer = self._connecting.get(path.removeprefix(CONNECT)) if path.startswith(CONNECT) else None
+        return self._connect(request, answer) if answer is not None else text(404, "there is nothing at this path\n")
+
+    async def _install(self) -> Response:
+        content = await asyncio.to_thread(script.public, self._site)  # the first one builds the agent
+        return Response(200, content.encode(), TEXT_HEADERS)
+
+    # -- those with a token --------------------------------------------------------------------------------------
+
+    async def _connect(
+        self, request: Request, answer: Callable[[str, Mapping[str, str]], Awaitable[Response]]
+    ) -> Response:
+        loop = asyncio.get_running_loop()
+        address = request.peer.address.rpartition(":")[0]
+        if wait := self._attempts.wait(address, loop.time()):
+            return _refused(_TOO_MANY, "too many wrong tokens from this address", wait)
+        token = _token(request)
+        if not token:
+            return _refused(_UNAUTHORIZED, "no token was shown: an Authorization header with a Bearer token is needed")
+        headers = {name: value for name, value in _headers(request) if name.startswith(_OURS)}
+        try:
+            async with asyncio.timeout(_HOLD_SECONDS):
+                return await answer(token, headers)
+        except Refusal as refusal:
+            if refusal.code == _UNAUTHORIZED:
+                self._attempts.failed(address, loop.time())
+            return _refused(refusal.code, refusal.message, refusal.retry_after)
+        except TimeoutError:
+            return _refused(_UNAVAILABLE, "what this host needs is not there yet", _SOON)
+        except StatusError as error:
+            log.warning("a host at %s cannot be connected: %s", address, error)
+            return _refused(_UNAVAILABLE, "the API server does not do what is needed for it now", _SOON)
+
+    async def _agent(self, token: str, headers: Mapping[str, str]) -> Response:
+        return Response(200, msgspec.json.encode(await self._registration.connect(token, headers)), _JSON)
+
+    async def _cluster_info(self, token: str, headers: Mapping[str, str]) -> Response:
+        return text(200, await self._registration.cluster_info(token, headers))
+
+    async def _config_yaml(self, token: str, headers: Mapping[str, str]) -> Response:
+        return text(200, await self._registration.config_yaml(token, headers))
+
+
+def _token(request: Request) -> str:
+    scheme, _, token = request.header(b"authorization").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _headers(request: Request) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.items()]
+
+
+def _refused(code: int, message: str, retry_after: float = 0) -> Response:
+    again = header_block([("Retry-After", str(math.ceil(retry_after)))]) if retry_after else b""
+    return Response(code, f"{message}\n".encode(), TEXT_HEADERS + again)

@@ -1,0 +1,109 @@
+"""Files for hosts: the agent that is part of this program, and what somebody has put into a directory for them.
+
+Names are those of files right in that directory: nothing else can be asked for. Whatever is served has its checksum
+beside it, as NAME.sha256.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import stat
+from pathlib import Path
+
+from remuda.kube.web import Request, Response, Result, Sink, Stream, header_block, text
+from remuda.providers.bootstrap import assets, script
+
+AGENT = "remuda-agent.pyz"
+UNINSTALL = "system-agent-uninstall.sh"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+_SUM = ".sha256"
+_PIECE = 256 * 1024
+_BINARY = ("Content-Type", "application/octet-stream")
+_TEXT = ("Content-Type", "text/plain; charset=utf-8")
+
+_Version = tuple[int, int, int]  # inode, time of change, size
+
+
+class Files:
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._sums: dict[str, tuple[_Version, str]] = {}
+
+    async def serve(self, request: Request, name: str) -> Result:
+        if not _NAME.fullmatch(name):
+            return _missing()
+        if name.removesuffix(_SUM) in (AGENT, UNINSTALL):
+            return await asyncio.to_thread(_own, request, name)
+        found = await asyncio.to_thread(self._open, name)
+        if found is not None:
+            return _streamed(request, *found)
+        if name.endswith(_SUM):
+            value = await asyncio.to_thread(self._sum, name.removesuffix(_SUM))
+            if value:
+                return text(200, f"{value}  {name.removesuffix(_SUM)}\n")
+        return _missing()
+
+    def _open(self, name: str) -> tuple[int, _Version] | None:
+        """A descriptor, which whoever gets it closes. Only of plain files: a pipe would never end."""
+        if self._directory is None:
+            return None
+        try:
+            descriptor = os.open(self._directory / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            return None
+        return descriptor, (status.st_ino, status.st_mtime_ns, status.st_size)
+
+    def _sum(self, name: str) -> str:
+        found = self._open(name)
+        if found is None:
+            return ""
+        descriptor, version = found
+        with os.fdopen(descriptor, "rb") as file:
+            known = self._sums.get(name)
+            if known is not None and known[0] == version:
+                return known[1]
+            value = hashlib.file_digest(file, "sha256").hexdigest()
+        self._sums[name] = (version, value)
+        return value
+
+
+def _own(request: Request, name: str) -> Response:
+    content = assets.agent_zipapp() if name.startswith(AGENT) else script.uninstall()
+    value = hashlib.sha256(content).hexdigest()
+    if name.endswith(_SUM):
+        return text(200, f"{value}  {name.removesuffix(_SUM)}\n")
+    tag = f'"{value}"'
+    headers = header_block([_BINARY if name == AGENT else _TEXT, ("ETag", tag)])
+    if request.header(b"if-none-match") == tag:
+        return Response(304, b"", headers)
+    return Response(200, content, headers)
+
+
+def _streamed(request: Request, descriptor: int, version: _Version) -> Result:
+    tag = f'"{version[0]:x}-{version[1]:x}-{version[2]:x}"'
+    headers = header_block([_BINARY, ("ETag", tag)])
+    if request.method == "HEAD" or request.header(b"if-none-match") == tag:
+        os.close(descriptor)
+        return Response(200 if request.method == "HEAD" else 304, b"", headers)
+    file = os.fdopen(descriptor, "rb", buffering=0)
+
+    async def produce(sink: Sink) -> None:
+        """A piece at a time, as fast as the host takes it."""
+        with file:
+            while piece := await asyncio.to_thread(file.read, _PIECE):
+                sink.write(piece)
+                await sink.drain()
+
+    return Stream(produce, headers)
+
+
+def _missing() -> Response:
+    return text(404, "there is no such file here\n")

@@ -1,0 +1,67 @@
+"""The script that makes a server a managed host: lines that say for which manager, before one that is always the same.
+
+`install.sh` beside this file is that one. What goes before it is quoted so that no value can be anything but a value;
+a name that is no variable's is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+from remuda.providers.bootstrap import assets
+from remuda.providers.bootstrap.site import Site
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_PLAIN = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")  # no line breaks: units and environment files have one value a line
+
+
+def for_machine(site: Site, token: str, environment: Mapping[str, str] = _NOTHING) -> str:
+    """What one server runs once. `environment` is the user's, for the agent (proxies, directories, log level). Raises
+    ValueError, in words, for what cannot be in it."""
+    return _script({**environment, **_site(site), "CATTLE_ROLE_NONE": "true", "CATTLE_TOKEN": token})
+
+
+def public(site: Site, environment: Mapping[str, str] = _NOTHING) -> str:
+    """What anybody may have: the token and the roles are given as arguments."""
+    return _script({**environment, **_site(site)})
+
+
+@cache
+def uninstall() -> bytes:
+    """Takes upstream's agent off a host again."""
+    return files(__package__).joinpath("uninstall.sh").read_bytes()
+
+
+def _site(site: Site) -> dict[str, str]:
+    return {
+        "CATTLE_SERVER": site.server_url,
+        "CATTLE_CA_CHECKSUM": site.ca_checksum,
+        "REMUDA_AGENT_CHECKSUM": assets.agent_checksum(),
+    }
+
+
+def _script(variables: Mapping[str, str]) -> str:
+    lines = [f"export {_name(name)}={_quoted(name, value)}\n" for name, value in variables.items()]
+    return "#!/bin/sh\n" + "".join(lines) + _body()
+
+
+@cache
+def _body() -> str:
+    return files(__package__).joinpath("install.sh").read_text("utf-8")
+
+
+def _name(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be the name of an environment variable")
+    return name
+
+
+def _quoted(name: str, value: str) -> str:
+    if not _PLAIN.fullmatch(value):
+        raise ValueError(f"the value of the environment variable {name} has a line break or another control character")
+    return "'" + value.replace("'", "'\\''") + "'"
