@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from remuda.kube.objects import Condition, Field, Kind, Object, Part
 from remuda.providers import names
-from remuda.providers.bootstrap.types import MachineAddress, MachineInitialization
+from remuda.providers.bootstrap.types import MachineAddress, MachineInitialization, TemplateMetadata
 
 # Conditions of a <Driver>Machine.
 READY = "Ready"
@@ -83,6 +83,9 @@ class DriverMachineStatus(Part):
     failure_reason: Annotated[str, Field("Why it failed, in one word.")] = ""
     failure_message: Annotated[str, Field("Why it failed: the last words of the Job.")] = ""
     failures: Annotated[int, Field("Attempts that failed in a row.", minimum=0)] = 0
+    last_failure_time: Annotated[str | None, Field("When the last of them failed.", format="date-time")] = None
+    counted_job: Annotated[str, Field("uid of the Job whose end is in this status.")] = ""
+    retried: Annotated[str, Field("The value of the annotation remuda.dev/retry that has been acted on.")] = ""
     addresses: Annotated[Sequence[MachineAddress], Field("Where it is reached.", list_type="atomic")] = ()
     failure_domain: Annotated[str, Field("Where the server is.")] = ""
     initialization: Annotated[MachineInitialization, Field("What Cluster API waits for.")] = MachineInitialization()
@@ -91,8 +94,30 @@ class DriverMachineStatus(Part):
 class DriverMachine(Object):
     """A server on this driver's infrastructure."""
 
-    spec: DriverMachineSpec = DriverMachineSpec()
+    spec: Annotated[DriverMachineSpec, Field(required=True)] = DriverMachineSpec()
     status: DriverMachineStatus = DriverMachineStatus()
+
+
+class DriverMachineTemplateResource(Part):
+    metadata: Annotated[TemplateMetadata, Field("Goes to each machine.")] = TemplateMetadata()
+    spec: Annotated[DriverMachineSpec, Field("What each machine is made from.", required=True)] = DriverMachineSpec()
+
+
+class DriverMachineTemplateSpec(Part):
+    cluster_name: Annotated[str, Field("The Cluster its machines belong to.", max_length=63)] = ""
+    template: Annotated[DriverMachineTemplateResource, Field("One machine.", required=True)] = (
+        DriverMachineTemplateResource()
+    )
+
+
+class DriverMachineTemplate(Object):
+    """What the machines of a pool are made from."""
+
+    spec: Annotated[DriverMachineTemplateSpec, Field(required=True)] = DriverMachineTemplateSpec()
+
+
+class DriverConfig(Object):
+    """Options of this driver, as a pool of a provisioning Cluster refers to them. They stand at the root."""
 
 
 NODE_DRIVER: Kind[NodeDriver] = Kind(
@@ -108,6 +133,21 @@ def capital(driver: str) -> str:
 def machine_kind(driver: str) -> Kind[DriverMachine]:
     name = f"{capital(driver)}Machine"
     return Kind(names.MACHINE_API_VERSION, name, f"{name.lower()}s", DriverMachine)
+
+
+def template_kind(driver: str) -> Kind[DriverMachineTemplate]:
+    name = f"{capital(driver)}MachineTemplate"
+    return Kind(names.MACHINE_API_VERSION, name, f"{name.lower()}s", DriverMachineTemplate)
+
+
+def config_kind(driver: str) -> Kind[DriverConfig]:
+    name = f"{capital(driver)}Config"
+    return Kind(names.CONFIG_API_VERSION, name, f"{name.lower()}s", DriverConfig)
+
+
+def options_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The driver's own fields of a raw spec."""
+    return {name: value for name, value in spec.items() if name not in ("common", "providerID")}
 
 
 KINDS: tuple[Kind[Any], ...] = (NODE_DRIVER,)

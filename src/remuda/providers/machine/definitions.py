@@ -1,0 +1,154 @@
+"""The definitions of NodeDriver, and of the three kinds every driver has: its Config, MachineTemplate and Machine.
+
+What all drivers have in common comes from the types, the driver's own fields from its option model. A server is what
+it was made with: the options of a machine and of a template cannot change, and the schema itself says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.capi import names as capi_names
+from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition
+from remuda.providers.machine.options import Option, OptionModel
+from remuda.providers.machine.types import NODE_DRIVER, config_kind, machine_kind, template_kind
+
+Json = dict[str, Any]
+
+DRIVER_LABEL = "remuda.dev/node-driver"  # on the definitions of a driver's kinds: its name
+
+_CATEGORIES = ("cluster-api", "rke-machine")
+_AGE = Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
+_CEL_WORDS = frozenset(
+    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import")
+    + ("let", "loop", "package", "namespace", "return", "var", "void", "while")
+)
+
+
+def node_driver() -> Json:
+    return custom_resource_definition(
+        Definition(
+            kind=NODE_DRIVER,
+            columns=(
+                Column("Active", ".spec.active", "Whether it shall be used", "boolean"),
+                Column("Serving", '.status.conditions[?(@.type=="Active")].status', "Whether its kinds are served"),
+                Column("Reason", '.status.conditions[?(@.type=="Active")].reason', "Why"),
+                Column("Description", ".spec.description", "What it is for", priority=WIDE),
+                _AGE,
+            ),
+        )
+    )
+
+
+def of_driver(model: OptionModel) -> list[Json]:
+    """The definitions of its three kinds."""
+    return [_config(model), _template(model), _machine(model)]
+
+
+def definition_names(driver: str) -> list[str]:
+    kinds = (config_kind(driver), template_kind(driver), machine_kind(driver))
+    return [f"{kind.plural}.{kind.group}" for kind in kinds]
+
+
+def _labels(model: OptionModel) -> dict[str, str]:
+    return {
+        capi_names.contract_label("v1beta1"): "v1",
+        capi_names.contract_label("v1beta2"): "v1",
+        capi_names.CLUSTERCTL: "",
+        DRIVER_LABEL: model.driver,
+    }
+
+
+def _config(model: OptionModel) -> Json:
+    made = custom_resource_definition(
+        Definition(
+            kind=config_kind(model.driver),
+            categories=_CATEGORIES,
+            status=False,
+            labels=_labels(model),
+            columns=(_AGE,),
+        )
+    )
+    _add(_root(made), model, defaults=True)
+    return made
+
+
+def _template(model: OptionModel) -> Json:
+    made = custom_resource_definition(
+        Definition(
+            kind=template_kind(model.driver),
+            categories=_CATEGORIES,
+            status=False,
+            labels=_labels(model),
+            columns=(Column("Cluster", ".spec.clusterName", "The Cluster its machines belong to"), _AGE),
+        )
+    )
+    spec = _root(made)["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
+    _add(spec, model, defaults=False)
+    _freeze(spec, model, "the options of a template cannot change: make a new template and refer to that")
+    return made
+
+
+def _machine(model: OptionModel) -> Json:
+    made = custom_resource_definition(
+        Definition(
+            kind=machine_kind(model.driver),
+            categories=_CATEGORIES,
+            labels=_labels(model),
+            columns=(
+                Column("Cluster", f".metadata.labels['{_dotted(capi_names.CLUSTER_NAME)}']", "Its Cluster"),
+                Column(
+                    "Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether the server is a managed host"
+                ),
+                Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why"),
+                Column("Provider ID", ".spec.providerID", "The server's identity", priority=WIDE),
+                Column("Address", ".status.addresses[0].address", "Where it is reached", priority=WIDE),
+                Column("Failures", ".status.failures", "Attempts that failed in a row", "integer", priority=WIDE),
+                _AGE,
+            ),
+        )
+    )
+    spec = _root(made)["properties"]["spec"]
+    _add(spec, model, defaults=False)
+    _freeze(spec, model, "the options of a server cannot change: change its template, or delete the machine")
+    return made
+
+
+def _root(definition: Json) -> Json:
+    found: Json = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+def _dotted(label: str) -> str:
+    return label.replace(".", "\\.")
+
+
+def _add(schema: Json, model: OptionModel, *, defaults: bool) -> None:
+    schema["properties"] = {**model.properties(defaults=defaults), **schema["properties"]}
+    if required := [*schema.get("required", ()), *model.required]:
+        schema["required"] = required
+
+
+def _freeze(spec: Json, model: OptionModel, why: str) -> None:
+    """No option changes, appears or goes. A rule on the field runs where it is and was; the one on the whole says
+    that it is where it was."""
+    for option in model.options:
+        if _comparable(option):
+            field = spec["properties"][option.name]
+            field["x-kubernetes-validations"] = [
+                *field.get("x-kubernetes-validations", ()),
+                {"rule": "self == oldSelf", "message": why},
+            ]
+    if not model.options:
+        return
+    same = " && ".join(f"has(self.{_cel(one.name)}) == has(oldSelf.{_cel(one.name)})" for one in model.options)
+    spec["x-kubernetes-validations"] = [{"rule": same, "message": why}]
+
+
+def _comparable(option: Option) -> bool:
+    """A server refuses rules over lists and maps without bounds as too dear; null and absent are the same there."""
+    return option.schema.get("type") not in ("array", "object")
+
+
+def _cel(name: str) -> str:
+    return f"__{name}__" if name in _CEL_WORDS else name
