@@ -24,6 +24,7 @@ _MODULES = {
     "kube-controller-manager": ("kubernetes", "k8s.io/kubernetes"),
     "etcd": ("etcd", "go.etcd.io/etcd/server/v3"),
     "clusterctl": ("clusterctl", "sigs.k8s.io/cluster-api"),
+    "system-agent": ("system-agent", "github.com/rancher/system-agent"),
 }
 
 
