@@ -1,0 +1,115 @@
+"""The agent's config.yaml, with the keys it has in the field, and the checks before it is believed.
+
+It names files that instructions are taken from, so it is read only when nobody but the agent's own user could have
+written it: mode 0600, and owned by that user.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+from remuda.agent import yamlish
+
+DIRECTORY = "/etc/rancher/agent"
+VAR = "/var/lib/rancher/agent"
+
+
+class ConfigError(ValueError):
+    """The agent cannot start like this; the text says what to change."""
+
+
+class Config(NamedTuple):
+    work_directory: str = ""
+    preserve_work_directory: bool = False
+    applied_plan_directory: str = ""
+    local_enabled: bool = False
+    remote_enabled: bool = False
+    local_plan_directory: str = ""
+    connection_info_file: str = ""
+    images_directory: str = f"{VAR}/images"
+    agent_registries_file: str = f"{DIRECTORY}/registries.yaml"
+    image_credential_provider_config: str = "/var/lib/rancher/credentialprovider/config.yaml"
+    image_credential_provider_bin_directory: str = "/var/lib/rancher/credentialprovider/bin"
+    interlock_directory: str = ""
+    # Ours: not known to other agents, which ignore them.
+    journal_file: str = ""  # default: beside the connection info
+    servers_directory: str = ""  # default: servers.d beside the connection info
+    instruction_timeout_seconds: int = 0  # 0: an instruction may take as long as it wants
+    supersede: bool = False  # a newer plan ends the one that is running, rather than wait for it
+    upgrade: bool = True  # the agent replaces itself by the one its manager serves
+    # Not in the file: of the command line.
+    root: str = ""  # of the host's file system, where that is not /
+    address: str = ""  # the host's own, where probes of loopback are meant
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+_KEYS = {camel(name): name for name in Config._fields if name not in ("root", "address")}
+
+
+def load(path: str, *, root: str = "", address: str = "") -> Config:
+    config = parse(read_private(path).decode("utf-8", "replace"))._replace(root=root, address=address)
+    if not (config.local_enabled or config.remote_enabled):
+        raise ConfigError(f"{path}: neither remoteEnabled nor localEnabled is true, so there is nothing to follow")
+    if config.remote_enabled and not config.connection_info_file:
+        raise ConfigError(f"{path}: remoteEnabled needs connectionInfoFile")
+    if config.local_enabled and not config.local_plan_directory:
+        raise ConfigError(f"{path}: localEnabled needs localPlanDirectory")
+    if not config.work_directory:
+        raise ConfigError(f"{path}: workDirectory is missing")
+    beside = os.path.dirname(config.connection_info_file) or config.work_directory
+    return config._replace(
+        journal_file=config.journal_file or os.path.join(beside, "journal.json"),
+        servers_directory=config.servers_directory or os.path.join(beside, "servers.d"),
+    )
+
+
+def parse(content: str) -> Config:
+    try:
+        found = yamlish.load(content) or {}
+    except yamlish.YamlError as error:
+        raise ConfigError(f"config.yaml: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError("config.yaml is not a mapping")
+    values = {}
+    for key, name in _KEYS.items():
+        value = found.get(key)
+        if value is None:
+            continue
+        wanted = type(Config._field_defaults[name])
+        if type(value) is not wanted:
+            raise ConfigError(f"config.yaml: {key} is not of type {wanted.__name__}")
+        values[name] = value
+    return Config(**values)
+
+
+def render(config: Config) -> str:
+    """What is not the default, as JSON strings, which are YAML too."""
+    import json
+
+    lines = []
+    for key, name in _KEYS.items():
+        value = getattr(config, name)
+        if value != Config._field_defaults[name]:
+            lines.append(f"{key}: {json.dumps(value)}\n")
+    return "".join(lines)
+
+
+def read_private(path: str) -> bytes:
+    """The content of a file that only our own user can have written."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if stat.S_IMODE(found.st_mode) != 0o600:
+            raise ConfigError(f"{path} must have mode 0600, not {stat.S_IMODE(found.st_mode):04o}: chmod 0600 it")
+        if found.st_uid != os.geteuid():
+            raise ConfigError(f"{path} must belong to user {os.geteuid()}, not {found.st_uid}")
+        return file.read()

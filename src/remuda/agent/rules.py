@@ -1,0 +1,346 @@
+"""When a plan is applied, and which keys of its Secret tell how that went. Pure.
+
+The keys are those of the agents in the field, and so are the rules, but for one: what has finished is never run again
+because the agent has started anew.
+
+Two flows are known. Where the Secret has `plan-state`, its writer asks for each run by `pending`. Else the checksum of
+the plan decides: it is applied when it is not the applied one, after a failure not before a pause, and not any more
+once the most allowed failures are reached. A time in the future, left by a clock that was wrong, delays nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import calendar
+import gzip
+import hashlib
+import json
+import time
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from remuda.agent.plan import Instruction, Probe
+
+Json = dict[str, Any]
+Data = Mapping[str, bytes]  # of the Secret, decoded
+
+PLAN = "plan"
+STATE = "plan-state"
+REVISION = "plan-revision"
+APPLIED_CHECKSUM = "applied-checksum"
+APPLIED_OUTPUT = "applied-output"
+PERIODIC_OUTPUT = "applied-periodic-output"
+FAILED_CHECKSUM = "failed-checksum"
+FAILED_OUTPUT = "failed-output"
+FAILED_MESSAGE = "failed-message"  # ours: what went wrong, in words
+FAILURES = "failure-count"
+SUCCESSES = "success-count"
+LAST_APPLY = "last-apply-time"
+PROBES = "probe-statuses"
+MAX_FAILURES = "max-failures"
+PROBE_PERIOD = "probe-period-seconds"
+
+PENDING, IN_PROGRESS, SUCCEEDED, FAILED = "pending", "in-progress", "succeeded", "failed"
+
+# What an agent may write; everything else of the Secret is the manager's.
+RESULT_KEYS = frozenset((
+    STATE, REVISION, APPLIED_CHECKSUM, APPLIED_OUTPUT, PERIODIC_OUTPUT, FAILED_CHECKSUM, FAILED_OUTPUT, FAILED_MESSAGE,
+    FAILURES, SUCCESSES, LAST_APPLY, PROBES,
+))  # fmt: skip
+
+RETRY_SECONDS = 30.0
+PROBE_SECONDS = 5.0
+_PERIOD_SECONDS = 600
+_MOST_PAUSES = 6
+
+MOST_OUTPUT = 256 << 10  # bytes of one stream that are kept
+MOST_MESSAGE = 4 << 10
+_MOST_SECRET = (1 << 20) - (64 << 10)  # of all values together; the rest is room for others
+_LEAST_OUTPUT = 64
+
+
+class Verdict(NamedTuple):
+    """Whether the plan is applied now, as which attempt; else in how many seconds; None: not before the Secret changes.
+
+    `claim`: the flow by plan-state wants `in-progress` to be acknowledged first. `attempt_id` tells this run from all
+    others of the same plan.
+    """
+
+    apply: bool
+    seconds: float | None = None
+    attempt: int = 1
+    claim: bool = False
+    attempt_id: str = ""
+
+
+class Result(NamedTuple):
+    exit_code: int = 0
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+
+def checksum(plan: bytes) -> str:
+    """Over the very bytes."""
+    return hashlib.sha256(plan).hexdigest()
+
+
+def verdict(data: Data, now: float) -> Verdict:
+    return _by_state(data) if data.get(STATE) else _by_checksum(data, now)
+
+
+def _by_state(data: Data) -> Verdict:
+    state, revision = text(data, STATE), number(data, REVISION, 0)
+    if state == PENDING:
+        return Verdict(False, claim=True, attempt_id=f"revision-{revision + 1}")
+    if state == IN_PROGRESS:
+        return Verdict(True, attempt=_failures_of_this_plan(data) + 1, attempt_id=f"revision-{revision}")
+    return Verdict(False)
+
+
+def _by_checksum(data: Data, now: float) -> Verdict:
+    if text(data, APPLIED_CHECKSUM) == checksum(data[PLAN]):
+        return Verdict(False)
+    failures = _failures_of_this_plan(data)
+    run = Verdict(True, attempt=failures + 1, attempt_id=f"attempt-{failures + 1}")
+    if not failures:
+        return run
+    most = number(data, MAX_FAILURES, -1)
+    if most >= 0 and failures >= most:
+        return Verdict(False)
+    left = _left(text(data, LAST_APPLY), RETRY_SECONDS, now)
+    return Verdict(False, left) if left > 0 else run
+
+
+def _failures_of_this_plan(data: Data) -> int:
+    """Failures of another plan do not count any more."""
+    same = text(data, FAILED_CHECKSUM) == checksum(data[PLAN])
+    return max(0, number(data, FAILURES, 0)) if same else 0
+
+
+# What is written
+
+
+def claimed(data: Data) -> dict[str, bytes]:
+    """The keys that say: now it runs."""
+    return {STATE: IN_PROGRESS.encode(), REVISION: str(number(data, REVISION, 0) + 1).encode()}
+
+
+def succeeded(data: Data, outputs: Mapping[str, bytes], now: float) -> dict[str, bytes]:
+    kept = dict(unpack(data.get(APPLIED_OUTPUT, b"")))
+    kept.update(_encoded(outputs))
+    keys = {
+        APPLIED_CHECKSUM: checksum(data[PLAN]).encode(),
+        APPLIED_OUTPUT: fitted(kept, _room(data, APPLIED_OUTPUT, FAILED_OUTPUT, FAILED_MESSAGE)),
+        FAILED_CHECKSUM: b"",
+        FAILED_OUTPUT: b"",
+        FAILURES: b"0",
+        SUCCESSES: str(number(data, SUCCESSES, 0) + 1).encode(),
+        LAST_APPLY: unix_date(now).encode(),
+    }
+    if FAILED_MESSAGE in data:
+        keys[FAILED_MESSAGE] = b""
+    if data.get(STATE):
+        keys[STATE] = SUCCEEDED.encode()
+    return keys
+
+
+def failed(data: Data, outputs: Mapping[str, bytes], now: float, message: str = "") -> dict[str, bytes]:
+    before = _failures_of_this_plan(data)
+    kept = dict(unpack(data.get(FAILED_OUTPUT, b""))) if before else {}
+    kept.update(_encoded(outputs))
+    keys = {
+        FAILED_CHECKSUM: checksum(data[PLAN]).encode(),
+        FAILED_OUTPUT: fitted(kept, _room(data, FAILED_OUTPUT, FAILED_MESSAGE) - MOST_MESSAGE),
+        FAILURES: str(before + 1).encode(),
+        SUCCESSES: b"0",
+        LAST_APPLY: unix_date(now).encode(),
+    }
+    if message or FAILED_MESSAGE in data:
+        keys[FAILED_MESSAGE] = shortened(message.encode("utf-8", "replace"), MOST_MESSAGE)
+    if data.get(STATE):
+        keys[STATE] = FAILED.encode()
+    return keys
+
+
+def settled(data: Data) -> dict[str, bytes]:
+    """The keys of a plan that is the applied one: the failures of others, tried in between, are over."""
+    if data.get(STATE) or text(data, APPLIED_CHECKSUM) != checksum(data[PLAN]):
+        return {}
+    over = {FAILED_CHECKSUM: b"", FAILED_OUTPUT: b"", FAILED_MESSAGE: b"", FAILURES: b"0"}
+    return {key: value for key, value in over.items() if data.get(key, value) != value}
+
+
+def _encoded(outputs: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: base64.b64encode(output).decode() for name, output in outputs.items()}
+
+
+# Periodic instructions
+
+
+def seconds_until(record: Json | None, instruction: Instruction, now: float) -> float:
+    """Until a periodic instruction is due; 0 when it is."""
+    if record is None:
+        return 0.0
+    period = instruction.period_seconds or _PERIOD_SECONDS
+    pause = RETRY_SECONDS * min(max(record.get("failures") or 0, 1), _MOST_PAUSES)
+    return max(
+        _left(record.get("lastSuccessfulRunTime") or "", period, now),
+        _left(record.get("lastFailedRunTime") or "", pause, now),
+    )
+
+
+def recorded(record: Json | None, instruction: Instruction, result: Result, now: float) -> Json:
+    before = record or {}
+    well = result.exit_code == 0
+    return {
+        "name": instruction.name,
+        "stdout": base64.b64encode(result.stdout).decode(),
+        "stderr": base64.b64encode(result.stderr).decode() if instruction.save_stderr else "",
+        "exitCode": result.exit_code,
+        "lastSuccessfulRunTime": unix_date(now) if well else before.get("lastSuccessfulRunTime", ""),
+        "lastFailedRunTime": "" if well else unix_date(now),
+        "failures": 0 if well else (before.get("failures") or 0) + 1,
+    }
+
+
+def periodic(data: Data, records: Json) -> dict[str, bytes]:
+    """The keys that tell of periodic instructions."""
+    return {PERIODIC_OUTPUT: fitted(records, _room(data, PERIODIC_OUTPUT))}
+
+
+# Probes
+
+
+def probed(status: Json, probe: Probe, well: bool) -> Json:
+    """A probe's status after one more look; zero and false are left out."""
+    successes, failures = status.get("successCount", 0), status.get("failureCount", 0)
+    healthy = status.get("healthy", False)
+    if well:
+        threshold = probe.success_threshold or 1
+        successes, failures = min(successes + 1, threshold), 0
+        healthy = healthy or successes >= threshold
+    else:
+        threshold = probe.failure_threshold or 3
+        successes, failures = 0, min(failures + 1, threshold)
+        healthy = healthy and failures < threshold
+    found = {"healthy": healthy, "successCount": successes, "failureCount": failures}
+    return {key: value for key, value in found.items() if value}
+
+
+def probe_statuses(data: Data) -> Json:
+    """What is not readable is as if nothing had been probed."""
+    try:
+        found = json.loads(data.get(PROBES) or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def probe_keys(statuses: Json) -> dict[str, bytes]:
+    return {PROBES: json.dumps(statuses, sort_keys=True, separators=(",", ":")).encode()}
+
+
+def probe_period(data: Data, default: float) -> float:
+    try:
+        period = float(text(data, PROBE_PERIOD))
+    except ValueError:
+        return default
+    return period if 0 < period < 1e6 else default
+
+
+# Formats
+
+
+def pack(value: Json) -> bytes:
+    """As outputs are kept: the same value gives the same bytes."""
+    return gzip.compress(json.dumps(value, sort_keys=True, separators=(",", ":")).encode(), mtime=0)
+
+
+def unpack(value: bytes) -> Json:
+    """What is not readable, or too large to have been ours, is as if it were not there."""
+    if not value:
+        return {}
+    reader = zlib.decompressobj(wbits=31)
+    try:
+        content = reader.decompress(value, 64 << 20)
+        found = json.loads(content) if not reader.unconsumed_tail else None
+    except (zlib.error, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def fitted(outputs: Json, room: int) -> bytes:
+    """Packed into so many bytes: the longest outputs are shortened, as often as that takes."""
+    packed, most = pack(outputs), MOST_OUTPUT
+    while len(packed) > room and most >= _LEAST_OUTPUT:
+        outputs = {name: _shorter(output, most) for name, output in outputs.items()}
+        packed, most = pack(outputs), most // 2
+    return packed if len(packed) <= room else pack({})
+
+
+def _shorter(output: Any, most: int) -> Any:
+    if isinstance(output, dict):
+        return {key: _shorter(value, most) if key in ("stdout", "stderr") else value for key, value in output.items()}
+    if not isinstance(output, str):
+        return output
+    try:
+        return base64.b64encode(shortened(base64.b64decode(output), most)).decode()
+    except ValueError:
+        return output
+
+
+def shortened(output: bytes, most: int, left_out: int = 0) -> bytes:
+    """The beginning and the end, and between them how much is missing; `left_out` went missing before."""
+    if len(output) <= most and not left_out:
+        return output
+    half = min(most, len(output)) // 2
+    missing = left_out + len(output) - 2 * half
+    return output[:half] + f"\n[{missing} bytes left out]\n".encode() + output[len(output) - half :]
+
+
+def _room(data: Data, *written: str) -> int:
+    """What these keys may take together, beside everything else and the copy the server keeps of the plan."""
+    others = sum(len(value) for key, value in data.items() if key not in written)
+    copy = len(data[PLAN]) - len(data.get("appliedPlan", b""))
+    return max(0, _MOST_SECRET - others - max(0, copy))
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def unix_date(seconds: float) -> str:
+    """`Thu Jan  1 00:00:00 UTC 2026`: in English whatever the locale, the day padded with a blank."""
+    at = time.gmtime(seconds)
+    clock = f"{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d}"
+    return f"{_DAYS[at.tm_wday]} {_MONTHS[at.tm_mon - 1]} {at.tm_mday:2d} {clock} UTC {at.tm_year}"
+
+
+def seconds_of(date: str) -> float | None:
+    """Seconds since the epoch, whatever the zone is called: its abbreviation says nothing certain."""
+    words = date.split()
+    try:
+        _, month, day, clock, _, year = words
+        hour, minute, second = clock.split(":")
+        moment = (int(year), _MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second))
+        return float(calendar.timegm(moment))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _left(since: str, seconds: float, now: float) -> float:
+    """How much of this time is left; nothing when it began in the future."""
+    began = seconds_of(since)
+    return 0.0 if began is None or began > now else max(0.0, began + seconds - now)
+
+
+def text(data: Data, key: str) -> str:
+    return data.get(key, b"").decode("utf-8", "replace")
+
+
+def number(data: Data, key: str, default: int) -> int:
+    try:
+        return int(text(data, key))
+    except ValueError:
+        return default
