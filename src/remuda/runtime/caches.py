@@ -1,13 +1,15 @@
 """All caches of one client: an informer per resource, each filled and kept true by a reflector.
 
 The client that controllers write through hands every answer to `observe` and `deleted`, so a reconcile reads what it
-has written, also before the watch has brought it.
+has written, also before the watch has brought it. A resource may be held in parts, one per label selector, where those
+who read them have nothing in common.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,8 +34,7 @@ class Caches:
     def __init__(self, client: Client, *, namespace: str = "") -> None:
         self._client = client
         self._namespace = namespace
-        self._informers: dict[Target, Informer[Any]] = {}
-        self._reflectors: dict[Target, Reflector] = {}
+        self._parts: dict[Target, dict[str, _Part]] = {}  # by label selector; "" is the whole resource
         self._tasks = Tasks()
         self._started = False
 
@@ -46,10 +47,11 @@ class Caches:
         metadata_only: bool = False,
         transform: Transform | None = None,
     ) -> Informer[T]:
-        """The cache of a kind; the first caller decides what it holds."""
-        present = self._informers.get(kind.target)
+        """The cache of a kind, or of the part of it that a selector asks for; the first caller decides what it holds of
+        each object. Without a selector: whatever there is already, else the whole."""
+        present = self._present(kind.target, label_selector)
         if present is not None:
-            return present
+            return present.informer
         within = (namespace or self._namespace) if kind.namespaced else ""
         selector = parse_label_selector(label_selector) if label_selector else None
         informer = Informer(kind.decode, kind.target, transform=transform, namespace=within, selector=selector)
@@ -61,30 +63,34 @@ class Caches:
 
     async def ensure(self, target: Target) -> Informer[Any]:
         """The cache of a resource known only now, filled. Raises Retryable while it cannot be listed."""
-        informer = self._informers.get(target)
-        if informer is None:
-            informer = Informer(decode_object, target, namespace=self._namespace)
-            self._add(informer, namespace=self._namespace)
-        if not informer.synced.is_set():
-            await self._first_list(target, informer)
-        return informer
-
-    async def _first_list(self, target: Target, informer: Informer[Any]) -> None:
-        reflector = self._reflectors[target]
-        try:
-            async with asyncio.timeout(_FIRST_LIST_SECONDS):
-                await reflector.attempted.wait()
-        except TimeoutError:
-            raise Retryable(f"{target.plural} of {target.api_version} could not be listed in time") from None
-        if not informer.synced.is_set():
-            raise Retryable(f"{target.plural} of {target.api_version} cannot be listed: {reflector.error}")
+        part = self._present(target)
+        if part is None:
+            part = self._add(Informer(decode_object, target, namespace=self._namespace), namespace=self._namespace)
+        if not part.informer.synced.is_set():
+            await _first_list(target, part)
+        return part.informer
 
     def known(self, target: Target) -> Informer[Any] | None:
-        return self._informers.get(target)
+        part = self._present(target)
+        return None if part is None else part.informer
+
+    def _present(self, target: Target, label_selector: str = "") -> _Part | None:
+        parts = self._parts.get(target)
+        if not parts:
+            return None
+        whole = parts.get("")
+        if whole is not None:
+            return whole
+        return parts.get(label_selector) if label_selector else next(iter(parts.values()))
+
+    def _each(self) -> Iterator[tuple[Target, _Part]]:
+        for target, parts in list(self._parts.items()):
+            for part in list(parts.values()):
+                yield target, part
 
     def _add(
         self, informer: Informer[Any], *, namespace: str, label_selector: str = "", metadata_only: bool = False
-    ) -> None:
+    ) -> _Part:
         reflector = Reflector(
             self._client,
             informer.target,
@@ -93,55 +99,82 @@ class Caches:
             label_selector=label_selector,
             metadata_only=metadata_only,
         )
-        self._informers[informer.target] = informer
-        self._reflectors[informer.target] = reflector
+        part = _Part(informer, reflector)
+        self._parts.setdefault(informer.target, {})[label_selector] = part
         if self._started:
             self._tasks.spawn(f"watch {informer.target.plural}", reflector.run())
+        return part
 
     def observe(self, target: Target, value: bytes) -> None:
-        """Puts the answer to a write into the cache of its resource, if there is one."""
-        informer = self._informers.get(target)
-        if informer is not None:
-            informer.observe(value)
+        """Puts the answer to a write into the caches of its resource, if there are any."""
+        for part in self._parts.get(target, _NOTHING).values():
+            part.informer.observe(value)
 
     def deleted(self, target: Target, key: Key, answer: bytes) -> None:
         """The answer to a delete is the object while something holds it, and a Status or its last state once it is
         gone."""
-        informer = self._informers.get(target)
-        if informer is None:
+        parts = self._parts.get(target)
+        if not parts:
             return
         read = _decode_answer(answer)
-        if read.kind == "Status":
-            informer.bury(key, read.details.uid)
-        elif read.metadata.deletion_timestamp is None:
-            informer.bury(key, read.metadata.uid)
-        else:
-            informer.observe(answer)
+        for part in parts.values():
+            if read.kind == "Status":
+                part.informer.bury(key, read.details.uid)
+            elif read.metadata.deletion_timestamp is None:
+                part.informer.bury(key, read.metadata.uid)
+            else:
+                part.informer.observe(answer)
 
     async def start(self) -> None:
         """Returns when every cache declared so far has its first list."""
         self._started = True
-        for target, reflector in self._reflectors.items():
-            self._tasks.spawn(f"watch {target.plural}", reflector.run())
-        await asyncio.gather(*(informer.synced.wait() for informer in self._informers.values()))
+        declared = list(self._each())
+        for target, part in declared:
+            self._tasks.spawn(f"watch {target.plural}", part.reflector.run())
+        await asyncio.gather(*(part.informer.synced.wait() for _, part in declared))
 
     @property
     def errors(self) -> dict[Target, Exception]:
         """What keeps a cache from being true right now."""
-        found = {target: next(iter(i.unreadable.values())) for target, i in self._informers.items() if i.unreadable}
-        return found | {target: r.error for target, r in self._reflectors.items() if r.error is not None}
+        found: dict[Target, Exception] = {}
+        for target, part in self._each():
+            unreadable = next(iter(part.informer.unreadable.values()), None)
+            error = part.reflector.error or unreadable
+            if error is not None:
+                found[target] = error
+        return found
 
     @property
     def missing(self) -> dict[Target, str]:
         """The caches that have never been filled, and why not."""
         return {
-            target: str(self._reflectors[target].error or "not listed yet")
-            for target, informer in self._informers.items()
-            if not informer.synced.is_set()
+            target: str(part.reflector.error or "not listed yet")
+            for target, part in self._each()
+            if not part.informer.synced.is_set()
         }
 
     async def close(self) -> None:
         await self._tasks.close()
+
+
+class _Part(NamedTuple):
+    """An informer, and what fills it."""
+
+    informer: Informer[Any]
+    reflector: Reflector
+
+
+_NOTHING: Mapping[str, _Part] = {}
+
+
+async def _first_list(target: Target, part: _Part) -> None:
+    try:
+        async with asyncio.timeout(_FIRST_LIST_SECONDS):
+            await part.reflector.attempted.wait()
+    except TimeoutError:
+        raise Retryable(f"{target.plural} of {target.api_version} could not be listed in time") from None
+    if not part.informer.synced.is_set():
+        raise Retryable(f"{target.plural} of {target.api_version} cannot be listed: {part.reflector.error}")
 
 
 class _Answer(msgspec.Struct):

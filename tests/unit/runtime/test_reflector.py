@@ -14,6 +14,7 @@ from remuda.kube.objects import Kind, Object
 from remuda.runtime.caches import Caches
 from remuda.runtime.informer import Informer
 from remuda.runtime.outcome import Retryable
+from remuda.runtime.writing import WritingClient
 from tests.unit.runtime.things import CONFIG_MAP, ConfigMap, Flaky, create, until, virtually
 
 OURS = "default"
@@ -207,4 +208,20 @@ async def test_an_object_that_cannot_be_read_is_reported_and_the_cache_is_filled
     assert "Expected `int`, got `str`" in str(caches.errors[CONFIG_MAP.target])
     await client.delete(CONFIG_MAP.target, OURS, "bad")
     await until(lambda: caches.errors == {} or "Expected" not in str(caches.errors))
+    await caches.close()
+
+
+async def test_parts_of_one_resource_are_held_apart_and_see_only_their_own(client: Client) -> None:
+    caches = Caches(client)
+    red = caches.of(CONFIG_MAP, label_selector="colour=red")
+    blue = caches.of(CONFIG_MAP, label_selector="colour=blue")
+    assert caches.of(CONFIG_MAP, label_selector="colour=red") is red
+    assert caches.of(CONFIG_MAP) is red
+    await caches.start()
+    writing = WritingClient(client, caches, lambda *_: None)
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"colour": "blue"}}}
+    await writing.create(CONFIG_MAP.target, OURS, body)
+    assert (red.get(OURS, "a"), blue.get(OURS, "a") is not None) == (None, True)
+    await writing.delete(CONFIG_MAP.target, OURS, "a")
+    assert blue.get(OURS, "a") is None
     await caches.close()
