@@ -1,0 +1,5 @@
+"""The drivers' conformance suite, which is shipped for the drivers of others: here for ours."""
+
+from remuda.providers.machine.conformance import Conformance, Subject
+
+__all__ = ["Conformance", "Subject"]
