@@ -1,0 +1,287 @@
+"""Hosts in systemd-nspawn: real enough for everything a server does, on the machine of the management plane.
+
+Each host has systemd, sshd and an address of its own on a bridge; its file system is a layer over the machine's own or
+over an image. It outlives the Job that made it and the management plane. Hosts are not a wall against whoever is root
+in them: they have all capabilities, as a kubelet needs them. Nothing of a host outlives its removal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import asyncssh
+import msgspec
+
+from remuda.providers.machine.drivers.nspawn import contents, groups
+from remuda.providers.machine.drivers.nspawn.bridges import Bridge, Place
+from remuda.providers.machine.drivers.nspawn.commands import attempt, missing
+from remuda.providers.machine.drivers.nspawn.folder import About, Folder, unpack
+from remuda.providers.machine.drivers.nspawn.layer import Layer
+from remuda.providers.machine.drivers.nspawn.options import NspawnOptions, bind_flags, judge, network
+from remuda.providers.machine.spi import (
+    TAG_MACHINE,
+    TAG_OWNER,
+    TAG_UID,
+    Address,
+    BadOptions,
+    Driver,
+    DriverError,
+    Order,
+    Server,
+    ServerState,
+    SshAccess,
+)
+from remuda.runtime.steps import step
+
+_BOOT_SECONDS = 90.0
+_SSH_PORT = 22
+_IMAGES = ".images"
+_PROGRAMS = ("systemd-nspawn", "ip", "mount", "unshare", "tar")
+
+RESERVE = step("nspawn.reserve-host", "writes down for whom the host is")
+FILL = step("nspawn.fill-host", "writes the host's own files")
+BOOT = step("nspawn.boot-host", "starts the host")
+STOP = step("nspawn.stop-host", "ends every process of the host")
+DELETE = step("nspawn.delete-host", "deletes the host's folder")
+
+
+class Nspawn(Driver[NspawnOptions]):
+    name: ClassVar[str] = "nspawn"
+    doc: ClassVar[str] = (
+        "Hosts in systemd-nspawn on the machine Remuda runs on: systemd, sshd and an address of their own on a bridge. "
+        "Needs root on Linux with systemd-container, iproute2 and overlayfs."
+    )
+    options_type: ClassVar[type[NspawnOptions]] = NspawnOptions
+    local: ClassVar[bool] = True
+
+    @property
+    def takes_user_data(self) -> bool:
+        return self.options.bootstrap == "cloud-init"
+
+    async def check(self, order: Order) -> None:
+        _judge_machine()
+        judge(self.options)
+        if not self.options.image and (lacking := contents.lacking()):
+            raise BadOptions(
+                f"image: {', '.join(lacking)} of this machine lie on file systems of their own, so it cannot serve as "
+                "the image of hosts; give the directory or the tarball of one"
+            )
+        if not _has_overlay():
+            await attempt("modprobe", "overlay")
+            if not _has_overlay():
+                raise BadOptions("the kernel of this machine has no overlay file system, which hosts are made of")
+
+    async def create(self, order: Order, user_data: bytes) -> Server:
+        await self.check(order)
+        folder = self._folder(order.name)
+        about = await self._reserve(folder, order)
+        place = await Bridge(about.bridge).join(folder.path, network(self.options))
+        if not folder.started:
+            about = await self._fill(folder, order, about, place, user_data)
+        if not folder.leader:
+            self.context.say(f"starting {order.name} at {place.address}")
+            await self._boot(folder, about)
+        await self._booted(folder, about)
+        return await self._server(folder, about)
+
+    async def _reserve(self, folder: Folder, order: Order) -> About:
+        about = folder.read()
+        if about is None:
+            about = About(
+                name=order.name,
+                hostname=order.hostname or order.name,
+                tags=order.tags,
+                bridge=self.options.bridge,
+                ssh_user=self.options.ssh_user,
+            )
+            async with RESERVE:
+                folder.write(about)
+        if about.tags.get(TAG_UID) != order.uid:
+            raise DriverError(
+                f"there is a host {order.name} already, of {about.tags.get(TAG_MACHINE, 'somebody else')} "
+                f"(uid {about.tags.get(TAG_UID, 'unknown')}); it has to be removed first"
+            )
+        return about
+
+    async def _fill(self, folder: Folder, order: Order, about: About, place: Place, user_data: bytes) -> About:
+        lower = await self._lower()
+        async with FILL:
+            return await asyncio.to_thread(self._write, folder, order, about, place, lower, user_data)
+
+    def _write(self, folder: Folder, order: Order, about: About, place: Place, lower: Path, user_data: bytes) -> About:
+        client = asyncssh.generate_private_key("ssh-ed25519", comment=order.name)
+        host = asyncssh.generate_private_key("ssh-ed25519", comment=order.name)
+        folder.blank()
+        contents.write(
+            Layer(folder.upper, lower),
+            contents.Contents(
+                uid=order.uid,
+                hostname=about.hostname,
+                place=place,
+                ssh_user=about.ssh_user,
+                client_public_key=client.export_public_key().decode().strip(),
+                host_private_key=host.export_private_key().decode(),
+                dns=self.options.dns,
+                user_data=user_data if self.takes_user_data else None,
+                hidden=(str(self.context.directory.resolve()),),
+                whole_machine=lower == Path("/"),
+            ),
+        )
+        folder.keep_key(client.export_private_key().decode())
+        about = msgspec.structs.replace(
+            about,
+            image=str(lower),
+            address=str(place.address),
+            host_key=" ".join(host.export_public_key().decode().split()[:2]),
+        )
+        folder.write(about)
+        return about
+
+    async def _boot(self, folder: Folder, about: About) -> None:
+        limits = groups.Limits(self.options.memory, self.options.cpus)
+        async with BOOT:
+            complaints = await folder.start(
+                Path(about.image),
+                limits,
+                [f"--hostname={about.hostname}", f"--network-bridge={about.bridge}", *bind_flags(self.options)],
+            )
+        for complaint in complaints:
+            self.context.say(complaint)
+
+    async def _booted(self, folder: Folder, about: About) -> None:
+        """Once its sshd answers. Raises DriverError with the end of its console."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while not await _answers(about.address):
+            if not folder.leader:
+                raise DriverError(f"the host {about.name} ended while it started: {folder.last_words()}")
+            if loop.time() - begun > _BOOT_SECONDS:
+                raise DriverError(
+                    f"sshd of the host {about.name} does not answer at {about.address} after {_BOOT_SECONDS:g} s; the "
+                    f"end of its console: {folder.last_words()}"
+                )
+            await asyncio.sleep(0.1)
+
+    async def find(self, order: Order) -> Server | None:
+        folder = self._folder(order.name)
+        about = folder.read()
+        if about is None or about.tags.get(TAG_UID) != order.uid:
+            return None
+        return await self._server(folder, about)
+
+    async def remove(self, order: Order) -> None:
+        _judge_machine()
+        folder = self._folder(order.name)
+        about = folder.read()
+        if about is None or about.tags.get(TAG_UID) != order.uid:
+            return
+        self.context.say(f"removing {order.name}")
+        async with STOP:
+            await folder.stop()
+        await Bridge(about.bridge).leave(folder.path)
+        async with DELETE:
+            await asyncio.to_thread(folder.delete)
+            await asyncio.to_thread(self._delete_unused_images)
+
+    async def owned(self, owner: str) -> Sequence[Server]:
+        found = []
+        for folder in self._folders():
+            about = folder.read()
+            if about is not None and about.tags.get(TAG_OWNER) == owner:
+                found.append(await self._server(folder, about))
+        return found
+
+    async def _server(self, folder: Folder, about: About) -> Server:
+        key = folder.key()
+        state: ServerState = "stopped"
+        if folder.leader:
+            state = "running" if await _answers(about.address) else "starting"
+        return Server(
+            id=about.name,
+            name=about.name,
+            state=state,
+            provider_id=f"nspawn://{about.name}",
+            addresses=[Address("InternalIP", about.address), Address("Hostname", about.hostname)]
+            if about.address
+            else (),
+            ssh=SshAccess(user=about.ssh_user, port=_SSH_PORT, private_key=key, host_keys=[about.host_key])
+            if key and about.host_key
+            else None,
+            tags=about.tags,
+        )
+
+    # Where things are.
+
+    @property
+    def _home(self) -> Path:
+        return self.context.directory.resolve() / "nspawn"
+
+    def _folder(self, name: str) -> Folder:
+        if not name or "/" in name or name.startswith("."):
+            raise BadOptions(f"{name!r} cannot be the name of a host")
+        return Folder(self._home / name)
+
+    def _folders(self) -> list[Folder]:
+        if not self._home.is_dir():
+            return []
+        return [Folder(path) for path in sorted(self._home.iterdir()) if not path.name.startswith(".")]
+
+    async def _lower(self) -> Path:
+        """The folder below every layer: the machine itself, a directory, or what was in a tarball."""
+        image = Path(self.options.image or "/")
+        lower, there = self._unpacked(image)
+        if not there:
+            self.context.say(f"unpacking {image}")
+            await unpack(image, lower)
+        return lower
+
+    def _unpacked(self, image: Path) -> tuple[Path, bool]:
+        """Where it is unpacked, and whether it has been."""
+        if image.is_dir():
+            return image, True
+        looks = image.stat()
+        digest = hashlib.sha256(f"{image}\0{looks.st_size}\0{looks.st_mtime_ns}".encode()).hexdigest()[:16]
+        lower = self._home / _IMAGES / digest
+        return lower, lower.is_dir()
+
+    def _delete_unused_images(self) -> None:
+        images = self._home / _IMAGES
+        if not images.is_dir():
+            return
+        used = {about.image for folder in self._folders() if (about := folder.read()) is not None}
+        for image in images.iterdir():
+            if str(image) not in used:
+                shutil.rmtree(image, ignore_errors=True)
+
+
+def _judge_machine() -> None:
+    if sys.platform != "linux":
+        raise BadOptions("hosts in systemd-nspawn need Linux")
+    if os.geteuid() != 0:
+        raise BadOptions("hosts in systemd-nspawn need root: run Remuda as root, or take the driver process")
+    if absent := missing(*_PROGRAMS):
+        raise BadOptions(f"this machine has no {', '.join(absent)}; install systemd-container and iproute2")
+
+
+def _has_overlay() -> bool:
+    return "overlay" in Path("/proc/filesystems").read_text().split()
+
+
+async def _answers(address: str) -> bool:
+    """Whether an SSH server says hello there."""
+    try:
+        async with asyncio.timeout(1):
+            reader, writer = await asyncio.open_connection(address, _SSH_PORT)
+            try:
+                return (await reader.read(4)).startswith(b"SSH-")
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False

@@ -1,0 +1,171 @@
+"""Bridges, and the addresses of the hosts on them.
+
+Several management planes may share a bridge of one machine, so who has which address is known to the machine: below
+/run, a folder per bridge, a link per address that points to the host's folder. Like bridges, this is gone after a
+reboot. A link whose host is gone counts for nothing. What is done here is done under the bridge's lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import ipaddress
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from remuda.providers.machine.drivers.nspawn.commands import attempt, run
+from remuda.providers.machine.spi import BadOptions, DriverError
+from remuda.runtime.steps import step
+
+_BOOK = Path("/run/remuda/bridges")
+_OURS = "made"  # marks a bridge that was made here and goes with its last host
+
+MAKE_BRIDGE = step("nspawn.make-bridge", "makes the bridge and gives it an address")
+TAKE_ADDRESS = step("nspawn.take-address", "enters the host's address into the machine's book")
+GIVE_BACK = step("nspawn.give-back-address", "strikes the host's address out, and removes the bridge after the last")
+
+
+class Place(NamedTuple):
+    """Where a host is on the network."""
+
+    address: ipaddress.IPv4Address
+    gateway: ipaddress.IPv4Address
+    prefix: int
+
+
+class Bridge:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._folder = _BOOK / name
+
+    async def join(self, host: Path, network: ipaddress.IPv4Network) -> Place:
+        """The host's place: the one it has, or a free one. Raises DriverError."""
+        async with self._locked():
+            gateway = await self._ensure(network)
+            address = self._address_of(host, network)
+            if address is None:
+                address = self._free(network, gateway)
+                async with TAKE_ADDRESS:
+                    _point(self._folder / str(address), host)
+            return Place(address, gateway, network.prefixlen)
+
+    async def leave(self, host: Path) -> None:
+        """Nothing of the host is in the book afterwards; a bridge that was made here goes with its last host."""
+        if not self._folder.is_dir():
+            return
+        async with self._locked(), GIVE_BACK:
+            for link in self._links():
+                if _target(link) == host:
+                    link.unlink()
+            if not any(_target(link).exists() for link in self._links()):
+                await self._remove()
+
+    async def _remove(self) -> None:
+        if (self._folder / _OURS).exists() and await self._exists():
+            await run("ip", "link", "delete", self.name)
+        for (
+            entry
+        ) in self._folder.iterdir():  # the lock last: whoever waits for it sees that it is gone, and starts anew
+            if entry.name != "lock":
+                entry.unlink()
+        (self._folder / "lock").unlink()
+        self._folder.rmdir()
+
+    async def _ensure(self, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
+        """The bridge's own address in the network."""
+        ours = self._folder / _OURS
+        if not await self._exists():
+            ours.touch()  # before the bridge: one that nobody marked would stay
+            async with MAKE_BRIDGE:
+                await run("ip", "link", "add", self.name, "type", "bridge")
+        addresses = await self._addresses()
+        for address in addresses:
+            if address in network:
+                await run("ip", "link", "set", self.name, "up")
+                return address
+        if not ours.exists():
+            has = ", ".join(map(str, addresses)) or "no address"
+            raise BadOptions(f"subnet: {network} is not that of the bridge {self.name}, which has {has}")
+        first = next(network.hosts())
+        await run("ip", "address", "add", f"{first}/{network.prefixlen}", "dev", self.name)
+        await run("ip", "link", "set", self.name, "up")
+        return first
+
+    async def _exists(self) -> bool:
+        code, printed, _ = await attempt("ip", "-json", "-details", "link", "show", "dev", self.name)
+        if code != 0:
+            return False
+        kind = json.loads(printed)[0].get("linkinfo", {}).get("info_kind", "")
+        if kind != "bridge":
+            raise BadOptions(f"bridge: {self.name} is an interface of this machine, but not a bridge")
+        return True
+
+    async def _addresses(self) -> list[ipaddress.IPv4Address]:
+        printed = await run("ip", "-json", "-4", "address", "show", "dev", self.name)
+        return [
+            ipaddress.IPv4Address(entry["local"])
+            for link in json.loads(printed or "[]")
+            for entry in link.get("addr_info", ())
+        ]
+
+    def _links(self) -> list[Path]:
+        return [path for path in self._folder.iterdir() if path.is_symlink()]
+
+    def _address_of(self, host: Path, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address | None:
+        for link in self._links():
+            address = ipaddress.IPv4Address(link.name)
+            if _target(link) == host and address in network:
+                return address
+        return None
+
+    def _free(self, network: ipaddress.IPv4Network, gateway: ipaddress.IPv4Address) -> ipaddress.IPv4Address:
+        taken = {link.name for link in self._links() if _target(link).exists()}
+        for address in network.hosts():
+            if address != gateway and str(address) not in taken:
+                return address
+        raise DriverError(
+            f"no address is free: all {len(taken)} of the subnet {network} on the bridge {self.name} are taken by "
+            "hosts; remove some, or take a larger subnet"
+        )
+
+    @asynccontextmanager
+    async def _locked(self) -> AsyncIterator[None]:
+        while (descriptor := self._lock()) is None:  # noqa: ASYNC110 - it is another process that holds it
+            await asyncio.sleep(0.05)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _lock(self) -> int | None:
+        """A descriptor that holds it, until it is closed; None if somebody else has it, or has just removed it."""
+        path = self._folder / "lock"
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.stat(path).st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        os.close(descriptor)
+        return None
+
+
+def _target(link: Path) -> Path:
+    try:
+        return Path(os.readlink(link))
+    except FileNotFoundError:
+        return Path("/nonexistent")
+
+
+def _point(link: Path, host: Path) -> None:
+    link.unlink(missing_ok=True)  # of a host that is gone
+    link.symlink_to(host)

@@ -1,0 +1,111 @@
+"""What can be chosen of a host, and what of it can never work."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+from remuda.kube.objects import Field
+from remuda.providers.machine.spi import BadOptions, Options
+
+_LONGEST_INTERFACE = 15
+_SMALLEST_SUBNET = 30  # room for the bridge and one host
+_INTERFACE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+
+
+class NspawnOptions(Options):
+    """A host in systemd-nspawn."""
+
+    image: Annotated[
+        str,
+        Field(
+            "The root file system hosts start from: a directory, or a tarball of one. Empty: a copy-on-write view of "
+            "the machine they run on, without its own services and private folders."
+        ),
+    ] = ""
+    bootstrap: Annotated[
+        Literal["cloud-init", "ssh"],
+        Field(
+            "How the bootstrap script gets to the host: as user data that cloud-init runs, or over SSH.",
+            default="cloud-init",
+        ),
+    ] = "cloud-init"
+    bridge: Annotated[
+        str,
+        Field(
+            "The bridge hosts are connected to. One that is missing is made, and goes with its last host.",
+            default="remuda0",
+            max_length=_LONGEST_INTERFACE,
+        ),
+    ] = "remuda0"
+    subnet: Annotated[
+        str,
+        Field(
+            "Where hosts get their addresses from; a bridge that is made gets the first one.", default="198.18.0.0/24"
+        ),
+    ] = "198.18.0.0/24"
+    memory: Annotated[int, Field("The most memory a host may use, in MiB. 0: no limit.", minimum=0)] = 0
+    cpus: Annotated[int, Field("The most processors a host may use. 0: no limit.", minimum=0)] = 0
+    ssh_user: Annotated[
+        str, Field("Who may log in with the host's key; must exist in the image.", default="root", max_length=32)
+    ] = "root"
+    binds: Annotated[
+        Sequence[str],
+        Field("Folders of this machine that hosts see: /here, /here:/there, or /here:/there:ro.", list_type="atomic"),
+    ] = ()
+    dns: Annotated[Sequence[str], Field("Addresses of name servers. Empty: none.", list_type="atomic")] = ()
+
+
+def network(options: NspawnOptions) -> ipaddress.IPv4Network:
+    """Raises BadOptions."""
+    try:
+        found = ipaddress.IPv4Network(options.subnet)
+    except ValueError as error:
+        raise BadOptions(f"subnet: {options.subnet!r} is not an IPv4 network: {error}") from None
+    if found.prefixlen > _SMALLEST_SUBNET:
+        raise BadOptions(f"subnet: {options.subnet} is too small for a bridge and a host; take a /30 or a larger one")
+    return found
+
+
+def bind_flags(options: NspawnOptions) -> list[str]:
+    """As systemd-nspawn takes them. Raises BadOptions."""
+    return [_bind_flag(bind) for bind in options.binds]
+
+
+def _bind_flag(bind: str) -> str:
+    here, _, rest = bind.partition(":")
+    there, _, mode = rest.partition(":")
+    there = there or here
+    if mode not in ("", "ro") or not (here.startswith("/") and there.startswith("/")):
+        raise BadOptions(f"binds: {bind!r} is not of the form /here, /here:/there or /here:/there:ro")
+    if not Path(here).exists():
+        raise BadOptions(f"binds: {here} does not exist on this machine")
+    return f"--bind{'-ro' if mode else ''}={here}:{there}"
+
+
+def judge(options: NspawnOptions) -> None:
+    """Raises BadOptions for what can be seen without looking further than the file system."""
+    network(options)
+    bind_flags(options)
+    if not _INTERFACE.match(options.bridge) or len(options.bridge) > _LONGEST_INTERFACE:
+        raise BadOptions(f"bridge: {options.bridge!r} cannot be the name of an interface")
+    for server in options.dns:
+        try:
+            ipaddress.ip_address(server)
+        except ValueError:
+            raise BadOptions(f"dns: {server!r} is not an address") from None
+    if options.image:
+        _judge_image(options.image)
+
+
+def _judge_image(image: str) -> None:
+    path = Path(image)
+    if not path.is_absolute() or ".." in PurePosixPath(image).parts:
+        raise BadOptions(f"image: {image!r} is not an absolute path")
+    if any(sign in image for sign in ",:\\"):
+        raise BadOptions(f"image: {image!r} has a comma, a colon or a backslash in it, which an overlay cannot have")
+    if not path.exists():
+        raise BadOptions(f"image: there is no {image}")
