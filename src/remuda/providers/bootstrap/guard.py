@@ -1,13 +1,154 @@
-"""A node cannot promote itself: of its plan Secret it may write the results of plans, and nothing else. Pure."""
+"""A node cannot promote itself: of its plan Secret it may write the results of plans, and nothing else. Pure.
+
+Agents write the whole Secret back, so RBAC cannot tell a result from a role. Admission can: what a host's own account
+changes besides results never gets in. The rest of such a write does (a report is not lost because somebody also tried
+to become a control plane), and the attempt is noted in an annotation that the host cannot write either, from where the
+RKEBootstrap controller reports it. Everybody else may change the Secret as RBAC lets them.
+
+The account is recognised by its name, which is that of the Secret (`providers.names.plan_secret`). On Kubernetes the
+API server itself decides by the same rule whom to call the webhook for, so nobody else's Secrets depend on it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
 from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
 from remuda.kube.core import SECRET
+from remuda.kube.patches import create_merge_patch
+from remuda.providers import names
+from remuda.runtime.webhooks import Webhook
+
+REFUSED = "remuda.dev/refused-changes"  # annotation: `Refused`, as JSON
+
+RESULTS = frozenset(
+    {
+        "plan-state",
+        "plan-revision",
+        "applied-checksum",
+        "applied-output",
+        "applied-periodic-output",
+        "failed-checksum",
+        "failed-output",
+        "failure-count",
+        "success-count",
+        "last-apply-time",
+        "probe-statuses",
+    }
+)
+
+_NOTE = f"metadata.annotations[{REFUSED}]"
+_GUARDED_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+_MOST_FIELDS = 10  # that are named
+_LONGEST_FIELD = 200
+
+Json = dict[str, Any]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """What a host has tried to change: how often, and which fields the last time."""
+
+    times: int = 0
+    fields: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        often = "once" if self.times == 1 else f"{self.times} times"
+        return f"the host tried {often} to change what is not its own in its plan Secret, last {', '.join(self.fields)}"
+
+
+def refused(annotations: Mapping[str, str]) -> Refused | None:
+    """What the annotation says; None without one."""
+    text = annotations.get(REFUSED)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Refused)
+    except msgspec.MsgspecError:
+        return Refused(1, (_NOTE,))
 
 
 def admit(review: Review) -> Verdict:
-    return ALLOWED
+    old, new = review.old, review.new
+    if review.user != f"system:serviceaccount:{review.namespace}:{review.name}" or old is None or new is None:
+        return ALLOWED
+    if old.get("type") != names.PLAN_TYPE or review.subresource:
+        return ALLOWED
+    kept = _kept(old, new)
+    changes = list(_changes(kept, new))
+    if not changes:
+        return ALLOWED
+    times = (refused(_annotations(old)) or Refused()).times + 1
+    noted = refused(_annotations(new))
+    if changes == [_NOTE] and noted is not None and noted.times == times and noted.fields:
+        return Verdict(warnings=(_told(noted.fields),))  # as this function has left it, in the call before this one
+    noted = Refused(times, tuple(_named(changes)))
+    return Verdict(patch=create_merge_patch(new, _with_note(kept, noted)), warnings=(_told(noted.fields),))
 
 
 FUNCTIONS: list[Registration] = [Registration("", SECRET.plural, admit, ("UPDATE",))]
+
+WEBHOOKS: list[Webhook] = [
+    Webhook(
+        kind=SECRET.name,
+        target=SECRET.target,
+        function=admit,
+        operations=("UPDATE",),
+        only="request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':' + request.name",
+    )
+]
+
+
+def _kept(old: Json, new: Json) -> Json:
+    """The new object with everything of the old one that a host may not change. What the server itself keeps in
+    metadata is the server's affair."""
+    metadata = {name: value for name, value in new["metadata"].items() if name not in _GUARDED_METADATA}
+    metadata.update({name: value for name, value in old["metadata"].items() if name in _GUARDED_METADATA})
+    data = {name: value for name, value in (old.get("data") or {}).items() if name not in RESULTS}
+    data.update({name: value for name, value in (new.get("data") or {}).items() if name in RESULTS})
+    kept = {**old, "metadata": metadata}
+    kept.pop("data", None)
+    if data or "data" in new:
+        kept["data"] = data
+    return kept
+
+
+def _with_note(kept: Json, noted: Refused) -> Json:
+    annotations = {**_annotations(kept), REFUSED: msgspec.json.encode(noted).decode()}
+    return {**kept, "metadata": {**kept["metadata"], "annotations": annotations}}
+
+
+def _annotations(obj: Json) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def _changes(kept: Json, new: Json) -> Iterator[str]:
+    for part in _GUARDED_METADATA:
+        yield from _differences(f"metadata.{part}", kept["metadata"].get(part), new["metadata"].get(part))
+    yield from _differences("data", kept.get("data"), new.get("data"))
+    for name in sorted(({*kept} | {*new}) - {"metadata", "data"}):
+        if kept.get(name) != new.get(name):
+            yield name
+
+
+def _differences(path: str, kept: Any, new: Any) -> Iterator[str]:
+    kept, new = kept or {}, new or {}
+    if isinstance(kept, dict) and isinstance(new, dict):
+        for name in sorted({*kept} | {*new}):
+            if kept.get(name) != new.get(name):
+                yield f"{path}[{name}]"
+    elif kept != new:
+        yield path
+
+
+def _named(fields: Sequence[str]) -> list[str]:
+    """A host chooses the names of what it adds: not too many, not too long."""
+    found = [field[:_LONGEST_FIELD] for field in fields]
+    more = len(found) - _MOST_FIELDS
+    return [*found[:_MOST_FIELDS], f"and {more} more"] if more > 0 else found
+
+
+def _told(fields: Sequence[str]) -> str:
+    return f"only results may be written here: {', '.join(fields)} stays as it was, and the attempt is reported"

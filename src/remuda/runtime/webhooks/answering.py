@@ -32,6 +32,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     function: AdmissionFunction
     operations: tuple[Operation, ...]
+    only: str = ""  # a CEL expression over the request: the API server calls only where it holds
 
     def path(self, call: Call) -> str:
         """`/mutate-cluster-x-k8s-io-v1beta2-machine`."""

@@ -96,7 +96,7 @@ def _configuration(
 def _entry(call: Call, webhook: Webhook, location: Location, ca_pem: bytes) -> dict[str, Any]:
     target = webhook.target
     return {
-        "name": f"{_NAMES[call]}.{webhook.kind.lower()}.{target.group}",
+        "name": f"{_NAMES[call]}.{webhook.kind.lower()}.{target.group or 'core'}",
         "admissionReviewVersions": ["v1"],
         "clientConfig": location.client_config(webhook.path(call), ca_pem),
         "rules": [
@@ -108,6 +108,7 @@ def _entry(call: Call, webhook: Webhook, location: Location, ca_pem: bytes) -> d
                 "scope": "*",
             }
         ],
+        **({"matchConditions": [{"name": "concerned", "expression": webhook.only}]} if webhook.only else {}),
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "sideEffects": "None",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from remuda.apiserver.server import ApiServer
@@ -38,6 +39,14 @@ def test_one_webhook_per_kind_and_call() -> None:
     (entry,) = validating["webhooks"]
     assert entry["name"] == "validation.horse.ranch.example"
     assert entry["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"]
+
+
+def test_whom_it_is_called_for_is_said_where_that_matters() -> None:
+    narrow = msgspec.structs.replace(HORSES, only="request.userInfo.username == 'rider'")
+    for _, configuration in configurations("remuda", [narrow], URL, b"CA"):
+        (entry,) = configuration["webhooks"]
+        (condition,) = entry["matchConditions"]
+        assert condition["expression"] == "request.userInfo.username == 'rider'"
 
 
 def test_at_a_service() -> None:
