@@ -89,7 +89,7 @@ def judge(rules: Rules, machine: Attempts, pool: Pool, trying: Collection[str], 
     """Whether a machine may ask for its server now. `trying`: other machines of the pool that are at it."""
     if stall := stalled(rules, machine):
         return stall
-    own = _left(machine.last_failure, back_off(rules, machine.failures, salt), now)
+    own = rest(rules, machine, now, salt)
     if own > 0:
         which = f"attempt {machine.failures} failed"
         return Wait(own, BACKING_OFF, f"{which}; the next is made {_within(rules, machine.failures)}")
@@ -98,12 +98,17 @@ def judge(rules: Rules, machine: Attempts, pool: Pool, trying: Collection[str], 
     said = f"the last {pool.failures} attempts of the pool failed"
     if trying:
         return Wait(None, POOL_BUSY, f"{said}, so one machine tries at a time: now {min(trying)}")
-    rest = _left(pool.last_failure, back_off(rules, _pool_steps(rules, pool), "pool"), now)
-    if rest > 0:
+    left = _left(pool.last_failure, back_off(rules, _pool_steps(rules, pool), "pool"), now)
+    if left > 0:
         return Wait(
-            rest, POOL_BACKING_OFF, f"{said}; one machine tries again {_within(rules, _pool_steps(rules, pool))}"
+            left, POOL_BACKING_OFF, f"{said}; one machine tries again {_within(rules, _pool_steps(rules, pool))}"
         )
     return GO
+
+
+def rest(rules: Rules, machine: Attempts, now: float, salt: str) -> float:
+    """Seconds until its next attempt; not positive: now."""
+    return _left(machine.last_failure, back_off(rules, machine.failures, salt), now)
 
 
 def stalled(rules: Rules, machine: Attempts) -> Stall | None:

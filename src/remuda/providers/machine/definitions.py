@@ -20,8 +20,29 @@ DRIVER_LABEL = "remuda.dev/node-driver"  # on the definitions of a driver's kind
 _CATEGORIES = ("cluster-api", "rke-machine")
 _AGE = Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
 _CEL_WORDS = frozenset(
-    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import")
-    + ("let", "loop", "package", "namespace", "return", "var", "void", "while")
+    (
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    )
 )
 
 

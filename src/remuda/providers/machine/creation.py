@@ -1,0 +1,241 @@
+"""How a machine gets its server: preconditions, one Job at a time within the failure budget, and what came of it.
+
+A failed attempt is repeated on the same machine: `create` finds what the one before has made, so nothing is thrown
+away and nothing is made twice. The Job of a failed attempt stays, with its log, until the next one is made. Its end is
+counted once: in the pool first, then in the status, by the Job's uid.
+"""
+
+from __future__ import annotations
+
+from remuda.capi.types import Machine
+from remuda.jobs.types import Job
+from remuda.kube import clock
+from remuda.kube.conditions import find
+from remuda.kube.objects import Key
+from remuda.providers import names
+from remuda.providers.machine import budget, orders, results, status, work
+from remuda.providers.machine.budget import Failure, Stall, Wait
+from remuda.providers.machine.results import Result
+from remuda.providers.machine.scope import FINALIZER, Scope
+from remuda.providers.machine.state import State
+from remuda.providers.machine.types import CREATE_ERROR, CREATE_JOB
+from remuda.providers.machine.work import Missing
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Retryable
+from remuda.runtime.steps import step
+
+PROTECT = step("drivermachine.protect", "writes finalizer and intent to a machine before its server is asked for")
+COUNT = step("drivermachine.count-failure", "writes a failed attempt to the machine's status")
+REPORT = step("drivermachine.report-server", "writes what is known of a server that was made")
+RETRY = step("drivermachine.retry", "begins a machine's failure budget anew because somebody asked for it")
+
+_LOOK_AGAIN_SECONDS = 15.0  # for what is not watched: a Secret of somebody else
+
+
+async def advance(scope: Scope) -> Outcome:
+    if scope.made:
+        return await _settle(scope)
+    job = scope.job
+    if job is not None and job.metadata.deleting:
+        return _waits(scope, Blocked("WaitingForJob", _named(job), "the Job of the attempt before is on its way out"))
+    if job is not None and job.finished is None:
+        status.creating(scope.draft.status, str(scope), job.metadata.name)
+        return Blocked(status.CREATING, _named(job), "the server is being created")
+    if job is not None and job.metadata.uid != scope.machine.status.counted_job:
+        ended = results.result(job, await scope.world.pods(job))
+        if ended is not None and ended.ok:
+            return await _succeed(scope, job)
+        await _fail(scope, job, ended or Result(ok=False))
+    return await _attempt(scope, job)
+
+
+# ---- asking for a server -------------------------------------------------------------------------------------------
+
+
+async def _attempt(scope: Scope, job: Job | None) -> Outcome:
+    owner = scope.owner
+    if owner is None:
+        return _waits(scope, Blocked("WaitingForOwner", str(scope), "no Machine owns it yet"))
+    if wait := _not_yet(scope, owner):
+        return _waits(scope, wait)
+    if scope.machine.spec.provider_id and find(scope.machine.status.conditions, CREATE_JOB) is None:
+        known = await _state(scope)
+        if _exists(known):  # objects that were moved here come without their status
+            return await _publish_server(scope, owner, known)
+    if retry := status.retry_wanted(scope.machine):
+        await _begin_anew(scope, owner, retry)
+    pools, rules = scope.world.pools, scope.world.settings.rules
+    if pools.look(scope.pool).failures < rules.pool_failures:
+        return await _try(scope, owner, job)
+    async with pools.lock(scope.pool):
+        return await _try(scope, owner, job)
+
+
+def _not_yet(scope: Scope, owner: Machine) -> Blocked | None:
+    namespace, cluster = owner.metadata.namespace, scope.cluster
+    if owner.metadata.deleting:
+        return Blocked("MachineIsDeleting", f"Machine {owner.key}", f"Machine {owner.key} is being deleted")
+    if cluster is None:
+        place = f"Cluster {Key(namespace, scope.cluster_name)}"
+        return Blocked("WaitingForCluster", place, f"{place} does not exist")
+    if not cluster.status.initialization.infrastructure_provisioned:
+        message = f"the infrastructure of Cluster {cluster.key} is not provisioned"
+        return Blocked("WaitingForInfrastructure", f"Cluster {cluster.key}", message)
+    if owner.spec.bootstrap.data_secret_name is None:
+        config = owner.spec.bootstrap.config_ref
+        on = f"{config.kind} {namespace}/{config.name}" if config is not None else f"Machine {owner.key}"
+        return Blocked("WaitingForBootstrapData", on, f"Machine {owner.key} has no bootstrap data yet: {on} makes it")
+    if scope.driver.local and not scope.world.settings.run_jobs:
+        message = f"servers of the driver {scope.driver.name} live where remuda's own job runner does; it does not run"
+        return Blocked("NeedsJobRunner", f"NodeDriver {scope.driver.name}", message)
+    return None
+
+
+async def _begin_anew(scope: Scope, owner: Machine, retry: str) -> None:
+    """Whoever asks for it has mended something: that is news for the whole pool."""
+    await scope.world.pools.succeeded(scope.pool, owner)
+    status.begin_anew(scope.draft.status, retry)
+    await scope.save(RETRY)
+
+
+async def _try(scope: Scope, owner: Machine, job: Job | None) -> Outcome:
+    world, machine = scope.world, scope.machine
+    trying = [name for name in world.pools.trying(scope.pool) if name != machine.metadata.name]
+    pool = world.pools.look(scope.pool)
+    verdict = budget.judge(
+        world.settings.rules, status.attempts(machine), pool, trying, clock.time(), machine.metadata.uid
+    )
+    if isinstance(verdict, Stall):
+        status.stalled(scope.draft.status, verdict, machine.status.failure_message)
+        return Blocked("Stalled", str(scope), verdict.message)
+    if isinstance(verdict, Wait):
+        last = f"; the last error: {machine.status.failure_message}" if machine.status.failure_message else ""
+        reason = CREATE_ERROR if last else verdict.reason
+        status.waits(scope.draft.status, reason, verdict.message + last)
+        return Blocked(verdict.reason, str(scope), verdict.message, verdict.seconds)
+    if job is not None:
+        await work.stop(scope, job)
+        return Blocked("WaitingForJob", _named(job), "the Job of the attempt before goes, then the next one starts")
+    try:
+        return await _start(scope, owner)
+    except Missing as missing:
+        return _waits(scope, Blocked(missing.reason, missing.on, str(missing), _LOOK_AGAIN_SECONDS))
+
+
+async def _start(scope: Scope, owner: Machine) -> Outcome:
+    namespace, secret = owner.metadata.namespace, owner.spec.bootstrap.data_secret_name or ""
+    bootstrap = await scope.world.secret(namespace, secret)
+    if bootstrap is None or not bootstrap.get("value"):
+        on = f"Secret {namespace}/{secret}"
+        raise Missing("BootstrapDataNotFound", on, f"{on} with the bootstrap data does not exist, or is empty")
+    fields = await work.credential_fields(scope)
+    name = names.provision(scope.machine.metadata.name)
+    await _protect(scope, owner, name)
+    order = await scope.order("create")
+    await work.start(scope, order, fields, bootstrap["value"], bootstrap.get("format", b"cloud-config"))
+    return Blocked(status.CREATING, f"Job {namespace}/{name}", "the server is being created")
+
+
+async def _protect(scope: Scope, owner: Machine, job: str) -> None:
+    draft = scope.draft
+    draft.add_finalizer(FINALIZER)
+    draft.set_label(names.CLUSTER_NAME, owner.spec.cluster_name)
+    draft.set_label(names.CAPI_MACHINE_NAME, names.shorten(owner.metadata.name, 63))
+    draft.set_annotation(orders.IDENTITY, orders.identity(scope.machine.metadata))
+    credential = scope.machine.spec.common.cloud_credential_secret_name
+    if credential:
+        draft.status["cloudCredentialSecretName"] = credential
+    for name, key in (("driverUrl", "url"), ("driverHash", "checksum")):
+        if said := scope.driver.program.get(key):
+            draft.status[name] = said
+    status.not_paused(draft.status)
+    status.creating(draft.status, str(scope), job)
+    await scope.save(PROTECT)
+
+
+# ---- what came of it -----------------------------------------------------------------------------------------------
+
+
+async def _fail(scope: Scope, job: Job, ended: Result) -> None:
+    machine, now = scope.machine, clock.now()
+    failure = Failure(
+        time=now,
+        machine=machine.metadata.name,
+        message=ended.message,
+        attempt=machine.status.failures + 1,
+        job=job.metadata.uid,
+    )
+    if scope.owner is not None:
+        await scope.world.pools.failed(scope.pool, scope.owner, failure)
+    scope.world.events.warning(machine, CREATE_ERROR, f"attempt {failure.attempt} failed: {ended.message}")
+    status.create_failed(scope.draft.status, machine.status, job.metadata.uid, ended.message, ended.hopeless, now)
+    await scope.save(COUNT)
+
+
+async def _succeed(scope: Scope, job: Job) -> Outcome:
+    known = await _state(scope)
+    if not _exists(known):
+        said = "the Job ended well, but the machine-state Secret tells of no server"
+        await _fail(scope, job, Result(ok=False, message=said))
+        return await _attempt(scope, job)
+    if scope.owner is not None:
+        await scope.world.pools.succeeded(scope.pool, scope.owner)
+    return await _publish_server(scope, scope.owner, known)
+
+
+async def _state(scope: Scope) -> State:
+    try:
+        return await scope.world.state(scope.machine) or State()
+    except ValueError as error:
+        raise Retryable(f"Secret {names.state_secret(scope.machine.metadata.name)}: {error}") from None
+
+
+def _exists(known: State) -> bool:
+    return known.phase in ("created", "bootstrapped")
+
+
+async def _publish_server(scope: Scope, owner: Machine | None, known: State) -> Outcome:
+    draft = scope.draft
+    draft.add_finalizer(FINALIZER)
+    status.not_paused(draft.status)
+    status.created(draft.status, draft.spec, known, scope.driver.name)
+    ready = not known.by_user_data or scope.agent_connected in (None, True)
+    if ready:
+        status.provisioned(draft.status)
+    elif owner is not None and owner.spec.bootstrap.config_ref is not None:
+        config = owner.spec.bootstrap.config_ref.name
+        status.waits_for_agent(draft.status, draft.spec["providerID"], config)
+    await scope.save(REPORT)
+    return await _settle(scope)
+
+
+async def _settle(scope: Scope) -> Outcome:
+    """The server is there: is it a managed host? What the Job needed goes either way."""
+    if scope.job is not None:
+        await work.clear(scope)
+    machine = scope.machine
+    if machine.status.initialization.provisioned:
+        return DONE
+    made = find(machine.status.conditions, CREATE_JOB)
+    if made is None or made.reason != status.CREATED or scope.agent_connected in (None, True):
+        status.provisioned(scope.draft.status)
+        await scope.save(REPORT)
+        return DONE
+    on = f"RKEBootstrap {machine.metadata.namespace}/{_config(scope)}"
+    status.waits_for_agent(scope.draft.status, machine.spec.provider_id, _config(scope))
+    return Blocked(
+        status.WAITING_FOR_AGENT, on, f"the server {machine.spec.provider_id} runs; its agent has not called"
+    )
+
+
+def _config(scope: Scope) -> str:
+    ref = scope.owner.spec.bootstrap.config_ref if scope.owner is not None else None
+    return ref.name if ref is not None else ""
+
+
+def _waits(scope: Scope, blocked: Blocked) -> Blocked:
+    status.waits(scope.draft.status, blocked.reason, blocked.message)
+    return blocked
+
+
+def _named(job: Job) -> str:
+    return f"Job {job.key}"

@@ -1,0 +1,166 @@
+"""The objects one Job needs: its order, credentials, rights, and the Job itself. Pure.
+
+All of them belong to the machine by an owner reference, so nothing outlives it whatever is interrupted; the Secrets
+carry the label of the providers' cache. A Job may read and write the machine-state Secret, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from remuda.capi import names as capi_names
+from remuda.jobs import MANAGED_BY, TERMINATION_LOG
+from remuda.kube.objects import Kind, ObjectMeta, OwnerReference
+from remuda.providers import names
+from remuda.providers.machine.settings import MachineSettings
+from remuda.providers.machine.spi import Order
+from remuda.providers.machine.types import DriverMachine
+
+Json = dict[str, Any]
+
+# Labels of a Job and its Pods.
+MACHINE_GROUP = "rke.cattle.io/infra-machine-group"
+MACHINE_VERSION = "rke.cattle.io/infra-machine-version"
+MACHINE_KIND = "rke.cattle.io/infra-machine-kind"
+MACHINE_NAME = "rke.cattle.io/infra-machine-name"
+REMOVES = "rke.cattle.io/infra-remove"  # "true": the Job removes the server
+POOL = "remuda.dev/machine-pool"
+
+# Keys of the Secret with the order.
+ORDER, VALUE, FORMAT = "order.json", "value", "format"
+
+_ORDER_PATH = "/run/secrets/machine"
+_CREDENTIALS_PATH = "/run/secrets/credentials"
+_RBAC = "rbac.authorization.k8s.io"
+_USER = 1000  # in a container
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The machine that all of it is for."""
+
+    kind: Kind[DriverMachine]
+    metadata: ObjectMeta
+    cluster: str
+
+    def named(self, name: str, kind: str, api_version: str) -> Json:
+        owner = OwnerReference(
+            api_version=self.kind.api_version,
+            kind=self.kind.name,
+            name=self.metadata.name,
+            uid=self.metadata.uid,
+            controller=True,
+            block_owner_deletion=True,
+        )
+        metadata = {
+            "name": name,
+            "namespace": self.metadata.namespace,
+            "labels": {names.CLUSTER_NAME: capi_names.label_value(self.cluster)},
+            "ownerReferences": [msgspec.to_builtins(owner)],
+        }
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def state_secret(place: Place) -> Json:
+    """Empty: Jobs fill it."""
+    made = place.named(names.state_secret(place.metadata.name), "Secret", "v1")
+    return {**made, "type": names.STATE_TYPE}
+
+
+def order_secret(place: Place, order: Order, value: bytes, format: bytes) -> Json:
+    data = {ORDER: msgspec.json.encode(order)} | ({VALUE: value, FORMAT: format} if value else {})
+    return _secret(place, names.provision(place.metadata.name), data)
+
+
+def credential_secret(place: Place, fields: Mapping[str, bytes]) -> Json:
+    return _secret(place, names.credential_secret(place.metadata.name), fields)
+
+
+def _secret(place: Place, name: str, data: Mapping[str, bytes]) -> Json:
+    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    return {**place.named(name, "Secret", "v1"), "type": "Opaque", "data": encoded}
+
+
+def account(place: Place) -> Json:
+    return place.named(names.provision(place.metadata.name), "ServiceAccount", "v1")
+
+
+def role(place: Place) -> Json:
+    made = place.named(names.provision(place.metadata.name), "Role", f"{_RBAC}/v1")
+    rule = {
+        "apiGroups": [""],
+        "resources": ["secrets"],
+        "resourceNames": [names.state_secret(place.metadata.name)],
+        "verbs": ["get", "update", "patch"],
+    }
+    return {**made, "rules": [rule]}
+
+
+def role_binding(place: Place) -> Json:
+    name = names.provision(place.metadata.name)
+    made = place.named(name, "RoleBinding", f"{_RBAC}/v1")
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": place.metadata.namespace}
+    return {**made, "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name}, "subjects": [subject]}
+
+
+def job(place: Place, order: Order, settings: MachineSettings, *, pool: str, owner: str, credentials: bool) -> Json:
+    """`owner`: the name of the Machine, if there is one."""
+    name = names.provision(place.metadata.name)
+    labels = _job_labels(place, order, pool, owner)
+    made = place.named(name, "Job", "batch/v1")
+    made["metadata"]["labels"] |= labels
+    spec: Json = {
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": settings.job_seconds,
+        "template": {"metadata": {"labels": labels}, "spec": _pod(place, settings, credentials)},
+    }
+    if settings.run_jobs:
+        spec["managedBy"] = MANAGED_BY
+    return {**made, "spec": spec}
+
+
+def _job_labels(place: Place, order: Order, pool: str, owner: str) -> dict[str, str]:
+    found = {
+        MACHINE_GROUP: place.kind.group,
+        MACHINE_VERSION: place.kind.target.version,
+        MACHINE_KIND: place.kind.name,
+        MACHINE_NAME: capi_names.label_value(place.metadata.name),
+        REMOVES: "true" if order.action == "remove" else "false",
+        POOL: capi_names.label_value(pool),
+    }
+    return found | ({names.CAPI_MACHINE_NAME: capi_names.label_value(owner)} if owner else {})
+
+
+def _pod(place: Place, settings: MachineSettings, credentials: bool) -> Json:
+    name = place.metadata.name
+    mounted = {"order": (names.provision(name), _ORDER_PATH)}
+    if credentials:
+        mounted["credentials"] = (names.credential_secret(name), _CREDENTIALS_PATH)
+    limits = {"memory": settings.memory} | ({"cpu": settings.cpu} if settings.cpu else {})
+    container: Json = {
+        "name": "machine",
+        "image": settings.image or "remuda",
+        "command": ["remuda", "machine-job"],
+        "resources": {"limits": limits},
+        "volumeMounts": [{"name": key, "mountPath": path, "readOnly": True} for key, (_, path) in mounted.items()],
+        "terminationMessagePath": TERMINATION_LOG,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    if settings.image_pull_policy:
+        container["imagePullPolicy"] = settings.image_pull_policy
+    made: Json = {
+        "restartPolicy": "Never",
+        "serviceAccountName": names.provision(name),
+        "containers": [container],
+        "volumes": [
+            {"name": key, "secret": {"secretName": secret, "defaultMode": 0o440}}
+            for key, (secret, _) in mounted.items()
+        ],
+    }
+    if not settings.run_jobs:
+        who = {"runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
+        made["securityContext"] = {**who, "seccompProfile": {"type": "RuntimeDefault"}}
+    return made

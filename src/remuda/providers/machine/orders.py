@@ -1,0 +1,66 @@
+"""What a Job is told of a machine: names that do not change, options as they are written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from remuda.kube.objects import ObjectMeta
+from remuda.providers import names
+from remuda.providers.machine.spi import Order
+from remuda.providers.machine.types import options_of
+
+# Who the server was made for: its tag, for life. Objects that move to another management plane get a new uid; their
+# annotations move with them. The name is part of it, so that a copy of a machine's manifest is not taken for it.
+IDENTITY = "remuda.dev/server-identity"
+
+_SHORTEST, _LONGEST = 10, 63
+
+
+def server_name(machine: str) -> str:
+    return names.shorten(machine.replace(".", "-"), _LONGEST)
+
+
+def hostname(metadata: ObjectMeta) -> str:
+    return names.shorten(server_name(metadata.name), _limit(metadata.annotations))
+
+
+def _limit(annotations: Mapping[str, str]) -> int:
+    try:
+        limit = int(annotations.get(names.HOSTNAME_LENGTH_LIMIT, _LONGEST))
+    except ValueError:
+        return _LONGEST
+    return limit if _SHORTEST <= limit <= _LONGEST else _LONGEST
+
+
+def identity(metadata: ObjectMeta) -> str:
+    """What the annotation says, or is to say."""
+    prefix = f"{metadata.namespace}/{metadata.name}/"
+    said = metadata.annotations.get(IDENTITY, "")
+    return said if said.startswith(prefix) and said != prefix else f"{prefix}{metadata.uid}"
+
+
+def order(
+    action: Literal["create", "remove"],
+    driver: str,
+    metadata: ObjectMeta,
+    spec: Mapping[str, Any],
+    *,
+    cluster: str,
+    owner: str,
+    program: Mapping[str, str],
+) -> Order:
+    return Order(
+        driver=driver,
+        action=action,
+        name=server_name(metadata.name),
+        hostname=hostname(metadata),
+        namespace=metadata.namespace,
+        machine=metadata.name,
+        uid=identity(metadata).rpartition("/")[2],
+        cluster=cluster,
+        owner=owner,
+        options=options_of(spec),
+        state_secret=names.state_secret(metadata.name),
+        program=program,
+    )

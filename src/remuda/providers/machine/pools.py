@@ -1,0 +1,175 @@
+"""The pools that machines belong to, and what has failed in them.
+
+The last failures of a pool stay in a ConfigMap of the MachineDeployment, MachineSet or Cluster, so that they can be
+read when the machine they happened to is long gone. A pool in which nothing has ever failed has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from remuda.capi import names as capi_names
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, Machine
+from remuda.jobs.types import JOB, Job
+from remuda.kube import clock
+from remuda.kube.core import CONFIG_MAPS
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Kind, Object, OwnerReference
+from remuda.providers import names
+from remuda.providers.machine import budget, manifests, results
+from remuda.providers.machine.budget import Failure, Rules
+from remuda.runtime.caches import Informer
+from remuda.runtime.manager import Manager
+from remuda.runtime.steps import step
+
+RECORD = step("drivermachine.record-failure", "writes what failed in a pool, or that it works again")
+
+LABEL = "remuda.dev/machine-failures"  # on the ConfigMaps: the pool
+STATE = "state.json"  # key: `budget.Pool`
+READABLE = "failures"  # key: the same for people
+
+log = logging.getLogger(__name__)
+
+_TRYING = "pool that is trying"
+_BY_POOL = "pool"
+_LONGEST_MESSAGE = 1024
+_NOT_FOUND = 404
+
+
+class ConfigMap(Object):
+    data: Mapping[str, str] = {}
+
+
+CONFIG_MAP: Kind[ConfigMap] = Kind("v1", "ConfigMap", "configmaps", ConfigMap)
+
+
+class PoolName(NamedTuple):
+    """What a machine shares its luck with: others of the same MachineDeployment, MachineSet, control plane, Cluster."""
+
+    namespace: str
+    name: str
+    kind: Kind[Any]
+
+    @property
+    def place(self) -> str:
+        return f"{self.namespace}/{capi_names.label_value(self.name)}"
+
+    @property
+    def config_map(self) -> str:
+        return names.join(self.name, "machine", "failures")
+
+
+def pool_of(machine: Machine) -> PoolName:
+    labels, namespace = machine.metadata.labels, machine.metadata.namespace
+    if name := labels.get(capi_names.DEPLOYMENT_NAME):
+        return PoolName(namespace, name, MACHINE_DEPLOYMENT)
+    if name := labels.get(capi_names.SET_NAME):
+        return PoolName(namespace, name, MACHINE_SET)
+    return PoolName(namespace, machine.spec.cluster_name, CLUSTER)
+
+
+class Pools:
+    """One for all drivers of a manager; to be made before its caches start."""
+
+    def __init__(self, manager: Manager, rules: Rules) -> None:
+        self._client = manager.client
+        self._rules = rules
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._machines = manager.caches.of(MACHINE)
+        self._machines.index(_BY_POOL, lambda machine: (pool_of(machine).place,))
+        self._jobs = manager.caches.of(JOB)
+        self._jobs.index(_TRYING, _trying)
+        self.failures: Informer[ConfigMap] = manager.caches.of(CONFIG_MAP, label_selector=LABEL)
+
+    def lock(self, pool: PoolName) -> asyncio.Lock:
+        """Held while it is decided who tries next: two machines never find that nobody does."""
+        return self._locks.setdefault(pool.place, asyncio.Lock())
+
+    def look(self, pool: PoolName) -> budget.Pool:
+        found = self.failures.get(pool.namespace, pool.config_map)
+        return budget.Pool() if found is None else _read(found)
+
+    def trying(self, pool: PoolName) -> list[str]:
+        """Names of the machines whose server is being made now."""
+        owners = (job.metadata.controller for job in self._jobs.select(_TRYING, pool.place))
+        return sorted(owner.name for owner in owners if owner is not None)
+
+    def members(self, failures: ConfigMap) -> list[Machine]:
+        """The Machines of the pool that a ConfigMap is about."""
+        label = failures.metadata.labels.get(LABEL, "")
+        return self._machines.select(_BY_POOL, f"{failures.metadata.namespace}/{label}")
+
+    async def failed(self, pool: PoolName, machine: Machine, failure: Failure) -> None:
+        """Counts it once, however often it is told."""
+        cut = msgspec.structs.replace(failure, message=failure.message[-_LONGEST_MESSAGE:])
+        before = self.look(pool)
+        after = budget.failed(self._rules, before, cut, clock.parse(failure.time))
+        if after is not before:
+            await self._write(pool, machine, after)
+
+    async def succeeded(self, pool: PoolName, machine: Machine) -> None:
+        before = self.look(pool)
+        if before.failures:
+            await self._write(pool, machine, budget.succeeded(before))
+
+    async def _write(self, pool: PoolName, machine: Machine, news: budget.Pool) -> None:
+        data = {STATE: msgspec.json.encode(news).decode(), READABLE: _for_people(news)}
+        present = self.failures.get(pool.namespace, pool.config_map)
+        async with RECORD:
+            if present is not None:
+                metadata = {"resourceVersion": present.metadata.resource_version}
+                patch = {"metadata": metadata, "data": data}
+                await self._client.patch(CONFIG_MAPS, pool.namespace, pool.config_map, patch)
+                return
+            obj = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {
+                    "name": pool.config_map,
+                    "namespace": pool.namespace,
+                    "labels": {LABEL: capi_names.label_value(pool.name)},
+                    "ownerReferences": await self._owners(pool, machine),
+                },
+                "data": data,
+            }
+            await self._client.create(CONFIG_MAPS, pool.namespace, obj)
+
+    async def _owners(self, pool: PoolName, machine: Machine) -> list[dict[str, Any]]:
+        """The pool itself; its Cluster if there is no such thing any more."""
+        places = ((pool.kind, pool.name), (CLUSTER, machine.spec.cluster_name))
+        for kind, name in places:
+            try:
+                found = kind.decode(await self._client.get(kind.target, pool.namespace, name))
+            except StatusError as error:
+                if error.code != _NOT_FOUND:
+                    raise
+                continue
+            owner = OwnerReference(
+                api_version=kind.api_version, kind=kind.name, name=name, uid=found.metadata.uid, controller=False
+            )
+            return [msgspec.to_builtins(owner)]
+        return []
+
+
+def _trying(job: Job) -> Iterable[str]:
+    label = job.metadata.labels.get(manifests.POOL)
+    if label is not None and job.finished is None and not results.removes(job):
+        yield f"{job.metadata.namespace}/{label}"
+
+
+def _read(found: ConfigMap) -> budget.Pool:
+    try:
+        return msgspec.json.decode(found.data.get(STATE, "{}"), type=budget.Pool)
+    except msgspec.MsgspecError as error:  # somebody edited it: nothing depends on it but patience
+        log.warning("%s of ConfigMap %s cannot be read and counts as empty: %s", STATE, found.key, error)
+        return budget.Pool()
+
+
+def _for_people(pool: budget.Pool) -> str:
+    return "".join(f"{one.time} {one.machine} attempt {one.attempt}: {one.message}\n" for one in pool.history)

@@ -1,0 +1,147 @@
+"""How a machine goes: every state of it has a way to its end, and none leaves a server behind without a word.
+
+A create Job that runs is stopped first: two Jobs never work on one server. Then a Job removes what the infrastructure
+has, whole or half made. It is repeated for as long as it fails; a person can abandon the server with an annotation, and
+is told which one that was. Nothing here waits for the Machine, the Cluster or the bootstrap data: they may be gone.
+"""
+
+from __future__ import annotations
+
+from remuda.jobs.types import Job
+from remuda.kube import clock
+from remuda.kube.conditions import find
+from remuda.kube.errors import StatusError
+from remuda.providers import names
+from remuda.providers.machine import budget, orders, results, status, work
+from remuda.providers.machine.results import Result
+from remuda.providers.machine.scope import FINALIZER, Scope
+from remuda.providers.machine.state import State
+from remuda.providers.machine.types import DELETE_ERROR, DELETE_JOB
+from remuda.providers.machine.work import Missing
+from remuda.runtime.outcome import DONE, Blocked, Outcome
+from remuda.runtime.steps import step
+
+BEGIN = step("drivermachine.begin-removal", "writes that a machine's server is to be removed")
+COUNT = step("drivermachine.count-failed-removal", "writes a failed removal to the machine's status")
+RELEASE = step("drivermachine.release", "removes the finalizer of a machine whose server is gone or abandoned")
+
+ABANDON = "provisioning.cattle.io/force-machine-remove"  # annotation: "true" gives up a server that cannot be removed
+ABANDONED = "ServerAbandoned"
+_HINT = f'To give up the server and keep it out of the way, annotate this object with {ABANDON}="true"'
+_LOOK_AGAIN_SECONDS = 15.0
+_FORBIDDEN = 403
+
+
+async def advance(scope: Scope) -> Outcome:
+    if FINALIZER not in scope.machine.metadata.finalizers:
+        return DONE
+    job = scope.job
+    if not scope.asked:
+        return await _release(scope)
+    if job is not None and not results.removes(job):
+        return await _end_creation(scope, job)
+    if find(scope.machine.status.conditions, DELETE_JOB) is None:
+        status.begins_to_go(scope.draft.status)
+        await scope.save(BEGIN)
+    if job is not None and job.metadata.deleting:
+        return Blocked("WaitingForJob", _named(job), "the Job of the attempt before is on its way out")
+    if job is not None and job.finished is None:
+        status.removing(scope.draft.status, str(scope), job.metadata.name)
+        return Blocked(status.REMOVING, _named(job), "the server is being removed")
+    if job is not None and job.metadata.uid != scope.machine.status.counted_job:
+        ended = results.result(job, await scope.world.pods(job))
+        if ended is not None and ended.ok:
+            return await _release(scope)
+        await _fail(scope, job, ended or Result(ok=False))
+    return await _attempt(scope, job)
+
+
+async def _end_creation(scope: Scope, job: Job) -> Outcome:
+    """It may be in the middle of asking for the server: only when it has ended is it known what there is to remove."""
+    status.stopping(scope.draft.status, job.metadata.name)
+    if not job.metadata.deleting:
+        await work.stop(scope, job)
+    return Blocked("WaitingForJob", _named(job), "the Job that was creating the server is stopped first")
+
+
+async def _attempt(scope: Scope, job: Job | None) -> Outcome:
+    world, machine = scope.world, scope.machine
+    if machine.status.failures and _abandon_wanted(scope):
+        return await _abandon(scope)
+    done = status.attempts(machine)
+    rest = budget.rest(world.settings.rules, done, clock.time(), machine.metadata.uid)
+    if rest > 0:
+        return Blocked(DELETE_ERROR, str(scope), machine.status.failure_message, rest)
+    if job is not None:
+        await work.stop(scope, job)
+        return Blocked("WaitingForJob", _named(job), "the Job of the attempt before goes, then the next one starts")
+    try:
+        return await _start(scope)
+    except Missing as missing:
+        return await _cannot(scope, str(missing), missing.on)
+    except StatusError as error:
+        if error.code != _FORBIDDEN:  # a namespace that is being deleted takes no new Job
+            raise
+        return await _cannot(scope, f"no Job can be made: {error.message}", f"Namespace {machine.metadata.namespace}")
+
+
+async def _start(scope: Scope) -> Outcome:
+    fields = await work.credential_fields(scope)
+    order = await scope.order("remove")
+    name = names.provision(scope.machine.metadata.name)
+    await work.start(scope, order, fields)
+    status.removing(scope.draft.status, str(scope), name)
+    return Blocked(status.REMOVING, f"Job {scope.machine.metadata.namespace}/{name}", "the server is being removed")
+
+
+async def _cannot(scope: Scope, why: str, on: str) -> Outcome:
+    """The removal cannot even be tried."""
+    if _abandon_wanted(scope):
+        return await _abandon(scope)
+    status.cannot_remove(scope.draft.status, f"the server cannot be removed: {why}", _HINT)
+    return Blocked(DELETE_ERROR, on, why, _LOOK_AGAIN_SECONDS)
+
+
+async def _fail(scope: Scope, job: Job, ended: Result) -> None:
+    machine = scope.machine
+    scope.world.events.warning(machine, DELETE_ERROR, ended.message)
+    status.remove_failed(
+        scope.draft.status, machine.status, job.metadata.uid, ended.message, clock.now(), f"It is tried again. {_HINT}"
+    )
+    await scope.save(COUNT)
+
+
+def _abandon_wanted(scope: Scope) -> bool:
+    return scope.machine.metadata.annotations.get(ABANDON) == "true"
+
+
+async def _abandon(scope: Scope) -> Outcome:
+    try:
+        known = await scope.world.state(scope.machine) or State()
+    except ValueError:
+        known = State()
+    text = (
+        f"abandoned, and perhaps still there: server {orders.server_name(scope.machine.metadata.name)}"
+        f"{f', id {known.id}' if known.id else ''}{_named_id(scope, known)}, driver {scope.driver.name}; "
+        f"the last error: {scope.machine.status.failure_message}"
+    )
+    scope.world.events.warning(scope.machine, ABANDONED, text)
+    if scope.owner is not None:
+        scope.world.events.warning(scope.owner, ABANDONED, text)
+    return await _release(scope)
+
+
+def _named_id(scope: Scope, known: State) -> str:
+    found = known.provider_id or scope.machine.spec.provider_id
+    return f", providerID {found}" if found else ""
+
+
+async def _release(scope: Scope) -> Outcome:
+    await work.clear_all(scope)
+    scope.draft.remove_finalizer(FINALIZER)
+    await scope.save(RELEASE)
+    return DONE
+
+
+def _named(job: Job) -> str:
+    return f"Job {job.key}"

@@ -1,0 +1,176 @@
+"""What one run of a `<Driver>Machine` works with: the machine as read, and what the caches show around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from remuda.capi import names as capi_names
+from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
+from remuda.jobs.types import JOB, POD, Job, Pod
+from remuda.jobs.types import NAME_LABEL as JOB_NAME_LABEL
+from remuda.kube import conditions
+from remuda.kube.client import Client
+from remuda.kube.core import NAMESPACES, PODS, SECRETS
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Kind
+from remuda.providers import names
+from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP
+from remuda.providers.machine import manifests, orders, state
+from remuda.providers.machine.options import OptionModel
+from remuda.providers.machine.pools import PoolName, Pools, pool_of
+from remuda.providers.machine.settings import MachineSettings
+from remuda.providers.machine.spi import Order
+from remuda.providers.machine.types import CREATE_JOB, DriverMachine, machine_kind
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.manager import Manager
+from remuda.runtime.steps import Step
+
+FINALIZER = "remuda.dev/machine"
+_NOT_FOUND = 404
+
+
+class FoundDriver(msgspec.Struct, frozen=True, kw_only=True):
+    """A driver that can be used."""
+
+    name: str
+    model: OptionModel
+    local: bool = False  # only our own runner can run its Jobs
+    program: Mapping[str, str] = {}  # of a driver that is a program: how a Job gets it
+
+    @property
+    def kind(self) -> Kind[DriverMachine]:
+        return machine_kind(self.name)
+
+
+class World:
+    """What the controllers of all drivers share. To be made before the caches start."""
+
+    def __init__(self, manager: Manager, settings: MachineSettings) -> None:
+        self.manager = manager
+        self.settings = settings
+        self.client: Client = manager.client
+        self.events = manager.events
+        self.machines = manager.caches.of(MACHINE)
+        self.clusters = manager.caches.of(CLUSTER)
+        self.bootstraps = manager.caches.of(RKE_BOOTSTRAP)
+        self.jobs = manager.caches.of(JOB, label_selector="" if settings.run_jobs else manifests.MACHINE_KIND)
+        self.pools = Pools(manager, settings.rules)
+        self._owner = ""
+
+    async def owner(self) -> str:
+        """Which management plane this is: it is on every server, so that those of others are left alone."""
+        if not self._owner:
+            found = msgspec.json.decode(await self.client.get(NAMESPACES, "", "kube-system"))
+            self._owner = found["metadata"]["uid"]
+        return self._owner
+
+    async def state(self, machine: DriverMachine) -> state.State | None:
+        """As the server has it now: a Job's last words are there before the Job's end is known. None: no Secret.
+        Raises ValueError."""
+        data = await self.secret(machine.metadata.namespace, names.state_secret(machine.metadata.name))
+        return None if data is None else state.read(data)
+
+    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
+        try:
+            value = await self.client.get(SECRETS, namespace, name)
+        except StatusError as error:
+            if error.code == _NOT_FOUND:
+                return None
+            raise
+        return msgspec.json.decode(value, type=_Data).data or {}
+
+    async def pods(self, job: Job) -> list[Pod]:
+        selector = f"{JOB_NAME_LABEL}={job.metadata.name}"
+        listing = await self.client.list(PODS, job.metadata.namespace, label_selector=selector)
+        pods = [POD.decode(value) for value in listing.items]
+        return [pod for pod in pods if (owner := pod.metadata.controller) and owner.uid == job.metadata.uid]
+
+
+class _Data(msgspec.Struct):
+    data: dict[str, bytes] | None = None
+
+
+class Scope:
+    def __init__(self, world: World, driver: FoundDriver, value: bytes) -> None:
+        self.world = world
+        self.driver = driver
+        self.load(value)
+
+    async def save(self, step: Step) -> None:
+        """Writes the draft and goes on with what it has become."""
+        value = await save(self.world.client, self.draft, step)
+        if value is not self.draft.value:
+            self.load(value)
+
+    def load(self, value: bytes) -> None:
+        """The machine as it is now; what was drafted of it before is void."""
+        world = self.world
+        self.draft = Draft(self.driver.kind.target, value)
+        self.machine = self.driver.kind.decode(value)
+        metadata = self.machine.metadata
+        ref = metadata.owner("Machine", capi_names.GROUP)
+        self.owner: Machine | None = None if ref is None else world.machines.get(metadata.namespace, ref.name)
+        self.cluster: Cluster | None = world.clusters.get(metadata.namespace, self.cluster_name)
+
+    @property
+    def cluster_name(self) -> str:
+        labels = self.machine.metadata.labels
+        if self.owner is not None:
+            return self.owner.spec.cluster_name
+        return labels.get(names.CLUSTER_NAME) or labels.get(capi_names.CLUSTER_NAME, "")
+
+    @property
+    def job(self) -> Job | None:
+        """The machine's Job, whichever it is; not one of a machine that bore the name before."""
+        metadata = self.machine.metadata
+        found = self.world.jobs.get(metadata.namespace, names.provision(metadata.name))
+        owner = found.metadata.controller if found is not None else None
+        return found if owner is not None and owner.uid == metadata.uid else None
+
+    @property
+    def pool(self) -> PoolName:
+        metadata = self.machine.metadata
+        if self.owner is not None:
+            return pool_of(self.owner)
+        return PoolName(metadata.namespace, self.cluster_name or metadata.name, CLUSTER)
+
+    @property
+    def place(self) -> manifests.Place:
+        return manifests.Place(self.driver.kind, self.machine.metadata, self.cluster_name)
+
+    @property
+    def made(self) -> bool:
+        """The create Job has ended well."""
+        return conditions.is_true(self.machine.status.conditions, CREATE_JOB)
+
+    @property
+    def asked(self) -> bool:
+        """A server was asked for, or may have been: the condition is written before the first Job."""
+        found = conditions.find(self.machine.status.conditions, CREATE_JOB)
+        return found is not None or bool(self.machine.spec.provider_id) or self.job is not None
+
+    async def order(self, action: Any) -> Order:
+        return orders.order(
+            action,
+            self.driver.name,
+            self.machine.metadata,
+            self.draft.spec,
+            cluster=self.cluster_name,
+            owner=await self.world.owner(),
+            program=self.driver.program,
+        )
+
+    @property
+    def agent_connected(self) -> bool | None:
+        """Whether the host's agent has called; None where the host will have none of ours."""
+        ref = self.owner.spec.bootstrap.config_ref if self.owner is not None else None
+        if ref is None or ref.kind != RKE_BOOTSTRAP.name or ref.api_group != RKE_BOOTSTRAP.group:
+            return None
+        found = self.world.bootstraps.get(self.machine.metadata.namespace, ref.name)
+        return found is not None and conditions.is_true(found.status.conditions, AGENT_CONNECTED)
+
+    def __str__(self) -> str:
+        return f"{self.driver.kind.name} {self.machine.key}"

@@ -1,0 +1,181 @@
+"""What a machine's status says: conditions and fields, written into a draft. Pure.
+
+Messages do not count seconds or attempts that change by themselves, so that saying the same again writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from remuda.capi.pausing import paused
+from remuda.kube import clock, conditions
+from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition
+from remuda.kube.objects import ObjectMeta
+from remuda.providers.machine import budget
+from remuda.providers.machine.budget import RETRY, Attempts, Stall
+from remuda.providers.machine.state import State
+from remuda.providers.machine.types import (
+    CREATE_ERROR,
+    CREATE_JOB,
+    DELETE_ERROR,
+    DELETE_JOB,
+    READY,
+    STALLED,
+    DriverMachine,
+    DriverMachineStatus,
+)
+
+Json = dict[str, Any]
+
+CREATING = "Creating"
+CREATED = "Created"  # the server runs the script itself: its agent has to call
+BOOTSTRAPPED = "Bootstrapped"
+RETRYING = "Retrying"
+REMOVING = "Removing"
+REMOVED = "Removed"
+WAITING_FOR_AGENT = "WaitingForAgent"
+PROVISIONED = "Provisioned"
+
+_FAILURE = ("failureReason", "failureMessage", "failures", "lastFailureTime")
+
+
+def say(status: Json, *said: tuple[str, str, str, str], remove: tuple[str, ...] = ()) -> None:
+    """Conditions as (type, status, reason, message)."""
+    conditions.put(status, [condition(*one) for one in said], generation=0, remove=remove)
+
+
+def not_paused(status: Json) -> None:
+    conditions.put(status, [paused(None, ObjectMeta())], generation=0)
+
+
+def waits(status: Json, reason: str, message: str) -> None:
+    """Not ready, and why. The failure of the attempt before stays in its own fields."""
+    say(status, (READY, FALSE, reason, message))
+
+
+# ---- creating ------------------------------------------------------------------------------------------------------
+
+
+def creating(status: Json, what: str, job: str) -> None:
+    """Also the record that a server may have been asked for."""
+    status["jobName"] = job
+    message = f"creating the server of {what}; its log: kubectl logs job/{job}"
+    say(status, (CREATE_JOB, UNKNOWN, CREATING, message), (READY, FALSE, CREATING, message), remove=(STALLED,))
+
+
+def create_failed(status: Json, before: DriverMachineStatus, job: str, message: str, hopeless: bool, now: str) -> None:
+    failures = before.failures + 1
+    status |= {
+        "failures": failures,
+        "lastFailureTime": now,
+        "countedJob": job,
+        "failureReason": CREATE_ERROR,
+        "failureMessage": message,
+    }
+    text = f"attempt {failures} to create the server failed: {message}"
+    reason = budget.BAD_OPTIONS if hopeless else CREATE_ERROR
+    say(status, (CREATE_JOB, FALSE, reason, text), (READY, FALSE, CREATE_ERROR, text))
+
+
+def stalled(status: Json, stall: Stall, last: str) -> None:
+    message = (
+        f"{stall.message}; the last error: {last}. No further attempt is made. Change the template, "
+        f"or mend the cause and annotate this object with {RETRY}=<anything new>"
+    )
+    say(status, (STALLED, TRUE, stall.reason, message), (READY, FALSE, STALLED, message))
+
+
+def begin_anew(status: Json, retry: str) -> None:
+    """As if nothing had failed."""
+    status["retried"] = retry
+    _forget_failure(status)
+    say(status, (CREATE_JOB, UNKNOWN, RETRYING, f"asked for by {RETRY}={retry}"), remove=(STALLED,))
+
+
+def attempts(machine: DriverMachine) -> Attempts:
+    status = machine.status
+    found = conditions.find(status.conditions, CREATE_JOB)
+    return Attempts(
+        failures=status.failures,
+        last_failure=_seconds(status.last_failure_time),
+        hopeless=found is not None and found.status == FALSE and found.reason == budget.BAD_OPTIONS,
+    )
+
+
+def created(status: Json, spec: Json, found: State, driver: str) -> None:
+    """What is known of a server that is there."""
+    spec["providerID"] = found.provider_id or f"{driver}://{found.id or found.name}"
+    status["addresses"] = [msgspec.to_builtins(one) for one in found.addresses]
+    if found.failure_domain:
+        status["failureDomain"] = found.failure_domain
+    _forget_failure(status)
+    reason = CREATED if found.by_user_data else BOOTSTRAPPED
+    say(status, (CREATE_JOB, TRUE, reason, ""), remove=(STALLED,))
+
+
+def waits_for_agent(status: Json, provider_id: str, bootstrap: str) -> None:
+    message = (
+        f"the server {provider_id} was made and runs the bootstrap script itself; its agent has not called yet. "
+        f"RKEBootstrap {bootstrap} will have the condition AgentConnected then"
+    )
+    waits(status, WAITING_FOR_AGENT, message)
+
+
+def provisioned(status: Json) -> None:
+    status["ready"] = True
+    status.setdefault("initialization", {})["provisioned"] = True
+    say(status, (READY, TRUE, PROVISIONED, ""), remove=(STALLED,))
+
+
+# ---- removing ------------------------------------------------------------------------------------------------------
+
+
+def begins_to_go(status: Json) -> None:
+    """What creating came to does not matter any more, and does not count."""
+    _forget_failure(status)
+    say(status, (DELETE_JOB, UNKNOWN, REMOVING, ""), remove=(STALLED,))
+
+
+def removing(status: Json, what: str, job: str) -> None:
+    status["jobName"] = job
+    message = f"removing the server of {what}; its log: kubectl logs job/{job}"
+    say(status, (DELETE_JOB, UNKNOWN, REMOVING, message), (READY, FALSE, REMOVING, message))
+
+
+def stopping(status: Json, job: str) -> None:
+    message = f"waits until Job {job}, which was creating the server, has ended; then the server is removed"
+    say(status, (READY, FALSE, REMOVING, message))
+
+
+def remove_failed(status: Json, before: DriverMachineStatus, job: str, message: str, now: str, hint: str) -> None:
+    failures = before.failures + 1
+    status |= {"failures": failures, "lastFailureTime": now, "countedJob": job}
+    cannot_remove(status, f"attempt {failures} to remove the server failed: {message}", hint)
+
+
+def cannot_remove(status: Json, message: str, hint: str) -> None:
+    status |= {"failureReason": DELETE_ERROR, "failureMessage": message}
+    text = f"{message}. {hint}"
+    say(status, (DELETE_JOB, FALSE, DELETE_ERROR, text), (READY, FALSE, DELETE_ERROR, text))
+
+
+# ---- both ----------------------------------------------------------------------------------------------------------
+
+
+def _forget_failure(status: Json) -> None:
+    for name in _FAILURE:
+        status.pop(name, None)
+
+
+def _seconds(time: str | None) -> float:
+    return clock.parse(time) if time else 0.0
+
+
+def retry_wanted(machine: DriverMachine) -> str:
+    """The value of the annotation, where it has not been acted on."""
+    said: Mapping[str, str] = machine.metadata.annotations
+    value = said.get(RETRY, "")
+    return value if value != machine.status.retried else ""
