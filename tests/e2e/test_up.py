@@ -151,10 +151,12 @@ def test_controllers_nobody_knows(data: Path) -> None:
     assert not data.exists()
 
 
-def test_without_the_core_nothing_of_it_is_installed(data: Path, start: Start) -> None:
+def test_providers_alone_find_the_kinds_of_cluster_api_and_leave_them_be(data: Path, start: Start) -> None:
     up = start(data, "--controllers", "providers")
-    assert up.revisions() == {}
-    assert up.signal(signal.SIGTERM)[:2] == (0, "remuda runs nothing: this version has no controllers of providers\n")
+    assert up.http("POST", CLUSTERS, cluster("c")).code == 201
+    lines = up.stream(f"{CLUSTERS}?watch=1&timeoutSeconds=1")
+    assert [json.loads(line)["object"]["metadata"].get("finalizers") for line in lines] == [None]
+    assert up.signal(signal.SIGTERM)[:2] == (0, "")
 
 
 def test_only_some_controllers(data: Path, start: Start) -> None:

@@ -7,19 +7,23 @@ hand-offs. On a cluster whose core is upstream's, only providers may run: two co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from remuda.app.process import Refused
 from remuda.capi import admission, inventory, setup
 from remuda.capi.definitions import DEFINITIONS, definitions
+from remuda.kube.admission import Registration
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
+from remuda.providers import setup as providers
 from remuda.runtime.definitions import ForeignDefinitions, NotEstablished
 from remuda.runtime.definitions import install as install_definitions
 from remuda.runtime.manager import Manager
 from remuda.runtime.webhooks import Webhook, join
 
-GROUPS: dict[str, tuple[str, ...]] = {"core": setup.CONTROLLERS, "providers": ()}
+GROUPS: dict[str, tuple[str, ...]] = {"core": setup.CONTROLLERS, "providers": providers.CONTROLLERS}
 EVERY = tuple(name for names in GROUPS.values() for name in names)
+ADMISSION: tuple[Registration, ...] = (*admission.FUNCTIONS, *providers.ADMISSION)
 
 _FORBIDDEN = 403
 
@@ -40,22 +44,27 @@ def choose(wanted: Sequence[str]) -> tuple[str, ...]:
 
 def told(chosen: Sequence[str]) -> str:
     """For the line of readiness."""
-    return f"runs {', '.join(chosen)}" if chosen else "runs nothing: this version has no controllers of providers"
+    return f"runs {', '.join(chosen)}"
 
 
 async def install(client: Client, chosen: Sequence[str]) -> None:
     """The definitions of the kinds those controllers manage, brought up to date. Never those of somebody else."""
-    if not has_core(chosen):
-        return
     try:
-        await install_definitions(client, definitions())
-        await inventory.install(client, inventory.CORE)
+        await install_definitions(client, _definitions(chosen))
+        if has_core(chosen):
+            await inventory.install(client, inventory.CORE)
     except ForeignDefinitions as error:
-        raise Refused(f"{error} With --controllers=providers this program works beside the other one.") from None
+        beside = " With --controllers=providers this program works beside the other one." if has_core(chosen) else ""
+        raise Refused(f"{error}{beside}") from None
     except NotEstablished as error:
         raise Refused(str(error)) from None
     except StatusError as error:
         raise Refused(_refusal(error)) from None
+
+
+def _definitions(chosen: Sequence[str]) -> list[dict[str, Any]]:
+    core = definitions() if has_core(chosen) else []
+    return [*core, *(providers.definitions() if has_providers(chosen) else [])]
 
 
 def _refusal(error: StatusError) -> str:
@@ -71,11 +80,31 @@ def has_core(chosen: Sequence[str]) -> bool:
     return bool(set(chosen) & set(setup.CONTROLLERS))
 
 
+def has_providers(chosen: Sequence[str]) -> bool:
+    return bool(set(chosen) & set(providers.CONTROLLERS))
+
+
 def webhooks(chosen: Sequence[str]) -> list[Webhook]:
     """The admission of the kinds those controllers manage."""
-    return join((one.kind for one in DEFINITIONS), admission.FUNCTIONS) if has_core(chosen) else []
+    found = join((one.kind for one in DEFINITIONS), admission.FUNCTIONS) if has_core(chosen) else []
+    return [*found, *(providers.WEBHOOKS if has_providers(chosen) else ())]
 
 
-def add(manager: Manager, chosen: Sequence[str]) -> None:
-    if chosen:
+def add(
+    manager: Manager, chosen: Sequence[str], settings: providers.Settings | None = None
+) -> providers.Providers | None:
+    """`settings` are needed where controllers of providers are chosen."""
+    if has_core(chosen):
         setup.add_controllers(manager, only=chosen)
+    if not has_providers(chosen):
+        return None
+    assert settings is not None
+    return providers.add(manager, settings, only=chosen)
+
+
+async def register_drivers(client: Client, chosen: Sequence[str]) -> None:
+    """Those that come with this program; what there is already is left as it is."""
+    try:
+        await providers.register_drivers(client, chosen)
+    except StatusError as error:
+        raise Refused(f"cannot register the drivers that come with this program: {error}") from None

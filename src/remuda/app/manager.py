@@ -16,11 +16,19 @@ import msgspec
 
 from remuda.app import controllers, health, process, webhooks
 from remuda.app.addresses import Address
+from remuda.app.nodes import NodeServer
 from remuda.app.process import Refused
+from remuda.app.site import Settings as SiteSettings
+from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
+from remuda.jobs.runner import Settings as JobSettings
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError, Unreachable
+from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
+from remuda.providers import setup as providers
+from remuda.providers.bootstrap.setup import BootstrapSettings
+from remuda.providers.machine.settings import MachineSettings
 from remuda.runtime.election import Election, LeadershipLost
 from remuda.runtime.election import Settings as ElectionSettings
 from remuda.runtime.manager import Manager
@@ -46,6 +54,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     health: Address | None = None
     webhooks: Address | None = None
     webhook_url: str = ""
+    nodes: Address | None = None  # where hosts are served; without it there are no providers
+    site: SiteSettings = SiteSettings()
+    bootstrap: BootstrapSettings = BootstrapSettings()
+    machine: MachineSettings = MachineSettings(run_jobs=False)
+    data_dir: Path | None = None  # of the Jobs that are run here
 
     @property
     def lease(self) -> Key:
@@ -72,7 +85,7 @@ def remove_webhooks(settings: Settings, *, verbose: bool = False) -> int:
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> int:
-    chosen = controllers.choose(settings.controllers)
+    chosen = _choose(settings)
     found_at = _webhooks_at(settings, chosen)
     metrics = Metrics()
     try:
@@ -90,8 +103,28 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     return 0
 
 
+def _choose(settings: Settings) -> tuple[str, ...]:
+    """Providers need a place to serve hosts. Nobody has to have one: whoever asks for everything gets the rest then."""
+    chosen = controllers.choose(settings.controllers)
+    if settings.nodes is None:
+        if settings.controllers and controllers.has_providers(chosen):
+            raise Refused(
+                "the controllers of providers need --nodes-listen, where this manager serves hosts, and --server-url"
+            )
+        if settings.site != SiteSettings():
+            raise Refused("--server-url and --assets are for hosts: --nodes-listen must say where they are served")
+        return tuple(name for name in chosen if not controllers.has_providers((name,)))
+    settings.site.check()
+    settings.site.name(settings.nodes)
+    if not settings.machine.run_jobs:
+        return tuple(name for name in chosen if name != JOB_RUNNER)
+    if settings.data_dir is None:
+        raise Refused("--run-jobs needs --data-dir, where Jobs and the hosts they make on this machine are kept")
+    return chosen
+
+
 async def _manage(
-    client: Client,
+    client: HttpClient,
     settings: Settings,
     chosen: tuple[str, ...],
     found_at: Location | None,
@@ -121,15 +154,39 @@ async def _manage(
         checks["lease"] = election.problem
     async with health.served(settings.health, manager, checks):
         await unless(stop, controllers.install(client, chosen))
-        controllers.add(manager, chosen)
-        if election is not None or found_at is not None:
+        if election is not None or found_at is not None or settings.nodes is not None:
             await unless(stop, _make_namespace(client, settings.lease.namespace))
+        await unless(stop, _add_controllers(manager, client, settings, chosen))
         if found_at is not None and settings.webhooks is not None:
             hooks = controllers.webhooks(chosen)
             webhooks.add(manager, hooks, settings.webhooks, found_at, settings.lease.namespace)
         manager.at_start(tell_ready)
         manager.at_lead(tell_lead)
         await manager.run(stop, election)
+
+
+async def _add_controllers(manager: Manager, client: HttpClient, settings: Settings, chosen: tuple[str, ...]) -> None:
+    if settings.nodes is None or not controllers.has_providers(chosen):
+        controllers.add(manager, chosen)
+        return
+    server = NodeServer(client, client.access, settings.nodes, settings.site, settings.lease.namespace)
+    site = await server.prepare()
+    wanted = providers.Settings(
+        site=site, bootstrap=settings.bootstrap, machine=settings.machine, jobs=_job_settings(settings, client)
+    )
+    added = controllers.add(manager, chosen, wanted)
+    if added is not None and added.registration is not None:
+        server.add(manager, site, added.registration)
+    if not settings.namespace:
+        await controllers.register_drivers(client, chosen)
+
+
+def _job_settings(settings: Settings, client: HttpClient) -> JobSettings | None:
+    if not settings.machine.run_jobs or settings.data_dir is None:
+        return None
+    data, access = settings.data_dir.absolute(), client.access
+    ca_pem = access.ca.read_bytes() if isinstance(access.ca, Path) else access.ca
+    return JobSettings(directory=data / "jobs", hosts=data / "hosts", server_url=access.server, ca_pem=ca_pem)
 
 
 def _webhooks_at(settings: Settings, chosen: tuple[str, ...]) -> Location | None:
@@ -150,10 +207,8 @@ def _webhooks_at(settings: Settings, chosen: tuple[str, ...]) -> Location | None
     return webhooks.location(settings.webhooks, settings.webhook_url)
 
 
-async def connect(settings: Settings, metrics: Metrics | None = None) -> Client:
+async def connect(settings: Settings, metrics: Metrics | None = None) -> HttpClient:
     """A client the server has answered. Refuses in words what cannot work."""
-    from remuda.kube.http import HttpClient
-
     try:
         access = kubeconfig.load(settings.kubeconfig, settings.context)
     except kubeconfig.KubeconfigError as error:

@@ -1,4 +1,5 @@
-"""The whole product in one process: the embedded engine, and the controllers on it."""
+"""The whole product in one process: the embedded engine, and the controllers on it, and what hosts are served, all on
+one port."""
 
 from __future__ import annotations
 
@@ -8,10 +9,14 @@ import time
 
 import msgspec
 
-from remuda.app import apiserver, controllers, health, process
+from remuda.apiserver.server import ApiServer
+from remuda.app import apiserver, controllers, health, nodes, process
 from remuda.app.addresses import Address
 from remuda.app.apiserver import Settings as ServerSettings
-from remuda.capi import admission
+from remuda.app.site import Settings as SiteSettings
+from remuda.jobs.runner import Settings as JobSettings
+from remuda.providers import setup as providers
+from remuda.providers.bootstrap.setup import BootstrapSettings
 from remuda.runtime.manager import Manager
 
 
@@ -19,6 +24,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerSettings
     controllers: tuple[str, ...] = ()
     health: Address | None = None
+    site: SiteSettings = SiteSettings()
+    bootstrap: BootstrapSettings = BootstrapSettings()
 
 
 def run(settings: Settings, *, verbose: bool = False) -> int:
@@ -29,7 +36,7 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
 async def serve(settings: Settings, stop: asyncio.Event) -> int:
     started = time.monotonic()
     chosen = controllers.choose(settings.controllers)
-    server = await apiserver.start(settings.server, admission=admission.FUNCTIONS)
+    server = await apiserver.start(_with_names(settings, chosen), admission=controllers.ADMISSION)
 
     def tell() -> None:
         print(
@@ -37,16 +44,45 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
             f"pid {os.getpid()}, kubeconfig {server.kubeconfig}",
             flush=True,
         )
-        if not chosen:
-            print(f"remuda {controllers.told(chosen)}", flush=True)
 
     try:
         manager = Manager(server.client())
         manager.at_lead(tell)
         async with health.served(settings.health, manager, {}):
-            await controllers.install(server.client(), chosen)
-            controllers.add(manager, chosen)
+            # The kinds of Cluster API come with the engine: providers stand on them, whoever runs the core.
+            await controllers.install(server.client(), (*controllers.GROUPS["core"], *chosen))
+            await _add(manager, server, settings, chosen)
             await manager.run(stop)
     finally:
         await server.stop()
     return 0
+
+
+def _with_names(settings: Settings, chosen: tuple[str, ...]) -> ServerSettings:
+    """The serving certificate is good for where hosts find it. Refuses, before anything runs, what they could not
+    use."""
+    server = settings.server
+    if not controllers.has_providers(chosen):
+        return server
+    settings.site.check()
+    return msgspec.structs.replace(server, names=(*server.names, settings.site.name((server.host, server.port))))
+
+
+async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: tuple[str, ...]) -> None:
+    if not controllers.has_providers(chosen):
+        controllers.add(manager, chosen)
+        return
+    listens = (settings.server.host, server.front.port)
+    site = settings.site.settled(listens, server.pki.ca_certificate_pem)
+    data = settings.server.data_dir.absolute()
+    jobs = JobSettings(
+        directory=data / "jobs", hosts=data / "hosts", server_url=server.url, ca_pem=server.pki.ca_certificate_pem
+    )
+    wanted = providers.Settings(site=site, bootstrap=settings.bootstrap, jobs=jobs)
+    added = controllers.add(manager, chosen, wanted)
+    assert added is not None
+    if added.registration is not None:
+        nodes.mount(server.front, site, added.registration, settings.site.assets)
+    if added.job_runner is not None:
+        server.pod_logs.add(added.job_runner.log_source)
+    await controllers.register_drivers(server.client(), chosen)

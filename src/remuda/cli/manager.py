@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from remuda.cli.controller_options import controllers_option
+from remuda.cli.node_options import node_options, site_settings
 from remuda.cli.server_options import split_address
 
 
@@ -65,6 +66,26 @@ from remuda.cli.server_options import split_address
     "a Service. Default: https://HOST:PORT of --webhook-listen.",
 )
 @click.option(
+    "--nodes-listen",
+    metavar="HOST:PORT",
+    callback=split_address,
+    help="Serve hosts (HTTPS) there, by every replica: install script, agent, registration, and the way to their plan "
+    "Secrets. Without it the controllers of providers do not run.",
+)
+@node_options
+@click.option(
+    "--run-jobs/--no-run-jobs",
+    default=False,
+    show_default=True,
+    help="Run the Jobs that make servers as processes of this manager. Otherwise the cluster runs them.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="With --run-jobs: where Jobs, and hosts they make on this machine, are kept.",
+)
+@click.option("--job-image", default="", help="Without --run-jobs: the image of the Jobs, with this program in it.")
+@click.option(
     "--remove-webhooks",
     is_flag=True,
     help="Only take back the registration of the webhooks, and end. It stays when managers end, and while none runs "
@@ -82,6 +103,14 @@ def command(
     health_listen: tuple[str, int] | None,
     webhook_listen: tuple[str, int] | None,
     webhook_url: str,
+    nodes_listen: tuple[str, int] | None,
+    server_url: str,
+    server_ca: Path | None,
+    assets: Path | None,
+    bootstrap_token_ttl: float,
+    run_jobs: bool,
+    data_dir: Path | None,
+    job_image: str,
     remove_webhooks: bool,
     verbose: bool,
 ) -> None:
@@ -94,6 +123,8 @@ def command(
     on at once.
     """
     from remuda.app import manager
+    from remuda.providers.bootstrap.setup import BootstrapSettings
+    from remuda.providers.machine.settings import MachineSettings
 
     settings = manager.Settings(
         kubeconfig=kubeconfig,
@@ -106,6 +137,11 @@ def command(
         health=health_listen,
         webhooks=webhook_listen,
         webhook_url=webhook_url,
+        nodes=nodes_listen,
+        site=site_settings(server_url, server_ca, assets),
+        bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
+        machine=MachineSettings(run_jobs=run_jobs, image=job_image),
+        data_dir=data_dir,
     )
     serve = manager.remove_webhooks if remove_webhooks else manager.run
     raise SystemExit(serve(settings, verbose=verbose))

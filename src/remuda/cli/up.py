@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from remuda.cli.controller_options import controllers_option
+from remuda.cli.node_options import node_options, site_settings
 from remuda.cli.server_options import server_options, server_settings, split_address
 
 
 @click.command(name="up", context_settings={"help_option_names": ["-h", "--help"]})
 @server_options
 @controllers_option
+@node_options
 @click.option(
     "--health-listen",
     metavar="HOST:PORT",
@@ -20,8 +23,17 @@ from remuda.cli.server_options import server_options, server_settings, split_add
     help="Serve /healthz, /readyz and /metrics of the controllers (HTTP) there; not served by default.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log requests and decisions.")
-def command(controllers: tuple[str, ...], health_listen: tuple[str, int] | None, verbose: bool, **options: Any) -> None:
-    """Run everything on this machine: the embedded API server, and the controllers on it.
+def command(
+    controllers: tuple[str, ...],
+    server_url: str,
+    server_ca: Path | None,
+    assets: Path | None,
+    bootstrap_token_ttl: float,
+    health_listen: tuple[str, int] | None,
+    verbose: bool,
+    **options: Any,
+) -> None:
+    """Run everything on this machine: the embedded API server, the controllers on it, and what hosts are served.
 
     The first start makes a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts go on where the
     last one ended. One line is printed when all of it is ready. SIGTERM or Ctrl-C ends it cleanly.
@@ -31,6 +43,13 @@ def command(controllers: tuple[str, ...], health_listen: tuple[str, int] | None,
       kubectl --kubeconfig ./remuda-data/admin.kubeconfig get clusters -A
     """
     from remuda.app.up import Settings, run
+    from remuda.providers.bootstrap.setup import BootstrapSettings
 
-    settings = Settings(server=server_settings(**options), controllers=controllers, health=health_listen)
+    settings = Settings(
+        server=server_settings(**options),
+        controllers=controllers,
+        health=health_listen,
+        site=site_settings(server_url, server_ca, assets),
+        bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
+    )
     raise SystemExit(run(settings, verbose=verbose))

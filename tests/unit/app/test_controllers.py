@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from remuda.app import controllers
 from remuda.app.process import Refused
 from remuda.capi import admission, setup
+from remuda.providers import setup as providers
 from remuda.runtime.manager import Manager
 
 NAMES = st.lists(st.sampled_from([*controllers.GROUPS, *controllers.EVERY]), min_size=1)
@@ -34,18 +35,25 @@ def test_a_name_that_is_none_is_told_with_those_that_are() -> None:
     assert "machinehealthcheck" in said
 
 
-def test_a_version_without_providers_says_so() -> None:
-    assert controllers.choose(("providers",)) == ()
-    assert controllers.told(()) == "runs nothing: this version has no controllers of providers"
+def test_what_runs_is_told() -> None:
     assert controllers.told(("cluster", "machine")) == "runs cluster, machine"
 
 
-def test_every_admission_function_has_its_webhook_and_none_without_the_core() -> None:
-    found = controllers.webhooks(("machine",))
-    assert {(one.target.group, one.target.plural) for one in found} == {
-        (f.group, f.plural) for f in admission.FUNCTIONS
-    }
-    assert controllers.webhooks(()) == []
+def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> None:
+    for chosen, functions in (
+        (("machine",), admission.FUNCTIONS),
+        (("rkebootstrap",), providers.ADMISSION),
+        (("machine", "rkebootstrap"), controllers.ADMISSION),
+        ((), ()),
+    ):
+        found = controllers.webhooks(chosen)
+        assert {(one.target.group, one.target.plural) for one in found} == {(f.group, f.plural) for f in functions}
+
+
+def test_of_secrets_only_those_writes_are_judged_that_hosts_make() -> None:
+    """Otherwise no Secret of a cluster could be written while no manager runs."""
+    for one in controllers.webhooks(controllers.EVERY):
+        assert bool(one.only) == (one.target.plural == "secrets")
 
 
 async def test_only_what_is_chosen_is_added() -> None:

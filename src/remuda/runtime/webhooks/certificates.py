@@ -1,4 +1,4 @@
-"""The webhooks' own CA and serving certificate, in a Secret that all replicas share.
+"""A CA of our own and a serving certificate, in a Secret that all replicas share: for webhooks, and for hosts.
 
 Whoever finds it missing, about to expire or made for other names writes a new one, on condition that nobody else has
 meanwhile; whoever loses that race takes what the winner wrote. When the CA itself is replaced, its predecessor stays
@@ -26,8 +26,9 @@ from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.queue import Backoff
 from remuda.runtime.steps import step
 
-WRITE = step("webhooks.write-certificate", "keeps the webhooks' CA and serving certificate in their Secret")
+WRITE = step("webhooks.write-certificate", "keeps a CA and serving certificate of ours in their Secret")
 
+WEBHOOKS = "remuda-webhooks"  # what the CA calls itself
 CA_DAYS = 3650
 SERVING_DAYS = 90
 _RENEW_SHARE = 1 / 3  # of its life that a certificate has left when it is replaced
@@ -44,7 +45,7 @@ SECRET = Kind("v1", "Secret", "secrets", _Secret)
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
-    """What to serve with, whom the API server must trust, and when to look again."""
+    """What to serve with, whom clients must trust, and when to look again."""
 
     ca_pem: bytes
     certificate_pem: bytes
@@ -52,12 +53,12 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     renew_at: float  # seconds since the epoch
 
 
-async def ensure(client: Client, key: Key, names: Sequence[str]) -> Serving:
+async def ensure(client: Client, key: Key, names: Sequence[str], *, common_name: str = WEBHOOKS) -> Serving:
     """Reads the Secret, and writes it where it is not good."""
     for attempt in count(1):
         secret = await _read(client, key)
         data = secret.data if secret is not None else {}
-        renewed = renewal(data, names, clock.time())
+        renewed = renewal(data, names, clock.time(), common_name)
         if renewed is None:
             break
         try:
@@ -73,7 +74,9 @@ async def ensure(client: Client, key: Key, names: Sequence[str]) -> Serving:
     return _serving(data)
 
 
-def renewal(data: Mapping[str, bytes], names: Sequence[str], seconds: float) -> dict[str, bytes] | None:
+def renewal(
+    data: Mapping[str, bytes], names: Sequence[str], seconds: float, common_name: str = WEBHOOKS
+) -> dict[str, bytes] | None:
     """The content of a new Secret, or None while the one there is good for `names`. Pure but for the new keys."""
     now = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     authority = _authority(data, now)
@@ -83,11 +86,11 @@ def renewal(data: Mapping[str, bytes], names: Sequence[str], seconds: float) -> 
     ca_key = data.get(_CA_KEY, b"")
     if authority is None:
         key = certificates.new_key()
-        certificate = certificates.make_ca(key, "remuda-webhooks", CA_DAYS, now)
+        certificate = certificates.make_ca(key, common_name, CA_DAYS, now)
         authority, ca_key = certificates.Authority(certificate, key), certificates.key_pem(key)
         bundle = certificates.certificate_pem(certificate) + _still_valid(bundle, now)
     serving_key = certificates.new_key()
-    serving = authority.issue_server(serving_key, names, SERVING_DAYS, now, common_name="remuda-webhooks")
+    serving = authority.issue_server(serving_key, names, SERVING_DAYS, now, common_name=common_name)
     return {
         _CA: bundle,
         _CA_KEY: ca_key,

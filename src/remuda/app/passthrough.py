@@ -1,0 +1,141 @@
+"""What a host may ask the API server of a Kubernetes through the manager, which is all it needs: the version, and one
+Secret by its name.
+
+It goes on with the host's own token and nothing of ours, so the API server decides what that token opens; here only
+the shape of a request is judged. A list or a watch must name the one object, as the rights of an agent do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from remuda.kube.errors import StatusError
+from remuda.kube.http.tls import client_context
+from remuda.kube.kubeconfig import Access
+from remuda.kube.web import MAX_BODY, Request, Response, Result, Sink, Stream, header_block
+
+log = logging.getLogger(__name__)
+
+_NAME = r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?"
+_SECRETS = re.compile(rf"/api/v1/namespaces/{_NAME}/secrets(?P<one>/{_NAME})?", re.ASCII)
+_ONE = re.compile(rf"metadata\.name={_NAME}", re.ASCII)
+_OF_ONE = ("GET", "PUT", "PATCH")
+_PASSED_ON = ("Accept", "Authorization", "Content-Type", "User-Agent")
+_PASSED_BACK = ("Content-Type", "Retry-After", "Warning", "WWW-Authenticate")
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 50.0
+_JSON = header_block([("Content-Type", "application/json")])
+
+
+class Passthrough:
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._session: aiohttp.ClientSession | None = None
+
+    async def serve(self, request: Request) -> Result:
+        try:
+            watches = judge(request)
+            return await self._forward(request, watches)
+        except StatusError as error:
+            return refusal(error)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def _forward(self, request: Request, watches: bool) -> Result:
+        body = await request.body(MAX_BODY) if request.method in ("PUT", "PATCH") else None
+        headers = {name: value for name in _PASSED_ON if (value := request.header(name.lower().encode()))}
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                answer = await self._opened().request(
+                    request.method,
+                    URL(self._access.server + request.target, encoded=True),
+                    data=body,
+                    headers={**headers, "Accept-Encoding": "identity"},
+                    allow_redirects=False,
+                    proxy=self._access.proxy_url or None,
+                    server_hostname=self._access.tls_server_name or None,
+                )
+                if not (watches and answer.status == 200):
+                    async with answer:
+                        return Response(answer.status, await answer.read(), _passed_back(answer))
+        except (aiohttp.ClientError, TimeoutError) as error:
+            log.warning("the API server does not answer a host: %s", error)
+            raise StatusError(
+                503, "ServiceUnavailable", "the API server does not answer", headers={"Retry-After": "5"}
+            ) from None
+        return Stream(_copying(answer), _passed_back(answer))
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=self._context() or True, limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+                auto_decompress=False,
+            )
+        return self._session
+
+    def _context(self) -> ssl.SSLContext | None:
+        """Who the server is, and never who we are."""
+        access = self._access
+        if access.server.startswith("http://"):
+            return None
+        ca_pem = access.ca.read_bytes() if isinstance(access.ca, Path) else access.ca
+        return client_context(ca_pem=ca_pem, insecure=access.insecure, origin=access.origin)
+
+
+def judge(request: Request) -> bool:
+    """Whether it is a watch. Raises a 403 for what hosts do not need. Paths are taken as they came: one that is written
+    with escapes is none of these."""
+    path = request.target.partition("?")[0]
+    if path == "/version" and request.method == "GET":
+        return False
+    found = _SECRETS.fullmatch(path)
+    if found is not None and found["one"] and request.method in _OF_ONE:
+        return False
+    if found is not None and not found["one"] and request.method == "GET":
+        selectors = request.query.get("fieldSelector", [])
+        if len(selectors) == 1 and _ONE.fullmatch(selectors[0]):
+            return request.first("watch").lower() in ("1", "true")
+    raise StatusError(
+        403,
+        "Forbidden",
+        f"{request.method} {path} is not for hosts: of the API they may use /version, and their own Secret by its name",
+    )
+
+
+def refusal(error: StatusError) -> Response:
+    again = error.headers.get("Retry-After", "")
+    headers = _JSON + (header_block([("Retry-After", again)]) if again else b"")
+    return Response(error.code, msgspec.json.encode(error.status()), headers)
+
+
+def _copying(answer: aiohttp.ClientResponse) -> Callable[[Sink], Awaitable[None]]:
+    async def copy(sink: Sink) -> None:
+        try:
+            while piece := await answer.content.readany():
+                sink.write(piece)
+                await sink.drain()
+        except aiohttp.ClientError as error:
+            log.info("a host's watch has ended: %s", error)
+        finally:
+            answer.close()
+
+    return copy
+
+
+def _passed_back(answer: aiohttp.ClientResponse) -> bytes:
+    return header_block(
+        (name, value) for name in _PASSED_BACK for value in answer.headers.getall(name, ()) if "\n" not in value
+    )

@@ -1,0 +1,63 @@
+"""How hosts find a manager, as commands that serve them ask for it, and the settings this makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from remuda.app.site import Settings
+
+_DURATION = re.compile(r"(?P<number>[0-9]+)(?P<unit>[smh]?)", re.ASCII)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def _seconds(_: click.Context, __: click.Parameter, value: str) -> float:
+    found = _DURATION.fullmatch(value)
+    if found is None or not int(found["number"]):
+        raise click.BadParameter(f"{value!r} is no time: for example 90s, 30m or 2h")
+    return float(int(found["number"]) * _SECONDS[found["unit"]])
+
+
+_OPTIONS = (
+    click.option(
+        "--server-url",
+        metavar="URL",
+        default="",
+        help="https://NAME[:PORT] where hosts reach this manager. Default: where it listens.",
+    ),
+    click.option(
+        "--server-ca",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="PEM with the CA of --server-url, if something with a certificate of its own stands before this manager.",
+    ),
+    click.option(
+        "--assets",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Files for hosts, served under /assets/: rancher-system-agent-amd64, for instance.",
+    ),
+    click.option(
+        "--bootstrap-token-ttl",
+        metavar="TIME",
+        default="2h",
+        show_default=True,
+        callback=_seconds,
+        help="How long a new server may take from its order to its agent's first call.",
+    ),
+)
+
+
+def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def site_settings(server_url: str, server_ca: Path | None, assets: Path | None) -> Settings:
+    from remuda.app.site import Settings
+
+    return Settings(server_url=server_url, server_ca=server_ca, assets=assets)

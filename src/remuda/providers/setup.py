@@ -1,0 +1,73 @@
+"""Puts the providers together: what a process that runs them needs, and which of them run.
+
+The bootstrap controllers and what hosts are served stand on one Site. Where this process runs the Jobs of machines
+itself, the runner is one more controller; elsewhere the cluster runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from remuda.jobs import runner
+from remuda.jobs.runner import JobRunner
+from remuda.kube.admission import Registration as Admission
+from remuda.kube.client import Client
+from remuda.providers.bootstrap import definitions as bootstrap_definitions
+from remuda.providers.bootstrap import guard
+from remuda.providers.bootstrap import setup as bootstrap
+from remuda.providers.bootstrap.registration import Registration
+from remuda.providers.bootstrap.site import Site
+from remuda.providers.infrastructure import controller as infrastructure
+from remuda.providers.machine import definitions as machine_definitions
+from remuda.providers.machine import setup as machine
+from remuda.providers.machine.settings import MachineSettings
+from remuda.runtime.manager import Manager
+from remuda.runtime.webhooks import Webhook
+
+CONTROLLERS = (infrastructure.NAME, *bootstrap.CONTROLLERS, *machine.CONTROLLERS, runner.CONTROLLER)
+
+ADMISSION: tuple[Admission, ...] = (*guard.FUNCTIONS,)
+WEBHOOKS: tuple[Webhook, ...] = (*guard.WEBHOOKS,)  # the same, for an API server elsewhere
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    site: Site
+    bootstrap: bootstrap.BootstrapSettings = bootstrap.BootstrapSettings()
+    machine: MachineSettings = MachineSettings()
+    jobs: runner.Settings | None = None  # None: not run here
+
+
+class Providers(msgspec.Struct, frozen=True):
+    """What others need of them: those who serve hosts, and those who serve logs."""
+
+    registration: Registration | None
+    job_runner: JobRunner | None
+
+
+def definitions() -> list[dict[str, Any]]:
+    """Of the kinds that are always there; those of drivers come and go with them."""
+    return [*bootstrap_definitions.definitions(), machine_definitions.node_driver()]
+
+
+def add(manager: Manager, settings: Settings, *, only: Collection[str] = CONTROLLERS) -> Providers:
+    """To a manager that has not started yet."""
+    if infrastructure.NAME in only:
+        infrastructure.add(manager)
+    registration = None
+    if set(only) & set(bootstrap.CONTROLLERS):
+        registration = bootstrap.add(manager, settings.site, settings=settings.bootstrap, only=only)
+    if set(only) & set(machine.CONTROLLERS):
+        machine.add(manager, settings.machine)
+    job_runner = None
+    if settings.jobs is not None and runner.CONTROLLER in only:
+        job_runner = JobRunner(manager, settings.jobs)
+    return Providers(registration, job_runner)
+
+
+async def register_drivers(client: Client, only: Collection[str] = CONTROLLERS) -> None:
+    """The drivers that come with this program, where they are not registered yet."""
+    if set(only) & set(machine.CONTROLLERS):
+        await machine.register_builtin(client)
