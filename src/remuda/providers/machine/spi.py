@@ -73,6 +73,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     failure_domain: str = ""
     ssh: SshAccess | None = None
     tags: Mapping[str, str] = {}
+    bootstrapped: bool = False  # the driver has run the script itself, to its good end
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
