@@ -1,16 +1,48 @@
-"""The job runner."""
+"""The job runner: a controller of the Jobs that ask for it, which runs their programs on this machine.
+
+For the Job it is what kube-controller-manager would be, for its Pods what a kubelet would: a Pod per attempt, its
+phase and its container's end, the Job's counts and conditions. What must stay true:
+
+- a Job's programs run one at a time, also across a Job that was deleted and made anew under its name;
+- a program dies with the runner. A Pod found running that nobody here runs has failed, and is tried again;
+- nothing is decided from memory: what ran and ended is in Pods, so a restart anywhere goes on from there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from remuda.jobs import MANAGED_BY, conditions, decisions, pods
+from remuda.jobs.attempts import Attempts
+from remuda.jobs.children import Child, Children
+from remuda.jobs.decisions import Attempt, Finish, Suspend, Wait
+from remuda.jobs.launching import Launcher
+from remuda.jobs.materials import NotReady, NotRunnable
+from remuda.jobs.podlog import parse, stream
+from remuda.jobs.processes import Processes
+from remuda.jobs.turns import Turns
+from remuda.jobs.types import JOB, POD, Job, Pod
+from remuda.kube import clock
+from remuda.kube.errors import StatusError, bad_request
+from remuda.kube.objects import Key
+from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
+from remuda.runtime.steps import step
 
 CONTROLLER = "job-runner"
+
+SAVE_JOB = step("jobrunner.save-job", "writes how a Job fares")
+DELETE_POD = step("jobrunner.delete-pod", "deletes the Pod of a suspended Job")
+DELETE_JOB = step("jobrunner.delete-job", "deletes a Job that ended long enough ago")
+
+_OF_JOB = "job"
+_NOT_FOUND = 404
+_MISSING_SECONDS = 5.0  # between two looks for a Secret that is missing
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,10 +54,216 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRunner:
-    def __init__(self, manager: Manager, settings: Settings) -> None:
+    """`launcher`: other than as processes of this machine."""
+
+    def __init__(self, manager: Manager, settings: Settings, launcher: Launcher | None = None) -> None:
         self._manager = manager
+        self._client = manager.client
         self._settings = settings
+        self._launcher: Launcher = launcher or Processes(settings.directory, settings.hosts)
+        self._jobs = manager.caches.of(JOB)
+        self._pods = manager.caches.of(POD, label_selector=pods.LABEL)
+        self._pods.index(_OF_JOB, _owner)
+        self._controller = manager.controller(
+            CONTROLLER, JOB, self.reconcile, concurrency=max(10, settings.concurrency)
+        )
+        self._controller.watch(self._pods, self._job_of, "pods")
+        self._attempts = Attempts(self._client, self._pods, self._launcher, settings.server_url, settings.ca_pem)
+        self._turns = Turns(settings.concurrency, self._controller.enqueue)
+        self._children = Children(self._ended)
+        self._pods.listen(self._gone)
+        manager.at_start(self._sweep)
+        manager.at_end(self._children.close)
+
+    # what others ask
 
     def log_source(self, pod: Mapping[str, Any], query: Mapping[str, str]) -> AsyncIterator[bytes] | None:
         """A `LogSource` for the engine's pods/log."""
-        return None
+        spec = pod.get("spec") or {}
+        if spec.get("schedulerName") != MANAGED_BY:
+            return None
+        metadata = pod["metadata"]
+        name, uid = metadata["name"], metadata["uid"]
+        container = spec["containers"][0]["name"]
+        found = self._launcher.log(uid)
+        if found is None:
+            raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
+        key = Key(metadata.get("namespace", ""), name)
+        return stream(found, parse(query, name, container), lambda: self._has_ended(key, uid))
+
+    def _has_ended(self, key: Key, uid: str) -> bool:
+        pod = self._pods.get(*key)
+        return not self._children.runs(uid) and (pod is None or pod.metadata.uid != uid or pod.ended)
+
+    # from events to keys
+
+    def _job_of(self, pod: Pod) -> Iterable[Key]:
+        owner = pod.metadata.owner("Job", "batch")
+        return () if owner is None else (Key(pod.metadata.namespace, owner.name),)
+
+    def _gone(self, before: Pod | None, after: Pod | None, initial: bool) -> None:
+        if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
+            self._manager.tasks.spawn(f"forget {before.key}", self._forget(before))
+
+    async def _forget(self, pod: Pod) -> None:
+        await self._children.ended(pod.metadata.uid)
+        await self._launcher.forget(pod.metadata.uid)
+
+    def _ended(self, child: Child) -> None:
+        self._turns.give_back(child.key)
+        self._controller.enqueue(child.key)
+
+    async def _sweep(self) -> None:
+        await self._launcher.sweep({pod.metadata.uid for pod in self._pods.all()})
+
+    # one Job
+
+    async def reconcile(self, key: Key) -> Outcome:
+        job = self._jobs.get(*key)
+        child = self._children.of(key)
+        if job is None or job.metadata.deleting or (child is not None and child.job_uid != job.metadata.uid):
+            return self._abandon(key, child, job)
+        if job.spec.managed_by != MANAGED_BY:
+            return DONE
+        if job.finished is not None:
+            self._turns.give_back(key)
+            return await self._expire(job)
+        found = self._pods.select(_OF_JOB, job.metadata.uid)
+        if child is not None and child.pod_uid not in {pod.metadata.uid for pod in found}:
+            if child.code is None:
+                return self._end_first(child, "its Pod was deleted")
+            self._children.drop(key)
+        found = [await self._settle(job, pod) for pod in found]
+        why = decisions.refusal(job)
+        decision = Finish(False, decisions.NOT_RUNNABLE, why) if why else decisions.decide(job, found, clock.time())
+        return await self._act(job, found, decision)
+
+    def _abandon(self, key: Key, child: Child | None, job: Job | None) -> Outcome:
+        """The Job is gone or going, and so must its program."""
+        if child is None or child.code is not None:
+            self._children.drop(key)
+            self._turns.give_back(key)
+            if job is not None and not job.metadata.deleting:
+                self._controller.enqueue(key)
+            return DONE
+        return self._end_first(child, "the Job was deleted")
+
+    async def _act(self, job: Job, found: list[Pod], decision: decisions.Decision) -> Outcome:
+        match decision:
+            case Attempt():
+                return await self._attempt(job, found, decision)
+            case Finish():
+                return await self._finish(job, found, decision)
+            case Suspend():
+                return await self._suspend(job, found)
+            case Wait(why, seconds):
+                await self._save(job, found)
+                if seconds is None:
+                    return Blocked("Running", f"Job {job.key}", why)
+                return Again(seconds, why)
+
+    async def _attempt(self, job: Job, found: list[Pod], attempt: Attempt) -> Outcome:
+        if not self._turns.ask(job.key):
+            others = f"{self._turns.taken} others run, {self._turns.waiting - 1} others wait"
+            return Blocked("WaitingForTurn", f"Job {job.key}", others)
+        pod = attempt.pod
+        try:
+            if pod is None:
+                pod = await self._attempts.make(job, self._jobs.raw(*job.key) or b"{}", attempt.index)
+                found = [*found, pod]
+            started = clock.time()
+            child = self._children.add(job, pod, await self._attempts.start(job, pod), started)
+        except NotReady as error:
+            return await self._hold(job, found, str(error))
+        except NotRunnable as error:
+            return await self._finish(job, found, Finish(False, decisions.NOT_RUNNABLE, str(error)))
+        except BaseException:
+            self._turns.give_back(job.key)
+            raise
+        pod = await self._attempts.runs(job, pod, child)
+        await self._save(job, [*(one for one in found if one.metadata.uid != pod.metadata.uid), pod])
+        if job.spec.active_deadline_seconds is None:
+            return Blocked("Running", f"Job {job.key}", "its program runs")
+        return Again(job.spec.active_deadline_seconds, "its program runs")
+
+    async def _hold(self, job: Job, found: list[Pod], why: str) -> Outcome:
+        """Something is missing that may come yet; others have their turn meanwhile."""
+        self._turns.give_back(job.key)
+        for pod in found:
+            if not pod.ended:
+                await self._attempts.waits(job, pod, why)
+        await self._save(job, found)
+        return Blocked("CreateContainerConfigError", f"Job {job.key}", why, _MISSING_SECONDS)
+
+    async def _settle(self, job: Job, pod: Pod) -> Pod:
+        """Writes what became of a Pod's program; returns the Pod as it is now."""
+        child = self._children.of(job.key)
+        if child is not None and child.pod_uid == pod.metadata.uid:
+            if child.code is None:
+                return pod if pod.ended else await self._attempts.runs(job, pod, child)
+            if not pod.ended and not job.spec.suspend:
+                pod = await self._attempts.ended(job, pod, child)
+            self._children.drop(job.key)
+        elif pod.status.phase == "Running":
+            pod = await self._attempts.lost(job, pod)
+        return pod
+
+    def _end_first(self, child: Child, why: str) -> Outcome:
+        self._children.stop(child, why)
+        return Blocked("Stopping", f"Job {child.key}", f"its program is being ended: {why}")
+
+    async def _suspend(self, job: Job, found: list[Pod]) -> Outcome:
+        child = self._children.of(job.key)
+        if child is not None:
+            return self._end_first(child, "the Job was suspended")
+        self._turns.give_back(job.key)
+        for pod in found:
+            if not pod.ended:
+                async with DELETE_POD:
+                    await self._delete(POD.target, pod.key, pod.metadata.uid)
+        await self._save(job, [pod for pod in found if pod.ended], suspended=True)
+        return Blocked("Suspended", f"Job {job.key}", "somebody has suspended it")
+
+    async def _finish(self, job: Job, found: list[Pod], finish: Finish) -> Outcome:
+        child = self._children.of(job.key)
+        if child is not None:
+            return self._end_first(child, finish.message)
+        self._turns.give_back(job.key)
+        for pod in found:
+            if not pod.ended:
+                await self._attempts.given_up(job, pod, finish.reason, finish.message)
+        if finish.reason == decisions.NOT_RUNNABLE:
+            self._manager.events.warning(job, finish.reason, finish.message)
+        await self._save(job, found, finish=finish)
+        return await self._expire(JOB.decode(self._jobs.raw(*job.key) or b"{}"))
+
+    async def _expire(self, job: Job) -> Outcome:
+        ttl, finished = job.spec.ttl_seconds_after_finished, job.finished
+        if ttl is None or finished is None or finished.last_transition_time is None:
+            return DONE
+        left = clock.parse(finished.last_transition_time) + ttl - clock.time()
+        if left > 0:
+            return Again(left, "it is kept for a while")
+        async with DELETE_JOB:
+            await self._delete(JOB.target, job.key, job.metadata.uid)
+        return DONE
+
+    async def _delete(self, target: Any, key: Key, uid: str) -> None:
+        try:
+            await self._client.delete(target, *key, uid=uid, propagation="Background")
+        except StatusError as error:
+            if error.code != _NOT_FOUND:
+                raise
+
+    async def _save(self, job: Job, found: list[Pod], *, finish: Finish | None = None, suspended: bool = False) -> None:
+        value = self._jobs.raw(*job.key)
+        if value is None:
+            return
+        draft = Draft(JOB.target, value)
+        conditions.derive(draft.status, job, decisions.Tally.of(found), finish, suspended)
+        await save(self._client, draft, SAVE_JOB)
+
+
+def _owner(pod: Pod) -> Iterable[str]:
+    owner = pod.metadata.owner("Job", "batch")
+    return () if owner is None else (owner.uid,)

@@ -1,0 +1,132 @@
+"""One attempt of a Job: its Pod, the start of its program, and what is written of it. What a kubelet would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from remuda.jobs import decisions, pods
+from remuda.jobs.children import Child
+from remuda.jobs.launching import Launcher, Started, Work
+from remuda.jobs.materials import NotRunnable, gather
+from remuda.jobs.podlog import last_lines
+from remuda.jobs.tokens import kubeconfig
+from remuda.jobs.types import POD, Job, Pod
+from remuda.kube import clock
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.kube.quantity import Quantity, QuantityError
+from remuda.runtime.caches import Informer
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.steps import step
+
+CREATE_POD = step("jobrunner.create-pod", "creates the Pod of an attempt")
+START = step("jobrunner.start-program", "starts the program of a Pod")
+SAVE_POD = step("jobrunner.save-pod", "writes how a Pod's program fares")
+
+_CONFLICT = 409
+_FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048  # of the log, for a termination message: as much as Kubernetes takes
+
+
+class Attempts:
+    def __init__(
+        self, client: Client, cache: Informer[Pod], launcher: Launcher, server_url: str, ca_pem: bytes
+    ) -> None:
+        self._client = client
+        self._cache = cache
+        self._launcher = launcher
+        self._server_url = server_url
+        self._ca_pem = ca_pem
+
+    async def make(self, job: Job, raw: bytes, index: int) -> Pod:
+        """The Pod of an attempt, made or found. Raises NotRunnable when somebody else's has its name."""
+        made = pods.make(job, msgspec.json.decode(raw), index)
+        try:
+            async with CREATE_POD:
+                return POD.decode(await self._client.create(POD.target, job.metadata.namespace, made))
+        except StatusError as error:
+            if error.code != _CONFLICT:
+                raise
+        present = POD.decode(await self._client.get(POD.target, job.metadata.namespace, made["metadata"]["name"]))
+        if not any(owner.uid == job.metadata.uid for owner in present.metadata.owner_references):
+            raise NotRunnable(f"a Pod {present.key} that is not its own has the name of its Pod")
+        return present
+
+    async def start(self, job: Job, pod: Pod) -> Started:
+        """Raises NotReady and NotRunnable."""
+        work = await self._work(job, pod)
+        async with START:
+            return await self._launcher.start(work)
+
+    async def _work(self, job: Job, pod: Pod) -> Work:
+        container = job.spec.template.spec.containers[0]
+        materials = await gather(self._client, job, pod)
+        config = b""
+        if self._launcher.needs_kubeconfig:
+            config = await kubeconfig(self._client, self._server_url, self._ca_pem, job, pod)
+        return Work(
+            uid=pod.metadata.uid,
+            name=str(job.key),
+            materials=materials,
+            kubeconfig=config,
+            memory=_memory(container.resources.limits.get("memory")),
+            termination_path=container.termination_message_path,
+        )
+
+    async def waits(self, job: Job, pod: Pod, message: str) -> Pod:
+        return await self._save(pod, lambda status: pods.waiting(status, job, message))
+
+    async def runs(self, job: Job, pod: Pod, child: Child) -> Pod:
+        if pod.status.phase == "Running":
+            return pod
+        return await self._save(pod, lambda status: pods.running(status, job, child.started))
+
+    async def lost(self, job: Job, pod: Pod) -> Pod:
+        """It was running, and nobody here runs it."""
+        end = pods.lost(pod.status.start_time)
+        return await self._save(pod, lambda status: pods.ended(status, job, end))
+
+    async def given_up(self, job: Job, pod: Pod, reason: str, why: str) -> Pod:
+        """Its program was never started, and will not be."""
+        now = clock.time()
+        end = pods.End(code=0, started=now, finished=now, reason=reason, why=why)
+        return await self._save(pod, lambda status: pods.ended(status, job, end))
+
+    async def ended(self, job: Job, pod: Pod, child: Child) -> Pod:
+        end = self._end(job, child)
+        pod = await self._save(pod, lambda status: pods.ended(status, job, end))
+        await self._launcher.tidy(pod.metadata.uid)
+        return pod
+
+    def _end(self, job: Job, child: Child) -> pods.End:
+        message = child.handle.termination_message()
+        code = child.code or 0
+        policy = job.spec.template.spec.containers[0].termination_message_policy
+        if not message and code and policy == "FallbackToLogsOnError":
+            message = last_lines(self._launcher.log(child.pod_uid), _FALLBACK_LINES, _FALLBACK_BYTES)
+        stopped = child.stopping if code else ""
+        return pods.End(
+            code=code,
+            message=message,
+            started=child.started,
+            finished=child.finished or clock.time(),
+            reason=decisions.DEADLINE if stopped else "",
+            why=stopped,
+        )
+
+    async def _save(self, pod: Pod, change: Callable[[dict[str, Any]], None]) -> Pod:
+        value = self._cache.raw(*pod.key)
+        if value is None:
+            value = await self._client.get(POD.target, *pod.key)
+        draft = Draft(POD.target, value)
+        change(draft.status)
+        return POD.decode(await save(self._client, draft, SAVE_POD))
+
+
+def _memory(limit: str | int | float | None) -> int:
+    try:
+        return 0 if limit is None else Quantity.parse(limit).value()
+    except QuantityError:
+        return 0

@@ -1,0 +1,91 @@
+"""The programs that run now, by their Jobs, each with the task that waits for its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from remuda.jobs.launching import Started
+from remuda.jobs.types import Job, Pod
+from remuda.kube import clock
+from remuda.kube.objects import Key
+from remuda.runtime.tasks import Tasks
+
+_LONGEST_GRACE_SECONDS = 30.0
+_END_SECONDS = 5.0  # of grace when the runner itself ends
+
+
+class Child:
+    """`code` is None while it runs; `stopping` says why it was told to end."""
+
+    def __init__(self, key: Key, job: Job, pod: Pod, handle: Started, started: float) -> None:
+        self.key = key
+        self.job_uid = job.metadata.uid
+        self.pod_uid = pod.metadata.uid
+        self.handle = handle
+        self.started = started
+        self.finished: float | None = None
+        self.code: int | None = None
+        self.stopping = ""
+        self.over = asyncio.Event()
+        grace = job.spec.template.spec.termination_grace_period_seconds
+        self.grace = _LONGEST_GRACE_SECONDS if grace is None else min(float(grace), _LONGEST_GRACE_SECONDS)
+
+
+class Children:
+    def __init__(self, ended: Callable[[Child], None]) -> None:
+        self._ended = ended
+        self._by_job: dict[Key, Child] = {}
+        self._tasks = Tasks()
+        self._stopping = Tasks()
+
+    def of(self, key: Key) -> Child | None:
+        return self._by_job.get(key)
+
+    def add(self, job: Job, pod: Pod, handle: Started, started: float) -> Child:
+        child = self._by_job[job.key] = Child(job.key, job, pod, handle, started)
+        self._tasks.spawn(f"job {job.key}", self._wait(child))
+        return child
+
+    async def _wait(self, child: Child) -> None:
+        code = await child.handle.wait()
+        child.code, child.finished = code, clock.time()
+        child.over.set()
+        self._ended(child)
+
+    def runs(self, pod_uid: str) -> bool:
+        return any(child.pod_uid == pod_uid and child.code is None for child in self._by_job.values())
+
+    async def ended(self, pod_uid: str) -> None:
+        """Returns when the program of that Pod has ended."""
+        for child in list(self._by_job.values()):
+            if child.pod_uid == pod_uid:
+                await child.over.wait()
+
+    def stop(self, child: Child, why: str) -> None:
+        """Tells it to end, and ends it if it does not."""
+        if child.code is None and not child.stopping:
+            child.stopping = why
+            self._stopping.spawn(f"end job {child.key}", _stop(child, child.grace))
+
+    def drop(self, key: Key) -> None:
+        """Its end has been written."""
+        self._by_job.pop(key, None)
+
+    async def close(self) -> None:
+        """All of them end, now."""
+        left = [child for child in self._by_job.values() if child.code is None]
+        await asyncio.gather(*(_stop(child, min(child.grace, _END_SECONDS)) for child in left))
+        await self._stopping.close()
+        await self._tasks.finish(_END_SECONDS)
+        await self._tasks.close()
+
+
+async def _stop(child: Child, grace: float) -> None:
+    child.handle.terminate()
+    try:
+        async with asyncio.timeout(grace):
+            await child.over.wait()
+    except TimeoutError:
+        child.handle.kill()
+        await child.over.wait()

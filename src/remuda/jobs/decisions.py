@@ -1,0 +1,160 @@
+"""What is to be done about a Job, decided from the Job, its Pods and the time: no I/O.
+
+A Pod is one attempt. A failed one counts against the Job's `backoffLimit`, unless the runner itself was the cause (it
+was restarted under a running program): that is tried again, a few times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+
+from remuda.jobs.types import Job, Pod
+from remuda.kube import clock
+
+ATTEMPT = "remuda.dev/attempt"  # annotation of a Pod: which one of its Job it is, from 0
+DISRUPTED = "DisruptionTarget"  # condition of a Pod: its end was not its own fault
+RESTARTED = "RunnerRestarted"
+
+NOT_RUNNABLE = "NotRunnable"  # reason of a Job that the runner refuses
+DEADLINE = "DeadlineExceeded"
+BACKOFF_LIMIT = "BackoffLimitExceeded"
+
+_DISRUPTIONS = 3
+_FIRST_WAIT_SECONDS = 10.0
+_LONGEST_WAIT_SECONDS = 600.0
+_LONGEST_NAME = 63
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names, as the API server draws them
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """A new Pod is to be made, or the program of this one, which waits, to be started."""
+
+    index: int
+    pod: Pod | None = None
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """It has ended for good, once what still runs has."""
+
+    succeeded: bool
+    reason: str
+    message: str
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Until something happens; at the latest in so many seconds, where time itself is what is waited for."""
+
+    why: str
+    seconds: float | None = None
+
+
+class Suspend(msgspec.Struct, frozen=True):
+    """Nothing of it may run until somebody says so."""
+
+
+Decision = Attempt | Finish | Wait | Suspend
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """How the attempts have gone."""
+
+    succeeded: int
+    failed: int  # by their own fault
+    disrupted: int
+    active: Pod | None
+
+    @classmethod
+    def of(cls, pods: Sequence[Pod]) -> Tally:
+        failed = [pod for pod in pods if pod.status.phase == "Failed"]
+        disrupted = sum(map(_disrupted, failed))
+        return cls(
+            succeeded=sum(pod.status.phase == "Succeeded" for pod in pods),
+            failed=len(failed) - disrupted,
+            disrupted=disrupted,
+            active=next((pod for pod in pods if not pod.ended), None),
+        )
+
+
+def decide(job: Job, pods: Sequence[Pod], now: float) -> Decision:
+    """`pods`: all of the Job, their status as true as the runner knows."""
+    tally = Tally.of(pods)
+    if tally.succeeded:
+        return Finish(True, "CompletionsReached", "Reached expected number of succeeded pods")
+    if job.spec.suspend:
+        return Suspend()
+    left = _until_deadline(job, now)
+    if left is not None and left <= 0:
+        return Finish(False, DEADLINE, "Job was active longer than specified deadline")
+    if tally.active is not None:
+        running = tally.active.status.phase == "Running"
+        return Wait("its program runs", left) if running else Attempt(_index(tally.active), tally.active)
+    return _next_attempt(job, pods, tally, now, left)
+
+
+def _next_attempt(job: Job, pods: Sequence[Pod], tally: Tally, now: float, left: float | None) -> Decision:
+    failed = max(tally.failed, job.status.failed)
+    if failed > job.spec.backoff_limit:
+        return Finish(False, BACKOFF_LIMIT, "Job has reached the specified backoff limit")
+    if tally.disrupted > _DISRUPTIONS:
+        return Finish(False, RESTARTED, f"the runner was restarted under it {tally.disrupted} times")
+    wait = _backoff(pods, failed, now)
+    if wait > 0:
+        return Wait(f"attempt {failed} has failed", wait if left is None else min(wait, left))
+    return Attempt(max(map(_index, pods), default=-1) + 1)
+
+
+def _until_deadline(job: Job, now: float) -> float | None:
+    if job.spec.active_deadline_seconds is None or job.status.start_time is None:
+        return None
+    return clock.parse(job.status.start_time) + job.spec.active_deadline_seconds - now
+
+
+def _backoff(pods: Sequence[Pod], failed: int, now: float) -> float:
+    """10 s after the first failure, doubled with each, as Kubernetes does."""
+    ends = [_ended_at(pod) for pod in pods if pod.status.phase == "Failed" and not _disrupted(pod)]
+    if not failed or not ends:
+        return 0.0
+    wait = min(_FIRST_WAIT_SECONDS * 2.0 ** min(failed - 1, 10), _LONGEST_WAIT_SECONDS)
+    return max(ends) + wait - now
+
+
+def _ended_at(pod: Pod) -> float:
+    ended = pod.terminated
+    return clock.parse(ended.finished_at) if ended is not None and ended.finished_at else 0.0
+
+
+def _disrupted(pod: Pod) -> bool:
+    return any(one.type == DISRUPTED and one.status == "True" for one in pod.status.conditions)
+
+
+def _index(pod: Pod) -> int:
+    text = pod.metadata.annotations.get(ATTEMPT, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def pod_name(job: Job, index: int) -> str:
+    """The same for the same attempt, so that one that was made and not noted is found rather than made twice."""
+    digest = hashlib.sha256(f"{job.metadata.uid}/{index}".encode()).digest()
+    ending = "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:5])
+    return f"{job.metadata.name[: _LONGEST_NAME - len(ending) - 1].rstrip('-.')}-{ending}"
+
+
+def refusal(job: Job) -> str:
+    """Why the runner cannot run it; empty if it can."""
+    spec, pod = job.spec, job.spec.template.spec
+    if spec.parallelism > 1 or (spec.completions or 1) > 1 or spec.completion_mode == "Indexed":
+        return "a Job runs once here: parallelism, completions and Indexed are not supported"
+    if spec.pod_failure_policy is not None or spec.success_policy is not None:
+        return "podFailurePolicy and successPolicy are not supported"
+    if pod.restart_policy != "Never":
+        return f"restartPolicy must be Never, not {pod.restart_policy}"
+    if len(pod.containers) != 1 or pod.init_containers:
+        return "there must be one container, and no init containers"
+    command = pod.containers[0].command
+    if not command or command[0] != "remuda":
+        named = f"not {command[0]}" if command else "and the container names no command"
+        return f"only remuda itself is run here, {named}"
+    return ""

@@ -1,0 +1,136 @@
+"""The process between the runner and a Job's program: starts it, keeps its log, and sees that it does not outlive them.
+
+    python -m remuda.jobs.guardian '{"command": […], "log": DIR, "memory": BYTES, "nice": N}'
+
+Its standard input is the lifeline: whoever started it holds the other end, so when that ends, however it does, the
+program and all of its process group are killed. SIGTERM is handed on to them; closing the lifeline kills. Of what the
+program leaves behind in its group nothing stays either. What has made a session of its own is meant to stay.
+
+Standard library and `logfile` only: it is started once per Job and should cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from remuda.jobs import logfile
+
+_LIFELINE = 0
+_PIECE = 64 * 1024
+_LAST_PIECES = 64  # of output still in the pipe when the program has ended; what it left running may write for ever
+_PR_SET_PDEATHSIG = 1
+_CANNOT_START = 127
+
+
+def main() -> NoReturn:
+    order: dict[str, Any] = json.loads(sys.argv[1])
+    output, into = os.pipe()
+    guardian = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _become(order, into, guardian)
+    os.close(into)
+    _lead_a_group(child)
+    sys.exit(_guard(child, output, logfile.Writer(Path(order["log"]))))
+
+
+def _lead_a_group(child: int) -> None:
+    """Done on both sides of the fork, so that neither goes on before it is."""
+    try:
+        os.setpgid(child, child)
+    except OSError:
+        pass  # it has become the program already
+
+
+def _become(order: dict[str, Any], output: int, guardian: int) -> NoReturn:
+    """In the child: everything up to the program itself."""
+    try:
+        os.setpgid(0, 0)
+        _die_with_parent()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        if order.get("nice"):
+            os.nice(order["nice"])
+        if order.get("memory"):
+            resource.setrlimit(resource.RLIMIT_DATA, (order["memory"], order["memory"]))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold credentials
+        if os.getppid() == guardian:
+            os.execvp(order["command"][0], order["command"])  # noqa: S606
+    except OSError as error:
+        os.write(2, f"{order['command'][0]} cannot be started: {error.strerror}\n".encode())
+    finally:
+        os._exit(_CANNOT_START)
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _guard(child: int, output: int, log: logfile.Writer) -> int:
+    wakeup, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: _signal(child, signal.SIGTERM))
+    poll = select.poll()
+    for descriptor in (_LIFELINE, output, wakeup):
+        poll.register(descriptor, select.POLLIN)
+    while True:
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        if _LIFELINE in ready and not os.read(_LIFELINE, _PIECE):
+            _signal(child, signal.SIGKILL)
+            poll.unregister(_LIFELINE)
+        if output in ready and not _copy(output, log):
+            poll.unregister(output)
+        if wakeup in ready:
+            os.read(wakeup, _PIECE)
+            if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return _end(child, output, log)
+
+
+def _end(child: int, output: int, log: logfile.Writer) -> int:
+    """The rest of the group goes before its leader is waited for: until then the number is nobody else's."""
+    _signal(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    os.set_blocking(output, False)
+    for _ in range(_LAST_PIECES):
+        if not _copy(output, log):
+            break
+    log.end(logfile.stamp(time.time()))
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _copy(output: int, log: logfile.Writer) -> bool:
+    """Whether there may be more."""
+    try:
+        data = os.read(output, _PIECE)
+    except BlockingIOError:
+        return False
+    log.write(data, logfile.stamp(time.time()))
+    return bool(data)
+
+
+def _signal(child: int, number: int) -> None:
+    """To the program and whatever it has started."""
+    try:
+        os.killpg(child, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:  # some of the group run as somebody else: at least the program itself
+        os.kill(child, number)
+
+
+if __name__ == "__main__":
+    main()

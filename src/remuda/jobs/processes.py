@@ -1,0 +1,163 @@
+"""Runs a Job's program as a process of this machine, below a directory of its own that nobody else can read.
+
+    DIRECTORY/<uid of the Pod>/root    what its volumes hold; the termination log
+                               home    its HOME and working directory
+                               log     its output, in segments (`logfile`)
+                               kubeconfig
+
+Credentials are on disk only while the program runs; the log stays until the Pod goes. The process dies with this one
+(`guardian`), and inherits of its environment only what is not secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from remuda.jobs import DIRECTORY_VARIABLE, ROOT_VARIABLE
+from remuda.jobs.launching import Work
+from remuda.jobs.logfile import Reader
+from remuda.jobs.pods import LONGEST_MESSAGE
+
+_INHERITED = (
+    "PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+)  # fmt: skip
+_LEAST_MEMORY = 256 * 1024 * 1024  # below that Python and a cloud's SDK do not even start
+_NICE = 5
+_REMUDA = (sys.executable, "-m", "remuda.cli.main")
+
+
+class Processes:
+    needs_kubeconfig = True
+
+    def __init__(self, directory: Path, hosts: Path, *, program: Sequence[str] = _REMUDA) -> None:
+        """`program`: what the command `remuda` of a container means here."""
+        self._directory = directory
+        self._hosts = hosts
+        self._program = program
+
+    async def start(self, work: Work) -> ProcessStarted:
+        place = self._directory / work.uid
+        await asyncio.to_thread(_lay_out, place, work)
+        order = {
+            "command": [*self._program, *work.materials.arguments],
+            "log": str(place / "log"),
+            "memory": max(work.memory, _LEAST_MEMORY) if work.memory else 0,
+            "nice": _NICE,
+        }
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "remuda.jobs.guardian", msgspec.json.encode(order).decode(),
+            stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL,
+            env=self._environment(place, work), cwd=place / "home", start_new_session=True,
+        )  # fmt: skip
+        return ProcessStarted(process, _below(place / "root", work.termination_path))
+
+    def _environment(self, place: Path, work: Work) -> dict[str, str]:
+        own = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        return {
+            **own,
+            **work.materials.environment,
+            "HOME": str(place / "home"),
+            "TMPDIR": str(place / "tmp"),
+            "KUBECONFIG": str(place / "kubeconfig"),
+            ROOT_VARIABLE: str(place / "root"),
+            DIRECTORY_VARIABLE: str(self._hosts),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def log(self, uid: str) -> Reader | None:
+        place = self._directory / uid / "log"
+        return Reader(place) if uid and place.is_dir() else None
+
+    async def tidy(self, uid: str) -> None:
+        await asyncio.to_thread(_remove_all_but_log, self._directory / uid)
+
+    async def forget(self, uid: str) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._directory / uid, True)
+
+    async def sweep(self, known: set[str]) -> None:
+        await asyncio.to_thread(_sweep, self._directory, known)
+
+
+class ProcessStarted:
+    def __init__(self, process: Process, termination_log: Path) -> None:
+        self._process = process
+        self._termination_log = termination_log
+
+    @property
+    def pid(self) -> int:
+        """Of its guardian."""
+        return self._process.pid
+
+    async def wait(self) -> int:
+        code = await self._process.wait()
+        return code if code >= 0 else 128 - code
+
+    def terminate(self) -> None:
+        if self._process.returncode is None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def termination_message(self) -> str:
+        try:
+            with self._termination_log.open("rb") as file:
+                return file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+def _below(root: Path, path: str) -> Path:
+    return root / path.lstrip("/")
+
+
+def _lay_out(place: Path, work: Work) -> None:
+    """Whatever a killed start has left is written over."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (place, *(place / name for name in ("root", "home", "tmp", "log"))):
+        folder.mkdir(mode=0o700)
+    root = place / "root"
+    for path in work.materials.directories:
+        _folder(_below(root, path))
+    for path, file in work.materials.files.items():
+        _write(_below(root, path), file.content, file.mode | 0o600)
+    if work.termination_path:
+        _write(_below(root, work.termination_path), b"", 0o600)
+    _write(place / "kubeconfig", work.kubeconfig, 0o600)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    _folder(path.parent)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def _folder(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _remove_all_but_log(place: Path) -> None:
+    for name in ("root", "home", "tmp"):
+        shutil.rmtree(place / name, ignore_errors=True)
+    (place / "kubeconfig").unlink(missing_ok=True)
+
+
+def _sweep(directory: Path, known: set[str]) -> None:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for place in directory.iterdir():
+        if place.name in known:
+            _remove_all_but_log(place)
+        else:
+            shutil.rmtree(place, ignore_errors=True)

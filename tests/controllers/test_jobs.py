@@ -1,0 +1,387 @@
+"""The job runner: Jobs that ask for it run as programs here, and their objects tell of it as Kubernetes' do."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.kube.core import JOBS, PODS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.kube.errors import StatusError
+from tests.controllers.engine import Engine, condition, eventually, is_true
+from tests.controllers.jobs import Runner, alive, ended, finished, job, pod_of, running
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def runner(engine: Engine, tmp_path: Path) -> Runner:
+    return Runner(engine, tmp_path)
+
+
+async def test_a_job_runs_and_is_complete_with_its_log(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("hello", "say", "good morning", "say", "good night"))
+        done = await finished(engine, namespace, "hello")
+        pod = await pod_of(engine, namespace, "hello")
+        text = await runner.log(pod)
+    assert is_true(done, "Complete")
+    assert is_true(done, "SuccessCriteriaMet")
+    assert done["status"]["succeeded"] == 1
+    assert not done["status"].get("active")
+    assert done["status"]["startTime"] <= done["status"]["completionTime"]
+    assert pod["status"]["phase"] == "Succeeded"
+    assert (ended(pod)["exitCode"], ended(pod)["reason"]) == (0, "Completed")
+    assert pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "hello"
+    assert pod["metadata"]["labels"]["batch.kubernetes.io/controller-uid"] == done["metadata"]["uid"]
+    assert text == "good morning\ngood night\n"
+
+
+async def test_the_program_is_remuda_itself(engine: Engine, tmp_path: Path) -> None:
+    from remuda.jobs.runner import JobRunner
+
+    namespace = await engine.namespace()
+    runner = Runner(engine, tmp_path)
+
+    def setup(manager: Any) -> None:
+        runner.runner = JobRunner(manager, runner.settings)
+
+    async with engine.running(namespace, setup):
+        await engine.create(JOBS, namespace, job("version", "--version"))
+        assert is_true(await finished(engine, namespace, "version"), "Complete")
+        assert (await runner.log(await pod_of(engine, namespace, "version"))).startswith("remuda, version ")
+
+
+async def test_a_failing_program_fails_the_job_with_its_last_lines(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("bad", "say", "the quota is spent", "exit", "3", container=container))
+        failed = await finished(engine, namespace, "bad")
+        pod = await pod_of(engine, namespace, "bad")
+    assert condition(failed, "Failed")["reason"] == "BackoffLimitExceeded"
+    assert is_true(failed, "FailureTarget")
+    assert failed["status"]["failed"] == 1
+    assert pod["status"]["phase"] == "Failed"
+    assert (ended(pod)["exitCode"], ended(pod)["message"]) == (3, "the quota is spent\n")
+
+
+async def test_what_is_written_to_the_termination_log_is_the_message(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("words", "say", "noise", "last-words", "no such image", "exit", "1"))
+        await finished(engine, namespace, "words")
+        assert ended(await pod_of(engine, namespace, "words"))["message"] == "no such image"
+
+
+async def test_it_finds_its_volumes_and_variables_and_nothing_of_the_runner(
+    engine: Engine, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_RUNNER", "hush")
+    namespace = await engine.namespace()
+    data = {"order.json": "e30=", "token": base64.b64encode(b"sesame").decode()}
+    await engine.create(SECRETS, namespace, {"metadata": {"name": "given"}, "data": data})
+    container = {
+        "volumeMounts": [{"name": "order", "mountPath": "/run/secrets/machine"}],
+        "env": [
+            {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "given", "key": "token"}}},
+            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "BOTH", "value": "$(TOKEN)-$(UNKNOWN)"},
+        ],
+        "envFrom": [{"prefix": "ALL_", "secretRef": {"name": "given"}}],
+    }
+    pod_spec = {"volumes": [{"name": "order", "secret": {"secretName": "given"}}]}
+    words = [
+        "show-file", "/run/secrets/machine/order.json", "show-env", "TOKEN", "show-env", "BOTH", "show-env",
+        "ALL_token", "show-env", "SECRET_OF_THE_RUNNER", "show-env", "POD", "show-env", "REMUDA_JOB_DIRECTORY",
+    ]  # fmt: skip
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("look", *words, container=container, pod=pod_spec))
+        assert is_true(await finished(engine, namespace, "look"), "Complete")
+        pod = await pod_of(engine, namespace, "look")
+        lines = (await runner.log(pod)).splitlines()
+    assert lines == [
+        "600 {}",
+        "TOKEN=sesame",
+        "BOTH=sesame-$(UNKNOWN)",
+        "ALL_token=sesame",
+        "SECRET_OF_THE_RUNNER=None",
+        f"POD={pod['metadata']['name']}",
+        f"REMUDA_JOB_DIRECTORY={runner.settings.hosts}",
+    ]
+    left = runner.directory / pod["metadata"]["uid"]
+    assert [path.name for path in left.iterdir()] == ["log"], "credentials stay only while the program runs"
+
+
+async def test_its_account_reads_what_its_role_says_and_nothing_else(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    for name in ("mine", "theirs"):
+        await engine.create(SECRETS, namespace, {"metadata": {"name": name}})
+    await engine.create(SERVICE_ACCOUNTS, namespace, {"metadata": {"name": "worker"}})
+    rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["mine"], "verbs": ["get"]}
+    await engine.create(ROLES, namespace, {"metadata": {"name": "worker"}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": "worker"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "worker"},
+        "subjects": [{"kind": "ServiceAccount", "name": "worker", "namespace": namespace}],
+    }
+    await engine.create(ROLE_BINDINGS, namespace, binding)
+    words = ["read-secret", "mine", "read-secret", "theirs"]
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("reader", *words, pod={"serviceAccountName": "worker"}))
+        assert is_true(await finished(engine, namespace, "reader"), "Complete")
+        assert await runner.log(await pod_of(engine, namespace, "reader")) == "read mine\n403 Forbidden\n"
+
+
+async def test_a_job_of_somebody_else_is_left_alone(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    foreign = job("foreign", "say", "hello")
+    foreign["spec"]["managedBy"] = "example.com/other"
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, foreign)
+        await engine.create(JOBS, namespace, job("ours", "say", "hello"))
+        await finished(engine, namespace, "ours")
+        found = await engine.get(JOBS, namespace, "foreign")
+        pods = await engine.list(PODS, namespace)
+    assert found is not None
+    assert found["status"] == {}
+    assert [pod["metadata"]["labels"]["job-name"] for pod in pods] == ["ours"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"command": "bash"}, "only remuda itself is run here, not bash"),
+        ({"parallelism": 2, "completions": 2}, "a Job runs once here"),
+        ({"pod": {"restartPolicy": "OnFailure"}}, "restartPolicy must be Never, not OnFailure"),
+        (
+            {
+                "pod": {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]},
+                "container": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+            },
+            "the volume v is of a sort that is not supported",
+        ),
+    ],
+)
+async def test_what_cannot_be_run_fails_at_once_and_says_why(
+    engine: Engine, runner: Runner, changed: Json, words: str
+) -> None:
+    namespace = await engine.namespace()
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("odd", "say", "hello", **changed))
+        failed = await finished(engine, namespace, "odd")
+    assert condition(failed, "Failed")["reason"] == "NotRunnable"
+    assert words in condition(failed, "Failed")["message"]
+
+
+async def test_a_missing_secret_is_waited_for(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    container = {"envFrom": [{"secretRef": {"name": "late"}}]}
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("patient", "show-env", "WORD", container=container))
+        waiting = await pod_of(engine, namespace, "patient", lambda pod: pod["status"].get("containerStatuses"))
+        state = waiting["status"]["containerStatuses"][0]["state"]["waiting"]
+        assert (state["reason"], state["message"]) == ("CreateContainerConfigError", "secret 'late' not found")
+        await engine.create(SECRETS, namespace, {"metadata": {"name": "late"}, "stringData": {"WORD": "here"}})
+        assert is_true(await finished(engine, namespace, "patient"), "Complete")
+        assert await runner.log(await pod_of(engine, namespace, "patient")) == "WORD=here\n"
+
+
+async def test_a_deadline_ends_the_program_and_all_it_has_started(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    words = ["pid", "spawn", "600", "stubborn", "say", "ready", "sleep", "600"]
+    pod_spec = {"terminationGracePeriodSeconds": 1}
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("slow", *words, activeDeadlineSeconds=2, pod=pod_spec))
+        failed = await finished(engine, namespace, "slow")
+        pod = await pod_of(engine, namespace, "slow")
+        pids = [int(pid) for pid in re.findall(r"(?:pid|spawned) (\d+)", await runner.log(pod))]
+    assert condition(failed, "Failed")["reason"] == "DeadlineExceeded"
+    assert ended(pod)["exitCode"] == 137
+    assert len(pids) == 2
+    assert not any(map(alive, pids))
+
+
+async def test_deleting_a_job_ends_its_program_before_another_of_its_name_starts(
+    engine: Engine, runner: Runner, tmp_path: Path
+) -> None:
+    namespace = await engine.namespace()
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("work", "pid", "sleep", "600"))
+        first = await pod_of(engine, namespace, "work", running)
+        await eventually(lambda: said(runner, first, "pid"))
+        pid = int((await runner.log(first)).split()[1])
+        await engine.client.delete(JOBS, namespace, "work", propagation="Background")
+        await engine.gone(JOBS, namespace, "work")
+        await engine.create(JOBS, namespace, job("work", "say", "second"))
+        assert is_true(await finished(engine, namespace, "work"), "Complete")
+        assert not alive(pid)
+        uid = first["metadata"]["uid"]
+        await eventually(lambda: absent(runner.directory / uid))
+
+
+async def said(runner: Runner, pod: Json, word: str) -> bool:
+    return word in await runner.log(pod)
+
+
+async def absent(path: Path) -> bool:
+    return not path.exists()
+
+
+async def test_a_failed_attempt_is_tried_again_after_a_while(
+    engine: Engine, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remuda.jobs.decisions._FIRST_WAIT_SECONDS", 0.2)
+    namespace = await engine.namespace()
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("again", "exit", "1", backoffLimit=2))
+        failed = await finished(engine, namespace, "again")
+        pods = await engine.list(PODS, namespace)
+    assert failed["status"]["failed"] == 3
+    assert len(pods) == 3
+    assert len({pod["metadata"]["name"] for pod in pods}) == 3
+
+
+async def test_a_restarted_runner_starts_what_it_had_running_anew(
+    engine: Engine, runner: Runner, tmp_path: Path
+) -> None:
+    namespace = await engine.namespace()
+    gate = tmp_path / "gate"
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("long", "wait-for", str(gate), "say", "through"))
+        first = await pod_of(engine, namespace, "long", running)
+    gate.touch()
+    async with engine.running(namespace, runner.setup):
+        done = await finished(engine, namespace, "long")
+        pods = {pod["metadata"]["name"]: pod for pod in await engine.list(PODS, namespace)}
+    lost = pods.pop(first["metadata"]["name"])
+    assert (lost["status"]["phase"], lost["status"]["reason"]) == ("Failed", "RunnerRestarted")
+    assert is_true(done, "Complete"), "the runner was the cause, so it does not count against the Job"
+    assert not done["status"].get("failed")
+    assert [pod["status"]["phase"] for pod in pods.values()] == ["Succeeded"]
+
+
+async def test_a_suspended_job_stops_and_goes_on_when_resumed(engine: Engine, runner: Runner, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    gate = tmp_path / "gate"
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("pause", "wait-for", str(gate)))
+        await pod_of(engine, namespace, "pause", running)
+        await engine.patch(JOBS, namespace, "pause", {"spec": {"suspend": True}})
+        held = await engine.until(JOBS, namespace, "pause", lambda found: is_true(found, "Suspended"))
+        assert not held["status"].get("active")
+        assert await engine.list(PODS, namespace) == []
+        gate.touch()
+        await engine.patch(JOBS, namespace, "pause", {"spec": {"suspend": False}})
+        assert is_true(await finished(engine, namespace, "pause"), "Complete")
+
+
+async def test_a_finished_job_goes_when_its_time_is_over(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("brief", "say", "hello", ttlSecondsAfterFinished=1))
+        await engine.gone(JOBS, namespace, "brief")
+        await engine.when(PODS, namespace, lambda pods: not pods)
+        await eventually(lambda: empty(runner.directory))
+
+
+async def empty(path: Path) -> bool:
+    return not list(path.iterdir())
+
+
+async def test_only_so_many_run_at_a_time_and_namespaces_take_turns(engine: Engine, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    runner = Runner(engine, tmp_path, concurrency=2)
+    gate = tmp_path / "gate"
+    async with engine.running(namespace, runner.setup) as manager:
+        for number in range(4):
+            await engine.create(JOBS, namespace, job(f"job-{number}", "wait-for", str(gate)))
+        await engine.when(PODS, namespace, lambda pods: sum(map(running, pods)) == 2)
+        await eventually(lambda: waiting(manager, 2))
+        assert len(await engine.list(PODS, namespace)) == 2
+        gate.touch()
+        for number in range(4):
+            assert is_true(await finished(engine, namespace, f"job-{number}"), "Complete")
+
+
+async def waiting(manager: Any, count: int) -> bool:
+    waits = manager.controllers["job-runner"].waits.values()
+    return [wait.blocked.reason for wait in waits].count("WaitingForTurn") == count
+
+
+async def test_a_log_is_followed_to_its_end(engine: Engine, runner: Runner, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    gate = tmp_path / "gate"
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("talk", "say", "one", "wait-for", str(gate), "say", "two"))
+        pod = await pod_of(engine, namespace, "talk", running)
+        assert runner.runner is not None
+        source = runner.runner.log_source(pod, {"follow": "true"})
+        assert source is not None
+        async with asyncio.timeout(20):
+            assert await anext(source) == b"one\n"
+            gate.touch()
+            assert b"".join([chunk async for chunk in source]) == b"two\n"
+
+
+async def test_a_flood_of_output_keeps_its_beginning_and_its_end(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    words = ["say", "begin", "flood", "40", "line", "3000000", "say", "the end"]
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("flood", *words))
+        assert is_true(await finished(engine, namespace, "flood"), "Complete")
+        pod = await pod_of(engine, namespace, "flood")
+        text = await runner.log(pod)
+        tail = await runner.log(pod, tailLines="1")
+        begin = await runner.log(pod, limitBytes="5")
+    size = sum(path.stat().st_size for path in runner.directory.rglob("*.log"))
+    assert size < 12 * 1024 * 1024
+    assert text.startswith("begin\nyyy")
+    assert text.endswith("x\nthe end\n")
+    assert "x" * 3_000_000 in text
+    assert tail == "the end\n"
+    assert begin == "begin"
+
+
+async def test_a_pod_that_is_deleted_is_an_attempt_less(engine: Engine, runner: Runner, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    gate = tmp_path / "gate"
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("robbed", "wait-for", str(gate)))
+        pod = await pod_of(engine, namespace, "robbed", running)
+        await engine.delete(PODS, namespace, pod["metadata"]["name"])
+        uid = pod["metadata"]["uid"]
+        await pod_of(engine, namespace, "robbed", lambda found: running(found) and found["metadata"]["uid"] != uid)
+        gate.touch()
+        assert is_true(await finished(engine, namespace, "robbed"), "Complete")
+
+
+async def test_a_finished_job_causes_no_further_writes(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    async with engine.running(namespace, runner.setup):
+        await engine.create(JOBS, namespace, job("quiet", "say", "hello"))
+        before = await finished(engine, namespace, "quiet")
+    async with engine.running(namespace, runner.setup) as manager:
+        await eventually(lambda: idle(manager))
+        after = await engine.get(JOBS, namespace, "quiet")
+    assert after is not None
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def idle(manager: Any) -> bool:
+    return bool(manager.idle)
+
+
+async def test_a_log_that_has_not_begun_is_refused_in_words(engine: Engine, runner: Runner) -> None:
+    namespace = await engine.namespace()
+    async with engine.running(namespace, runner.setup):
+        container = {"envFrom": [{"secretRef": {"name": "never"}}]}
+        await engine.create(JOBS, namespace, job("mute", "say", "x", container=container))
+        pod = await pod_of(engine, namespace, "mute")
+        with pytest.raises(StatusError, match="is waiting to start"):
+            await runner.log(pod)
