@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.providers.machine.drivers import sim, simcloud
+from remuda.providers.machine.drivers import process, sim, simcloud
 from remuda.providers.machine.spi import Driver, Order, Server
 from tests.lab.conformance import Subject
 
@@ -67,3 +69,54 @@ class SimInMemory(SimInFile):
 
     async def _found(self) -> list[simcloud.SimServer]:
         return await self.cloud.servers()
+
+
+class Processes(Subject):
+    """Looked at through the directory and through /proc, by what the hosts' processes were given."""
+
+    driver = process.Process
+    options: Mapping[str, Any] = {}
+    bad_options: Mapping[str, Mapping[str, Any]] = {"address": {"address": "192.0.2.1"}}
+    user_data = (
+        b"#!/bin/sh\n# \xc3\xa9t\xc3\xa9, a tab\there, $HOME `not run` \\n\n"
+        b'cp "$0" "$REMUDA_HOST_ROOT/received"\nsleep 1000 </dev/null >/dev/null 2>&1 &\necho up\nexit 0 # no end'
+    )
+
+    async def servers(self) -> list[str]:
+        folder = self.hosts / "process"
+        return sorted(path.name for path in folder.glob("*") if path.is_dir()) if folder.exists() else []
+
+    async def things(self) -> list[str]:
+        folder = self.hosts / "process"
+        left = {path.name for path in folder.iterdir()} - {".lock"} if folder.exists() else set()
+        return sorted(left) + [f"process {pid}" for pid in processes_below(self.hosts)]
+
+    async def received(self, server: Server) -> bytes:
+        return (self.hosts / "process" / server.id / "root" / "received").read_bytes()
+
+    @asynccontextmanager
+    async def refusing(self) -> AsyncIterator[None]:
+        """A machine on which something is in the way."""
+        lock = self.hosts / "process" / ".lock"
+        lock.unlink(missing_ok=True)
+        lock.mkdir(parents=True)
+        yield
+        lock.rmdir()
+
+    def end(self) -> None:
+        for pid in processes_below(self.hosts):
+            os.kill(pid, signal.SIGKILL)
+
+
+def processes_below(directory: Path) -> list[int]:
+    """Processes that were told of a root below the directory."""
+    mark = f"REMUDA_HOST_ROOT={directory}/".encode()
+    found = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                if any(entry.startswith(mark) for entry in (path / "environ").read_bytes().split(b"\0")):
+                    found.append(int(path.name))
+            except OSError:
+                continue
+    return found

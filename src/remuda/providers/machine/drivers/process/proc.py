@@ -1,0 +1,131 @@
+"""Which processes belong to a host, and how they are ended: told by /proc, never by a number somebody wrote down.
+
+A process is the host's when its environment names the host's root, which everything the bootstrap script starts
+inherits; with it go its children, and what is left of a session whose first process was the host's. A shell in which
+somebody looks at the host's directory is not. Signals go through a pidfd taken before the last look, so a number that
+has been given to another process meanwhile is never hit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import msgspec
+
+ROOT_VARIABLE = "REMUDA_HOST_ROOT"
+
+_PROC = Path("/proc")
+_ENDED = (b"Z", b"X")
+
+
+class _Process(msgspec.Struct, frozen=True):
+    pid: int
+    parent: int
+    session: int
+    started: str  # in ticks since the machine did
+    ours: bool  # its environment names the root
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        return self.pid, self.started
+
+
+def available() -> bool:
+    return (_PROC / "self" / "environ").exists()
+
+
+def members(root: Path) -> list[int]:
+    return Members(root).look()
+
+
+class Members:
+    """The processes of one host, while they are being ended: whoever was seen to be one stays one, also when those that
+    told so have ended before it."""
+
+    def __init__(self, root: Path) -> None:
+        self._mark = f"{ROOT_VARIABLE}={root}".encode()
+        self._known: set[tuple[int, str]] = set()
+
+    def look(self) -> list[int]:
+        """Those that live."""
+        return [process.pid for process in self._look()]
+
+    def signal(self, number: signal.Signals) -> list[int]:
+        """Those that lived, each of which has been sent the signal."""
+        found = self._look()
+        for process in found:
+            _signal(process, number)
+        return [process.pid for process in found]
+
+    def _look(self) -> list[_Process]:
+        processes = {process.pid: process for process in _all(self._mark)}
+        found = {pid for pid, process in processes.items() if process.ours or process.identity in self._known}
+        sessions = {processes[pid].session for pid in found}
+        # A session is the host's when its first process is one of the host's, or gone. 0 is somewhere outside.
+        sessions = {session for session in sessions if session and (session in found or _gone(session))}
+        grown = True
+        while grown:
+            fresh = {
+                pid
+                for pid, process in processes.items()
+                if pid not in found and (process.parent in found or process.session in sessions)
+            }
+            found |= fresh
+            grown = bool(fresh)
+        found.discard(os.getpid())
+        self._known |= {processes[pid].identity for pid in found}
+        return [processes[pid] for pid in sorted(found)]
+
+
+def _all(mark: bytes) -> list[_Process]:
+    """Every living process of this user."""
+    mine = os.geteuid()
+    found: list[_Process] = []
+    for entry in os.scandir(_PROC):
+        if not entry.name.isdigit():
+            continue
+        try:
+            if entry.stat().st_uid == mine:
+                process = _read(int(entry.name), mark)
+                if process is not None:
+                    found.append(process)
+        except OSError:
+            continue  # ended meanwhile, or not to be looked at
+    return found
+
+
+def _read(pid: int, mark: bytes) -> _Process | None:
+    fields = _fields(pid)
+    if fields[0] in _ENDED:
+        return None
+    environment = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    return _Process(pid, int(fields[1]), int(fields[3]), fields[19].decode(), mark in environment)
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return _fields(pid)[0] in _ENDED
+    except OSError:
+        return True
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Of the process's stat. Its name, in brackets, may hold anything: what matters comes after the last bracket."""
+    return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+
+
+def _signal(process: _Process, number: signal.Signals) -> None:
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    try:
+        again = _read(process.pid, b"")
+        if again is not None and again.identity == process.identity:
+            signal.pidfd_send_signal(handle, number)
+    except OSError:
+        pass  # it has just ended
+    finally:
+        os.close(handle)

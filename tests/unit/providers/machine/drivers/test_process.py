@@ -1,0 +1,254 @@
+"""The driver process: conformant, and its hosts are real processes that end when they should and only then."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from remuda.providers.machine.conformance.worker import Request, Worker
+from remuda.providers.machine.drivers import process
+from remuda.providers.machine.drivers.process import proc
+from remuda.providers.machine.drivers.process.host import Details, Hosts, Taken
+from remuda.providers.machine.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, DriverError, Order
+from tests.lab.conformance import Conformance
+from tests.lab.drivers import Processes, processes_below
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process hosts need Linux")
+
+IN_BACKGROUND = "</dev/null >/dev/null 2>&1 &"
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Iterator[Processes]:
+    found = Processes(tmp_path)
+    yield found
+    found.end()
+
+
+class TestConformance(Conformance):
+    pass
+
+
+async def host_of(subject: Processes, script: str, **changes: object) -> tuple[Order, Path]:
+    order = subject.order(**changes)
+    await subject.act(order).create(order, f"#!/bin/sh\n{script}\n".encode())
+    return order, subject.hosts / "process" / order.name
+
+
+async def remove(subject: Processes, order: Order) -> None:
+    await subject.act(order).remove(order)
+    assert await subject.things() == []
+
+
+async def test_a_host_is_told_who_and_where_it_is_and_nothing_of_the_job(
+    subject: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/secret")
+    order, folder = await host_of(subject, "env >$REMUDA_HOST_ROOT/env; pwd >$REMUDA_HOST_ROOT/pwd", hostname="first")
+    told = dict(line.split("=", 1) for line in (folder / "root" / "env").read_text().splitlines())
+    server = await subject.act(order).find(order)
+    assert server is not None
+    assert told["REMUDA_HOST_ROOT"] == str(folder / "root") == (folder / "root" / "pwd").read_text().strip()
+    assert told["REMUDA_HOST_ADDRESS"] == server.addresses[0].address
+    assert told["HOSTNAME"] == server.addresses[1].address == "first"
+    assert Path(told["HOME"]).is_dir()
+    assert Path(told["TMPDIR"]).is_dir()
+    assert "KUBECONFIG" not in told
+    assert (folder / "script").stat().st_mode & 0o777 == 0o700
+    assert (folder / "script.log").stat().st_mode & 0o777 == 0o600
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_what_the_script_prints_is_said_and_a_failure_ends_with_its_last_words(subject: Processes) -> None:
+    with pytest.raises(DriverError, match=r"ended with 7\. Its last words: one / the server says 401$"):
+        await host_of(subject, "echo one; echo the server says 401 >&2; exit 7")
+    assert subject.said[-2:] == ["one", "the server says 401"]
+
+
+async def test_a_script_that_failed_is_run_again_as_it_is_by_then(subject: Processes) -> None:
+    order = subject.order()
+    with pytest.raises(DriverError, match=r"ended with 1\. It has said nothing"):
+        await subject.act(order).create(order, b"#!/bin/sh\nexit 1\n")
+    found = await subject.act(order).find(order)
+    assert found is not None
+    assert found.state == "failed"
+    better = f"#!/bin/sh\nsleep 1000 {IN_BACKGROUND}\n".encode()
+    assert (await subject.act(order).create(order, better)).state == "running"
+
+
+async def test_a_script_that_takes_too_long_is_said_to(subject: Processes) -> None:
+    with pytest.raises(DriverError, match=r"still runs after 1 s \(timeoutSeconds\)\. Its last words: waiting"):
+        await host_of(subject, "echo waiting; sleep 1000", options={"timeoutSeconds": 1})
+
+
+async def test_a_job_that_is_killed_leaves_the_script_running_and_the_next_one_waits_for_it(subject: Processes) -> None:
+    gate = subject.directory / "gate"
+    os.mkfifo(gate)
+    script = f"#!/bin/sh\necho begun >>{subject.directory}/begun\ncat {gate}\nsleep 1000 {IN_BACKGROUND}\n"
+    order, worker = subject.order(), await Worker.start()
+    request = Request(
+        driver="remuda.providers.machine.drivers.process:Process",
+        action="create",
+        order=order,
+        user_data=script.encode(),
+        credentials={},
+        directory=str(subject.hosts),
+        record=str(subject.directory / "record"),
+        answer=str(subject.directory / "answer"),
+        crash_at=process.START.after,
+    )
+    assert (await worker.run(request)).killed
+    await worker.stop()
+    creating = asyncio.create_task(subject.act(order).create(order, script.encode()))
+    opened = await asyncio.to_thread(gate.open, "w")  # waits for the script to read
+    found = await subject.act(order).find(order)
+    assert found is not None
+    assert (found.state, creating.done()) == ("starting", False)
+    opened.close()
+    assert (await creating).state == "running"
+    assert (subject.directory / "begun").read_text() == "begun\n"
+
+
+async def test_a_host_whose_processes_have_ended_is_stopped_and_create_starts_it_again(subject: Processes) -> None:
+    order, _ = await host_of(subject, f"sleep 1000 {IN_BACKGROUND}")
+    subject.end()
+    while processes_below(subject.hosts):
+        await asyncio.sleep(0.01)
+    found = await subject.act(order).find(order)
+    assert found is not None
+    assert found.state == "stopped"
+    assert (await subject.act(order).create(order, subject.user_data)).state == "running"
+
+
+async def test_data_that_is_no_script_is_refused_in_words(subject: Processes) -> None:
+    order = subject.order()
+    with pytest.raises(DriverError, match="takes a script"):
+        await subject.act(order).create(order, b"#cloud-config\n")
+    assert await subject.things() == []
+
+
+async def test_what_ignores_a_kind_word_is_killed(subject: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.3)
+    script = f"(trap '' TERM; : >$REMUDA_HOST_ROOT/deaf; while :; do sleep 0.05; done) {IN_BACKGROUND}"
+    order, folder = await host_of(subject, script)
+    while not (folder / "root" / "deaf").exists():
+        await asyncio.sleep(0.01)
+    await remove(subject, order)
+    assert any("did not end when asked to" in line for line in subject.said)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_what_has_shed_its_environment_ends_too_however_long_it_takes(
+    subject: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.3)
+    deaf = f"env -i /bin/sh -c 'trap \"\" TERM; : >deaf; while :; do sleep 0.05; done' {IN_BACKGROUND}"
+    order, folder = await host_of(subject, f"{deaf}\nsleep 1000 {IN_BACKGROUND}\necho $! >pid")
+    root = folder / "root"
+    while not (root / "deaf").exists():
+        await asyncio.sleep(0.01)
+    (told,) = processes_below(subject.hosts)
+    found = proc.members(root)
+    assert told == int((root / "pid").read_text())
+    assert len(found) >= 2
+    await remove(subject, order)
+    assert [pid for pid in found if lives(pid)] == []
+
+
+async def test_somebody_who_looks_at_the_host_or_runs_something_for_it_keeps_his_shell(subject: Processes) -> None:
+    order, folder = await host_of(subject, f"sleep 1000 {IN_BACKGROUND}")
+    root = folder / "root"
+    script = f"REMUDA_HOST_ROOT={root} sleep 1000 & echo ready; read line"
+    shell = subprocess.Popen(
+        ["/bin/sh", "-c", script], cwd=root, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert shell.stdout is not None
+        await asyncio.to_thread(shell.stdout.readline)
+        while len(processes_below(subject.hosts)) < 2:
+            await asyncio.sleep(0.01)
+        await subject.act(order).remove(order)
+        assert processes_below(subject.hosts) == []
+        assert shell.poll() is None
+    finally:
+        shell.kill()
+        shell.communicate()
+
+
+async def test_a_pid_that_has_been_given_to_another_is_not_hit(subject: Processes) -> None:
+    other = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        proc._signal(proc._Process(other.pid, 1, other.pid, "12", True), signal.SIGKILL)
+        time.sleep(0.1)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+async def test_read_only_directories_and_links_are_removed_and_links_not_followed(subject: Processes) -> None:
+    precious = subject.directory / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("kept")
+    script = f"mkdir -p a/b; touch a/b/c; chmod 500 a/b a; ln -s {precious} link; sleep 1000 {IN_BACKGROUND}"
+    order, _ = await host_of(subject, script)
+    await remove(subject, order)
+    assert (precious / "file").read_text() == "kept"
+
+
+def details(name: str, *, owner: str = "us", address: str = "") -> Details:
+    tags = {TAG_UID: name, TAG_OWNER: owner, TAG_MACHINE: f"default/{name}"}
+    return Details(name=name, hostname=name, address=address, tags=tags)
+
+
+def test_an_address_follows_from_name_and_owner_and_no_two_hosts_share_one(tmp_path: Path) -> None:
+    first, again = Hosts(tmp_path / "a"), Hosts(tmp_path / "b")
+    address = first.claim(details("one"), process.NETWORK).address
+    assert address.startswith("127.")
+    assert again.claim(details("one"), process.NETWORK).address == address
+    assert again.claim(details("two", owner="others"), process.NETWORK).address != address
+    tight = process.ipaddress.IPv4Network("127.64.0.0/29")  # six
+    many = Hosts(tmp_path / "c")
+    found = [many.claim(details(f"host-{number}"), tight).address for number in range(6)]
+    assert sorted(found) == [f"127.64.0.{number}" for number in range(1, 7)]
+    with pytest.raises(Taken, match=r"all addresses of 127\.64\.0\.0/29"):
+        many.claim(details("host-6"), tight)
+
+
+def test_an_address_that_was_asked_for_belongs_to_one(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path)
+    assert hosts.claim(details("one", address="127.0.0.9"), process.NETWORK).address == "127.0.0.9"
+    with pytest.raises(Taken, match=r"127\.0\.0\.9 belongs to another host"):
+        hosts.claim(details("two", address="127.0.0.9"), process.NETWORK)
+
+
+async def test_a_name_cannot_lead_out_of_the_directory(subject: Processes) -> None:
+    for name in ("../out", "a/b", ".", "", "-x"):
+        order = msgspec.structs.replace(subject.order(), name=name)
+        for act in (subject.act(order).check(order), subject.act(order).remove(order), subject.act(order).find(order)):
+            with pytest.raises(DriverError, match="cannot be the name of a host"):
+                await act
+
+
+async def test_elsewhere_than_on_linux_it_says_what_it_needs(
+    subject: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proc, "_PROC", Path("/nowhere"))
+    order = subject.order()
+    with pytest.raises(DriverError, match="process hosts need Linux"):
+        await subject.act(order).create(order, subject.user_data)
