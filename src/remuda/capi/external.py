@@ -218,7 +218,7 @@ class Externals:
 
     async def _informer(self, target: Target) -> Informer[Any]:
         informer = self._wired.get(target)
-        if informer is None:
+        if informer is None or informer is not self._caches.known(target):  # a kind may go and come back
             informer = await self._caches.ensure(target)
             for follower in self._followers:
                 follower.controller.watch(informer, self._wake(follower), "provider objects")

@@ -19,7 +19,7 @@ from remuda.kube.selectors import parse_label_selector
 from remuda.runtime.informer import IndexFunction, Informer, Transform, decode_object
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.reflector import Reflector
-from remuda.runtime.tasks import Tasks
+from remuda.runtime.tasks import Tasks, ended
 
 __all__ = ["Caches", "IndexFunction", "Informer", "Transform"]
 
@@ -36,6 +36,7 @@ class Caches:
         self._namespace = namespace
         self._parts: dict[Target, dict[str, _Part]] = {}  # by label selector; "" is the whole resource
         self._tasks = Tasks()
+        self._running: dict[Reflector, asyncio.Task[Any]] = {}
         self._started = False
 
     def of(
@@ -102,8 +103,19 @@ class Caches:
         part = _Part(informer, reflector)
         self._parts.setdefault(informer.target, {})[label_selector] = part
         if self._started:
-            self._tasks.spawn(f"watch {informer.target.plural}", reflector.run())
+            self._begin(part)
         return part
+
+    def _begin(self, part: _Part) -> None:
+        plural = part.informer.target.plural
+        self._running[part.reflector] = self._tasks.spawn(f"watch {plural}", part.reflector.run())
+
+    async def forget(self, target: Target) -> None:
+        """Its kind is gone: nobody asks the server for it any more. Whoever wants it later begins anew."""
+        for part in self._parts.pop(target, _NOTHING).values():
+            task = self._running.pop(part.reflector, None)
+            if task is not None:
+                await ended(task)
 
     def observe(self, target: Target, value: bytes) -> None:
         """Puts the answer to a write into the caches of its resource, if there are any."""
@@ -129,8 +141,8 @@ class Caches:
         """Returns when every cache declared so far has its first list."""
         self._started = True
         declared = list(self._each())
-        for target, part in declared:
-            self._tasks.spawn(f"watch {target.plural}", part.reflector.run())
+        for _, part in declared:
+            self._begin(part)
         await asyncio.gather(*(part.informer.synced.wait() for _, part in declared))
 
     @property

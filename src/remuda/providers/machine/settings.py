@@ -15,4 +15,6 @@ class MachineSettings(msgspec.Struct, frozen=True, kw_only=True):
     memory: str = "512Mi"  # the most a Job may use
     cpu: str = ""
     rules: Rules = Rules()
+    rancher_machine: str = ""  # where that program is; empty: on the PATH
+    driver_directory: str = "drivers"  # where programs of drivers are kept that were downloaded
     in_use_seconds: float = 10.0  # between two looks whether a driver that is to go is still needed

@@ -1,0 +1,56 @@
+"""Admission of NodeDrivers: what could never become kinds is refused before anything is made of it."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from remuda.capi.admission.rules import admission
+from remuda.kube.admission import Registration
+from remuda.kube.errors import FieldError, forbidden, invalid, required
+from remuda.providers.machine.catalogue import LOCAL
+from remuda.providers.machine.types import NODE_DRIVER, NodeDriver
+
+_NAME = re.compile(r"[a-z][a-z0-9]{0,40}")
+_SCHEMES = ("https", "http", "file", "")
+
+
+def complaints(driver: NodeDriver) -> list[FieldError]:
+    return [*_name(driver), *_url(driver)]
+
+
+def _name(driver: NodeDriver) -> list[FieldError]:
+    name = driver.metadata.name
+    if not _NAME.fullmatch(name):
+        why = (
+            "is the driver's name and begins the names of its kinds: a letter, then letters and digits, all lower case"
+        )
+        return [invalid("metadata.name", name, why)]
+    shown = driver.spec.display_name
+    if shown and shown.lower() != name:
+        return [
+            invalid("spec.displayName", shown, f"must be the driver's name, {name}: it is what its kinds are called")
+        ]
+    return []
+
+
+def _url(driver: NodeDriver) -> list[FieldError]:
+    url = driver.spec.url
+    if url in ("", LOCAL):
+        return []
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        return [invalid("spec.url", url, str(error))]
+    if parts.scheme not in _SCHEMES or (not parts.scheme and not url.startswith("/")):
+        return [invalid("spec.url", url, "must be local://, the path of a program, or an https URL")]
+    if parts.password or parts.username:
+        return [forbidden("spec.url", "must not hold a user or a password: everybody who reads drivers would see it")]
+    if parts.scheme == "http" and not driver.spec.checksum:
+        return [required("spec.checksum", "what comes over http:// must be known by its sha256")]
+    return []
+
+
+FUNCTIONS: list[Registration] = [
+    Registration(NODE_DRIVER.group, NODE_DRIVER.plural, admission(NODE_DRIVER, complaints=complaints)),
+]

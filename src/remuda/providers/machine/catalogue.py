@@ -1,0 +1,97 @@
+"""From a NodeDriver to a driver that can be used: one of ours or of another package, else a program of rancher-machine.
+
+Importing a driver, starting a program, downloading one: all of it may take its time, and none of it in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from remuda.providers.machine import drivers, known, options
+from remuda.providers.machine.drivers import NoSuchDriver
+from remuda.providers.machine.options import BadModel
+from remuda.providers.machine.scope import FoundDriver
+from remuda.providers.machine.settings import MachineSettings
+from remuda.providers.machine.spi import Driver
+from remuda.providers.machine.types import NodeDriver
+
+LOCAL = "local://"
+PROGRAM = "remuda.dev/driver-program"  # annotation: "rancher-machine" takes its driver even where there is one of ours
+_RANCHER_MACHINE = "rancher-machine"
+
+
+class NotAvailable(Exception):
+    """The driver cannot be used; the text says why. `reason`: which of the steps to it failed, in one word."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+async def find(driver: NodeDriver, settings: MachineSettings) -> FoundDriver:
+    """Raises NotAvailable."""
+    name = driver.metadata.name
+    native = None if _wants_program(driver) else await asyncio.to_thread(_native, name)
+    try:
+        return _of_native(native) if native is not None else await _of_program(driver, settings)
+    except BadModel as error:
+        raise NotAvailable("BadOptionModel", str(error)) from None
+
+
+def _wants_program(driver: NodeDriver) -> bool:
+    if driver.metadata.annotations.get(PROGRAM) == _RANCHER_MACHINE:
+        return True
+    return driver.spec.url not in ("", LOCAL)
+
+
+def _native(name: str) -> type[Driver[Any]] | None:
+    if name not in drivers.names():
+        return None
+    try:
+        return drivers.find(name)
+    except NoSuchDriver as error:
+        raise NotAvailable("DriverNotUsable", str(error)) from None
+
+
+def _of_native(driver: type[Driver[Any]]) -> FoundDriver:
+    return FoundDriver(name=driver.name, model=options.of_driver(driver), local=driver.local)
+
+
+async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDriver:
+    from remuda.providers.machine.rancher_machine import flags, program
+
+    name, spec = driver.metadata.name, driver.spec
+    here = settings.rancher_machine if settings.run_jobs else ""  # an image has a place of its own for it
+    said: Mapping[str, str] = {"url": spec.url or LOCAL, "checksum": spec.checksum, "machine": here}
+    try:
+        found = await program.obtain(
+            name,
+            spec.url,
+            spec.checksum,
+            machine=settings.rancher_machine,
+            directory=Path(settings.driver_directory),
+        )
+        reported = await flags.read(found)
+    except program.Unobtainable as error:
+        raise NotAvailable("NotDownloaded", str(error)) from None
+    except flags.NoFlags as error:
+        raise NotAvailable("NoFlags", str(error)) from None
+    facts = known.facts(name, driver.metadata.annotations)
+    model = options.of_flags(
+        name,
+        reported,
+        doc=spec.description or f"The driver {name} of rancher-machine.",
+        credentials=facts.credentials,
+        passwords=facts.secrets,
+        files=facts.files,
+    )
+    how = {key: value for key, value in said.items() if value}
+    if found.checksum:
+        how["checksum"] = found.checksum  # what was looked at is what Jobs will run
+    if facts.files:
+        how["files"] = json.dumps(dict(facts.files), sort_keys=True)
+    return FoundDriver(name=name, model=model, program=how)
