@@ -440,8 +440,8 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         elif self._sink is not None:
             self.end_stream()
-        elif self._active is None:
-            self._close_after_writing()
+        elif self._active is None and not self._transport.is_closing():
+            self._close_after_writing()  # asyncio's TLS transports lose their other half when closed twice
 
     @property
     def said_all(self) -> bool:

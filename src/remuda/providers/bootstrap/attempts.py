@@ -10,6 +10,7 @@ import math
 
 _BURST = 30.0
 _PER_SECOND = 1.0
+_ENOUGH = 0.999  # whoever waits as told finds a whole one, whatever adding up has lost
 _ADDRESSES = 10_000  # remembered; the one that was seen longest ago is forgotten first
 
 
@@ -23,7 +24,7 @@ class Attempts:
     def wait(self, address: str, now: float) -> int:
         """Seconds until this address may try again; 0: now."""
         left = self._now(address, now)
-        return 0 if left >= 1 else math.ceil((1 - left) / self._per_second)
+        return 0 if left > _ENOUGH else math.ceil((1 - left) / self._per_second)
 
     def failed(self, address: str, now: float) -> None:
         left = self._now(address, now)

@@ -1,0 +1,36 @@
+"""How long an address with wrong tokens has to wait."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.providers.bootstrap.attempts import Attempts
+
+
+def test_a_burst_is_let_through_and_then_as_many_as_fill_up() -> None:
+    attempts = Attempts(burst=3, per_second=0.5)
+    for _ in range(3):
+        assert attempts.wait("a", 10.0) == 0
+        attempts.failed("a", 10.0)
+    assert attempts.wait("a", 10.0) == 2
+    assert attempts.wait("b", 10.0) == 0
+    assert attempts.wait("a", 12.0) == 0
+
+
+def test_only_so_many_addresses_are_remembered() -> None:
+    attempts = Attempts(burst=1, addresses=2)
+    for name in "abc":
+        attempts.failed(name, 0.0)
+    assert [attempts.wait(name, 0.0) for name in "abc"] == [0, 1, 1]
+
+
+@given(st.lists(st.floats(0, 5), max_size=50))
+def test_whoever_waits_as_told_may_try(pauses: list[float]) -> None:
+    attempts, now = Attempts(burst=2, per_second=1), 0.0
+    for pause in pauses:
+        now += pause
+        if wait := attempts.wait("a", now):
+            now += wait
+            assert attempts.wait("a", now) == 0
+        attempts.failed("a", now)

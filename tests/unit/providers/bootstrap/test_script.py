@@ -1,0 +1,281 @@
+"""The install script, run by a real shell against real endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import platform
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.kube.web import text
+from remuda.providers.bootstrap import assets, script
+from remuda.providers.bootstrap.site import Site
+from tests.unit.providers.bootstrap.serving import TOKEN, run, serving, toolbox
+
+NOWHERE = Site(server_url="https://127.0.0.1:9", ca_pem=b"PEM\n")
+
+# Stands for the agent where only the way to it is the question: says what it was given.
+AGENT = """
+import os, sys
+assert sys.argv[1:] == ["install"]
+for name, value in sorted(os.environ.items()):
+    if name.startswith(("CATTLE_", "REMUDA_HOST_")):
+        print(f"{name}={value}")
+"""
+
+
+def zipapp(text: str) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("__main__.py", text)
+    return made.getvalue()
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    content = zipapp(AGENT)
+    monkeypatch.setattr(assets, "agent_zipapp", lambda: content)
+    monkeypatch.setattr(assets, "agent_checksum", lambda: hashlib.sha256(content).hexdigest())
+    return content
+
+
+pytestmark = pytest.mark.usefixtures("agent")
+
+
+@pytest.mark.parametrize("without", ["", "curl"])
+async def test_the_agent_is_fetched_verified_and_told_everything(tmp_path: Path, without: str) -> None:
+    async with serving() as served:
+        made = script.for_machine(served.site, TOKEN, {"HTTP_PROXY": "it's"})
+        done = await run(made, tmp_path, tools=toolbox(tmp_path, without), REMUDA_HOST_ADDRESS="127.70.0.1")
+    assert done.code == 0, done
+    said = dict(line.split("=", 1) for line in done.out.splitlines() if "=" in line)
+    assert said["CATTLE_TOKEN"] == TOKEN
+    assert said["CATTLE_SERVER"] == served.site.server_url
+    assert said["CATTLE_CA_CHECKSUM"] == served.site.ca_checksum
+    assert said["CATTLE_ROLE_NONE"] == "true"
+    assert said["CATTLE_ADDRESS"] == said["REMUDA_HOST_ADDRESS"] == "127.70.0.1"
+    assert [path.name for path in tmp_path.iterdir() if path.name != "bin"] == [], "what was fetched is removed"
+
+
+async def test_arguments_are_heard(tmp_path: Path) -> None:
+    async with serving() as served:
+        arguments = "--token t.1 -e --controlplane -w -n node --address 10.0.0.1 -i 10.0.0.2 -l a=b --label=c=d"
+        done = await run(script.public(served.site), tmp_path, *arguments.split(), "--taint", "x=y:NoExecute")
+    assert done.code == 0, done
+    for expected in (
+        "CATTLE_TOKEN=t.1",
+        "CATTLE_ROLE_ETCD=true",
+        "CATTLE_ROLE_CONTROLPLANE=true",
+        "CATTLE_ROLE_WORKER=true",
+        "CATTLE_NODE_NAME=node",
+        "CATTLE_ADDRESS=10.0.0.1",
+        "CATTLE_INTERNAL_ADDRESS=10.0.0.2",
+        "CATTLE_LABELS=a=b,c=d",
+        "CATTLE_TAINTS=x=y:NoExecute",
+    ):
+        assert expected in done.out.splitlines()
+
+
+async def test_all_roles_in_one_and_an_interface_for_an_address(tmp_path: Path) -> None:
+    async with serving() as served:
+        done = await run(script.public(served.site), tmp_path, "-t", "t", "-a", "--address", "nowhere0")
+    assert done.code == 0, done
+    assert {"CATTLE_ROLE_ETCD=true", "CATTLE_ROLE_WORKER=true", "CATTLE_ADDRESS=nowhere0"} <= {*done.out.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--worker"], "no token is given: add --token"),
+        (["-t", "t"], "no role is given: add --etcd, --controlplane, --worker"),
+        (["-t"], "-t needs a value"),
+        (["--bogus"], "--bogus is none of these options"),
+        (["-t", "t", "-w", "-s", "http://a"], "the server must be an https:// URL, not http://a"),
+        (["-t", "t", "-w", "-s", ""], "no server is given"),
+    ],
+)
+async def test_what_cannot_work_is_said_at_once(tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = await run(script.public(NOWHERE), tmp_path, *arguments)
+    assert done.code == 1
+    assert said in done.out.splitlines()[-1]
+
+
+async def test_without_root_it_says_so(tmp_path: Path) -> None:
+    tools = toolbox(tmp_path, "id")
+    (tmp_path / "bin" / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tmp_path / "bin" / "id").chmod(0o755)
+    done = await run(script.for_machine(NOWHERE, TOKEN), tmp_path, tools=tools, REMUDA_HOST_ROOT="")
+    assert (done.code, done.out) == (1, "remuda: this must run as root: repeat it with sudo\n")
+
+
+@pytest.mark.parametrize("without", ["", "curl"])
+async def test_a_server_with_another_ca_is_not_trusted(tmp_path: Path, without: str) -> None:
+    async with serving() as served:
+        done = await run(
+            script.for_machine(served.site, TOKEN).replace(served.site.ca_checksum, "0" * 64),
+            tmp_path,
+            tools=toolbox(tmp_path, without),
+        )
+        assert served.registrar.asked == []
+    assert done.code == 1
+    assert "has another CA than expected, so it is not trusted" in done.out
+    assert TOKEN not in done.out
+
+
+@pytest.mark.parametrize("without", ["", "curl"])
+async def test_without_a_checksum_the_machine_must_trust_the_server_already(tmp_path: Path, without: str) -> None:
+    async with serving() as served:
+        made = script.for_machine(served.site, TOKEN).replace(served.site.ca_checksum, "")
+        done = await run(made, tmp_path, tools=toolbox(tmp_path, without))
+        assert done.code == 1
+        assert "is not trusted" in done.out
+        assert "add --ca-checksum" in done.out
+        (tmp_path / "ca.pem").write_bytes(served.site.ca_pem)
+        trusting = {"CURL_CA_BUNDLE": str(tmp_path / "ca.pem"), "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
+        done = await run(made, tmp_path, tools=str(tmp_path / "bin"), **trusting)
+        assert done.code == 0, done
+        strict = await run(made, tmp_path, STRICT_VERIFY="true")
+        assert "no CA checksum is given: add --ca-checksum" in strict.out
+
+
+async def test_a_certificate_for_another_name_is_not_trusted(tmp_path: Path) -> None:
+    async with serving(name="elsewhere.example") as served:
+        done = await run(script.for_machine(served.site, TOKEN), tmp_path)
+    assert done.code == 1
+    assert "its certificate must be good for the name in the URL" in done.out
+
+
+async def test_a_clock_that_is_off_is_named(tmp_path: Path) -> None:
+    tools = toolbox(tmp_path, "date")
+    real = "/usr/bin/date"
+    fake = f'#!/bin/sh\n[ "$1" = +%s ] && exec {real} -d "1 day ago" +%s\nexec {real} "$@"\n'
+    (tmp_path / "bin" / "date").write_text(fake)
+    (tmp_path / "bin" / "date").chmod(0o755)
+    async with serving(name="elsewhere.example") as served:
+        done = await run(script.for_machine(served.site, TOKEN), tmp_path, tools=tools)
+    assert "This machine's clock is 8640" in done.out.splitlines()[-1]
+    assert "seconds behind the server's" in done.out.splitlines()[-1]
+
+
+async def test_a_server_that_is_not_there_is_waited_for_but_not_for_ever(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # not listening
+        site = Site(server_url=f"https://127.0.0.1:{taken.getsockname()[1]}", ca_pem=b"PEM\n")
+        done = await run(script.for_machine(site, TOKEN), tmp_path)
+    *tries, last = done.out.splitlines()
+    assert done.code == 1
+    assert [line.rpartition("; ")[2] for line in tries] == ["next try in 1 s", "next try in 2 s"]
+    assert last.startswith(f"remuda: asking {site.server_url} for its CA: ")
+    assert last.endswith("Given up after 3 seconds")
+
+
+async def test_a_server_that_is_back_is_used(tmp_path: Path) -> None:
+    async with serving() as served:
+        served.listener.handler, real = (lambda request: text(503, "not yet\n")), served.listener.handler
+        asyncio.get_running_loop().call_later(1.5, setattr, served.listener, "handler", real)
+        done = await run(script.for_machine(served.site, TOKEN), tmp_path, REMUDA_PATIENCE_SECONDS="20")
+    assert done.code == 0, done
+    assert "the server says 503: not yet; next try in 1 s" in done.out
+
+
+async def test_without_python_it_says_at_once_what_to_do(tmp_path: Path) -> None:
+    async with serving() as served:
+        done = await run(script.for_machine(served.site, TOKEN), tmp_path, tools=toolbox(tmp_path, "python3"))
+        assert done.code == 1
+        assert "the node agent needs Python 3.9 or newer, and this machine has none: install it" in done.out
+        bare = tmp_path / "bare"
+        bare.mkdir()
+        done = await run(script.for_machine(served.site, TOKEN), bare, tools=toolbox(bare, "python3", "curl"))
+        assert done.out.startswith("remuda: this machine has neither Python 3.9 or newer nor curl")
+
+
+async def test_without_python_it_takes_the_system_agent_that_the_server_has(tmp_path: Path) -> None:
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    files = tmp_path / "assets"
+    files.mkdir()
+    (files / f"rancher-system-agent-{arch}").write_bytes(b"#!/bin/sh\n")
+    async with serving(files) as served:
+        done = await run(script.for_machine(served.site, TOKEN), tmp_path, tools=toolbox(tmp_path, "python3"))
+    assert "installing Rancher's system-agent, which" in done.out
+    assert "Rancher's system-agent needs a machine of its own" in done.out, "which a process host is not"
+
+
+async def test_an_old_python_is_passed_over(tmp_path: Path) -> None:
+    tools = toolbox(tmp_path, "python3")
+    (tmp_path / "bin" / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    (tmp_path / "bin" / "python3.11").symlink_to(sys.executable)
+    async with serving() as served:
+        done = await run(script.for_machine(served.site, TOKEN), tmp_path, tools=tools)
+    assert done.code == 0, done
+
+
+async def test_an_agent_that_is_newer_than_the_script_is_taken_over_the_trusted_connection(tmp_path: Path) -> None:
+    async with serving() as served:
+        made = script.for_machine(served.site, TOKEN).replace(assets.agent_checksum(), "f" * 64)
+        done = await run(made, tmp_path)
+    assert done.code == 0, done
+
+
+async def test_what_the_agent_says_is_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = zipapp("import sys; print('remuda-agent: this token has expired'); sys.exit(1)")
+    monkeypatch.setattr(assets, "agent_zipapp", lambda: failing)
+    async with serving() as served:
+        done = await run(script.for_machine(served.site, TOKEN), tmp_path)
+    assert (done.code, done.out) == (1, "remuda-agent: this token has expired\n")
+
+
+async def test_a_script_that_was_cut_short_does_nothing(tmp_path: Path) -> None:
+    made = script.for_machine(NOWHERE, TOKEN)
+    for share in (0.3, 0.6, 0.95):
+        done = await run(made[: int(len(made) * share)], tmp_path)
+        assert "remuda:" not in done.out
+    assert [*tmp_path.iterdir()] == []
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))))
+def test_a_value_is_nothing_but_a_value(value: str) -> None:
+    made = script.for_machine(NOWHERE, "t", {"GIVEN": value})
+    line = next(line for line in made.split("\n") if line.startswith("export GIVEN="))
+    assert shlex.split(line.removeprefix("export ")) == [f"GIVEN={value}"]
+
+
+@pytest.mark.parametrize("name", ["a b", "1A", "", "A;id", "Ä"])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the name of an environment variable"):
+        script.for_machine(NOWHERE, "t", {name: "x"})
+
+
+def test_a_value_with_a_line_break_is_refused() -> None:
+    with pytest.raises(ValueError, match="variable A has a line break"):
+        script.for_machine(NOWHERE, "t", {"A": "x\ny"})
+
+
+def test_what_the_user_sets_does_not_replace_what_we_say() -> None:
+    made = script.for_machine(NOWHERE, "t", {"CATTLE_TOKEN": "mine", "CATTLE_SERVER": "https://mine"})
+    assert "mine" not in made
+
+
+def test_the_public_one_has_no_token() -> None:
+    assert "CATTLE_TOKEN=" not in script.public(NOWHERE).partition("set -eu")[0]
+
+
+@pytest.mark.parametrize("name", ["install.sh", "uninstall.sh"])
+def test_both_are_plain_posix_shell(name: str) -> None:
+    path = Path(script.__file__).with_name(name)
+    assert (
+        re.findall(r"^\s*(?:local|function|source|declare) |\[\[ |pipefail|<<<|&>", path.read_text(), re.MULTILINE)
+        == []
+    )
+    subprocess.run(["/bin/sh", "-n", str(path)], check=True)
