@@ -1,7 +1,7 @@
 """The one cache of the providers' Secrets: those of machines, by the label that all of them carry.
 
-What is large or opens doors is not kept: bootstrap scripts, private keys and machine stores are read from the server by
-whoever needs them, when they do.
+What is large or opens doors is not kept: bootstrap scripts, tokens, private keys and machine stores are read from the
+server by whoever needs them, when they do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from remuda.runtime.caches import Caches, Informer
 
 LABEL = names.CLUSTER_NAME  # on every Secret the providers write, with the name of the Cluster
 
-_DROPPED = ("value", "id_rsa", "extractedConfig")
+_DROPPED = ("value", "id_rsa", "extractedConfig", "token", "command")
 
 
 def informer(caches: Caches) -> Informer[Secret]:

@@ -1,17 +1,21 @@
-"""Puts the bootstrap provider together."""
+"""Puts the bootstrap provider together: its controllers, and the registration of hosts."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 
 import msgspec
 
-from remuda.providers.bootstrap import tokens
+from remuda.providers.bootstrap import clusters, controller, custommachine, script, tokens
+from remuda.providers.bootstrap.clusters import ClusterRegistrationController
+from remuda.providers.bootstrap.controller import RKEBootstrapController
+from remuda.providers.bootstrap.custommachine import CustomMachineController
 from remuda.providers.bootstrap.registration import Registration
 from remuda.providers.bootstrap.site import Site
 from remuda.runtime.manager import Manager
 
-CONTROLLERS = ("rkebootstrap", "custommachine", "machinerequest", "clusterregistration")
+CONTROLLERS = (controller.NAME, custommachine.NAME, clusters.NAME)
 
 
 class BootstrapSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,4 +30,16 @@ def add(
     only: Collection[str] = CONTROLLERS,
 ) -> Registration:
     """Adds the controllers to a manager that has not started yet. The Registration works whether or not it leads."""
+    settings = settings or BootstrapSettings()
+    if controller.NAME in only:
+        RKEBootstrapController(manager, site, settings.token_ttl_seconds)
+
+        async def prepare() -> None:
+            await asyncio.to_thread(script.public, site)  # builds the agent, which takes a moment the first time
+
+        manager.at_start(prepare)
+    if custommachine.NAME in only:
+        CustomMachineController(manager)
+    if clusters.NAME in only:
+        ClusterRegistrationController(manager, site)
     return Registration(manager.client, manager.events, site)

@@ -15,3 +15,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     def ca_checksum(self) -> str:
         """What hosts pin: they compare it with what `/cacerts` gives them before they trust anything else."""
         return hashlib.sha256(self.ca_pem).hexdigest()
+
+    @property
+    def digest(self) -> str:
+        """Changes when hosts would have to be told anew. Noted on what tells them."""
+        return hashlib.sha256(f"{self.server_url}\n{self.ca_checksum}".encode()).hexdigest()[:16]

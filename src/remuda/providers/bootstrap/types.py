@@ -11,6 +11,8 @@ from remuda.providers import names
 AGENT_CONNECTED = (
     "AgentConnected"  # condition of an RKEBootstrap: the host's agent has made its first authenticated call
 )
+NODE_TAMPERED = "NodeTampered"  # the host's account tried to change what is not its own in its plan Secret
+TOKEN_MISUSED = "TokenMisused"  # noqa: S105 - another host has shown the token that this one registered with
 READY = "Ready"
 
 

@@ -1,0 +1,107 @@
+"""Bootstrap data: what a server is given to run once, in the form its infrastructure takes. Pure.
+
+Our own machines take a shell script. Of other providers' servers only cloud-init can be expected: they get a
+`#cloud-config` that writes the same script and runs it, with what the user has to add beside it. A host that
+registered itself has run its script already.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from remuda.capi.types import Reference
+from remuda.providers import names
+from remuda.providers.bootstrap.types import CUSTOM_MACHINE
+
+Form = Literal["script", "cloud-config", "none"]
+
+_PATH = "/usr/local/custom_script/install.sh"  # where upstream's is, and people look for it
+_LONGEST_USERDATA = 64 * 1024
+_HEADER = "#cloud-config"
+_JINJA = "## template: jinja"
+_NOTHING = "#!/bin/sh\n# The host has registered itself: there is nothing left to run.\n"
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class Data(NamedTuple):
+    value: str
+    format: Literal["script", "cloud-config"]
+
+
+def form(infrastructure: Reference) -> Form:
+    if infrastructure.api_group == names.MACHINE_GROUP:
+        return "script"
+    if (infrastructure.api_group, infrastructure.kind) == (CUSTOM_MACHINE.group, CUSTOM_MACHINE.name):
+        return "none"
+    return "cloud-config"
+
+
+def nothing() -> Data:
+    return Data(_NOTHING, "script")
+
+
+def render(form: Form, script: str, userdata: str) -> Data:
+    """Raises ValueError, in words, for user data that cannot be used."""
+    if form == "none":
+        return nothing()
+    if form == "script":
+        return Data(script, "script")
+    return Data(cloud_config(script, userdata), "cloud-config")
+
+
+def cloud_config(script: str, userdata: str) -> str:
+    config = _user_config(userdata)
+    write_files = {
+        "path": _PATH,
+        "owner": "root:root",
+        "permissions": "0700",
+        "encoding": "gz+b64",
+        "content": base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode(),
+    }
+    config["write_files"] = [write_files, *_list(config, "write_files")]
+    config["runcmd"] = [["sh", _PATH], *_list(config, "runcmd")]
+    header = f"{_JINJA}\n{_HEADER}\n" if userdata.lstrip().startswith(_JINJA) else f"{_HEADER}\n"
+    return header + yaml.dump(config, Dumper=_DUMPER, default_flow_style=False, sort_keys=False)
+
+
+def _user_config(userdata: str) -> dict[str, Any]:
+    if not userdata.strip():
+        return {}
+    if len(userdata.encode()) > _LONGEST_USERDATA:
+        raise ValueError(f"spec.userdata.inlineUserdata is longer than {_LONGEST_USERDATA} bytes")
+    lines = userdata.lstrip().splitlines()
+    if lines[0].startswith(_JINJA):
+        lines = lines[1:]
+    if not lines or not lines[0].startswith(_HEADER):
+        raise ValueError(f"spec.userdata.inlineUserdata must begin with {_HEADER}")
+    try:
+        config = yaml.load(userdata, Loader=_LOADER)  # noqa: S506 - both loaders are the safe one
+    except yaml.YAMLError as error:
+        raise ValueError(f"spec.userdata.inlineUserdata is not YAML: {_where(error)}") from None
+    if config is None:
+        return {}
+    if not isinstance(config, dict):
+        raise ValueError("spec.userdata.inlineUserdata must be a map of cloud-init's keys")
+    return dict(config)
+
+
+def _list(config: dict[str, Any], key: str) -> list[Any]:
+    found = config.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise ValueError(f"{key} in spec.userdata.inlineUserdata must be a list")
+    return found
+
+
+def _where(error: yaml.YAMLError) -> str:
+    """Without the text itself: it may hold passwords."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "it cannot be read"
+    return f"{problem} (line {mark.line + 1})" if mark is not None else str(problem)
