@@ -1,0 +1,197 @@
+"""The driver amazonec2 against a real server of AWS's API: moto, over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import boto3
+import msgspec
+import pytest
+from moto.server import ThreadedMotoServer
+
+from remuda.providers.machine.drivers.amazonec2 import Amazonec2, _pairs
+from remuda.providers.machine.drivers.amazonec2.groups import INSIDE, OPEN
+from remuda.providers.machine.spi import TAG_UID, BadOptions, Context, DriverError, Server
+from tests.lab.conformance import Conformance, Subject
+
+SECRET_KEY = "wJalrXUtnFEMI-very-secret-bPxRfiCYEXAMPLE"
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def client(moto: str) -> Any:
+    return boto3.client(
+        "ec2", endpoint_url=moto, region_name="us-east-1", aws_access_key_id="looks", aws_secret_access_key="on"
+    )
+
+
+@pytest.fixture(scope="module")
+def image(client: Any) -> str:
+    return str(client.describe_images(Owners=["amazon"])["Images"][0]["ImageId"])
+
+
+class Ec2(Subject):
+    driver: ClassVar[type[Any]] = Amazonec2
+    credentials: Mapping[str, str] = {"accessKey": "AKIAIOSFODNN7EXAMPLE", "secretKey": SECRET_KEY}
+    secrets = (SECRET_KEY,)
+
+    def __init__(self, directory: Path, endpoint: str, client: Any, image: str) -> None:
+        super().__init__(directory)
+        self.client = client
+        self.options = {"ami": image, "endpoint": endpoint}
+        self.bad_options = {
+            "ami": {"endpoint": endpoint, "ami": "ami-00000000000000bad"},
+            "tags": {**self.options, "tags": "one,two,three"},
+            "openPort": {**self.options, "openPort": ["80-90"]},
+            "rootSize": {**self.options, "rootSize": "large"},
+            "keypairName": {**self.options, "keypairName": "mine"},
+        }
+
+    async def servers(self) -> Sequence[str]:
+        return [one["InstanceId"] for one in self.instances() if one["State"]["Name"] != "terminated"]
+
+    async def things(self) -> Sequence[str]:
+        keys = [pair["KeyName"] for pair in self.client.describe_key_pairs()["KeyPairs"]]
+        volumes = [volume["VolumeId"] for volume in self.client.describe_volumes()["Volumes"]]
+        return [*await self.servers(), *keys, *volumes]
+
+    async def received(self, server: Server) -> bytes:
+        answer = self.client.describe_instance_attribute(InstanceId=server.id, Attribute="userData")
+        return base64.b64decode(answer["UserData"]["Value"])
+
+    def instances(self) -> list[dict[str, Any]]:
+        found = self.client.describe_instances()["Reservations"]
+        return [one for place in found for one in place["Instances"]]
+
+    def clear(self) -> None:
+        if ids := [one["InstanceId"] for one in self.instances() if one["State"]["Name"] != "terminated"]:
+            self.client.terminate_instances(InstanceIds=ids)
+        for pair in self.client.describe_key_pairs()["KeyPairs"]:
+            self.client.delete_key_pair(KeyName=pair["KeyName"])
+
+
+@pytest.fixture
+def ec2(tmp_path: Path, moto: str, client: Any, image: str) -> Iterator[Ec2]:
+    made = Ec2(tmp_path, moto, client, image)
+    yield made
+    made.clear()
+
+
+class TestAmazonec2(Conformance):
+    @pytest.fixture
+    def subject(self, ec2: Ec2) -> Ec2:
+        return ec2
+
+    async def test_ssh_opens_it_with_the_key_and_the_host_keys_it_told(self, subject: Subject) -> None:
+        """moto's instances run nothing: the key is what can be checked."""
+        order = subject.order()
+        server = await subject.act(order).create(order, b"")
+        assert server.ssh is not None
+        assert server.ssh.private_key.startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+        assert isinstance(subject, Ec2)
+        (instance,) = subject.instances()[-1:]
+        assert instance["KeyName"] in await subject.things()
+
+
+async def test_an_instance_is_what_the_options_say(ec2: Ec2) -> None:
+    order = ec2.order(
+        options={
+            **ec2.options,
+            "instanceType": "m5.large",
+            "rootSize": "30",
+            "zone": "b",
+            "tags": "team,platform,cost,7",
+            "openPort": ["8080", "5353/udp"],
+            "securityGroup": ["mine"],
+        }
+    )
+    server = await ec2.act(order).create(order, b"#cloud-config\n")
+    (instance,) = [one for one in ec2.instances() if one["InstanceId"] == server.id]
+    tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
+    assert tags == {
+        **order.tags,
+        "Name": order.name,
+        "team": "platform",
+        "cost": "7",
+        "kubernetes.io/cluster/conformance": "owned",
+    }
+    assert instance["InstanceType"] == "m5.large"
+    assert server.failure_domain == "us-east-1b"
+    assert server.provider_id == f"aws:///us-east-1b/{server.id}"
+    (volume,) = ec2.client.describe_volumes()["Volumes"]
+    assert (volume["Size"], volume["VolumeType"]) == (30, "gp3")
+    assert {tag["Key"] for tag in volume["Tags"]} >= {TAG_UID}
+    (group,) = ec2.client.describe_security_groups(GroupNames=["mine"])["SecurityGroups"]
+    ports = {(rule["FromPort"], rule["IpProtocol"]) for rule in group["IpPermissions"]}
+    assert ports == {(port.first, port.protocol) for port in (*OPEN, *INSIDE)} | {(8080, "tcp"), (5353, "udp")}
+
+
+async def test_a_group_that_must_not_be_made_is_missed_in_words(ec2: Ec2) -> None:
+    order = ec2.order(options={**ec2.options, "securityGroup": ["absent"], "securityGroupReadonly": True})
+    with pytest.raises(BadOptions, match="no security group absent"):
+        await ec2.act(order).create(order, b"")
+    assert await ec2.things() == []
+
+
+async def test_a_zone_without_a_subnet_is_told(ec2: Ec2) -> None:
+    order = ec2.order(options={**ec2.options, "zone": "z"})
+    with pytest.raises(BadOptions, match="no subnet in us-east-1z"):
+        await ec2.act(order).create(order, b"")
+
+
+async def test_large_user_data_is_compressed_and_too_large_is_refused(ec2: Ec2) -> None:
+    order = ec2.order()
+    data = b"#cloud-config\n" + b"# the same words again and again\n" * 2000
+    server = await ec2.act(order).create(order, data)
+    assert gzip.decompress(await ec2.received(server)) == data
+    with pytest.raises(BadOptions, match="AWS takes 16384"):
+        await ec2.act(order).create(order, secrets.token_bytes(40_000))
+
+
+async def test_a_spot_instance_is_asked_for(ec2: Ec2) -> None:
+    order = ec2.order(options={**ec2.options, "requestSpotInstance": True, "spotPrice": "0.05"})
+    acting = ec2.act(order)
+    request = acting._request(order, b"", "subnet-1", ["sg-1"], "key")  # type: ignore[attr-defined]
+    assert request["InstanceMarketOptions"]["SpotOptions"]["MaxPrice"] == "0.05"
+    server = await acting.create(order, b"")
+    assert list(await ec2.servers()) == [server.id]
+
+
+async def test_an_api_that_is_not_there_is_told_without_secrets(ec2: Ec2) -> None:
+    order = ec2.order(options={**ec2.options, "endpoint": "http://127.0.0.1:1", "retries": 0})
+    with pytest.raises(DriverError, match="cannot be reached") as caught:
+        await ec2.act(order).find(order)
+    assert SECRET_KEY not in str(caught.value)
+
+
+async def test_without_credentials_the_way_to_them_is_told(
+    ec2: Ec2, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    order = ec2.order()
+    options = msgspec.convert(dict(order.options), Amazonec2.options_type)
+    context = Context(credentials={}, record=ec2.record(order), say=print, directory=tmp_path)
+    with pytest.raises(BadOptions, match="no credentials for AWS"):
+        await Amazonec2(options, context).find(order)
+
+
+@pytest.mark.parametrize("text", ["a", "a,b,c", ",b"])
+def test_tags_come_in_pairs(text: str) -> None:
+    with pytest.raises(BadOptions, match="key,value"):
+        _pairs(text)
