@@ -116,6 +116,8 @@ def _choose(settings: Settings) -> tuple[str, ...]:
         return tuple(name for name in chosen if not controllers.has_providers((name,)))
     settings.site.check()
     settings.site.name(settings.nodes)
+    if not settings.nodes[1] and not settings.site.server_url:
+        raise Refused("--nodes-listen with port 0 takes any free one: name one, or add --server-url")
     if not settings.machine.run_jobs:
         return tuple(name for name in chosen if name != JOB_RUNNER)
     if settings.data_dir is None:

@@ -12,10 +12,17 @@ import remuda
 _COMMANDS = {
     "up": ("remuda.cli.up", "Run everything on this machine: API server and controllers."),
     "manager": ("remuda.cli.manager", "Run the controllers on any Kubernetes."),
+    "machine": ("remuda.cli.machine", "Open a shell on a machine, or read the log of what made it."),
+    "drivers": ("remuda.cli.drivers", "What machines can be made with, and each driver's options."),
+    "leaks": ("remuda.cli.leaks", "Servers of ours that no machine owns."),
     "apiserver": ("remuda.cli.apiserver", "Run the embedded Kubernetes API server alone."),
     "backup": ("remuda.cli.backup", "Save a running or stopped server's whole state to one file."),
     "restore": ("remuda.cli.restore", "Make a data directory from a backup."),
 }
+
+
+# What programs run, not people.
+_HIDDEN = {"machine-job": "remuda.cli.machine_job"}
 
 
 class LazyGroup(click.Group):
@@ -23,10 +30,10 @@ class LazyGroup(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = _COMMANDS.get(cmd_name)
-        if found is None:
+        module = _HIDDEN.get(cmd_name) or _COMMANDS.get(cmd_name, ("", ""))[0]
+        if not module:
             return None
-        command: click.Command = importlib.import_module(found[0]).command
+        command: click.Command = importlib.import_module(module).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

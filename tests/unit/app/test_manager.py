@@ -273,6 +273,7 @@ def review() -> dict[str, Any]:
         ({"controllers": ("providers",)}, "the controllers of providers need --nodes-listen"),
         ({"site": Site(server_url="https://a")}, "--nodes-listen must say where they are served"),
         ({"nodes": ("0.0.0.0", 443)}, "listening on 0.0.0.0:443 does not say where hosts find this server"),
+        ({"nodes": ("127.0.0.1", 0)}, "--nodes-listen with port 0 takes any free one"),
         ({"nodes": ("127.0.0.1", 443), "machine": MachineSettings(run_jobs=True)}, "--run-jobs needs --data-dir"),
         ({"kubeconfig": Path("/nowhere/config")}, "/nowhere/config"),
     ],
