@@ -14,7 +14,8 @@ __all__ = ["ImageError", "Settings", "stage"]
 
 
 class Settings(Protocol):
-    """What of the agent's configuration decides where images come from. Paths; one that does not exist is no error."""
+    """What of the agent's configuration decides where images come from. Paths; one that does not exist is no error.
+    Where the root of the host is a folder, they are below it, as are those that registries.yaml names."""
 
     @property
     def images_directory(self) -> str: ...
@@ -24,6 +25,8 @@ class Settings(Protocol):
     def image_credential_provider_config(self) -> str: ...
     @property
     def image_credential_provider_bin_directory(self) -> str: ...
+    @property
+    def root(self) -> str: ...
 
 
 def stage(reference: str, directory: str, config: Settings) -> None:

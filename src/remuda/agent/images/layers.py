@@ -1,0 +1,86 @@
+"""Layers, lowest first, become one tree.
+
+A layer is a tar archive. An entry replaces what is there; `.wh.name` takes `name` of the layers below away,
+`.wh..wh..opq` everything they have in its folder. Devices, pipes and sockets are left out: instructions need none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import posixpath
+import tarfile
+from typing import IO
+
+from remuda.agent.images import streams, tars
+from remuda.agent.images.errors import ImageError
+from remuda.agent.images.references import shown
+from remuda.agent.images.tree import Tree
+
+_WHITEOUT = ".wh."
+_OPAQUE = ".wh..wh..opq"
+_PIECE = 1 << 20
+_PADDING = 256 << 20  # what may follow the end of an archive
+
+
+class _Hashed(io.RawIOBase):
+    """Reads on behalf of tarfile and keeps the checksum of all that went through."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.sum = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._stream.read(size)
+        self.sum.update(piece)
+        return piece
+
+
+def unpack(file: IO[bytes], tree: Tree, content_digest: str = "") -> None:
+    """The layer in this file, compressed or not, on top of the tree. `content_digest`, if known, is the sha256 digest
+    of the layer before it was compressed. It is checked when all is read: a tree is good once this has returned."""
+    tree.begin_layer()
+    try:
+        with streams.plain(file) as plain:
+            stream = _Hashed(plain)
+            with tars.stream(stream) as entries:
+                for entry, content in entries:
+                    _apply(entry, content, tree)
+            _drain(stream)
+            if content_digest and f"sha256:{stream.sum.hexdigest()}" != content_digest:
+                raise ImageError(f"a layer is not what its digest {content_digest} says")
+    except (*tars.BROKEN, *streams.BROKEN) as error:
+        raise ImageError(f"a layer could not be unpacked: {error}") from error
+
+
+def _apply(entry: tarfile.TarInfo, content: IO[bytes] | None, tree: Tree) -> None:
+    folder, name = posixpath.split(entry.name.rstrip("/"))
+    if name == _OPAQUE:
+        tree.hide_content(folder)
+    elif name.startswith(_WHITEOUT + _WHITEOUT):
+        pass  # notes of one storage driver to itself
+    elif name.startswith(_WHITEOUT):
+        hidden = name[len(_WHITEOUT) :]
+        if hidden in ("", ".", ".."):
+            raise ImageError(f"the image holds {shown(entry.name)}, which would take away more than a file")
+        tree.hide(posixpath.join(folder, hidden))
+    elif entry.isdir():
+        tree.directory(entry.name)
+    elif entry.issym():
+        tree.symbolic_link(entry.name, entry.linkname)
+    elif entry.islnk():
+        tree.hard_link(entry.name, entry.linkname)
+    elif content is not None:
+        tree.file(entry.name, entry.mode, content)
+
+
+def _drain(stream: _Hashed) -> None:
+    """To the end, so that checksums are of all of it."""
+    left = _PADDING
+    while piece := stream.read(_PIECE):
+        left -= len(piece)
+        if left < 0:
+            raise ImageError("a layer goes on long after its end")

@@ -1,0 +1,75 @@
+"""Names of images: `[registry/]repository[:tag][@digest]`, with Docker's defaults.
+
+The first part is a registry if it has a dot or a colon or is `localhost`; else the image is Docker Hub's, and one
+without a folder is of its `library`. Without tag and digest the tag is `latest`; a digest decides over a tag.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from remuda.agent.images.errors import ImageError
+
+DOCKER_HUB = "docker.io"
+_HUB_NAMES = ("docker.io", "index.docker.io", "registry-1.docker.io")
+
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
+_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+_LONGEST = 255
+
+
+class Reference(NamedTuple):
+    registry: str  # host[:port]
+    repository: str
+    tag: str  # "" if only a digest was given
+    digest: str  # "" or algorithm:hex
+
+    def __str__(self) -> str:
+        return f"{self.registry}/{self.repository}{self.tag and ':' + self.tag}{self.digest and '@' + self.digest}"
+
+    @property
+    def wanted(self) -> str:
+        """What a registry is asked for: the digest, else the tag."""
+        return self.digest or self.tag
+
+
+def parse(text: str) -> Reference:
+    """The reference, whole; ImageError if it is none."""
+    name, at, digest = text.partition("@")
+    if at and not is_digest(digest):
+        raise ImageError(f"{shown(text)} is no reference to an image: what follows @ is no sha256 or sha512 digest")
+    first, slash, rest = name.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        registry = first
+    else:
+        registry, rest = DOCKER_HUB, name
+    repository, colon, tag = rest.partition(":")
+    if colon and not _TAG.fullmatch(tag):
+        raise ImageError(f"{shown(text)} is no reference to an image: what follows the colon is no tag")
+    if registry in _HUB_NAMES:
+        registry = DOCKER_HUB
+        if repository and "/" not in repository:
+            repository = f"library/{repository}"
+    if not _HOST.fullmatch(registry):
+        raise ImageError(f"{shown(text)} is no reference to an image: its registry is no host name")
+    if not is_repository(repository):
+        raise ImageError(
+            f"{shown(text)} is no reference to an image: a repository is made of lower case letters, digits and . _ - /"
+        )
+    return Reference(registry, repository, tag if tag or digest else "latest", digest)
+
+
+def is_digest(text: object) -> bool:
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
+
+
+def is_repository(text: str) -> bool:
+    return len(text) <= _LONGEST and _REPOSITORY.fullmatch(text) is not None
+
+
+def shown(text: str) -> str:
+    """What someone else wrote, fit to be shown."""
+    return repr(text[:200])

@@ -1,0 +1,215 @@
+"""A registry by the distribution API: manifests by tag or digest, blobs by digest.
+
+It asks without credentials first and follows the challenge that comes back: Basic, or a token from the server the
+registry names. What it knows it sends to that registry only: a redirect to another host goes without, and none leads
+from https to http. What may pass is tried again, a blob from where it broke off.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any
+from urllib.parse import quote, urlencode, urljoin, urlsplit
+
+from remuda.agent.images import manifests
+from remuda.agent.images.credentials import Credentials
+from remuda.agent.images.errors import ImageError
+from remuda.agent.images.registries import Endpoint
+from remuda.agent.images.web import Answer, Unreachable, Web
+
+_TRIES = 4
+_LONGEST_WAIT = 30.0
+_REDIRECTS = 5
+_PASSING = (408, 429, 500, 502, 503, 504)
+_PIECE = 1 << 20
+_CLIENT = "remuda-agent"
+
+
+class Registry:
+    """One endpoint, for one repository."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        web: Web,
+        credentials: Callable[[], Credentials | None],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.endpoint = endpoint
+        self._web = web
+        self._find_credentials = credentials
+        self._sleep = sleep
+        self._authorization = ""
+
+    def manifest(self, wanted: str) -> bytes:
+        """By tag or digest; a digest is checked."""
+        accept = ", ".join((*manifests.INDEXES, *manifests.IMAGES))
+        with self._get(f"manifests/{quote(wanted)}", {"Accept": accept}, "the image") as answer:
+            content = _whole(answer)
+        if ":" in wanted:
+            manifests.check(content, wanted, "its manifest")
+        return content
+
+    def blob(self, layer: manifests.Layer, into: IO[bytes]) -> None:
+        """Into a file that is empty, with its digest checked on the way."""
+        algorithm, _, expected = layer.digest.partition(":")
+        found, got = hashlib.new(algorithm), 0
+        for again in range(_TRIES):
+            if again:
+                self._wait(again, "")
+            headers = {"Range": f"bytes={got}-"} if got else {}
+            with self._get(f"blobs/{quote(layer.digest)}", headers, f"its blob {layer.digest}") as answer:
+                if got and not answer.header("Content-Range").startswith(f"bytes {got}-"):
+                    into.seek(0)
+                    into.truncate()
+                    found, got = hashlib.new(algorithm), 0
+                with contextlib.suppress(Unreachable):
+                    while piece := answer.read(_PIECE):
+                        got += len(piece)
+                        if got > layer.size:
+                            raise ImageError(f"its blob {layer.digest} is longer than the manifest says")
+                        found.update(piece)
+                        into.write(piece)
+            if got == layer.size:
+                break
+        else:
+            raise Unreachable(f"its blob {layer.digest} broke off {_TRIES} times")
+        if found.hexdigest() != expected:
+            raise ImageError(f"its blob {layer.digest} is not what its digest says")
+
+    @contextlib.contextmanager
+    def _get(self, path: str, headers: Mapping[str, str], what: str) -> Iterator[Answer]:
+        """The answer with the content, after redirects, challenges and further tries."""
+        url = f"{self.endpoint.base}/{self.endpoint.repository}/{path}"
+        if self.endpoint.namespace:
+            url += f"?ns={quote(self.endpoint.namespace)}"
+        challenged, redirects, again, allowed = False, 0, 0, dict(headers)
+        while True:
+            if self._is_here(url) and self._authorization:
+                allowed["Authorization"] = self._authorization
+            try:
+                with self._web.ask(url, allowed) as answer:
+                    if answer.status in (200, 206):
+                        yield answer
+                        return
+                    status, after = answer.status, answer.header("Retry-After")
+                    challenges, location = answer.headers("WWW-Authenticate"), answer.header("Location")
+                    trouble = ImageError(f"{urlsplit(url).netloc} answered {status} when asked for {what}")
+            except Unreachable as error:
+                status, after, challenges, location, trouble = 503, "", [], "", error
+            if status in (301, 302, 303, 307, 308) and location and redirects < _REDIRECTS:
+                url, redirects, allowed = self._redirected(url, location), redirects + 1, dict(headers)
+            elif status == 401 and challenges and not challenged and self._is_here(url):
+                challenged = True
+                self._authorization = self._authorize(challenges)
+            elif status in _PASSING and again < _TRIES - 1:
+                again += 1
+                self._wait(again, after)
+            else:
+                raise _refusal(status, what, bool(self._authorization)) or trouble
+
+    def _is_here(self, url: str) -> bool:
+        ours, theirs = urlsplit(self.endpoint.base), urlsplit(url)
+        return (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc)
+
+    def _redirected(self, url: str, location: str) -> str:
+        target = urljoin(url, location)
+        if url.startswith("https:") and not target.startswith("https:"):
+            raise ImageError(f"{urlsplit(url).netloc} leads from https to an address without it")
+        return target
+
+    def _authorize(self, challenges: list[str]) -> str:
+        """What to send as Authorization."""
+        credentials = self._find_credentials()
+        offers = {scheme: parameters for challenge in challenges for scheme, parameters in _parsed(challenge)}
+        if "bearer" in offers:
+            return "Bearer " + self._token(offers["bearer"], credentials)
+        if "basic" in offers and credentials is not None:
+            return _basic(credentials)
+        raise ImageError(
+            f"{self.endpoint.host} asks for credentials, and none are known for it"
+            if credentials is None
+            else f"{self.endpoint.host} asks for credentials in a way that is not known here"
+        )
+
+    def _token(self, challenge: dict[str, str], credentials: Credentials | None) -> str:
+        realm = challenge.get("realm", "")
+        if not realm.startswith(("https://", "http://") if self.endpoint.base.startswith("http:") else "https://"):
+            raise ImageError(f"{self.endpoint.host} names no token server that is spoken to by https")
+        asked = {"scope": challenge.get("scope") or f"repository:{self.endpoint.repository}:pull"}
+        if challenge.get("service"):
+            asked["service"] = challenge["service"]
+        if credentials is not None and credentials.identity_token:
+            grant = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": _CLIENT}
+            return self._ask_for_token(realm, {}, urlencode({**asked, **grant}).encode())
+        headers = {"Authorization": _basic(credentials)} if credentials is not None else {}
+        return self._ask_for_token(f"{realm}{'&' if '?' in realm else '?'}{urlencode(asked)}", headers, None)
+
+    def _ask_for_token(self, url: str, headers: dict[str, str], form: bytes | None) -> str:
+        host = urlsplit(url).netloc
+        for again in range(1, _TRIES + 1):
+            try:
+                with self._web.ask(url, headers, form) as answer:
+                    status, content = answer.status, _whole(answer)
+            except Unreachable:
+                if again == _TRIES:
+                    raise
+                status, content = 503, b""
+            if status not in _PASSING or again == _TRIES:
+                break
+            self._wait(again, "")
+        if status in (401, 403):
+            raise ImageError(f"the token server {host} refuses the credentials that are known for {self.endpoint.host}")
+        try:
+            document = json.loads(content) if status == 200 else None
+        except ValueError:
+            document = None
+        token = (document.get("token") or document.get("access_token")) if isinstance(document, dict) else None
+        if not isinstance(token, str) or not re.fullmatch(r"[!-~]+", token):
+            raise ImageError(f"the token server {host} answered {status} without a token")
+        return token
+
+    def _wait(self, again: int, after: str) -> None:
+        longest = min(_LONGEST_WAIT, 0.5 * 2**again)
+        asked = min(float(after), _LONGEST_WAIT) if after.isdecimal() else 0.0
+        self._sleep(asked + random.uniform(0, longest))  # noqa: S311 - so that not all come back at once
+
+
+def _refusal(status: int, what: str, known: bool) -> ImageError | None:
+    if status in (401, 403):
+        return ImageError(
+            f"it refuses {what}: " + ("the credentials do not suffice" if known else "it wants credentials")
+        )
+    return ImageError(f"it does not have {what}") if status == 404 else None
+
+
+def _whole(answer: Answer) -> bytes:
+    pieces, size = [], 0
+    while piece := answer.read(_PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > manifests.LARGEST:
+            raise ImageError("an answer is larger than any manifest may be")
+    return b"".join(pieces)
+
+
+def _basic(credentials: Credentials) -> str:
+    return "Basic " + base64.b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()
+
+
+def _parsed(challenge: str) -> list[tuple[str, dict[str, str]]]:
+    """`Bearer realm="…",service="…"`: the schemes in lower case, with their parameters."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for part in re.finditer(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|([\w-]+)', challenge):
+        if part[4]:
+            found.append((part[4].lower(), {}))
+        elif found:
+            found[-1][1][part[1].lower()] = re.sub(r"\\(.)", r"\1", part[2]) if part[2] is not None else part[3]
+    return found

@@ -1,0 +1,183 @@
+"""The directory an image is unpacked into. Nothing outside of it is ever touched.
+
+A path is walked part by part from the root, as a kernel would if the directory were the root of a file system: symbolic
+links within it are followed within it, an absolute one from its root, and `..` never leads out of it. The directory is
+private to the agent while it is filled, so nobody changes it between a look and an act.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from typing import IO
+
+from remuda.agent.images.errors import ImageError
+from remuda.agent.images.limits import Allowance
+from remuda.agent.images.references import shown
+
+_MODE = 0o755  # of directories; of files what is left of theirs. Owners, and who else may write, stay behind
+_HOPS = 40
+_PIECE = 1 << 20
+
+
+class Tree:
+    """`touched` holds what the current layer has placed, with all folders on the way there: a whiteout is about the
+    layers below."""
+
+    def __init__(self, root: str, allowance: Allowance) -> None:
+        self.root = os.path.realpath(root)
+        self.allowance = allowance
+        self.touched: set[str] = set()
+        self._folders: dict[tuple[str, ...], str] = {}
+
+    def begin_layer(self) -> None:
+        self.touched.clear()
+
+    def directory(self, name: str) -> None:
+        parts = split(name)
+        if not parts:
+            return
+        path = self._place(parts)
+        found = _look(path)
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            self._remove(path, found)
+            os.mkdir(path, _MODE)
+        os.chmod(path, _MODE)
+
+    def file(self, name: str, mode: int, content: IO[bytes]) -> None:
+        path = self._place(_named(name))
+        self._remove(path, _look(path))
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with open(handle, "wb") as file:
+            while piece := content.read(_PIECE):
+                self.allowance.take(len(piece))
+                file.write(piece)
+            os.fchmod(handle, mode & _MODE or _MODE)  # made on Windows, files have no mode at all
+
+    def symbolic_link(self, name: str, target: str) -> None:
+        parts = _named(name)
+        if not target or "\0" in target or len(target) > 4095:
+            raise ImageError(f"the symbolic link {shown(name)} has no usable target")
+        path = self._place(parts)
+        self._remove(path, _look(path))
+        os.symlink(target, path)
+        self._folders.clear()
+
+    def hard_link(self, name: str, target: str) -> None:
+        parts, of = _named(name), _named(target)
+        folder = self._walk(of[:-1], None)
+        source = os.path.join(folder, of[-1]) if folder is not None else ""
+        found = _look(source) if source else None
+        if found is None or stat.S_ISDIR(found.st_mode):
+            raise ImageError(f"the hard link {shown(name)} is to {shown(target)}, which is no file of the image")
+        path = self._place(parts)
+        existing = _look(path)
+        if existing is not None and os.path.samestat(existing, found):
+            return
+        self._remove(path, existing)
+        os.link(source, path, follow_symlinks=False)
+
+    def hide(self, name: str) -> None:
+        """What lower layers have there is gone."""
+        parts = _named(name)
+        folder = self._walk(parts[:-1], None)
+        if folder is not None:
+            self._clear(os.path.join(folder, parts[-1]))
+
+    def hide_content(self, name: str) -> None:
+        """What lower layers have in that folder is gone."""
+        folder = self._walk(split(name), None)
+        if folder is not None:
+            for inner in os.listdir(folder):
+                self._clear(os.path.join(folder, inner))
+
+    def _clear(self, path: str) -> None:
+        found = _look(path)
+        if path not in self.touched:
+            self._remove(path, found)
+        elif found is not None and stat.S_ISDIR(found.st_mode):
+            for inner in os.listdir(path):
+                self._clear(os.path.join(path, inner))
+
+    def _place(self, parts: tuple[str, ...]) -> str:
+        """Where it belongs, with the folders on the way made."""
+        self.allowance.entry()
+        folder = self._folders.get(parts[:-1])
+        if folder is None:
+            folder = self._walk(parts[:-1], self._make)
+            assert folder is not None
+            self._folders[parts[:-1]] = folder
+        path = os.path.join(folder, parts[-1])
+        above = path
+        while above not in self.touched and above != self.root:
+            self.touched.add(above)
+            above = os.path.dirname(above)
+        return path
+
+    def _make(self, path: str, found: os.stat_result | None) -> None:
+        self.allowance.entry()
+        self._remove(path, found)
+        os.mkdir(path, _MODE)
+        os.chmod(path, _MODE)
+
+    def _walk(self, parts: tuple[str, ...], make: Callable[[str, os.stat_result | None], None] | None) -> str | None:
+        """The folder these parts lead to, None if there is none and none is to be made."""
+        path, left, hops = self.root, list(reversed(parts)), 0
+        while left:
+            part = left.pop()
+            if part == "..":
+                if path == self.root:
+                    raise ImageError("a symbolic link of the image leads out of it, and a file is to be written there")
+                path = os.path.dirname(path)
+                continue
+            further = os.path.join(path, part)
+            found = _look(further)
+            if found is not None and stat.S_ISLNK(found.st_mode):
+                hops += 1
+                if hops > _HOPS:
+                    raise ImageError("symbolic links of the image lead in a circle")
+                target = os.readlink(further)
+                path = self.root if target.startswith("/") else path
+                left.extend(part for part in reversed(target.split("/")) if part not in ("", "."))
+                continue
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                if make is None:
+                    return None
+                make(further, found)
+            path = further
+        return path
+
+    def _remove(self, path: str, found: os.stat_result | None) -> None:
+        if found is None:
+            return
+        self._folders.clear()
+        if stat.S_ISDIR(found.st_mode):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+
+def split(name: str) -> tuple[str, ...]:
+    """The parts of a name in an archive; a leading slash is the root of the image."""
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise ImageError(f"the image holds {shown(name)}: a path with .. is refused")
+    if "\0" in name or any(len(os.fsencode(part)) > 255 for part in parts) or len(parts) > 200:
+        raise ImageError(f"the image holds {shown(name)}, which is no path")
+    return parts
+
+
+def _named(name: str) -> tuple[str, ...]:
+    parts = split(name)
+    if not parts:
+        raise ImageError(f"the image holds {shown(name)}, which names nothing")
+    return parts
+
+
+def _look(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except FileNotFoundError:
+        return None

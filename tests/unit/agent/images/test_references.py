@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.agent.images.errors import ImageError
+from remuda.agent.images.references import Reference, parse
+
+SUM = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("busybox", Reference("docker.io", "library/busybox", "latest", "")),
+        ("rancher/installer:v1.2.3-k3s1", Reference("docker.io", "rancher/installer", "v1.2.3-k3s1", "")),
+        ("index.docker.io/busybox", Reference("docker.io", "library/busybox", "latest", "")),
+        ("localhost/a/b", Reference("localhost", "a/b", "latest", "")),
+        ("registry.example.com:5000/a:1", Reference("registry.example.com:5000", "a", "1", "")),
+        ("[::1]:5000/a", Reference("[::1]:5000", "a", "latest", "")),
+        (f"example.com/a@{SUM}", Reference("example.com", "a", "", SUM)),
+        (f"example.com/a:1@{SUM}", Reference("example.com", "a", "1", SUM)),
+    ],
+)
+def test_names_have_dockers_defaults(text: str, expected: Reference) -> None:
+    assert parse(text) == expected
+    assert parse(str(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "/", "UPPER", "a:b c", "a@sha256:1", "a@md5:" + "0" * 32, "exa mple.com/a", "example.com/", "a/../b", "a//b",
+     "a:", "https://example.com/a", "a\n", "example.com/a/" + "b" * 300],
+)  # fmt: skip
+def test_what_is_no_name_is_refused_in_words(text: str) -> None:
+    with pytest.raises(ImageError, match="is no reference to an image"):
+        parse(text)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_reference_or_refused(text: str) -> None:
+    try:
+        found = parse(text)
+    except ImageError:
+        return
+    assert ".." not in found.repository.split("/")
+    assert found.wanted
