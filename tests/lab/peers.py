@@ -25,6 +25,8 @@ _MODULES = {
     "etcd": ("etcd", "go.etcd.io/etcd/server/v3"),
     "clusterctl": ("clusterctl", "sigs.k8s.io/cluster-api"),
     "system-agent": ("system-agent", "github.com/rancher/system-agent"),
+    "rancher-machine": ("rancher-machine", "github.com/rancher/machine"),
+    "machine-plugin": ("machine-plugin", "github.com/machine-drivers/docker-machine-driver-vmware"),
 }
 
 
