@@ -65,8 +65,6 @@ async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDri
     from remuda.providers.machine.rancher_machine import flags, program
 
     name, spec = driver.metadata.name, driver.spec
-    here = settings.rancher_machine if settings.run_jobs else ""  # an image has a place of its own for it
-    said: Mapping[str, str] = {"url": spec.url or LOCAL, "checksum": spec.checksum, "machine": here}
     try:
         found = await program.obtain(
             name,
@@ -89,9 +87,10 @@ async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDri
         passwords=facts.secrets,
         files=facts.files,
     )
+    here = str(found.machine) if settings.run_jobs else ""  # an image has a place of its own for it
+    checksum = found.checksum or spec.checksum  # what was looked at is what Jobs will run
+    said: Mapping[str, str] = {"url": spec.url or LOCAL, "checksum": checksum, "machine": here}
     how = {key: value for key, value in said.items() if value}
-    if found.checksum:
-        how["checksum"] = found.checksum  # what was looked at is what Jobs will run
     if facts.files:
         how["files"] = json.dumps(dict(facts.files), sort_keys=True)
     return FoundDriver(name=name, model=model, program=how)
