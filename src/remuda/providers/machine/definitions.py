@@ -10,7 +10,7 @@ from typing import Any
 
 from remuda.capi import names as capi_names
 from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition
-from remuda.providers.machine.options import Option, OptionModel
+from remuda.providers.machine.options import OptionModel
 from remuda.providers.machine.types import NODE_DRIVER, config_kind, machine_kind, template_kind
 
 Json = dict[str, Any]
@@ -154,21 +154,15 @@ def _freeze(spec: Json, model: OptionModel, why: str) -> None:
     """No option changes, appears or goes. A rule on the field runs where it is and was; the one on the whole says
     that it is where it was."""
     for option in model.options:
-        if _comparable(option):
-            field = spec["properties"][option.name]
-            field["x-kubernetes-validations"] = [
-                *field.get("x-kubernetes-validations", ()),
-                {"rule": "self == oldSelf", "message": why},
-            ]
+        field = spec["properties"][option.name]
+        field["x-kubernetes-validations"] = [
+            *field.get("x-kubernetes-validations", ()),
+            {"rule": "self == oldSelf", "message": why},
+        ]
     if not model.options:
         return
     same = " && ".join(f"has(self.{_cel(one.name)}) == has(oldSelf.{_cel(one.name)})" for one in model.options)
     spec["x-kubernetes-validations"] = [{"rule": same, "message": why}]
-
-
-def _comparable(option: Option) -> bool:
-    """A server refuses rules over lists and maps without bounds as too dear; null and absent are the same there."""
-    return option.schema.get("type") not in ("array", "object")
 
 
 def _cel(name: str) -> str:
