@@ -273,6 +273,12 @@ class Bench:
     async def delete(self, name: str = "m") -> None:
         await self.engine.delete(KIND.target, self.namespace, name)
 
+    async def delete_if_there(self, name: str = "m") -> None:
+        """Deleted already where a garbage collector was faster."""
+        found = await self.engine.get(KIND.target, self.namespace, name)
+        if found is not None and not found["metadata"].get("deletionTimestamp"):
+            await self.delete(name)
+
     async def annotate(self, key: str, value: str, name: str = "m") -> None:
         await self.engine.patch(KIND.target, self.namespace, name, {"metadata": {"annotations": {key: value}}})
 

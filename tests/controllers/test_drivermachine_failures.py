@@ -1,0 +1,206 @@
+"""Attempts that fail: repeated on the same machine, within a budget of its own and of its pool, and never forgotten."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest_asyncio
+
+from remuda.kube.core import JOBS
+from remuda.providers import names
+from remuda.providers.machine.budget import Rules
+from remuda.providers.machine.state import State
+from tests.controllers.drivermachines import KIND, PATIENT, QUICK, Bench
+from tests.controllers.engine import Engine, Json, condition, is_true, named
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def bench(engine: Engine) -> Bench:
+    return await Bench.create(engine)
+
+
+async def test_a_failed_attempt_is_repeated_on_the_same_machine(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        made = await bench.machine()
+        first = await bench.job()
+        await bench.fail(first, "quota exceeded")
+        second = await bench.job()
+        assert first["metadata"]["uid"] != second["metadata"]["uid"]
+        failing = await bench.says("Creating")
+        assert failing["status"]["failures"] == 1
+
+        await bench.succeed(second)
+        found = await bench.ready()
+
+    assert found["metadata"]["uid"] == made["metadata"]["uid"]
+    assert "failures" not in found["status"]
+    assert "failureMessage" not in found["status"]
+
+
+async def test_the_last_words_of_a_job_are_in_the_condition_and_its_log_stays(bench: Bench) -> None:
+    async with bench.running(PATIENT):
+        await bench.cluster()
+        await bench.machine()
+        await bench.fail(await bench.job(), "no such image: ami-1")
+        found = await bench.says("CreateError", type="CreateJob")
+        await bench.settled()
+        jobs = await bench.jobs()
+
+    assert "no such image: ami-1" in condition(found, "Ready")["message"]
+    assert found["status"]["failureReason"] == "CreateError"
+    assert found["status"]["failureMessage"] == "no such image: ami-1"
+    assert [named(job) for job in jobs] == ["m-machine-provision"], "its log can be read until the next attempt"
+
+
+async def test_bad_options_stall_at_once_and_say_what_to_do(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        await bench.machine()
+        await bench.fail(await bench.job(), "size: there is no size huge", code=3)
+        found = await bench.says("BadOptions", type="Stalled")
+        await bench.settled()
+
+    message = condition(found, "Stalled")["message"]
+    assert "there is no size huge" in message
+    assert "remuda.dev/retry" in message
+    assert found["status"]["failures"] == 1
+
+
+async def test_after_five_failures_a_person_has_to_look(bench: Bench) -> None:
+    async with bench.running(msgspec.structs.replace(QUICK, pool_failures=100)):
+        await bench.cluster()
+        await bench.machine()
+        for _ in range(5):
+            await bench.fail(await bench.job())
+        found = await bench.says("TooManyFailures", type="Stalled")
+        await bench.settled()
+        assert found["status"]["failures"] == 5
+
+        await bench.annotate("remuda.dev/retry", "once more")
+        job = await bench.job()
+        found = await bench.says("Creating")
+        assert not condition(found, "Stalled")
+        assert found["status"]["retried"] == "once more"
+        await bench.succeed(job)
+        await bench.ready()
+
+
+async def test_a_retry_is_asked_for_once(bench: Bench) -> None:
+    async with bench.running(PATIENT):
+        await bench.cluster()
+        await bench.machine()
+        await bench.fail(await bench.job(), code=3)
+        await bench.says("BadOptions", type="Stalled")
+        await bench.annotate("remuda.dev/retry", "1")
+        await bench.fail(await bench.job(), code=3)
+        await bench.until(lambda obj: is_true(obj, "Stalled") and obj["status"].get("retried") == "1")
+        await bench.settled()
+        (job,) = await bench.jobs()
+        assert job["status"]["failed"] == 1
+
+
+async def test_what_failed_in_a_pool_can_be_read_when_its_machine_is_gone(bench: Bench) -> None:
+    async with bench.running():
+        await bench.cluster()
+        pool = await bench.deployment("workers")
+        await bench.machine(pool="workers")
+        await bench.fail(await bench.job(), "the cloud is on fire")
+        await bench.job()
+        await bench.delete()
+        await bench.succeed(await bench.job(removes=True), State(phase="removed"))
+        await bench.gone()
+
+    found = await bench.failures("workers")
+    (failure,) = msgspec.json.decode(found["data"]["state.json"])["history"]
+    assert (failure["machine"], failure["message"], failure["attempt"]) == ("m", "the cloud is on fire", 1)
+    assert "m attempt 1: the cloud is on fire" in found["data"]["failures"]
+    (owner,) = found["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("MachineDeployment", pool["metadata"]["uid"])
+
+
+async def test_when_a_whole_pool_fails_one_machine_tries_at_a_time(bench: Bench) -> None:
+    rules = Rules(first_seconds=0.2, most_seconds=0.5, machine_failures=50, pool_failures=3)
+    async with bench.running(rules):
+        await bench.cluster()
+        await bench.deployment("workers")
+        for name in ("a", "b", "c"):
+            await bench.machine(name, pool="workers")
+        for name in ("a", "b", "c"):
+            await bench.fail(await bench.job(name))
+        for _ in range(4):
+            job = await _next(bench)
+            await bench.settled()
+            unfinished = [one for one in await bench.jobs() if not _finished(one)]
+            assert [one["metadata"]["uid"] for one in unfinished] == [job["metadata"]["uid"]]
+            await bench.fail(job)
+
+        await bench.succeed(await _next(bench))
+        others = await bench.engine.when(JOBS, bench.namespace, lambda jobs: _fresh(jobs, 2))
+        assert len(others) == 2, "one success closes the circuit: the others need not wait for each other"
+
+
+async def test_machines_that_wait_for_another_say_for_which(bench: Bench) -> None:
+    rules = Rules(first_seconds=0.05, most_seconds=0.05, machine_failures=50, pool_failures=1)
+    async with bench.running(rules):
+        await bench.cluster()
+        await bench.deployment("workers")
+        await bench.machine("a", pool="workers")
+        await bench.fail(await bench.job("a"), "no")
+        await bench.job("a")
+        await bench.machine("b", pool="workers")
+        found = await bench.says("PoolTriesOneAtATime", "b")
+        assert "now a" in condition(found, "Ready")["message"]
+
+
+async def test_a_failure_is_counted_once_however_often_the_controller_dies(bench: Bench) -> None:
+    async with bench.running(PATIENT):
+        await bench.cluster()
+        await bench.deployment("workers")
+        await bench.machine(pool="workers")
+        await bench.fail(await bench.job())
+        await bench.says("CreateError", type="CreateJob")
+    for lost in ({"failures": None, "countedJob": None, "lastFailureTime": None}, {}):
+        if lost:  # it died after it had told the pool, and before it told the machine
+            await bench.engine.status(KIND.target, bench.namespace, "m", lost)
+        async with bench.running(PATIENT):
+            await bench.until(lambda obj: obj["status"].get("failures") == 1)
+            await bench.settled()
+    found = msgspec.json.decode((await bench.failures("workers"))["data"]["state.json"])
+    assert (found["failures"], len(found["history"])) == (1, 1)
+
+
+async def test_a_job_that_vanishes_is_made_again_and_counts_for_nothing(bench: Bench) -> None:
+    async with bench.running(PATIENT):
+        await bench.cluster()
+        await bench.machine()
+        await bench.job()
+        await bench.settled()
+        await bench.engine.delete(JOBS, bench.namespace, names.provision("m"))
+        await bench.succeed(await bench.job())
+        assert "failures" not in (await bench.ready())["status"]
+
+
+async def test_a_job_that_ends_well_without_a_server_has_failed(bench: Bench) -> None:
+    async with bench.running(PATIENT):
+        await bench.cluster()
+        await bench.machine()
+        await bench.succeed(await bench.job(), State(phase="creating"))
+        found = await bench.says("CreateError", type="CreateJob")
+        assert "tells of no server" in condition(found, "Ready")["message"]
+
+
+async def _next(bench: Bench) -> Json:
+    """The one Job that runs, whichever machine it is of."""
+    job: Json = await bench.engine.when(
+        JOBS, bench.namespace, lambda jobs: next(iter(sorted(_fresh(jobs, 1), key=named)), None)
+    )
+    return job
+
+
+def _fresh(jobs: list[Json], least: int) -> list[Json]:
+    found = [job for job in jobs if not _finished(job) and not job["metadata"].get("deletionTimestamp")]
+    return found if len(found) >= least else []
+
+
+def _finished(job: Json) -> bool:
+    return any(one["type"] in ("Complete", "Failed") for one in job.get("status", {}).get("conditions", ()))
