@@ -2,11 +2,74 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
+
+from remuda.agent import PYTHON
 
 
 def main() -> int:
-    raise NotImplementedError
+    if sys.version_info < PYTHON:
+        sys.stderr.write(f"remuda-agent needs Python {PYTHON[0]}.{PYTHON[1]} or newer\n")
+        return 1
+    arguments = _parser().parse_args()
+    if arguments.command == "install":
+        from remuda.agent.install import install
+
+        return install(os.environ)
+    if arguments.command == "uninstall":
+        from remuda.agent.uninstall import uninstall
+
+        return uninstall(os.environ)
+    if arguments.command == "version":
+        return _version()
+    if arguments.command == "supervise":
+        return _supervise(arguments)
+    from remuda.agent.run import run
+
+    return run(arguments.config, arguments.root, arguments.address)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="remuda-agent", description="Follows the Machine Plan of this host.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, words in (("run", "follow the plan until ended"), ("supervise", "keep `run` running, without systemd")):
+        command = commands.add_parser(name, help=words)
+        default = os.environ.get("CATTLE_AGENT_CONFIG") or "/etc/rancher/agent/config.yaml"
+        command.add_argument("--config", metavar="FILE", default=default, help="default: %(default)s")
+        command.add_argument("--root", metavar="DIR", default="", help="root of a host that is a folder")
+        command.add_argument("--address", metavar="ADDRESS", default="", help="of a host that has one of its own")
+    commands.add_parser("install", help="register this host, and start; all settings come from the environment")
+    commands.add_parser("uninstall", help="stop, and remove everything that install made")
+    commands.add_parser("version", help="say which agent this is")
+    return parser
+
+
+def _supervise(arguments: argparse.Namespace) -> int:
+    from remuda.agent import config, log, program, supervise
+
+    try:
+        found = config.load(arguments.config)
+    except config.ConfigError as error:
+        log.error(str(error))
+        return 1
+    given = ["--config", arguments.config]
+    for name in ("root", "address"):
+        if getattr(arguments, name):
+            given += [f"--{name}", getattr(arguments, name)]
+    return supervise.supervise(program.own_path(), os.path.dirname(found.journal_file), given)
+
+
+def _version() -> int:
+    """Its checksum is its version: the manager serves one, and hosts have that one or another."""
+    import hashlib
+
+    from remuda.agent import disk, program
+
+    content = disk.read(program.own_path()) if program.own_path() else None
+    print("remuda-agent", hashlib.sha256(content).hexdigest() if content is not None else "(not a single file)")
+    return 0
 
 
 if __name__ == "__main__":

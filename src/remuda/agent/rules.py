@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import calendar
-import gzip
 import hashlib
 import json
 import time
@@ -58,6 +57,7 @@ MOST_OUTPUT = 256 << 10  # bytes of one stream that are kept
 MOST_MESSAGE = 4 << 10
 _MOST_SECRET = (1 << 20) - (64 << 10)  # of all values together; the rest is room for others
 _LEAST_OUTPUT = 64
+_GZIP = 31  # how zlib is told to read and write it
 
 
 class Verdict(NamedTuple):
@@ -171,6 +171,12 @@ def settled(data: Data) -> dict[str, bytes]:
     return {key: value for key, value in over.items() if data.get(key, value) != value}
 
 
+def is_overtaken(data: Data, results: Mapping[str, bytes]) -> bool:
+    """The result of a run is not written over the request for another one."""
+    ended = results.get(STATE) in (SUCCEEDED.encode(), FAILED.encode())
+    return ended and data.get(STATE) == PENDING.encode()
+
+
 def _encoded(outputs: Mapping[str, bytes]) -> dict[str, str]:
     return {name: base64.b64encode(output).decode() for name, output in outputs.items()}
 
@@ -254,14 +260,16 @@ def probe_period(data: Data, default: float) -> float:
 
 def pack(value: Json) -> bytes:
     """As outputs are kept: the same value gives the same bytes."""
-    return gzip.compress(json.dumps(value, sort_keys=True, separators=(",", ":")).encode(), mtime=0)
+    packer = zlib.compressobj(wbits=_GZIP)
+    content = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return packer.compress(content) + packer.flush()
 
 
 def unpack(value: bytes) -> Json:
     """What is not readable, or too large to have been ours, is as if it were not there."""
     if not value:
         return {}
-    reader = zlib.decompressobj(wbits=31)
+    reader = zlib.decompressobj(wbits=_GZIP)
     try:
         content = reader.decompress(value, 64 << 20)
         found = json.loads(content) if not reader.unconsumed_tail else None

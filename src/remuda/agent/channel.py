@@ -1,0 +1,225 @@
+"""The agent's two lines to its Secret, each a thread: one watches for changes, one reads and writes.
+
+All reads and writes go one after the other through one thread, so what it has seen last is never older than what it saw
+before; a watch only tells that there is something to read. What is to be written is kept until the server has it,
+however long the server is away, and is dropped as soon as it belongs to a plan that is no longer there. Nothing here
+ever ends the agent.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from remuda.agent import log, rules, web
+from remuda.agent.kube import Api, ApiError, Secret
+
+_LONGEST_PAUSE = 30.0
+_FIRST_PAUSE = 0.5
+_SAY_AGAIN_SECONDS = 300.0
+
+
+class Basis(NamedTuple):
+    """What results belong to."""
+
+    uid: str
+    checksum: str
+
+    @classmethod
+    def of(cls, secret: Secret) -> Basis:
+        return cls(secret.uid, rules.checksum(secret.data.get(rules.PLAN, b"")))
+
+
+class Pauses:
+    """Full jitter: anything up to a bound that doubles, so that many agents do not come back at once."""
+
+    def __init__(self, first: float = _FIRST_PAUSE, longest: float = _LONGEST_PAUSE) -> None:
+        self._first, self._longest = first, longest
+        self._bound = first
+
+    def reset(self) -> None:
+        self._bound = self._first
+
+    def next(self, retry_after: float | None = None) -> float:
+        bound, self._bound = self._bound, min(self._bound * 2, self._longest)
+        return (retry_after or 0.0) + random.uniform(0, bound)  # noqa: S311
+
+
+class Complaints:
+    """The same trouble is said once, and again only after a while; its end is said too."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._said: str | None = None
+        self._at = 0.0
+
+    def trouble(self, text: str) -> None:
+        now = time.monotonic()
+        if text != self._said or now > self._at + _SAY_AGAIN_SECONDS:
+            log.warning(f"{self._what}: {text}; it is tried again")
+            self._said, self._at = text, now
+
+    def well(self) -> None:
+        if self._said is not None:
+            log.info(f"{self._what}: works again")
+            self._said = None
+
+
+class Channel:
+    """`seen` is called with each state of the Secret that is new, `gone` when there is none."""
+
+    def __init__(self, connect: Callable[[], Api], seen: Callable[[Secret], None], gone: Callable[[], None]) -> None:
+        self._connect = connect
+        self._seen = seen
+        self._gone = gone
+        self._changed = threading.Condition()
+        self._stale = True  # there is something to read
+        self._basis: Basis | None = None
+        self._pending: dict[str, bytes] = {}
+        self._version = ""  # of the Secret as read or written last
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._talk, name="talk", daemon=True),
+            threading.Thread(target=self._watch, name="watch", daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, seconds: float) -> None:
+        """What is pending gets so long to be written."""
+        until = time.monotonic() + seconds
+        with self._changed:
+            self._changed.wait_for(lambda: not self._pending, max(0.0, until - time.monotonic()))
+            self._stopping.set()
+            self._changed.notify_all()
+
+    def write(self, basis: Basis, changes: Mapping[str, bytes]) -> None:
+        """Replaces what was still to be written."""
+        with self._changed:
+            self._basis, self._pending = basis, dict(changes)
+            self._changed.notify_all()
+
+    # Reading and writing
+
+    def _talk(self) -> None:
+        pauses, complaints = Pauses(), Complaints("the plan Secret")
+        api: Api | None = None
+        secret: Secret | None = None
+        while not self._stopping.is_set():
+            try:
+                api = api or self._connect()
+                secret = self._turn(api, secret)
+                pauses.reset()
+                complaints.well()
+            except ApiError as error:
+                if _is_missing(error):
+                    secret = None
+                    self._lost()
+                    continue
+                if error.code == 409:
+                    self._read_again()
+                    self._stopping.wait(random.uniform(0, 0.05))  # noqa: S311
+                    continue
+                if error.code in (413, 422):
+                    self._refused(error)
+                    continue
+                complaints.trouble(str(error))
+                self._stopping.wait(pauses.next(error.retry_after))
+            except Exception as error:  # whatever it is, the agent goes on
+                complaints.trouble(str(error) if isinstance(error, (web.Unreachable, ValueError)) else repr(error))
+                if api is not None:
+                    api.close()
+                api = None  # servers and authorities may have been added
+                self._stopping.wait(pauses.next())
+        if api is not None:
+            api.close()
+
+    def _turn(self, api: Api, secret: Secret | None) -> Secret | None:
+        """One read or one write."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stale or self._pending or self._stopping.is_set())
+            if self._stopping.is_set():
+                return secret
+            stale, self._stale = self._stale, False
+        if stale or secret is None:
+            try:
+                found = api.get()
+            except Exception as error:
+                if not _is_missing(error):
+                    self._read_again()
+                raise
+            self._accept(found)
+            return found
+        with self._changed:
+            basis, changes = self._basis, dict(self._pending)
+        if not changes:
+            return secret
+        if basis != Basis.of(secret) or rules.is_overtaken(secret.data, changes):
+            self._drop(changes)
+            return secret
+        found = api.write(secret, changes)
+        self._drop(changes)
+        self._accept(found)
+        return found
+
+    def _accept(self, found: Secret) -> None:
+        if found.version != self._version:
+            self._version = found.version
+            self._seen(found)
+
+    def _drop(self, changes: Mapping[str, bytes]) -> None:
+        with self._changed:
+            self._pending = {key: value for key, value in self._pending.items() if changes.get(key) != value}
+            self._changed.notify_all()
+
+    def _read_again(self) -> None:
+        with self._changed:
+            self._stale = True
+            self._changed.notify_all()
+
+    def _lost(self) -> None:
+        with self._changed:
+            self._pending, self._version = {}, ""
+        self._gone()
+
+    def _refused(self, error: ApiError) -> None:
+        """The server will never take this; outputs are what can be too much of it."""
+        with self._changed:
+            kept = {key: value for key, value in self._pending.items() if not key.endswith("-output")}
+            self._pending = kept if len(kept) < len(self._pending) else {}
+        log.error(f"results are not accepted: {error}; " + ("outputs are left out" if kept else "they are given up"))
+
+    # Watching
+
+    def _watch(self) -> None:
+        pauses, complaints = Pauses(), Complaints("the watch of the plan Secret")
+        api: Api | None = None
+        version = ""
+        while not self._stopping.is_set():
+            try:
+                api = api or self._connect()
+                for kind, reached in api.watch(version):
+                    version = reached
+                    pauses.reset()
+                    complaints.well()
+                    if kind != "BOOKMARK" and version != self._version:
+                        self._read_again()
+                self._stopping.wait(random.uniform(0, 0.2))  # noqa: S311
+            except ApiError as error:
+                if error.code != 410:
+                    complaints.trouble(str(error))
+                version = ""
+                self._stopping.wait(pauses.next(error.retry_after))
+            except Exception as error:
+                complaints.trouble(str(error) if isinstance(error, (web.Unreachable, ValueError)) else repr(error))
+                api, version = None, ""
+                self._stopping.wait(pauses.next())
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, ApiError) and error.code == 404

@@ -1,0 +1,60 @@
+"""Files that are whole or not there: written beside their place, brought to disk, then put into it."""
+
+from __future__ import annotations
+
+import os
+
+
+def write(path: str, content: bytes, mode: int = 0o600) -> None:
+    """Atomic and durable. The old file is replaced only by a new one that is complete."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name[:200]}.{os.getpid()}.new")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        remove(temporary)
+        raise
+    sync_folder(folder or ".")
+
+
+def sync_folder(path: str) -> None:
+    """Brings to disk what a folder's names stand for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: str) -> None:
+    """A file that may not be there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def remove_tree(path: str) -> None:
+    """A folder with everything below it; links are removed, not followed."""
+    with os.scandir(path) as entries:
+        found = list(entries)
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            remove_tree(entry.path)
+        else:
+            remove(entry.path)
+    os.rmdir(path)
+
+
+def read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None

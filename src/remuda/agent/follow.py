@@ -1,0 +1,354 @@
+"""The agent's mind: one thread that knows the Secret, decides, and starts what takes time in threads of their own.
+
+Everything that happens comes to it as an event, one at a time. What it knows is the Secret as read last, with the
+results over it that are not written yet: so it goes on with its work, retries, probes and periodic instructions, while
+the server is away. A run of a plan is recorded in the journal before it begins and when it has ended. A newer plan
+waits for the run of the older one (or ends it, if so configured), but not its probes and periodic instructions.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from remuda.agent import apply, instructions, interlock, log, periodic, probes, rules
+from remuda.agent.channel import Basis, Channel
+from remuda.agent.config import Config
+from remuda.agent.journal import Journal, Run
+from remuda.agent.kube import Api, Secret
+from remuda.agent.plan import Plan, PlanError, parse
+
+_LONGEST_REST = 60.0
+_STOP_SECONDS = 10.0
+_LAST_WORDS_SECONDS = 2.0
+
+
+class _Application(NamedTuple):
+    """A run of a plan that is under way."""
+
+    basis: Basis
+    run: Run
+    began: float
+    stop: threading.Event
+    thread: threading.Thread
+
+
+class Follower:
+    def __init__(self, config: Config, connect: Callable[[], Api]) -> None:
+        self._config = config
+        self._host = probes.Host(config.root, config.address)
+        self._journal = Journal(config.journal_file)
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._channel = Channel(
+            connect, lambda secret: self._post(self._on_secret, secret), lambda: self._post(self._on_gone)
+        )
+        self._stop = threading.Event()
+        self._wake: list[float] = []  # seconds from the present pass
+        self._exchange: Callable[[], None] | None = None  # replaces this program, as soon as nothing runs
+
+        self._secret: Secret | None = None
+        self._basis: Basis | None = None
+        self._results: dict[str, bytes] = {}  # not yet in the Secret
+        self._written: dict[str, bytes] = {}  # of them, what the channel knows
+        self._plan: Plan | None = None
+        self._unreadable = ""
+
+        self._application: _Application | None = None
+        self._periodic_of: Basis | None = None  # whose periodic instructions are running
+        self._all_periodic = False  # are due: the plan has just been applied
+        self._probing = False
+        self._round = 0  # probes begun before a plan was applied say nothing about after it
+        self._delayed = False
+        self._next_probe = 0.0
+        self._period = rules.PROBE_SECONDS
+
+    # From other threads
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._post(lambda: None)
+
+    def exchange(self, act: Callable[[], None]) -> None:
+        """Has `act`, which does not return, called when nothing is running."""
+        self._post(self._on_exchange, act)
+
+    def _post(self, handler: Callable[..., None], *arguments: Any) -> None:
+        self._events.put(lambda: handler(*arguments))
+
+    # The loop
+
+    def follow(self) -> None:
+        self._channel.start()
+        while not self._stop.is_set():
+            event: Callable[[], None] | None
+            try:
+                event = self._events.get(timeout=min([_LONGEST_REST, *self._wake]))
+            except queue.Empty:
+                event = None
+            self._wake = []
+            try:
+                if event is not None:
+                    event()
+                self._pass()
+            except Exception as error:  # a full disk, or what nobody thought of: said, and tried again
+                log.error(f"the plan cannot be followed now: {type(error).__name__}: {error}")
+                self._wake = [rules.PROBE_SECONDS]
+        self._end()
+
+    def _end(self) -> None:
+        if self._application is not None:
+            self._application.stop.set()
+            self._application.thread.join(_STOP_SECONDS)
+        self._channel.stop(_LAST_WORDS_SECONDS)
+
+    def _pass(self) -> None:
+        if self._secret is not None and self._basis is not None and rules.PLAN in self._secret.data:
+            self._follow_plan()
+            if self._results != self._written:
+                self._written = dict(self._results)
+                self._channel.write(self._basis, self._results)
+        idle = self._application is None and self._periodic_of is None and not self._results
+        if self._exchange is not None and idle:
+            act, self._exchange = self._exchange, None
+            act()
+
+    def _follow_plan(self) -> None:
+        if self._plan is None:
+            self._tell_unreadable()
+        elif not self._apply(self._plan):
+            self._run_periodic(self._plan)
+        if self._plan is not None:
+            self._look(self._plan)
+
+    # What happens
+
+    def _on_secret(self, secret: Secret) -> None:
+        basis = Basis.of(secret)
+        if self._secret is not None and secret.uid != self._secret.uid:
+            log.info("the plan Secret was made anew")
+        if basis != self._basis:
+            self._begin(basis, secret.data)
+        self._secret = secret
+        if rules.is_overtaken(secret.data, self._results):
+            kept = (rules.PROBES, rules.PERIODIC_OUTPUT)
+            self._results = {key: value for key, value in self._results.items() if key in kept}
+        self._results = {key: value for key, value in self._results.items() if secret.data.get(key) != value}
+        self._written = dict(self._results)
+        self._period = rules.probe_period(secret.data, self._period)
+
+    def _begin(self, basis: Basis, data: Mapping[str, bytes]) -> None:
+        """Another plan, or another Secret."""
+        self._basis, self._results = basis, {}
+        self._all_periodic = self._delayed = False
+        self._round += 1
+        self._probing = False
+        self._next_probe = time.monotonic()
+        self._plan, self._unreadable = None, ""
+        if rules.PLAN not in data:
+            return
+        log.info(f"plan {basis.checksum[:12]} is here")
+        try:
+            self._plan = parse(data[rules.PLAN])
+        except PlanError as error:
+            self._unreadable = str(error)
+            log.error(f"plan {basis.checksum[:12]}: {error}")
+
+    def _on_gone(self) -> None:
+        if self._secret is not None:
+            log.warning("the plan Secret is gone; its plan is not followed any more")
+        self._secret = self._basis = self._plan = None
+        self._results, self._written = {}, {}
+
+    def _on_exchange(self, act: Callable[[], None]) -> None:
+        self._exchange = act
+
+    # One-time instructions
+
+    def _view(self) -> dict[str, bytes]:
+        """The Secret as it will be once everything is written."""
+        assert self._secret is not None
+        return {**self._secret.data, **self._results}
+
+    def _tell_unreadable(self) -> None:
+        """As the failure of its one attempt: a plan that cannot be read is not tried again."""
+        view = self._view()
+        if self._results.get(rules.STATE) == rules.IN_PROGRESS.encode():
+            return
+        verdict = rules.verdict(view, time.time())
+        if verdict.claim:
+            self._results.update(rules.claimed(view))
+        elif verdict.apply and (view.get(rules.STATE) or verdict.attempt == 1):
+            self._results.update(rules.failed(view, {}, time.time(), self._unreadable))
+
+    def _apply(self, plan: Plan) -> bool:
+        """Whether the one-time part runs, or is about to."""
+        assert self._basis is not None
+        if self._results.get(rules.STATE) == rules.IN_PROGRESS.encode():
+            return True  # as soon as the server has acknowledged it
+        running = self._application
+        if running is not None:
+            newer = running.basis != self._basis
+            if newer and self._config.supersede:
+                running.stop.set()
+            elif newer:
+                log.once(f"plan {self._basis.checksum[:12]} waits for the run of {running.basis.checksum[:12]} to end")
+            return not newer
+        view = self._view()
+        verdict = rules.verdict(view, time.time())
+        if verdict.claim:
+            self._results.update(rules.claimed(view))
+            self._next_probe = time.monotonic() + self._period
+            return True
+        if not verdict.apply:
+            if verdict.seconds is not None:
+                self._wake.append(verdict.seconds)
+            self._results.update(rules.settled(view))
+            return False
+        run = Run(self._basis.uid, self._basis.checksum, verdict.attempt_id)
+        known = self._journal.results(run)
+        if known is not None:
+            log.info(f"plan {self._basis.checksum[:12]}: {verdict.attempt_id} had finished already; it is reported")
+            self._results.update(known)
+            return False
+        wait = interlock.seconds_to_wait(self._config.interlock_directory)
+        if wait > 0:
+            log.once(f"a restart of this agent is pending: no plan begins for up to {wait:.0f} s")
+            self._wake.append(min(wait, rules.PROBE_SECONDS))
+            return True
+        self._start(plan, view[rules.PLAN], run, verdict.attempt)
+        return True
+
+    def _start(self, plan: Plan, content: bytes, run: Run, attempt: int) -> None:
+        assert self._basis is not None
+        log.info(f"plan {run.checksum[:12]}: {run.attempt} begins")
+        stop = threading.Event()
+        thread = threading.Thread(
+            target=self._carry_out, args=(plan, content, run, attempt, stop), name="apply", daemon=True
+        )
+        self._application = _Application(self._basis, run, time.time(), stop, thread)
+        self._next_probe = time.monotonic() + self._period
+        thread.start()
+
+    def _carry_out(self, plan: Plan, content: bytes, run: Run, attempt: int, stop: threading.Event) -> None:
+        outcome: apply.Outcome | None
+        try:
+            self._journal.started(run)
+            outcome = apply.carry_out(plan, content, run.checksum, attempt, self._config, stop)
+        except instructions.Stopped:
+            outcome = None
+        except Exception as error:
+            outcome = apply.Outcome({}, f"the plan could not be carried out: {error}")
+        self._post(self._on_applied, outcome)
+
+    def _on_applied(self, outcome: apply.Outcome | None) -> None:
+        done, self._application = self._application, None
+        assert done is not None
+        short = done.basis.checksum[:12]
+        if outcome is None:
+            log.info(f"plan {short}: {done.run.attempt} was ended before it had finished")
+            return
+        if outcome.failure:
+            log.error(f"plan {short}: {done.run.attempt} failed: {outcome.failure}")
+        else:
+            log.info(f"plan {short}: {done.run.attempt} succeeded")
+        if done.basis != self._basis:
+            log.info(f"plan {short} is not the plan any more, so its result is not reported")
+            return
+        self._record(done, outcome)
+        self._all_periodic = self._delayed = True
+        self._round += 1
+        self._probing = False
+        self._next_probe = time.monotonic()
+
+    def _record(self, done: _Application, outcome: apply.Outcome) -> None:
+        view = self._view()
+        if outcome.failure:
+            results = rules.failed(view, outcome.outputs, done.began, outcome.failure)
+        else:
+            results = rules.succeeded(view, outcome.outputs, done.began)
+            if view.get(rules.PROBES):
+                results.update(rules.probe_keys({}))  # what was healthy before has to show it again
+        try:
+            self._journal.finished(done.run, results)
+        except OSError as error:
+            log.error(f"the journal cannot be written, so a restart may run this plan again: {error.strerror}")
+        self._results.update(results)
+
+    # Periodic instructions
+
+    def _run_periodic(self, plan: Plan) -> None:
+        if self._basis == self._periodic_of or not plan.periodic_instructions:
+            return
+        records = rules.unpack(self._view().get(rules.PERIODIC_OUTPUT, b""))
+        due = 0.0 if self._all_periodic else periodic.seconds_until_due(plan, records, time.time())
+        if due is None:
+            return
+        if due > 0:
+            self._wake.append(due)
+            return
+        every, self._all_periodic, self._periodic_of = self._all_periodic, False, self._basis
+        threading.Thread(
+            target=self._run_due, args=(plan, records, self._basis, every), name="periodic", daemon=True
+        ).start()
+
+    def _run_due(self, plan: Plan, records: rules.Json, basis: Basis, every: bool) -> None:
+        found: rules.Json | None = None
+        try:
+            found = periodic.run_due(plan, records, basis.checksum, self._config, self._stop, every=every)
+        except instructions.Stopped:
+            pass
+        except Exception as error:
+            log.error(f"periodic instructions of plan {basis.checksum[:12]}: {error}")
+        self._post(self._on_periodic, basis, found)
+
+    def _on_periodic(self, basis: Basis, records: rules.Json | None) -> None:
+        if basis == self._periodic_of:
+            self._periodic_of = None
+        if basis == self._basis and records is not None:
+            view = self._view()
+            if records != rules.unpack(view.get(rules.PERIODIC_OUTPUT, b"")):
+                self._results.update(rules.periodic(view, records))
+
+    # Probes
+
+    def _look(self, plan: Plan) -> None:
+        if self._probing or not plan.probes:
+            return
+        left = self._next_probe - time.monotonic()
+        if left > 0:
+            self._wake.append(left)
+            return
+        self._probing = True
+        delayed, self._delayed = self._delayed, False
+        threading.Thread(
+            target=self._look_at, args=(plan.probes, self._round, delayed), name="probes", daemon=True
+        ).start()
+
+    def _look_at(self, wanted: Mapping[str, Any], number: int, delayed: bool) -> None:
+        found = None
+        try:
+            found = probes.look(wanted, self._host, self._stop, delayed=delayed)
+        finally:
+            self._post(self._on_probed, wanted, number, found)
+
+    def _on_probed(self, wanted: Mapping[str, Any], number: int, found: dict[str, bool] | None) -> None:
+        if number != self._round or found is None:
+            return
+        self._probing = False
+        self._next_probe = time.monotonic() + self._period
+        if self._secret is None:
+            return
+        before = rules.probe_statuses(self._view())
+        after = {name: rules.probed(before.get(name) or {}, probe, found[name]) for name, probe in wanted.items()}
+        if after != before:
+            self._tell_changes(before, after)
+            self._results.update(rules.probe_keys(after))
+
+    def _tell_changes(self, before: rules.Json, after: rules.Json) -> None:
+        for name, status in after.items():
+            well = bool(status.get("healthy"))
+            if well != bool((before.get(name) or {}).get("healthy")):
+                log.info(f"probe {name}: {'healthy' if well else 'not healthy any more'}")

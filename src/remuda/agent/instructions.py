@@ -1,0 +1,222 @@
+"""Runs one instruction of a plan as a process group of its own, and keeps of its output what is worth keeping.
+
+Nothing a command does harms the agent: its output is read in bytes as it comes, and only the beginning and the end are
+kept; it is ended with everything it started when the agent stops or its time is over; and what it leaves running behind
+itself, with its output still open, is waited for only a moment.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from typing import IO
+
+from remuda.agent import log
+from remuda.agent.config import Config
+from remuda.agent.plan import Instruction
+from remuda.agent.rules import MOST_OUTPUT, Result
+
+_TICK_SECONDS = 0.25
+_AFTERWARDS_SECONDS = 2.0  # output is read for so long after a command has ended
+_GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL
+_MOST_LINE = 4096
+_MOST_LOGGED = 1 << 20
+
+
+class Stopped(Exception):
+    """The agent is to stop, or something newer is to run: the instruction did not finish."""
+
+
+class InstructionError(Exception):
+    """It could not be started; the text says why."""
+
+
+def run(
+    instruction: Instruction,
+    folder: str,
+    *,
+    attempt: int,
+    config: Config,
+    stop: threading.Event,
+    environment: Mapping[str, str] = os.environ,
+) -> Result:
+    """`folder` is made, filled from the image if there is one, and is where the command runs."""
+    os.makedirs(folder, mode=0o700)
+    if instruction.image:
+        _stage(instruction.image, folder, config)
+    command = instruction.command or os.path.join(folder, "run.sh")
+    if "/" in command:
+        command = os.path.join(folder, command)
+    variables = _environment(instruction, folder, attempt, config, environment)
+    program = _found(command, environment.get("PATH", os.defpath))
+    if program is None:
+        found = os.path.exists(command)
+        raise InstructionError(f"{command} cannot be executed" if found else f"{command} is not there")
+    try:
+        process = subprocess.Popen(  # noqa: S603
+            [command, *instruction.args],
+            executable=program,
+            cwd=folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise InstructionError(f"{command} could not be started: {getattr(error, 'strerror', None) or error}") from None
+    with process:
+        return _Run(process, instruction, config.instruction_timeout_seconds, stop).result()
+
+
+def _stage(image: str, folder: str, config: Config) -> None:
+    from remuda.agent.images import ImageError, stage  # only those who need images pay for them
+
+    try:
+        stage(image, folder, config)
+    except ImageError as error:
+        raise InstructionError(f"image {image}: {error}") from None
+
+
+def _found(command: str, path: str) -> str | None:
+    """The program that a name stands for."""
+    places = [""] if "/" in command else path.split(":")
+    for place in places:
+        program = os.path.join(place, command)
+        if os.access(program, os.X_OK) and not os.path.isdir(program):
+            return program
+    return None
+
+
+def _environment(
+    instruction: Instruction, folder: str, attempt: int, config: Config, base: Mapping[str, str]
+) -> dict[str, str]:
+    """The plan's variables go before ours, so they cannot change PATH."""
+    variables = dict(base)
+    if config.root:
+        variables["REMUDA_HOST_ROOT"] = config.root
+    if config.address:
+        variables["REMUDA_HOST_ADDRESS"] = config.address
+    for pair in instruction.env:
+        name, _, value = pair.partition("=")
+        if name:
+            variables[name] = value
+    variables["CATTLE_AGENT_EXECUTION_PWD"] = folder
+    variables["CATTLE_AGENT_ATTEMPT_NUMBER"] = str(attempt)
+    variables["PATH"] = f"{base.get('PATH', os.defpath)}:{folder}"
+    return variables
+
+
+class Kept:
+    """The beginning and the end of a stream, however long it is."""
+
+    def __init__(self, most: int = MOST_OUTPUT) -> None:
+        self._half = most // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+
+    def add(self, chunk: bytes) -> None:
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        self._tail += chunk
+        if len(self._tail) > 4 * self._half:
+            self._cut()
+
+    def _cut(self) -> None:
+        extra = len(self._tail) - self._half
+        if extra > 0:
+            del self._tail[:extra]
+            self._dropped += extra
+
+    def content(self) -> bytes:
+        self._cut()
+        mark = f"\n[{self._dropped} bytes left out]\n".encode() if self._dropped else b""
+        return bytes(self._head) + mark + bytes(self._tail)
+
+
+class _Run:
+    """One process while it runs."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], instruction: Instruction, seconds: float, stop: threading.Event
+    ) -> None:
+        self._process = process
+        self._name = instruction.name or "without a name"
+        self._seconds = seconds
+        self._stop = stop
+        self._streams = {"stdout": Kept(), "stderr": Kept()}
+        self._logged = 0
+
+    def result(self) -> Result:
+        late = False
+        until = time.monotonic() + self._seconds if self._seconds else None
+        with selectors.DefaultSelector() as selector:
+            for name, stream in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
+                assert stream is not None
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, name)
+            while self._process.poll() is None:
+                if self._stop.is_set():
+                    self._end()
+                    raise Stopped
+                if until is not None and time.monotonic() > until:
+                    self._end()
+                    late = True
+                    break
+                self._read(selector, self._pause(selector))
+            self._rest(selector)
+        stderr = self._streams["stderr"].content()
+        if late:
+            stderr += f"\nended after {self._seconds:g} seconds, the most an instruction may take here\n".encode()
+        return Result(self._process.returncode or (124 if late else 0), self._streams["stdout"].content(), stderr)
+
+    def _pause(self, selector: selectors.BaseSelector) -> float:
+        if selector.get_map():
+            return _TICK_SECONDS
+        try:  # it closed its output and goes on: only its end is left to wait for
+            self._process.wait(_TICK_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        return 0.0
+
+    def _rest(self, selector: selectors.BaseSelector) -> None:
+        """What was written last; a process left behind may hold the pipe open for ever."""
+        until = time.monotonic() + _AFTERWARDS_SECONDS
+        while selector.get_map() and time.monotonic() < until and not self._stop.is_set():
+            self._read(selector, 0.1)
+
+    def _read(self, selector: selectors.BaseSelector, seconds: float) -> None:
+        for key, _ in selector.select(seconds):
+            stream: IO[bytes] = key.fileobj  # type: ignore[assignment]
+            chunk = os.read(stream.fileno(), 1 << 16)
+            if not chunk:
+                selector.unregister(stream)
+                continue
+            self._streams[key.data].add(chunk)
+            self._log(key.data, chunk)
+
+    def _log(self, name: str, chunk: bytes) -> None:
+        if self._logged > _MOST_LOGGED:
+            return
+        self._logged += len(chunk)
+        for line in chunk.splitlines():
+            log.debug(f"[{self._name}:{name}] {line[:_MOST_LINE].decode('utf-8', 'replace')}")
+
+    def _end(self) -> None:
+        """With everything in its group. Its number is ours until the leader has been waited for, which comes last."""
+        os.killpg(self._process.pid, signal.SIGTERM)
+        until = time.monotonic() + _GRACE_SECONDS
+        while time.monotonic() < until:
+            if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
+                break
+            time.sleep(0.05)
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()

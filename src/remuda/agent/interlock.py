@@ -1,0 +1,59 @@
+"""Two files by which the agent and whoever installs it keep out of each other's way.
+
+`restart-pending` asks the agent not to begin a plan, because it is about to be restarted; after five minutes it is
+believed no longer. `applyinator-active` (its name in the field) says that a plan is being applied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+
+from remuda.agent import disk, log
+from remuda.agent.rules import seconds_of, unix_date
+
+PENDING = "restart-pending"
+ACTIVE = "applyinator-active"
+_PATIENCE_SECONDS = 300.0
+
+
+def seconds_to_wait(folder: str) -> float:
+    """Before a plan may begin; 0: now."""
+    if not folder:
+        return 0.0
+    path = os.path.join(folder, PENDING)
+    content = disk.read(path)
+    if content is None:
+        return 0.0
+    now, since = time.time(), seconds_of(content.decode("ascii", "replace"))
+    if since is None or since > now:
+        disk.write(path, unix_date(now).encode())
+        return _PATIENCE_SECONDS
+    left = since + _PATIENCE_SECONDS - now
+    if left <= 0:
+        log.warning(f"{path} has been there for {_PATIENCE_SECONDS:.0f} s and nobody restarted this agent: going on")
+        disk.remove(path)
+        return 0.0
+    return left
+
+
+@contextlib.contextmanager
+def active(folder: str) -> Iterator[None]:
+    if not folder:
+        yield
+        return
+    path = os.path.join(folder, ACTIVE)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    disk.write(path, unix_date(time.time()).encode())
+    try:
+        yield
+    finally:
+        disk.remove(path)
+
+
+def clean(folder: str) -> None:
+    """An agent that has just started applies nothing, whatever the one before it left."""
+    if folder:
+        disk.remove(os.path.join(folder, ACTIVE))

@@ -1,0 +1,223 @@
+"""One Secret of one Kubernetes API: read, watched, and written key by key.
+
+A write says which state of the Secret it is based on, so nothing another has written in between is lost. Where patches
+are not allowed (the role that Rancher gives to agents lacks them), the whole Secret is put back with our keys in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import random
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from remuda.agent import web
+from remuda.agent.connection import Identity
+
+_SECONDS = 15.0
+_WATCH_SECONDS = (240, 360)
+_MOST = 8 << 20
+
+
+class ApiError(Exception):
+    """The server's refusal, in its words."""
+
+    def __init__(self, code: int, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry_after = retry_after
+
+
+class Secret(NamedTuple):
+    uid: str
+    version: str
+    data: Mapping[str, bytes]
+    whole: Mapping[str, Any]
+
+
+class Api:
+    """Belongs to one thread."""
+
+    def __init__(self, identity: Identity, trust: ssl.SSLContext | None = None) -> None:
+        self._identity = identity
+        self._trust = trust or trust_of(identity)
+        self._turn = 0
+        self._kept: http.client.HTTPSConnection | None = None
+        self._patches = True
+        self._path = f"/api/v1/namespaces/{quote(identity.namespace)}/secrets"
+        self.skew: float | None = None
+
+    @property
+    def server(self) -> str:
+        return self._identity.servers[self._turn % len(self._identity.servers)]
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    # The Secret
+
+    def get(self) -> Secret:
+        return _secret(self._ask("GET", f"{self._path}/{quote(self._identity.secret)}"))
+
+    def write(self, base: Secret, changes: Mapping[str, bytes]) -> Secret:
+        """409 when the Secret is no longer the one it is based on."""
+        data = {key: base64.b64encode(value).decode() for key, value in changes.items()}
+        path = f"{self._path}/{quote(self._identity.secret)}"
+        if self._patches:
+            patch = {"metadata": {"resourceVersion": base.version, "uid": base.uid}, "data": data}
+            try:
+                return _secret(self._ask("PATCH", path, patch, "application/merge-patch+json"))
+            except ApiError as error:
+                if error.code not in (403, 405, 415):
+                    raise
+        whole = dict(base.whole, data={**(base.whole.get("data") or {}), **data})
+        answer = _secret(self._ask("PUT", path, whole))
+        self._patches = False  # only once putting has turned out to be allowed
+        return answer
+
+    def watch(self, version: str) -> Iterator[tuple[str, str]]:
+        """(type, resourceVersion) of what happens to the Secret from `version` on; without one, what it is first.
+
+        Ends when the server ends it, which it does every few minutes.
+        """
+        seconds = random.randint(*_WATCH_SECONDS)  # noqa: S311
+        query = f"fieldSelector=metadata.name%3D{quote(self._identity.secret)}&watch=true&allowWatchBookmarks=true"
+        query += f"&timeoutSeconds={seconds}" + (f"&resourceVersion={quote(version)}" if version else "")
+        connection, response = self._open("GET", f"{self._path}?{query}", seconds + 30.0)
+        try:
+            if response.status != 200:
+                raise self._refusal(response)
+            while True:
+                line = response.readline(_MOST)
+                if not line:
+                    return
+                yield _event(line)
+        except (OSError, http.client.HTTPException) as error:
+            raise web.Unreachable(f"the watch at {self.server} broke off: {web.describe(error)}") from None
+        finally:
+            connection.close()
+
+    # Requests
+
+    def _ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> bytes:
+        """A connection that was kept may have been closed meanwhile: then once more on a new one."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = self._headers() if content is None else dict(self._headers(), **{"Content-Type": kind})
+        while True:
+            kept, connection = self._kept, self._kept or self._connect(_SECONDS)
+            self._kept = None
+            try:
+                answer = web.exchange(connection, method, path, headers, content, _MOST)
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                if kept is not None and not web.is_late(error):
+                    continue
+                self._turn += 1
+                raise web.Unreachable(f"{self.server}: {web.describe(error)}") from None
+            self._kept = connection
+            self._note(answer.headers)
+            if answer.code < 300:
+                return answer.content
+            raise self._error(answer)
+
+    def _open(
+        self, method: str, path: str, seconds: float
+    ) -> tuple[http.client.HTTPSConnection, http.client.HTTPResponse]:
+        connection = self._connect(_SECONDS)
+        try:
+            connection.request(method, path, headers=self._headers())
+            response = connection.getresponse()
+            connection.sock.settimeout(seconds)
+        except (OSError, http.client.HTTPException, AttributeError) as error:
+            connection.close()
+            self._turn += 1
+            raise web.Unreachable(f"{self.server}: {web.describe(error)}") from None
+        self._note({"date": response.getheader("Date") or ""})
+        return connection, response
+
+    def _connect(self, seconds: float) -> http.client.HTTPSConnection:
+        try:
+            return web.connect(web.parse(self.server), self._trust, seconds)
+        except web.Unreachable:
+            self._turn += 1  # the next attempt goes to the next server
+            raise
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": web.USER_AGENT}
+        if self._identity.token:
+            headers["Authorization"] = f"Bearer {self._identity.token}"
+        return headers
+
+    def _note(self, headers: Mapping[str, str]) -> None:
+        self.skew = web.skew(headers, time.time())
+
+    def _refusal(self, response: http.client.HTTPResponse) -> ApiError:
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return self._error(web.Answer(response.status, headers, response.read(1 << 16)))
+
+    def _error(self, answer: web.Answer) -> ApiError:
+        try:
+            said = json.loads(answer.content).get("message") or ""
+        except (ValueError, AttributeError):
+            said = ""
+        text = f"{self.server} answers {answer.code}: {said or http.client.responses.get(answer.code, 'no reason')}"
+        if answer.code == 401:
+            text += "; the token of this host is not valid (any more)"
+            words = web.skew_in_words(self.skew)
+            text += f"; {words}" if words else ""
+        return ApiError(answer.code, text, _seconds(answer.headers.get("retry-after", "")))
+
+
+def _secret(content: bytes) -> Secret:
+    try:
+        found = json.loads(content)
+        metadata = found["metadata"]
+        data = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+        return Secret(metadata["uid"], metadata["resourceVersion"], data, found)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ApiError(0, "the server's answer is not a Secret") from None
+
+
+def _event(line: bytes) -> tuple[str, str]:
+    try:
+        event = json.loads(line)
+        kind, thing = event["type"], event["object"]
+        if kind == "ERROR":
+            raise ApiError(int(thing.get("code") or 0), str(thing.get("message") or "the watch failed"))
+        return kind, thing["metadata"]["resourceVersion"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise web.Unreachable("the watch brought something that is no event") from None
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return min(max(float(text), 0.0), 300.0)
+    except ValueError:
+        return None
+
+
+def trust_of(identity: Identity) -> ssl.SSLContext:
+    trust = web.context(identity.ca_pem)
+    if identity.client_certificate:
+        _load_certificate(trust, identity.client_certificate)
+    return trust
+
+
+def _load_certificate(trust: ssl.SSLContext, pem: str) -> None:
+    import tempfile  # hosts have tokens; only tests and old installations pay for this
+
+    descriptor, path = tempfile.mkstemp(prefix="remuda-agent-")  # 0600; OpenSSL reads files only
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(pem)
+        trust.load_cert_chain(path)
+    finally:
+        os.unlink(path)

@@ -1,0 +1,145 @@
+"""Keeps `run` running where no systemd does: a process of its own that starts it again whenever it ends.
+
+It has a session of its own, writes to a log of bounded size, and is known by a file with its pid and the time that
+process was started: a pid alone may have become somebody else's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+from remuda.agent import disk, log, program
+
+PID_FILE = "supervisor.pid"
+LOG_FILE = "agent.log"
+_MOST_LOG = 8 << 20
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_WELL_SECONDS = 60.0
+_END_SECONDS = 20
+_START_SECONDS = 20.0
+
+
+def start(path: str, var: str, arguments: list[str]) -> None:
+    """Starts a supervisor, from the program at `path`, unless there is one."""
+    if running(var):
+        return
+    os.makedirs(var, mode=0o700, exist_ok=True)
+    written = os.open(os.path.join(var, LOG_FILE), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(  # noqa: S603
+            program.command(path, "supervise", *arguments),
+            cwd="/",
+            env=program.environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=written,
+            start_new_session=True,
+        )
+    finally:
+        os.close(written)
+    until = time.monotonic() + _START_SECONDS
+    while not running(var):
+        if process.poll() is not None or time.monotonic() > until:
+            raise OSError(f"the agent's supervisor did not start; see {os.path.join(var, LOG_FILE)}")
+        time.sleep(0.02)
+
+
+def supervise(path: str, var: str, arguments: list[str]) -> int:
+    """In the present process, until SIGTERM."""
+    if running(var) not in (0, os.getpid()):
+        log.error("there is a supervisor already; this one ends")
+        return 1
+    disk.write(os.path.join(var, PID_FILE), f"{os.getpid()} {started(os.getpid())}\n".encode())
+    try:
+        _Supervisor(program.command(path, "run", *arguments), os.path.join(var, LOG_FILE)).keep_running()
+    finally:
+        disk.remove(os.path.join(var, PID_FILE))
+    return 0
+
+
+class _Supervisor:
+    def __init__(self, command: list[str], log_path: str) -> None:
+        self._command = command
+        self._log_path = log_path
+        self._child: subprocess.Popen[bytes] | None = None
+        self._ending = False
+
+    def keep_running(self) -> None:
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGINT, self._end)
+        signal.signal(signal.SIGALRM, self._kill)
+        pause = _SHORTEST_PAUSE
+        while not self._ending:
+            began = time.monotonic()
+            self._rotate()
+            self._child = subprocess.Popen(self._command)  # noqa: S603
+            if self._ending:
+                self._end()
+            code = self._child.wait()
+            if self._ending:
+                return
+            well = time.monotonic() - began > _WELL_SECONDS
+            pause = _SHORTEST_PAUSE if well else min(pause * 2, _LONGEST_PAUSE)
+            log.warning(f"the agent ended with {code}; it is started again in {pause:g} s")
+            until = time.monotonic() + pause
+            while not self._ending and time.monotonic() < until:
+                time.sleep(0.1)
+
+    def _end(self, *_: object) -> None:
+        self._ending = True
+        if self._child is not None:
+            self._child.terminate()
+            signal.alarm(_END_SECONDS)
+
+    def _kill(self, *_: object) -> None:
+        if self._child is not None:
+            self._child.kill()
+
+    def _rotate(self) -> None:
+        """The log and the one before it. It is open in other hands, so its content moves, not its name."""
+        try:
+            if os.stat(self._log_path).st_size > _MOST_LOG:
+                disk.write(self._log_path + ".1", disk.read(self._log_path) or b"")
+                os.truncate(self._log_path, 0)
+        except OSError:
+            pass
+
+
+# Known by its pid
+
+
+def running(var: str) -> int:
+    """The pid of the supervisor; 0 when there is none."""
+    try:
+        pid, since = (disk.read(os.path.join(var, PID_FILE)) or b"").decode().split()
+        return int(pid) if since == started(int(pid)) else 0
+    except (ValueError, OSError):
+        return 0
+
+
+def started(pid: int) -> str:
+    """When a process was started, as its system counts; "-" when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return "-"
+    return "-" if fields[0] in ("Z", "X") else fields[19]
+
+
+def stop(var: str) -> None:
+    """Ends the supervisor, and with it the agent."""
+    pid = running(var)
+    if not pid:
+        return
+    os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + _END_SECONDS + 5
+    while running(var) == pid:
+        if time.monotonic() > until:
+            os.kill(pid, signal.SIGKILL)
+            break
+        time.sleep(0.05)
+    disk.remove(os.path.join(var, PID_FILE))

@@ -1,0 +1,31 @@
+"""`remuda-agent uninstall`: the service, its files, itself. What plans have installed stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+
+from remuda.agent import disk, layout, service, supervise
+
+
+def uninstall(environment: Mapping[str, str]) -> int:
+    place = layout.of(environment)
+    if os.geteuid() != 0 and not place.root:
+        print("remuda-agent: this must run as root: repeat it with sudo", flush=True)
+        return 1
+    if place.by_systemd:
+        service.systemctl("disable", "--now", layout.UNIT, check=False)
+    supervise.stop(place.var)
+    if not place.root:
+        disk.remove(place.unit_file)
+        disk.remove(place.environment_file)
+    if place.by_systemd:
+        service.systemctl("daemon-reload", check=False)
+        service.systemctl("reset-failed", layout.UNIT, check=False)
+    for folder in (place.var, place.etc):
+        shutil.rmtree(folder, ignore_errors=True)
+    for path in (place.program, f"{place.program}.trial", place.uninstall_script):
+        disk.remove(path)
+    print("remuda-agent: removed; what it has installed on this host stays", flush=True)
+    return 0

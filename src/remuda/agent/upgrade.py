@@ -1,0 +1,92 @@
+"""The agent replaces itself by the one its manager serves.
+
+When it starts and every six hours or so it compares its own checksum with that of the manager's file. A new one is
+fetched over the same verified connection as everything else, checked against its checksum, tried (`version` must
+work), put into the place of the old one, and started in the same process. Never while anything of a plan is running.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+
+from remuda.agent import connection, disk, log, program, web
+from remuda.agent.config import Config
+from remuda.agent.follow import Follower
+
+ASSET = "/assets/remuda-agent.pyz"
+_PERIOD_SECONDS = 6 * 3600.0
+_FIRST_SECONDS = 60.0
+_RETRY_SECONDS = 600.0
+_MOST = 32 << 20
+
+
+def watch(config: Config, follower: Follower, stop: threading.Event) -> None:
+    path = program.own_path()
+    if not path:
+        return
+    threading.Thread(target=_watch, args=(config, follower, stop, path), name="upgrade", daemon=True).start()
+
+
+def _watch(config: Config, follower: Follower, stop: threading.Event, path: str) -> None:
+    pause = random.uniform(0, _FIRST_SECONDS)  # noqa: S311
+    while not stop.wait(pause):
+        try:
+            found = look(config, path)
+            if found is not None:
+                follower.exchange(lambda found=found: exchange(path, found))  # type: ignore[misc]
+            pause = _PERIOD_SECONDS * random.uniform(0.75, 1.25)  # noqa: S311
+        except Exception as error:
+            log.warning(f"whether there is a newer agent is not known: {error}; it is looked at again")
+            pause = _RETRY_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311
+
+
+def look(config: Config, path: str) -> bytes | None:
+    """The manager's agent, if it is another one."""
+    identity = connection.load(config.connection_info_file, config.servers_directory)
+    trust = web.context(identity.ca_pem)
+    server = identity.servers[0]
+    answer = web.get(f"{server}{ASSET}.sha256", trust, {}, seconds=30, most=4096)
+    if answer.code == 404:
+        return None  # a manager that serves no such agent
+    if answer.code != 200:
+        raise ValueError(f"{server} answers {answer.code}")
+    wanted = (answer.content.decode("ascii", "replace").split() or [""])[0]
+    if not re.fullmatch("[0-9a-f]{64}", wanted):
+        raise ValueError(f"{server} serves a checksum that is none")
+    own = disk.read(path)
+    if own is not None and hashlib.sha256(own).hexdigest() == wanted:
+        return None
+    answer = web.get(f"{server}{ASSET}", trust, {}, seconds=120, most=_MOST)
+    if answer.code != 200:
+        raise ValueError(f"{server} answers {answer.code}")
+    if hashlib.sha256(answer.content).hexdigest() != wanted:
+        raise ValueError(f"{server} serves an agent that does not match its checksum")
+    return answer.content
+
+
+def exchange(path: str, content: bytes) -> None:
+    """Does not return, unless the new one does not work."""
+    trial = f"{path}.trial"
+    try:
+        disk.write(trial, content, 0o755)
+        tried = subprocess.run(  # noqa: S603
+            program.command(trial, "version"), capture_output=True, timeout=60, check=False
+        )
+        if tried.returncode != 0:
+            log.error("the newer agent does not work on this host; this one stays")
+            return
+        os.replace(trial, path)
+        disk.sync_folder(os.path.dirname(path))
+    except (OSError, subprocess.SubprocessError) as error:
+        log.error(f"the newer agent cannot be put into place: {error}; this one stays")
+        return
+    finally:
+        disk.remove(trial)
+    log.info("a newer agent takes over")
+    os.execv(sys.executable, program.command(path, *sys.argv[1:]))  # noqa: S606

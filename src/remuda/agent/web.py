@@ -1,0 +1,231 @@
+"""HTTPS as the agent speaks it: always verified, through the proxy of the environment, with a deadline on every wait.
+
+Errors are told in words. Those that come from a wrong clock name it: certificates and tokens are valid for a time, and
+a host whose clock is off sees them as bad. For that message alone the server is asked for the time without
+verification; nothing it says there is used for anything else.
+"""
+
+from __future__ import annotations
+
+import calendar
+import http.client
+import os
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+USER_AGENT = "remuda-agent"
+_NOTABLE_SKEW_SECONDS = 60
+_NOT_YET_VALID, _EXPIRED = 9, 10  # how OpenSSL counts
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class Unreachable(Exception):
+    """No answer; the text says what was tried and why it failed."""
+
+
+class Answer(NamedTuple):
+    code: int
+    headers: Mapping[str, str]  # names in lower case
+    content: bytes
+
+
+class Place(NamedTuple):
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+
+def parse(url: str) -> Place:
+    """Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is not a URL with http or https and a host")
+    path = parts.path or "/"
+    if parts.query:
+        path += "?" + parts.query
+    return Place(parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), path)
+
+
+def context(ca_pem: str | None) -> ssl.SSLContext:
+    """Trusts these authorities and no others; without any, those of this system."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    if ca_pem:
+        try:
+            made.load_verify_locations(cadata=ca_pem)
+        except ssl.SSLError:
+            raise ValueError("the certificate authority is not PEM") from None
+    else:
+        made.load_default_certs()
+    return made
+
+
+def connect(place: Place, trust: ssl.SSLContext, seconds: float) -> http.client.HTTPSConnection:
+    """An open connection; every wait on it is bounded by `seconds`."""
+    proxy = proxy_for(place, os.environ)
+    if proxy is None:
+        connection = http.client.HTTPSConnection(place.host, place.port, timeout=seconds, context=trust)
+    else:
+        connection = http.client.HTTPSConnection(proxy.host, proxy.port, timeout=seconds, context=trust)
+        connection.set_tunnel(place.host, place.port)
+    try:
+        connection.connect()
+        keep_alive(connection.sock)
+    except (OSError, http.client.HTTPException) as error:
+        connection.close()
+        raise Unreachable(f"{place.host}:{place.port}: {describe(error, place)}") from None
+    return connection
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """A peer that is gone without a word is noticed within half a minute, also when nothing is to be sent."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def exchange(
+    connection: http.client.HTTPConnection,
+    method: str,
+    path: str,
+    headers: Mapping[str, str],
+    body: bytes | None = None,
+    most: int = 16 << 20,
+) -> Answer:
+    """One request on an open connection; leaves it ready for the next."""
+    connection.request(method, path, body=body, headers={"User-Agent": USER_AGENT, **headers})
+    response = connection.getresponse()
+    content = response.read(most + 1)
+    if len(content) > most:
+        connection.close()
+        raise Unreachable(f"the answer is larger than {most} bytes")
+    return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
+
+
+def get(url: str, trust: ssl.SSLContext, headers: Mapping[str, str], *, seconds: float, most: int = 16 << 20) -> Answer:
+    """One GET on a connection of its own."""
+    place = parse(url)
+    if place.scheme != "https":
+        raise Unreachable(f"{url} is not https")
+    connection = connect(place, trust, seconds)
+    try:
+        return exchange(connection, "GET", place.path, headers, most=most)
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"{place.host}:{place.port}: {describe(error, place)}") from None
+    finally:
+        connection.close()
+
+
+def describe(error: BaseException, place: Place | None = None) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        text = f"its certificate is not accepted: {error.verify_message}"
+        if error.verify_code in (_NOT_YET_VALID, _EXPIRED) and place is not None:
+            text += f"; {_clock_of(place)}"
+        return text
+    if is_late(error):
+        return "no answer in time"
+    if isinstance(error, socket.gaierror):
+        return f"the name is not known ({error.strerror})"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return f"{type(error).__name__} {error}".strip()
+
+
+def is_late(error: BaseException) -> bool:
+    return isinstance(error, (socket.timeout, TimeoutError))  # two things before Python 3.10
+
+
+# Clocks
+
+
+def skew(answer_headers: Mapping[str, str], now: float) -> float | None:
+    """By how many seconds this host's clock is ahead of the server's."""
+    there = http_date(answer_headers.get("date", ""))
+    return None if there is None else now - there
+
+
+def skew_in_words(seconds: float | None) -> str:
+    """Empty when there is nothing to tell."""
+    if seconds is None or abs(seconds) < _NOTABLE_SKEW_SECONDS:
+        return ""
+    return f"the clock of this host is {_duration(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} the server's"
+
+
+def _duration(seconds: float) -> str:
+    for size, word in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {word}"
+    return f"{seconds:.0f} seconds"
+
+
+def http_date(date: str) -> float | None:
+    words = date.split()
+    try:
+        _, day, month, year, clock, _ = words
+        hour, minute, second = clock.split(":")
+        moment = (int(year), _MONTHS.index(month) + 1, int(day), int(hour), int(minute), int(second))
+        return float(calendar.timegm(moment))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _clock_of(place: Place) -> str:
+    now = time.time()
+    here = time.strftime("this host's clock says %Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
+    try:
+        anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        anyone.check_hostname = False
+        anyone.verify_mode = ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(place.host, place.port, timeout=5, context=anyone)
+        try:
+            answer = exchange(connection, "GET", "/healthz", {}, most=1 << 16)
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException, Unreachable):
+        return here
+    return skew_in_words(skew(answer.headers, now)) or here
+
+
+# Proxies
+
+
+def proxy_for(place: Place, environment: Mapping[str, str]) -> Place | None:
+    url = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
+    if not url or place.scheme != "https":
+        return None
+    exempt = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    if place.host in ("localhost", "::1") or place.host.startswith("127.") or _is_exempt(place, exempt):
+        return None
+    try:
+        return parse(url if "://" in url else f"http://{url}")
+    except ValueError:
+        raise Unreachable("HTTPS_PROXY is not a URL") from None
+
+
+def _is_exempt(place: Place, exempt: str) -> bool:
+    host = place.host.lower()
+    for entry in exempt.lower().replace(",", " ").split():
+        if entry == "*" or entry in (host, f"{host}:{place.port}"):
+            return True
+        if "/" in entry:
+            if _is_within(host, entry):
+                return True
+        elif host.endswith("." + entry.lstrip("*").lstrip(".")):
+            return True
+    return False
+
+
+def _is_within(host: str, network: str) -> bool:
+    import ipaddress  # rarely needed
+
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
