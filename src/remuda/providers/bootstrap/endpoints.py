@@ -43,6 +43,10 @@ class Registrar(Protocol):
 
     async def connect(self, token: str, headers: Mapping[str, str]) -> ConnectionInfo: ...
 
+    async def cluster_info(self, token: str, headers: Mapping[str, str]) -> str: ...
+
+    async def config_yaml(self, token: str, headers: Mapping[str, str]) -> str: ...
+
 
 class Endpoints:
     def __init__(self, site: Site, registration: Registrar, assets_directory: Path | None = None) -> None:
@@ -52,6 +56,8 @@ class Endpoints:
         self._attempts = Attempts()
         self._connecting: dict[str, Callable[[str, Mapping[str, str]], Awaitable[Response]]] = {
             "agent": self._agent,
+            "cluster-info": self._cluster_info,
+            "config-yaml": self._config_yaml,
         }
 
     def routes(self) -> dict[str, Handler]:
@@ -105,6 +111,12 @@ class Endpoints:
 
     async def _agent(self, token: str, headers: Mapping[str, str]) -> Response:
         return Response(200, msgspec.json.encode(await self._registration.connect(token, headers)), _JSON)
+
+    async def _cluster_info(self, token: str, headers: Mapping[str, str]) -> Response:
+        return text(200, await self._registration.cluster_info(token, headers))
+
+    async def _config_yaml(self, token: str, headers: Mapping[str, str]) -> Response:
+        return text(200, await self._registration.config_yaml(token, headers))
 
 
 def _token(request: Request) -> str:
