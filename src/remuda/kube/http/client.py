@@ -125,6 +125,12 @@ class HttpClient:
     async def raw_get(self, path: str) -> bytes:
         return await self._transport.request("GET", path)
 
+    async def raw_stream(self, path: str) -> AsyncGenerator[bytes, None]:
+        """The answer as it comes, however long it takes: a log that is followed."""
+        async with self._transport.stream(path, {}) as body:
+            while chunk := await body.readany():
+                yield chunk
+
     # -- writing -------------------------------------------------------------------------------------------------
 
     async def create(

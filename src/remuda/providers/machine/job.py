@@ -14,12 +14,14 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 import msgspec
 
 from remuda.jobs import DIRECTORY_VARIABLE, ROOT_VARIABLE, TERMINATION_LOG
+from remuda.jobs.in_process import Program
+from remuda.jobs.launching import Work
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.providers.machine import drivers, scrub, ssh, userdata
@@ -233,7 +235,9 @@ async def run(
     try:
         order = _order(files)
         driver = driver_of(order)
-        for secret in (*scrub.secret_options(order.options, driver.options_type), *scrub.tokens(_script(files))):
+        for secret in scrub.secret_options(order.driver, order.options, driver.options_type):
+            scrubber.add(secret)
+        for secret in scrub.tokens(_script(files)):
             scrubber.add(secret)
         await Job(order, driver, credentials, client, directory, tell, scrubber).run(_script(files))
     except BadOptions as error:
@@ -255,6 +259,24 @@ def _order(files: Mapping[str, bytes]) -> Order:
 
 def _script(files: Mapping[str, bytes]) -> bytes:
     return files.get(SCRIPT_FILE, b"")
+
+
+def in_process(client: Client, directory: Path) -> Program:
+    """The same as tasks of this event loop, for `jobs.in_process`: simulations make thousands of machines."""
+
+    async def program(work: Work, say: Say) -> int:
+        given = {path: file.content for path, file in work.materials.files.items()}
+        credentials = {name: value.decode() for name, value in _below(given, CREDENTIALS_PATH).items()}
+        code, words = await run(_below(given, ORDER_PATH), credentials, client, directory, say)
+        if words:
+            say(words)
+        return code
+
+    return program
+
+
+def _below(files: Mapping[str, bytes], directory: str) -> dict[str, bytes]:
+    return {PurePosixPath(path).name: content for path, content in files.items() if path.startswith(f"{directory}/")}
 
 
 # ---- as a program ---------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from remuda.kube.objects import Field, json_name
+from remuda.providers.machine import known
 
 HIDDEN = "***"
 
@@ -40,9 +41,10 @@ class Scrubber:
         return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
 
 
-def secret_options(options: Mapping[str, Any], model: type[Any]) -> list[str]:
+def secret_options(driver: str, options: Mapping[str, Any], model: type[Any]) -> list[str]:
     """The values that nobody may see."""
     declared = {json_name(name) for name, hint in _hints(model).items() if _is_secret(hint)}
+    declared.update(known.facts(driver, {}).secrets)
     return [
         text for name, value in options.items() if name in declared or _NAMES.search(name) for text in _texts(value)
     ]

@@ -1,0 +1,62 @@
+"""`remuda leaks`: servers that cost something and that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remuda.cli.connection import DATA_DIR, connected, kubeconfig_option
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+    from remuda.providers.machine.leaks import Found
+
+_LEAKS, _UNKNOWN = 1, 2
+_COLUMNS = ("DRIVER", "ID", "NAME", "STATE", "MADE FOR", "CLUSTER")
+
+
+@click.command(name="leaks", context_settings={"help_option_names": ["-h", "--help"]})
+@kubeconfig_option
+@click.option("--driver", "only", multiple=True, metavar="DRIVER", help="Look only there; may be given several times.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--hosts",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DATA_DIR / "hosts",
+    show_default=True,
+    help="Where drivers keep servers that live on this machine (DATA_DIR/hosts of the management plane).",
+)
+def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: Path) -> None:
+    """List servers that carry the tag of this management plane and that no machine owns.
+
+    Every driver in use is asked, with the options and credentials of its Configs, MachineTemplates and machines. Exit
+    code 0: none; 1: there are some; 2: none where it could look, but it could not look everywhere.
+    """
+    import msgspec
+
+    from remuda.providers.machine import leaks
+
+    place = hosts.absolute()
+
+    async def find(client: HttpClient) -> Found:
+        return await leaks.find(client, place, only)
+
+    found = connected(kubeconfig, find)
+    for why in found.unknown:
+        click.echo(f"could not look everywhere: {why}", err=True)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found.leaks), indent=2))
+    elif found.leaks:
+        rows = [(one.driver, one.id, one.name, one.state, one.machine, one.cluster) for one in found.leaks]
+        click.echo(table(_COLUMNS, rows))
+    else:
+        click.echo("no leaks", err=True)
+    raise SystemExit(_LEAKS if found.leaks else _UNKNOWN if found.unknown else 0)
+
+
+def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    return "\n".join("   ".join(map(str.ljust, row, widths)).rstrip() for row in (columns, *rows))

@@ -1,0 +1,83 @@
+"""`remuda machine ssh` and `remuda machine logs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.signals import clean_up_when_terminated
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+    from remuda.providers.machine.access import Doorway
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+namespace_option = click.option("--namespace", "-n", default="", help="Where the machine is; all by default.")
+
+
+@click.group(name="machine", context_settings=_HELP)
+def command() -> None:
+    """Open a shell on a machine, or read the log of what made it.
+
+    NAME is the name of a Machine, or of the <Driver>Machine behind it.
+    """
+
+
+@command.command(context_settings={**_HELP, "ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@namespace_option
+@kubeconfig_option
+def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | None) -> None:
+    """Log in to a machine, or run a command there.
+
+    The key comes from the machine-state Secret and is on this machine only while the connection lasts. The host key
+    must be the one that was pinned when the server was made. Exit code: the command's own.
+    """
+    from remuda.cli import ssh_client
+    from remuda.providers.machine import access
+
+    clean_up_when_terminated()
+
+    async def find(client: HttpClient) -> Doorway:
+        return await access.doorway(client, await access.find_machine(client, name, namespace))
+
+    async def note(client: HttpClient) -> None:
+        await access.pin(client, found.machine, seen)
+
+    try:
+        found = connected(kubeconfig, find)
+        code, seen = ssh_client.open_shell(found, words)
+    except access.NoAccess as error:
+        raise click.ClickException(str(error)) from None
+    if seen and not found.known_hosts:
+        connected(kubeconfig, note)
+    raise SystemExit(code)
+
+
+@command.command(context_settings=_HELP)
+@click.argument("name")
+@click.option("-f", "--follow", is_flag=True, help="Go on until what is followed ends.")
+@click.option("--agent", is_flag=True, help="The log of the agent on the machine, over SSH, instead.")
+@namespace_option
+@kubeconfig_option
+def logs(name: str, follow: bool, agent: bool, namespace: str, kubeconfig: Path | None) -> None:
+    """Show the log of the Job that makes or removes a machine's server; when it is over, how it last failed."""
+    from remuda.cli import machine_logs
+    from remuda.providers.machine import access
+
+    clean_up_when_terminated()
+
+    async def show(client: HttpClient) -> None:
+        await machine_logs.show(client, await access.find_machine(client, name, namespace), follow)
+
+    try:
+        if agent:
+            ssh.callback(name, machine_logs.agent_command(follow), namespace, kubeconfig)  # type: ignore[misc]
+        connected(kubeconfig, show)
+    except access.NoAccess as error:
+        raise click.ClickException(str(error)) from None

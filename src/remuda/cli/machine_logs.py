@@ -1,0 +1,103 @@
+"""What is known of how a machine's server was made: the log of its Job, or the last failure."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import aclosing
+from typing import Any
+
+import click
+import msgspec
+
+from remuda.kube.client import list_all
+from remuda.kube.core import JOBS, PODS
+from remuda.kube.errors import StatusError
+from remuda.kube.http import HttpClient
+from remuda.kube.objects import Key
+from remuda.providers import names
+from remuda.providers.machine.access import NoAccess
+from remuda.providers.machine.types import NODE_DRIVER, machine_kind
+
+Json = dict[str, Any]
+
+_NOT_FOUND, _BAD_REQUEST = 404, 400
+
+
+def agent_command(follow: bool) -> tuple[str, ...]:
+    """Whichever agent it is; where there is no systemd, the supervisor's log."""
+    journal = f"journalctl -u remuda-agent -u rancher-system-agent --no-pager -n 1000{' -f' if follow else ''}"
+    file = f"tail -n 1000{' -f' if follow else ''} /var/lib/rancher/agent/agent.log"
+    return (f"if [ -d /run/systemd/system ]; then {journal}; else {file}; fi",)
+
+
+async def show(client: HttpClient, machine: Key, follow: bool) -> None:
+    """Raises NoAccess when there is nothing to show."""
+    pod = await _newest_pod(client, machine)
+    if pod is not None and await _show_log(client, pod, follow):
+        return
+    if pod is not None and _show_end(pod):
+        return
+    await _show_status(client, machine)
+
+
+async def _newest_pod(client: HttpClient, machine: Key) -> Json | None:
+    job = names.provision(machine.name)
+    try:
+        await client.get(JOBS, machine.namespace, job)
+    except StatusError as error:
+        if error.code != _NOT_FOUND:
+            raise
+        return None
+    listing = await list_all(client, PODS, machine.namespace, label_selector=f"job-name={job}")
+    pods: list[Json] = [msgspec.json.decode(value) for value in listing.items]
+    return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
+
+
+async def _show_log(client: HttpClient, pod: Json, follow: bool) -> bool:
+    """Whether there is a log: of a Pod that has not begun, or on a machine the server does not reach, there is none."""
+    metadata = pod["metadata"]
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log{'?follow=true' if follow else ''}"
+    try:
+        async with aclosing(client.raw_stream(path)) as chunks:
+            async for chunk in chunks:
+                sys.stdout.buffer.write(chunk)
+                sys.stdout.buffer.flush()
+    except StatusError as error:
+        if error.code not in (_BAD_REQUEST, _NOT_FOUND):
+            raise
+        click.echo(f"the log of the Job cannot be shown: {error.message}", err=True)
+        return False
+    return True
+
+
+def _show_end(pod: Json) -> bool:
+    for container in pod.get("status", {}).get("containerStatuses") or ():
+        if ended := container.get("state", {}).get("terminated"):
+            click.echo(f"it ended with exit code {ended['exitCode']}: {ended.get('message', '')}")
+            return True
+    return False
+
+
+async def _show_status(client: HttpClient, machine: Key) -> None:
+    found = await _driver_machine(client, machine)
+    if found is None:
+        raise NoAccess(f"there is no Job of {machine}, and nothing is known of an earlier one")
+    status = found.get("status") or {}
+    if status.get("failureMessage"):
+        click.echo(f"{status.get('failureReason') or 'it failed'}: {status['failureMessage']}")
+        return
+    for condition in status.get("conditions") or ():
+        click.echo(f"{condition['type']}={condition['status']} {condition['reason']}: {condition['message']}")
+
+
+async def _driver_machine(client: HttpClient, machine: Key) -> Json | None:
+    for value in (await list_all(client, NODE_DRIVER.target)).items:
+        kind = machine_kind(NODE_DRIVER.decode(value).metadata.name)
+        try:
+            found: Json = msgspec.json.decode(await client.get(kind.target, *machine))
+        except StatusError as error:
+            if error.code != _NOT_FOUND:
+                raise
+            continue
+        return found
+    return None

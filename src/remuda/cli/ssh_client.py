@@ -1,0 +1,113 @@
+"""A shell on a server: by the system's own ssh where there is one, which knows terminals best; else by ours.
+
+The key is in a file for as long as that runs, readable by its owner only, and is removed however it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from remuda.providers.machine.access import Doorway, NoAccess
+
+_REACH_SECONDS = 5.0
+
+
+def open_shell(door: Doorway, words: Sequence[str]) -> tuple[int, str]:
+    """Runs the command there, or a shell; as with ssh itself, the shell over there reads the words. Its exit code, and known_hosts as they are afterwards. Raises NoAccess."""
+    address = _reachable(door)
+    program = shutil.which("ssh")
+    if program is None:
+        return asyncio.run(_ours(door, address, words)), ""
+    with tempfile.TemporaryDirectory(prefix="remuda-ssh-") as folder:  # 0700
+        key, known_hosts = Path(folder) / "id", Path(folder) / "known_hosts"
+        _write(key, door.login.private_key)
+        _write(known_hosts, door.known_hosts)
+        with _interrupts_are_for_the_child():
+            arguments = _arguments(program, door, address, key, known_hosts, words)
+            ended = subprocess.run(arguments, check=False)  # noqa: S603
+        return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode, known_hosts.read_text()
+
+
+def _arguments(
+    program: str, door: Doorway, address: str, key: Path, known_hosts: Path, words: Sequence[str]
+) -> list[str]:
+    if not door.known_hosts:
+        print("no host key of this server is pinned: the one it shows now will be", file=sys.stderr)
+    settings = {
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+        "UserKnownHostsFile": str(known_hosts),
+        "GlobalKnownHostsFile": os.devnull,
+        "StrictHostKeyChecking": "yes" if door.known_hosts else "accept-new",
+        "HashKnownHosts": "no",
+        "UpdateHostKeys": "no",
+        "PasswordAuthentication": "no",
+        "ServerAliveInterval": "15",
+        "LogLevel": "ERROR",
+    }
+    options = [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
+    place = ["-p", str(door.login.port), "-l", door.login.user, address]
+    return [program, "-F", os.devnull, "-i", str(key), *options, *place, *(["--", " ".join(words)] if words else [])]
+
+
+def _reachable(door: Doorway) -> str:
+    """The first address that answers."""
+    why = ""
+    for address in door.login.addresses:
+        try:
+            with socket.create_connection((address, door.login.port), timeout=_REACH_SECONDS):
+                return address
+        except OSError as error:
+            why = f"{address} port {door.login.port}: {error.strerror or error}"
+    raise NoAccess(f"the server of {door.machine} cannot be reached: {why}")
+
+
+def _write(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text if not text or text.endswith("\n") else f"{text}\n")
+
+
+@contextmanager
+def _interrupts_are_for_the_child() -> Iterator[None]:
+    """Ctrl-C is typed into the shell over there. A handler, and not SIG_IGN, which the child would inherit."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+async def _ours(door: Doorway, address: str, words: Sequence[str]) -> int:
+    import asyncssh
+    import msgspec
+
+    from remuda.providers.machine.spi import DriverError
+    from remuda.providers.machine.ssh import connect
+
+    if not door.known_hosts:
+        raise NoAccess("no host key of this server is pinned, and there is no ssh program here to pin one")
+    try:
+        login = msgspec.structs.replace(door.login, addresses=[address])
+        async with await connect(login, lambda text: print(text, file=sys.stderr)) as connection:
+            terminal = os.environ.get("TERM") if sys.stdin.isatty() else None
+            ended = await connection.run(
+                " ".join(words) if words else None,
+                stdin=sys.stdin,
+                stdout=sys.stdout,
+                stderr=sys.stderr,
+                term_type=terminal,
+            )
+    except (DriverError, asyncssh.Error, OSError) as error:
+        raise NoAccess(str(error)) from None
+    return ended.exit_status if ended.exit_status is not None else 255

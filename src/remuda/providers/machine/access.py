@@ -1,0 +1,102 @@
+"""How a person gets onto a server: found by the name of its Machine, with what its machine-state Secret holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.capi.types import MACHINE
+from remuda.kube.client import Client, list_all
+from remuda.kube.core import SECRET, SECRETS
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key
+from remuda.providers import names
+from remuda.providers.machine import ssh, state
+from remuda.providers.machine.state import KNOWN_HOSTS, PRIVATE_KEY, State
+
+_NOT_FOUND = 404
+
+
+class NoAccess(Exception):
+    """The text is for users."""
+
+
+class Doorway(msgspec.Struct, frozen=True, kw_only=True):
+    machine: Key  # the <Driver>Machine
+    state: State
+    login: ssh.Login
+    known_hosts: str  # as OpenSSH has it; empty: no host key is pinned
+
+
+async def find_machine(client: Client, name: str, namespace: str = "") -> Key:
+    """The <Driver>Machine of a Machine, or the one of that name itself. Raises NoAccess."""
+    found = await _of_machines(client, name, namespace) or await _of_states(client, name, namespace)
+    if not found:
+        where = f" in the namespace {namespace}" if namespace else ""
+        raise NoAccess(f"there is no machine {name}{where}")
+    if len(found) > 1:
+        places = ", ".join(sorted(key.namespace for key in found))
+        raise NoAccess(f"there are several machines {name}, in the namespaces {places}: say which")
+    return next(iter(found))
+
+
+async def _of_machines(client: Client, name: str, namespace: str) -> set[Key]:
+    try:
+        listing = await list_all(client, MACHINE.target, namespace, field_selector=f"metadata.name={name}")
+    except StatusError as error:
+        if error.code == _NOT_FOUND:
+            return set()
+        raise
+    found = set()
+    for machine in map(MACHINE.decode, listing.items):
+        reference = machine.spec.infrastructure_ref
+        if reference is None or reference.api_group != names.MACHINE_GROUP:
+            kind = reference.kind if reference is not None else "nothing"
+            raise NoAccess(f"the server of Machine {machine.key} is a {kind}, which Remuda has no key for")
+        found.add(Key(machine.metadata.namespace, reference.name))
+    return found
+
+
+async def _of_states(client: Client, name: str, namespace: str) -> set[Key]:
+    selector = f"metadata.name={names.state_secret(name)},type={names.STATE_TYPE}"
+    listing = await list_all(client, SECRETS, namespace, field_selector=selector)
+    return {Key(SECRET.decode(value).metadata.namespace, name) for value in listing.items}
+
+
+async def doorway(client: Client, machine: Key) -> Doorway:
+    """Raises NoAccess."""
+    secret = names.state_secret(machine.name)
+    try:
+        data = SECRET.decode(await client.get(SECRETS, machine.namespace, secret)).data
+    except StatusError as error:
+        if error.code == _NOT_FOUND:
+            raise NoAccess(f"nothing is known of the server of {machine} yet: there is no Secret {secret}") from None
+        raise
+    known = state.read(data)
+    if not known.addresses:
+        raise NoAccess(f"the server of {machine} has no address yet; `remuda machine logs {machine.name}` tells more")
+    if not known.ssh_user or PRIVATE_KEY not in data:
+        raise NoAccess(f"servers of the driver {known.driver} are not reached over SSH")
+    pinned = data.get(KNOWN_HOSTS, b"").decode("utf-8", "replace")
+    login = ssh.Login(
+        addresses=ssh.reachable(known.addresses),
+        port=known.ssh_port or 22,
+        user=known.ssh_user,
+        private_key=data[PRIVATE_KEY].decode("utf-8", "replace"),
+        host_keys=ssh.host_keys(pinned),
+    )
+    return Doorway(machine=machine, state=known, login=login, known_hosts=pinned)
+
+
+async def pin(client: Client, machine: Key, known_hosts: str) -> None:
+    """Notes the first host key seen, unless somebody has noted one meanwhile."""
+    secret = names.state_secret(machine.name)
+    value: dict[str, Any] = msgspec.json.decode(await client.get(SECRETS, machine.namespace, secret))
+    if (value.get("data") or {}).get(KNOWN_HOSTS):
+        return
+    patch = {
+        "metadata": {"resourceVersion": value["metadata"]["resourceVersion"]},
+        "stringData": {KNOWN_HOSTS: known_hosts},
+    }
+    await client.patch(SECRETS, machine.namespace, secret, patch)
