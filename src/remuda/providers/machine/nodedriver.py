@@ -7,7 +7,7 @@ somebody else are never touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from remuda.providers.machine import catalogue, definitions
 from remuda.providers.machine.catalogue import NotAvailable
 from remuda.providers.machine.machine import DriverMachines
 from remuda.providers.machine.scope import FoundDriver, World
+from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.types import NODE_DRIVER, NodeDriver, config_kind, machine_kind, template_kind
 from remuda.runtime.definitions import ForeignDefinitions, NotEstablished, install, is_ours
 from remuda.runtime.draft import Draft, save
@@ -46,9 +47,15 @@ _FOREIGN_SECONDS = 60.0  # somebody else's definition may go some day
 _UNAVAILABLE_SECONDS = 60.0  # a program may be put where it is looked for
 
 
+Find = Callable[[NodeDriver, MachineSettings], Awaitable[FoundDriver]]
+
+
 class NodeDrivers:
-    def __init__(self, world: World) -> None:
+    """`find`: how a driver is had; raises NotAvailable."""
+
+    def __init__(self, world: World, find: Find = catalogue.find) -> None:
         self._world = world
+        self._look_up = find
         self._client = world.client
         self._drivers = world.manager.caches.of(NODE_DRIVER)
         self._found: dict[str, tuple[object, FoundDriver]] = {}  # by name: what it was found by, and what was found
@@ -111,7 +118,7 @@ class NodeDrivers:
         present = self._found.get(name)
         if present is not None and present[0] == by:
             return present[1]
-        found = await catalogue.find(driver, self._world.settings)
+        found = await self._look_up(driver, self._world.settings)
         self._found[name] = (by, found)
         return found
 

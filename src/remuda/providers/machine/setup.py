@@ -8,11 +8,11 @@ from typing import Any
 
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
+from remuda.providers.machine import catalogue, drivers, machine
 from remuda.providers.machine import definitions as kinds
-from remuda.providers.machine import drivers, machine
 from remuda.providers.machine.catalogue import LOCAL
 from remuda.providers.machine.drivers import NoSuchDriver
-from remuda.providers.machine.nodedriver import CONTROLLER, NodeDrivers
+from remuda.providers.machine.nodedriver import CONTROLLER, Find, NodeDrivers
 from remuda.providers.machine.scope import World
 from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.types import NODE_DRIVER
@@ -31,11 +31,11 @@ def definitions() -> list[dict[str, Any]]:
     return [kinds.node_driver()]
 
 
-def add(manager: Manager, settings: MachineSettings) -> NodeDrivers:
+def add(manager: Manager, settings: MachineSettings, find: Find = catalogue.find) -> NodeDrivers:
     """To a manager that has not started yet."""
     world = World(manager, settings)
     machine.index(world)
-    return NodeDrivers(world)
+    return NodeDrivers(world, find)
 
 
 async def register_builtin(client: Client) -> None:
