@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import msgspec
 
-from remuda.providers.machine.drivers import process, sim, simcloud
+from remuda.providers.machine.drivers import existing, process, sim, simcloud
 from remuda.providers.machine.spi import Driver, Order, Server
 from tests.lab.conformance import Subject
+from tests.lab.sshd import USER, Pet, start_all, stop_all
 
 
 class SimInFile(Subject):
@@ -106,6 +108,44 @@ class Processes(Subject):
     def end(self) -> None:
         for pid in processes_below(self.hosts):
             os.kill(pid, signal.SIGKILL)
+
+
+class Pets(Subject):
+    """Servers somebody owns, looked at through their file systems."""
+
+    driver = existing.Existing
+
+    def __init__(self, directory: Path, count: int = 3) -> None:
+        super().__init__(directory)
+        self.key = asyncssh.generate_private_key("ssh-ed25519")
+        self.private_key = self.key.export_private_key().decode()
+        self.pets = [Pet(directory / f"pet-{number}", f"127.0.0.{number}") for number in range(2, 2 + count)]
+        self.capacity = count
+
+    async def start(self) -> None:
+        await start_all(self.pets, self.key)
+        base = {"addresses": [pet.name for pet in self.pets], "sshUser": USER, "sudo": False}
+        self.options = base
+        self.credentials = {"privateKey": self.private_key}
+        self.bad_options = {
+            "addresses": {"sshUser": USER},
+            "address": {"address": "no server"},
+            "privateKey": {**base, "privateKey": "the key that is none"},
+            "hostKeys": {**base, "hostKeys": ["nonsense"]},
+        }
+
+    async def servers(self) -> list[str]:
+        return [pet.name for pet in self.pets if pet.claim.exists()]
+
+    async def things(self) -> list[str]:
+        return [f"{pet.name} {name}" for pet in self.pets for name in pet.files()]
+
+    @asynccontextmanager
+    async def refusing(self) -> AsyncIterator[None]:
+        """None of them answers."""
+        await stop_all(self.pets)
+        yield
+        await start_all(self.pets, self.key)
 
 
 def processes_below(directory: Path) -> list[int]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.providers.machine.conformance.worker import Request, Worker
 from remuda.providers.machine.drivers import process
 from remuda.providers.machine.drivers.process import proc
@@ -66,6 +67,19 @@ async def test_a_host_is_told_who_and_where_it_is_and_nothing_of_the_job(
     assert (folder / "script").stat().st_mode & 0o777 == 0o700
     assert (folder / "script.log").stat().st_mode & 0o777 == 0o600
     assert folder.parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_the_real_agent_keeps_its_host_running_until_it_is_removed(subject: Processes) -> None:
+    agent = subject.directory / "remuda-agent.pyz"
+    agent.write_bytes(agent_zipapp())
+    script = f"CATTLE_REMOTE_ENABLED=false CATTLE_LOCAL_ENABLED=true exec {sys.executable} {agent} install"
+    order, folder = await host_of(subject, script)
+    found = await subject.act(order).find(order)
+    assert found is not None
+    assert found.state == "running"
+    assert "remuda-agent: the agent is installed and running" in subject.said
+    assert len(proc.members(folder / "root")) >= 2  # the supervisor, and whom it supervises
+    await remove(subject, order)
 
 
 async def test_what_the_script_prints_is_said_and_a_failure_ends_with_its_last_words(subject: Processes) -> None:

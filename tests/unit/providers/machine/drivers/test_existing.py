@@ -1,0 +1,273 @@
+"""The driver existing against real SSH servers: conformant; never shares a server; gives it back as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import msgspec
+import pytest
+
+from remuda.providers.bootstrap.assets import agent_zipapp
+from remuda.providers.machine.drivers import existing
+from remuda.providers.machine.drivers.existing import claims, remote
+from remuda.providers.machine.drivers.existing.remote import Place
+from remuda.providers.machine.spi import BadOptions, DriverError, Order
+from tests.lab.conformance import Conformance
+from tests.lab.drivers import Pets, processes_below
+from tests.lab.sshd import USER, stop_all
+
+
+@pytest.fixture
+async def subject(tmp_path: Path) -> AsyncIterator[Pets]:
+    found = Pets(tmp_path)
+    await found.start()
+    yield found
+    await stop_all(found.pets)
+
+
+class TestConformance(Conformance):
+    pass
+
+
+def only(subject: Pets, count: int) -> Mapping[str, Any]:
+    return {**subject.options, "addresses": [pet.name for pet in subject.pets[:count]]}
+
+
+async def taken(subject: Pets, order: Order) -> str:
+    return (await subject.act(order).create(order, b"")).id
+
+
+def uninstalling(subject: Pets, number: int, script: str) -> None:
+    program = subject.pets[number].root / "usr/local/bin/remuda-agent-uninstall.sh"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(script)
+    program.chmod(0o755)
+
+
+async def test_a_server_is_taken_given_back_without_its_agent_and_taken_again(subject: Pets) -> None:
+    pet = subject.pets[0]
+    agent = subject.directory / "remuda-agent.pyz"
+    agent.write_bytes(agent_zipapp())
+    for _ in range(2):
+        order = subject.order(options=only(subject, 1))
+        server = await subject.act(order).create(order, b"")
+        claim = json.loads(pet.claim.read_text())
+        assert (claim["uid"], claim["machine"]) == (order.uid, f"default/{order.machine}")
+        assert pet.claim.stat().st_mode & 0o777 == 0o600
+        assert [address.address for address in server.addresses] == [pet.address, f"pet-{pet.address}"]
+        installed = await asyncssh.connect(
+            pet.address, pet.port, username=USER, client_keys=[subject.key], known_hosts=None, config=[]
+        )
+        async with installed:
+            environment = "CATTLE_REMOTE_ENABLED=false CATTLE_LOCAL_ENABLED=true"
+            await installed.run(f"{environment} {sys.executable} {agent} install", check=True, timeout=60)
+        assert processes_below(pet.root.parent)
+        await subject.act(order).remove(order)
+        assert processes_below(pet.root.parent) == []
+        assert [name for name in pet.files() if (pet.root / name).is_file()] == []
+
+
+async def test_a_server_with_an_agent_that_nobody_claims_is_somebody_elses(subject: Pets) -> None:
+    config = subject.pets[0].root / "etc/rancher/agent/config.yaml"
+    config.parent.mkdir(parents=True)
+    config.touch()
+    order = subject.order(options=only(subject, 1))
+    with pytest.raises(DriverError, match="has an agent of another management server"):
+        await taken(subject, order)
+    await subject.act(order).remove(order)
+    assert config.exists()
+    assert not subject.pets[0].claim.parent.exists()
+
+
+async def test_what_an_installation_that_broke_off_has_left_goes_too(subject: Pets) -> None:
+    order = subject.order(options=only(subject, 1))
+    await taken(subject, order)
+    for name in ("etc/rancher/agent/config.yaml", "var/lib/rancher/agent/interlock/restart-pending"):
+        path = subject.pets[0].root / name
+        path.parent.mkdir(parents=True)
+        path.touch()
+    assert await taken(subject, order) == subject.pets[0].name
+    await subject.act(order).remove(order)
+    assert [name for name in await subject.things() if "agent" in name or "remuda" in name] == []
+
+
+async def test_two_management_planes_never_share_a_server(subject: Pets) -> None:
+    orders = [subject.order(owner=f"plane-{number}", options=only(subject, 3)) for number in range(4)]
+    found = await asyncio.gather(*(taken(subject, order) for order in orders), return_exceptions=True)
+    refused = [str(error) for error in found if isinstance(error, DriverError)]
+    assert sorted(each for each in found if isinstance(each, str)) == sorted(pet.name for pet in subject.pets)
+    assert len(refused) == 1
+    assert refused[0].startswith("no server is free: ")
+    assert all(pet.name in refused[0] for pet in subject.pets)
+
+
+async def test_whoever_has_the_server_is_named(subject: Pets) -> None:
+    first, second = subject.order(options=only(subject, 1)), subject.order(options=only(subject, 1))
+    name = await taken(subject, first)
+    with pytest.raises(DriverError) as refused:
+        await taken(subject, second)
+    assert str(refused.value) == f"no server is free: {name} is taken by default/{first.machine}"
+    await subject.act(second).remove(second)
+    assert await subject.servers() == [name]
+
+
+async def test_one_that_does_not_answer_is_passed_over_and_named_when_there_is_no_other(subject: Pets) -> None:
+    await subject.pets[0].stop()
+    order = subject.order(options=only(subject, 2))
+    assert await taken(subject, order) == subject.pets[1].name
+    other = subject.order(options=only(subject, 2))
+    with pytest.raises(DriverError, match=f"{subject.pets[0].name} cannot be reached: "):
+        await taken(subject, other)
+
+
+async def test_a_server_that_cannot_be_reached_is_not_taken_for_given_back(subject: Pets) -> None:
+    order = subject.order(options=only(subject, 1))
+    await taken(subject, order)
+    await subject.pets[0].stop()
+    for act in (subject.act(order).remove(order), subject.act(order).find(order), taken(subject, order)):
+        with pytest.raises(DriverError, match=f"{subject.pets[0].name} cannot be reached: "):
+            await act
+    await subject.pets[0].start(subject.key)
+    await subject.act(order).remove(order)
+    assert await subject.things() == []
+    await subject.pets[0].stop()
+    await subject.act(order).remove(order)  # given back: nobody has to be asked
+
+
+async def test_an_agent_that_does_not_go_keeps_the_claim_and_its_words_are_told(subject: Pets) -> None:
+    order = subject.order(options=only(subject, 1))
+    name = await taken(subject, order)
+    uninstalling(subject, 0, "#!/bin/sh\necho the unit is busy >&2\nexit 4\n")
+    with pytest.raises(DriverError, match=f"{name}: its agent could not be uninstalled: the unit is busy"):
+        await subject.act(order).remove(order)
+    assert await subject.servers() == [name]
+
+
+async def test_a_claim_that_was_on_its_way_when_its_job_was_killed_is_waited_for(subject: Pets) -> None:
+    order = subject.order(options=only(subject, 1))
+    pet = subject.pets[0]
+    await subject.record(order).save({"address": pet.name, "hostKeys": [pet.public_key]})
+
+    async def arrive() -> None:
+        await asyncio.sleep(existing._SETTLE_SECONDS / 3)
+        pet.claim.parent.mkdir()
+        pet.claim.write_bytes(msgspec.json.encode(claims.of_order(order)))
+
+    await asyncio.gather(arrive(), subject.act(order).remove(order))
+    assert await subject.things() == []
+
+
+class TestHostKeys:
+    async def test_a_server_that_shows_another_key_than_it_is_known_by_is_not_talked_to(self, subject: Pets) -> None:
+        other = " ".join(asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().split()[:2])
+        order = subject.order(options={**only(subject, 1), "hostKeys": [other]})
+        with pytest.raises(DriverError, match="does not show a host key it is known by"):
+            await taken(subject, order)
+        assert subject.pets[0].logins == 0
+
+    async def test_a_key_may_be_of_one_server_or_of_all(self, subject: Pets) -> None:
+        first, second, _ = subject.pets
+        keys = [f"{first.address} {first.public_key} its comment", f"{second.name} {second.public_key}"]
+        order = subject.order(options={**subject.options, "hostKeys": keys})
+        seen = await subject.act(order).owned(order.owner)
+        assert seen == []
+        assert [pet.logins for pet in subject.pets] == [1, 1, 0]
+        everywhere = subject.order(options={**subject.options, "hostKeys": [pet.public_key for pet in subject.pets]})
+        await subject.act(everywhere).owned(order.owner)
+        assert [pet.logins for pet in subject.pets] == [2, 2, 1]
+
+    async def test_the_key_shown_when_it_was_taken_is_the_one_it_must_show(self, subject: Pets) -> None:
+        order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
+        server = await subject.act(order).create(order, b"")
+        assert server.ssh is not None
+        assert list(server.ssh.host_keys) == [pet.public_key]
+        await pet.stop()
+        pet.host_key = asyncssh.generate_private_key("ssh-ed25519")
+        await pet.start(subject.key)
+        logins = pet.logins
+        with pytest.raises(DriverError, match="is it another server"):
+            await subject.act(order).remove(order)
+        assert pet.logins == logins
+
+
+# Made by ssh-keygen for this test; it opens nothing.
+OPENSSH_LOCKED = """\
+-----BEGIN OPENSSH PRIVATE KEY-----
+b3BlbnNzaC1rZXktdjEAAAAACmFlczI1Ni1jdHIAAAAGYmNyeXB0AAAAGAAAABC+Aox+fi
+hOElswTydVM5qRAAAAEAAAAAEAAAAzAAAAC3NzaC1lZDI1NTE5AAAAIJDTl1x4wy0IY4Vk
+3ZAkMqN7FMk/r0GnPUmT70qrMdX8AAAAkEFKNOAffUP6WeY289oOeqDVe03D3sHrd68mms
+24OOMGTFFt6AKp0KVEk4rJ98c0TF2Dd/uDvzFboTYEX+qYeM1vUEr2DMpEAHPWSAw7WTTm
+4XG5c/8kscUEykJRIT5GOzUOa3xlivzfxhL+fVQJUSStTiZ4L6Ezdutq4U24/FQ/x40XI6
+FQUVyp7Fxvp+hs2g==
+-----END OPENSSH PRIVATE KEY-----
+"""
+
+
+class TestLogin:
+    async def test_whoever_is_not_let_in_is_told_which_options_to_look_at(self, subject: Pets) -> None:
+        stranger = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
+        order = subject.order(options={**only(subject, 1), "privateKey": stranger})
+        with pytest.raises(DriverError, match=r"does not let cowhand in with this key \(sshUser, privateKey\)"):
+            await taken(subject, order)
+
+    async def test_who_is_not_root_uses_sudo_unless_told_otherwise(self, subject: Pets) -> None:
+        for user, sudo, command in (
+            ("cowhand", True, "sudo -n sh -s"),
+            ("root", True, "sh -s"),
+            ("cowhand", False, "sh -s"),
+        ):
+            order = subject.order(options={**only(subject, 1), "sshUser": user, "sudo": sudo})
+            await subject.act(order).owned("nobody")
+            assert subject.pets[0].commands[-1] == command
+
+    async def test_a_talkative_login_is_understood_and_one_that_is_no_shell_is_not(self, subject: Pets) -> None:
+        order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
+        pet.login_says = "Welcome to this server\n{}\n"
+        assert await taken(subject, order) == pet.name
+        pet.shell = "/bin/true"
+        with pytest.raises(DriverError, match="did not run what it was asked to"):
+            await subject.act(order).find(order)
+
+    async def test_a_claim_nobody_can_read_is_nobodys_to_overwrite(self, subject: Pets) -> None:
+        order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
+        pet.claim.parent.mkdir()
+        pet.claim.write_text("{torn")
+        with pytest.raises(DriverError, match=r"its /etc/remuda/claim\.json cannot be read"):
+            await taken(subject, order)
+        assert pet.claim.read_text() == "{torn"
+
+    async def test_a_key_with_a_passphrase_is_refused_in_words(self, subject: Pets) -> None:
+        for locked in (OPENSSH_LOCKED, subject.key.export_private_key("pkcs8-pem", passphrase="sesame").decode()):
+            order = subject.order(options={**only(subject, 1), "privateKey": locked})
+            with pytest.raises(BadOptions, match="privateKey: the key has a passphrase"):
+                await subject.act(order).check(order)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("pet.example.org", Place("pet.example.org", 2222)),
+        ("pet.example.org:22", Place("pet.example.org", 22)),
+        ("192.0.2.1:1022", Place("192.0.2.1", 1022)),
+        ("2001:db8::1", Place("2001:db8::1", 2222)),
+        ("[2001:db8::1]", Place("2001:db8::1", 2222)),
+        ("[2001:db8::1]:22", Place("2001:db8::1", 22)),
+    ],
+)
+def test_where_a_server_is(text: str, found: Place) -> None:
+    assert remote.place(text, 2222, "address") == found
+    assert remote.place(str(found), 22, "address") == found
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a b", "root@pet", "pet:ssh", "pet:0", "pet:65536", "a:b:c", "[pet", "http://pet"]
+)
+def test_what_is_no_server_is_refused_by_the_name_of_its_option(text: str) -> None:
+    with pytest.raises(BadOptions, match=r"^address: "):
+        remote.place(text, 22, "address")
