@@ -23,7 +23,9 @@ _REACH_SECONDS = 5.0
 
 
 def open_shell(door: Doorway, words: Sequence[str]) -> tuple[int, str]:
-    """Runs the command there, or a shell; as with ssh itself, the shell over there reads the words. Its exit code, and known_hosts as they are afterwards. Raises NoAccess."""
+    """Runs the command there, or a shell; as with ssh itself, the shell over there reads the words.
+
+    Its exit code, and known_hosts as they are afterwards. Raises NoAccess."""
     address = _reachable(door)
     program = shutil.which("ssh")
     if program is None:

@@ -71,13 +71,14 @@ class Writer:
     def _append(self, data: bytes) -> None:
         """A segment ends with a line, so it may be a little longer than it should."""
         while data:
-            room = max(0, self._starts[-1] + self._segment_bytes - self._position)
+            room = self._starts[-1] + self._segment_bytes - self._position
+            if room <= 0:
+                self._begin()
+                continue
             cut = len(data) if len(data) <= room else data.find(b"\n", room) + 1
             os.write(self._descriptor, data[:cut])
             self._position += cut
             data = data[cut:]
-            if data:
-                self._begin()
 
     def _begin(self) -> None:
         if self._descriptor >= 0:

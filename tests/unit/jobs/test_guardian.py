@@ -1,0 +1,114 @@
+"""The guardian: a program does not outlive whoever started it, and leaves nothing of its group behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from remuda.jobs.logfile import Reader
+from tests.controllers.jobs import PROGRAM, alive
+
+PATIENCE_SECONDS = 20.0
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    (tmp_path / "log").mkdir()
+
+    def begin(*words: str, **limits: int) -> subprocess.Popen[bytes]:
+        order = {"command": [*PROGRAM, *words], "log": str(tmp_path / "log"), **limits}
+        command = [sys.executable, "-m", "remuda.jobs.guardian", json.dumps(order)]
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def log(tmp_path: Path) -> str:
+    return Reader(tmp_path / "log").read(0)[0].decode()
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def pids(tmp_path: Path, count: int) -> list[int]:
+    def found() -> list[str]:
+        return re.findall(r"(?:pid|spawned) (\d+)", log(tmp_path))
+
+    eventually(lambda: len(found()) == count)
+    return [int(pid) for pid in found()]
+
+
+def test_the_exit_code_is_the_programs(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    assert start("say", "hello", "exit", "7").wait(PATIENCE_SECONDS) == 7
+    assert log(tmp_path).endswith("stdout F hello\n")
+
+
+def test_closing_the_lifeline_kills_the_program_and_what_it_started(
+    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    process = start("stubborn", "pid", "spawn", "600", "sleep", "600")
+    found = pids(tmp_path, 2)
+    assert all(map(alive, found))
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(PATIENCE_SECONDS) == 137
+    assert not any(map(alive, found))
+
+
+def test_terminating_it_terminates_the_program(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    process = start("pid", "sleep", "600")
+    found = pids(tmp_path, 1)
+    process.terminate()
+    assert process.wait(PATIENCE_SECONDS) == 143
+    assert not any(map(alive, found))
+
+
+def test_a_killed_guardian_takes_the_program_with_it(
+    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    process = start("pid", "sleep", "600")
+    (program,) = pids(tmp_path, 1)
+    process.kill()
+    eventually(lambda: not alive(program))
+
+
+def test_what_is_left_of_the_group_goes_with_the_program(
+    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    process = start("spawn", "600", "exit", "0")
+    assert process.wait(PATIENCE_SECONDS) == 0
+    (left,) = pids(tmp_path, 1)
+    eventually(lambda: not alive(left))
+
+
+def test_memory_is_limited(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    process = start("line", str(600 * 1024 * 1024), memory=256 * 1024 * 1024)
+    assert process.wait(PATIENCE_SECONDS) == 1
+    assert "MemoryError" in log(tmp_path)
+
+
+def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    order = json.dumps({"command": ["/no/such/program"], "log": str(tmp_path / "log")})
+    command = [sys.executable, "-m", "remuda.jobs.guardian", order]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.wait(PATIENCE_SECONDS) == 127
+    assert "cannot be started: No such file or directory" in log(tmp_path)

@@ -1,0 +1,48 @@
+"""Jobs as tasks of this loop: they end, fail and can be stopped like programs do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from remuda.jobs.in_process import InProcess
+from remuda.jobs.launching import Work
+from remuda.jobs.materials import Materials
+from remuda.jobs.podlog import last_lines
+
+WORK = Work(uid="1", name="default/job", materials=Materials(arguments=(), environment={}, files={}, directories=()))
+
+
+async def test_a_program_returns_its_code_and_leaves_its_words() -> None:
+    async def program(work: Work, say: Callable[[str], None]) -> int:
+        say(f"working on {work.name}")
+        return 3
+
+    launcher = InProcess(program)
+    started = await launcher.start(WORK)
+    assert await started.wait() == 3
+    assert started.termination_message() == "working on default/job"
+    assert last_lines(launcher.log("1"), 10, 1000) == "working on default/job\n"
+    await launcher.forget("1")
+    assert launcher.log("1") is None
+
+
+async def test_an_error_nobody_foresaw_is_a_failure_with_words() -> None:
+    async def program(work: Work, say: Callable[[str], None]) -> int:
+        raise RuntimeError("no idea")
+
+    started = await InProcess(program).start(WORK)
+    assert await started.wait() == 1
+    assert started.termination_message() == "RuntimeError: no idea"
+
+
+async def test_it_can_be_stopped() -> None:
+    async def program(work: Work, say: Callable[[str], None]) -> int:
+        await asyncio.sleep(600)
+        return 0
+
+    started = await InProcess(program).start(WORK)
+    await asyncio.sleep(0)
+    started.terminate()
+    async with asyncio.timeout(5):
+        assert await started.wait() == 143
