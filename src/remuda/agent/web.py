@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 USER_AGENT = "remuda-agent"
 _NOTABLE_SKEW_SECONDS = 60
+_CHUNK = 1 << 16
 _NOT_YET_VALID, _EXPIRED = 9, 10  # how OpenSSL counts
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -102,11 +103,15 @@ def exchange(
     """One request on an open connection; leaves it ready for the next."""
     connection.request(method, path, body=body, headers={"User-Agent": USER_AGENT, **headers})
     response = connection.getresponse()
-    content = response.read(most + 1)
-    if len(content) > most:
-        connection.close()
-        raise Unreachable(f"the answer is larger than {most} bytes")
-    return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
+    content = bytearray()
+    while len(content) <= most:
+        chunk = response.read(_CHUNK)  # Python 3.9 sets aside as much as is asked for
+        if not chunk:
+            headers_there = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, headers_there, bytes(content))
+        content += chunk
+    connection.close()
+    raise Unreachable(f"the answer is larger than {most} bytes")
 
 
 def get(url: str, trust: ssl.SSLContext, headers: Mapping[str, str], *, seconds: float, most: int = 16 << 20) -> Answer:
