@@ -15,10 +15,9 @@ import pytest
 import pytest_asyncio
 
 from remuda.apiserver.server import ApiServer, Settings
-from remuda.app.controllers import webhooks
-from remuda.capi import admission, names
+from remuda.app.controllers import ADMISSION, EVERY, webhooks
+from remuda.capi import names
 from remuda.capi.definitions import definitions
-from remuda.capi.setup import CONTROLLERS
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client
@@ -69,7 +68,7 @@ def loop_guard(request: pytest.FixtureRequest, engine: Engine) -> Iterator[None]
 
 @asynccontextmanager
 async def _embedded(folder: Path) -> AsyncIterator[Engine]:
-    server = await ApiServer.start(Settings(data_dir=folder, port=0), admission=admission.FUNCTIONS)
+    server = await ApiServer.start(Settings(data_dir=folder, port=0), admission=ADMISSION)
     try:
         engine = Engine("embedded", server.client(), server.kubeconfig)
         await engine.install(definitions())
@@ -99,7 +98,7 @@ async def _admission(client: Client) -> AsyncIterator[None]:
     port = free_port()
     service = WebhookService(
         client,
-        webhooks(CONTROLLERS),
+        webhooks(EVERY),
         lookup_in(Caches(client)),
         location=Location(url=f"https://127.0.0.1:{port}"),
         secret=Key("default", "webhooks"),

@@ -33,6 +33,7 @@ from remuda.providers.bootstrap.tokens import Token
 from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP, TOKEN_MISUSED
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.events import Events
+from remuda.runtime.queue import Backoff
 from remuda.runtime.steps import Step, step
 
 CLAIM = step("registration.claim-token", "notes which host has used a bootstrap token")
@@ -44,7 +45,8 @@ REPORT = step("registration.report", "writes that a bootstrap token was misused"
 
 HOLD_SECONDS = 45.0  # hosts give up after a minute, and are told before that what is missing
 _RETRY_SECONDS = 5.0
-_RACES = 5
+_RACES = 10
+_RACE = Backoff(first=0.01, most=1.0)  # what the winner wrote may not be there to be read yet
 _CONFIG_FILE = "config.yaml.d/50-rancher.yaml"
 
 _UNKNOWN = "the token is not known here, or not any more"
@@ -145,7 +147,7 @@ class Registration:
             raise Refusal(400, str(error)) from None
 
     async def _machine_of_token(self, token: Token, id: str, *, use: bool) -> _Host:
-        for _ in range(_RACES):
+        for attempt in range(1, _RACES):
             secret = await self._find(SECRET, Key(token.about.namespace, names.bootstrap_secret(token.about.name)))
             ledger = tokens.read(secret.metadata.annotations.get(tokens.LEDGER, "")) if secret is not None else None
             if secret is None or ledger is None or secret.type != names.BOOTSTRAP_TYPE:
@@ -157,6 +159,7 @@ class Registration:
             claimed = tokens.claim(ledger, token, id)
             if not use or claimed is ledger or await self._claim(secret, claimed):
                 return _Host(id, machine, token.about)
+            await asyncio.sleep(_RACE.seconds(attempt))
         raise Refusal(503, "others use this token at the same moment", _RETRY_SECONDS)
 
     async def _machine_of_bootstrap(self, key: Key) -> Machine:
@@ -207,7 +210,10 @@ class Registration:
             bootstrap, TOKEN_MISUSED, f"host {id} showed the bootstrap token that host {user} has used; it was refused"
         )
         message = f"another host than {user} has shown its bootstrap token and was refused; events name it"
-        await self._mark(key, condition(TOKEN_MISUSED, True, "Replayed", message), REPORT)
+        try:
+            await self._mark(key, condition(TOKEN_MISUSED, True, "Replayed", message), REPORT)
+        except Refusal:
+            pass  # others report at the same moment; the event is told
 
     # hosts that somebody made
 
@@ -299,7 +305,7 @@ class Registration:
             )
 
     async def _mark(self, key: Key, news: Condition, step: Step) -> None:
-        for _ in range(_RACES):
+        for attempt in range(1, _RACES):
             try:
                 value = await self._client.get(RKE_BOOTSTRAP.target, *key)
                 draft = Draft(RKE_BOOTSTRAP.target, value)
@@ -313,6 +319,7 @@ class Registration:
             except StatusError as error:
                 if error.reason != "Conflict":
                     raise
+            await asyncio.sleep(_RACE.seconds(attempt))
         raise Refusal(503, f"RKEBootstrap {key} changes too often", _RETRY_SECONDS)
 
     # reading

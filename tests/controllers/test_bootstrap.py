@@ -1,0 +1,512 @@
+"""The bootstrap provider on an engine: from a Machine to a host that follows its plan."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+from collections.abc import Callable
+
+import msgspec
+import pytest
+import pytest_asyncio
+import yaml
+
+from remuda.capi import names as capi_names
+from remuda.capi.types import CLUSTER, MACHINE
+from remuda.kube.client import Target
+from remuda.kube.core import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.kube.errors import StatusError
+from remuda.providers import names
+from remuda.providers.bootstrap import tokens
+from remuda.providers.bootstrap.registration import Refusal
+from remuda.providers.bootstrap.setup import BootstrapSettings
+from remuda.providers.bootstrap.site import Site
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from tests.controllers.engine import Engine, Json, condition, is_true
+from tests.controllers.yard import CLOUD_MACHINE, YARD_MACHINE, Yard, encoded, read, text, token_in
+
+PODS = Target("v1", "pods")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def yard(engine: Engine) -> Yard:
+    return await Yard.create(engine)
+
+
+async def refused(attempt: object) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        await attempt  # type: ignore[misc]
+    return caught.value
+
+
+# the infrastructure of a cluster
+
+
+async def test_the_infrastructure_is_provisioned_once_a_cluster_owns_it_and_invents_no_endpoint(yard: Yard) -> None:
+    async with yard.running():
+        await yard.engine.create(
+            RKE_CLUSTER.target,
+            yard.namespace,
+            {"apiVersion": names.API_VERSION, "kind": "RKECluster", "metadata": {"name": "alone"}},
+        )
+        alone = await yard.engine.until(
+            RKE_CLUSTER.target, yard.namespace, "alone", lambda obj: condition(obj, "Ready").get("status") == "False"
+        )
+        assert "no Cluster owns it" in condition(alone, "Ready")["message"]
+        await yard.cluster()
+        await yard.engine.until(
+            CLUSTER.target,
+            yard.namespace,
+            "c",
+            lambda obj: obj.get("status", {}).get("initialization", {}).get("infrastructureProvisioned"),
+        )
+    made = await yard.engine.get(RKE_CLUSTER.target, yard.namespace, "c")
+    assert made is not None
+    assert made["status"]["initialization"] == {"provisioned": True}
+    assert "controlPlaneEndpoint" not in made.get("spec", {})
+
+
+# what is made
+
+
+async def test_a_machine_gets_a_plan_an_account_that_opens_it_and_a_script(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        bootstrap = await yard.bootstrapped()
+        machine = await yard.engine.until(
+            MACHINE.target,
+            yard.namespace,
+            "m",
+            lambda obj: obj["spec"]["bootstrap"].get("dataSecretName"),
+        )
+    assert machine["spec"]["bootstrap"]["dataSecretName"] == names.bootstrap_secret("m")
+    assert condition(bootstrap, "AgentConnected")["status"] == "False"
+    plan = await yard.plan()
+    assert plan["type"] == names.PLAN_TYPE
+    assert plan["metadata"]["labels"] == {
+        "pool": "a",
+        names.WORKER_ROLE: "true",
+        names.CLUSTER_NAME: "c",
+        names.MACHINE_NAME: "m",
+    }
+    data = await yard.secret(names.bootstrap_secret("m"))
+    assert (data["type"], text(data, "format")) == (names.BOOTSTRAP_TYPE, "script")
+    assert text(data, "value").startswith("#!/bin/sh\n")
+    assert tokens.parse(token_in(text(data, "value"))).about == yard.key  # type: ignore[union-attr]
+    for secret in (plan, data):
+        assert secret["metadata"]["labels"][names.CLUSTER_NAME] == "c"
+        assert secret["metadata"]["ownerReferences"][0]["uid"] == bootstrap["metadata"]["uid"]
+    role = await yard.engine.get(ROLES, yard.namespace, names.plan_secret("m"))
+    assert role is not None
+    assert [(rule["resources"], rule["resourceNames"]) for rule in role["rules"]] == [
+        (["secrets"], [names.plan_secret("m")])
+    ]
+
+
+async def test_the_token_stands_in_the_script_and_nowhere_else(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        await yard.settled()
+    secret = tokens.parse(await yard.token()).secret  # type: ignore[union-attr]
+    for target in (SECRETS, RKE_BOOTSTRAP.target, MACHINE.target, SERVICE_ACCOUNTS):
+        for obj in await yard.engine.list(target, yard.namespace):
+            if obj["metadata"]["name"] == names.bootstrap_secret("m"):
+                obj["data"].pop("value")
+                obj["metadata"].get("managedFields", []).clear()
+            assert secret not in str(obj)
+            assert encoded(secret) not in str(obj)
+
+
+async def test_another_providers_server_gets_a_cloud_config_with_the_users_own_beside_it(yard: Yard) -> None:
+    userdata = "#cloud-config\npackages: [htop]\nruncmd:\n- [touch, /mine]\n"
+    await yard.cluster()
+    await yard.machine(infrastructure=CLOUD_MACHINE, userdata=userdata)
+    async with yard.running():
+        await yard.bootstrapped()
+    data = await yard.secret(names.bootstrap_secret("m"))
+    assert text(data, "format") == "cloud-config"
+    assert text(data, "value").startswith("#cloud-config\n")
+    config = yaml.safe_load(text(data, "value"))
+    (file,) = config["write_files"]
+    script = gzip.decompress(base64.b64decode(file["content"])).decode()
+    assert script.startswith("#!/bin/sh\n")
+    assert tokens.parse(token_in(script)) is not None
+    assert config["runcmd"] == [["sh", file["path"]], ["touch", "/mine"]]
+    assert config["packages"] == ["htop"]
+
+
+async def test_user_data_that_cannot_be_used_is_said_so(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine(infrastructure=CLOUD_MACHINE, userdata="hostname: x")
+    async with yard.running():
+        found = await yard.engine.until(
+            RKE_BOOTSTRAP.target, yard.namespace, "m", lambda obj: condition(obj, "Ready").get("reason") == "Failed"
+        )
+    assert "must begin with #cloud-config" in condition(found, "Ready")["message"]
+
+
+async def test_each_wait_says_for_what(yard: Yard) -> None:
+    def waits(reason: str) -> Callable[[Json], bool]:
+        return lambda obj: condition(obj, "Ready").get("reason") == reason
+
+    await yard.machine()
+    alone = {"apiVersion": names.API_VERSION, "kind": "RKEBootstrap", "metadata": {"name": "alone"}}
+    await yard.engine.create(RKE_BOOTSTRAP.target, yard.namespace, alone)
+    async with yard.running():
+        await yard.engine.until(RKE_BOOTSTRAP.target, yard.namespace, "alone", waits("WaitingForMachine"))
+        await yard.engine.until(RKE_BOOTSTRAP.target, yard.namespace, "m", waits("WaitingForCluster"))
+        await yard.cluster(infrastructure=False)
+        found = await yard.engine.until(RKE_BOOTSTRAP.target, yard.namespace, "m", waits("WaitingForInfrastructure"))
+        assert f"the infrastructure of Cluster {yard.namespace}/c" in condition(found, "Ready")["message"]
+        assert await yard.engine.get(SECRETS, yard.namespace, names.plan_secret("m")) is None
+        await yard.infrastructure()
+        await yard.bootstrapped()
+
+
+async def test_a_paused_bootstrap_is_left_alone(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+    pause: Json = {"metadata": {"annotations": {capi_names.PAUSED: ""}}}
+    await yard.engine.patch(RKE_BOOTSTRAP.target, yard.namespace, "m", pause)
+    await yard.engine.delete(SECRETS, yard.namespace, names.plan_secret("m"))
+    async with yard.running():
+        await yard.engine.until(RKE_BOOTSTRAP.target, yard.namespace, "m", lambda obj: is_true(obj, "Paused"))
+        await yard.settled()
+        assert await yard.engine.get(SECRETS, yard.namespace, names.plan_secret("m")) is None
+        await yard.engine.patch(
+            RKE_BOOTSTRAP.target, yard.namespace, "m", {"metadata": {"annotations": {capi_names.PAUSED: None}}}
+        )
+        await yard.engine.until(SECRETS, yard.namespace, names.plan_secret("m"), lambda obj: True)
+
+
+async def test_nothing_is_written_once_the_host_is_there(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running() as manager:
+        await yard.bootstrapped()
+        await yard.connect(await yard.token())
+        await yard.settled()
+        before = manager.ledger.writes
+        await yard.engine.patch(
+            SECRETS, yard.namespace, names.plan_secret("m"), {"data": {"applied-checksum": encoded("x")}}
+        )
+        await yard.engine.patch(RKE_BOOTSTRAP.target, yard.namespace, "m", {"metadata": {"annotations": {"a": "b"}}})
+        await yard.engine.patch(MACHINE.target, yard.namespace, "m", {"metadata": {"annotations": {"a": "b"}}})
+        await yard.settled()
+    async with yard.running() as again:
+        await yard.settled()
+        assert (manager.ledger.writes - before, again.ledger.writes) == (0, 0)
+
+
+async def test_what_is_deleted_by_hand_comes_back(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        info = await yard.connect(await yard.token())
+        old = await yard.plan()
+        await yard.engine.delete(SECRETS, yard.namespace, info.secret_name)
+        await yard.engine.until(
+            SECRETS,
+            yard.namespace,
+            info.secret_name,
+            lambda obj: obj["metadata"]["uid"] != old["metadata"]["uid"],
+        )
+
+
+async def test_deleting_the_machine_leaves_nothing(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        await yard.connect(await yard.token())
+        await yard.engine.delete(MACHINE.target, yard.namespace, "m")
+        await yard.engine.gone(MACHINE.target, yard.namespace, "m")
+        for target in (SECRETS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, RKE_BOOTSTRAP.target, YARD_MACHINE.target):
+            await yard.engine.when(
+                target,
+                yard.namespace,
+                lambda objects: all("machine" not in obj["metadata"]["name"] for obj in objects) or None,
+            )
+
+
+# a host registers
+
+
+async def test_a_host_trades_its_token_for_a_kubeconfig_that_works(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        info = await yard.connect(await yard.token(), "host-1")
+        assert (info.namespace, info.secret_name) == (yard.namespace, names.plan_secret("m"))
+        config = msgspec.json.decode(info.kube_config)
+        assert config["current-context"] == config["clusters"][0]["name"] == config["users"][0]["name"] == "agent"
+        bootstrap = await yard.engine.get(RKE_BOOTSTRAP.target, yard.namespace, "m")
+        assert bootstrap is not None
+        assert is_true(bootstrap, "AgentConnected")
+        machine = await yard.engine.get(MACHINE.target, yard.namespace, "m")
+        assert machine is not None
+        assert machine["metadata"]["labels"][names.MACHINE_ID] == "host-1"
+        async with yard.host(info) as host:
+            listing = await host.list(
+                SECRETS, yard.namespace, field_selector=f"metadata.name={info.secret_name}"
+            )  # as the Go agent does
+            (secret,) = map(read, listing.items)
+            secret["data"] = {"applied-checksum": encoded("sum")}
+            await host.update(SECRETS, yard.namespace, info.secret_name, secret)
+            await host.patch(SECRETS, yard.namespace, info.secret_name, {"data": {"failure-count": encoded("0")}})
+    assert text(await yard.plan(), "applied-checksum") == "sum"
+
+
+async def test_a_host_that_asks_before_its_account_is_there_is_held_until_it_is(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        token = await yard.token()
+    held = asyncio.create_task(yard.connect(token))
+    await yard.engine.delete(SECRETS, yard.namespace, f"{names.plan_secret('m')}-token")
+    async with yard.running():
+        assert (await held).secret_name == names.plan_secret("m")
+
+
+async def test_a_lost_answer_is_given_again_to_the_same_host_only(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        token = await yard.token()
+        first = await yard.connect(token, "host-1")
+        assert await yard.connect(token, "host-1") == first
+        refusal = await refused(yard.connect(token, "host-2"))
+        assert refusal.code == 403
+        assert "another host" in refusal.message
+        found = await yard.engine.until(
+            RKE_BOOTSTRAP.target, yard.namespace, "m", lambda obj: is_true(obj, "TokenMisused")
+        )
+        assert "host-1" in condition(found, "TokenMisused")["message"]
+        assert "host-2" in (await yard.said("TokenMisused", "m"))["message"]
+
+
+async def test_of_two_hosts_that_show_one_token_at_once_one_is_refused(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        token = await yard.token()
+        results = await asyncio.gather(
+            *(yard.connect(token, f"host-{number}") for number in range(6)), return_exceptions=True
+        )
+    assert [type(one).__name__ for one in results].count("ConnectionInfo") == 1
+    assert {one.code for one in results if isinstance(one, Refusal)} == {403}
+
+
+async def test_an_expired_token_is_refused_and_followed_by_a_good_one(yard: Yard) -> None:
+    yard.settings = BootstrapSettings(token_ttl_seconds=4)
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        first = await yard.token()
+        data = await yard.secret(names.bootstrap_secret("m"))
+        ledger = tokens.read(data["metadata"]["annotations"][tokens.LEDGER])
+        await yard.engine.until(
+            SECRETS,
+            yard.namespace,
+            names.bootstrap_secret("m"),
+            lambda obj: (
+                len(tokens.read(obj["metadata"]["annotations"][tokens.LEDGER]).entries) == 2
+                and tokens.judge(ledger, tokens.parse(first), "x") == "expired"  # type: ignore[arg-type]
+            ),
+        )
+        refusal = await refused(yard.connect(first))
+        assert refusal.code == 401
+        assert await yard.token() != first
+        await yard.connect(await yard.token())
+
+
+async def test_a_spent_token_is_not_followed_by_another_one_once_the_machine_works(yard: Yard) -> None:
+    yard.settings = BootstrapSettings(token_ttl_seconds=1)
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        await yard.connect(await yard.token())
+        await yard.engine.status(YARD_MACHINE.target, yard.namespace, "m", {"initialization": {"provisioned": True}})
+        await yard.engine.patch(YARD_MACHINE.target, yard.namespace, "m", {"spec": {"providerID": "yard://m"}})
+        await yard.engine.until(
+            MACHINE.target,
+            yard.namespace,
+            "m",
+            lambda obj: obj.get("status", {}).get("initialization", {}).get("infrastructureProvisioned"),
+        )
+        await yard.settled()
+        last = await yard.token()
+    async with yard.running():
+        await yard.settled()
+        assert yard.manager.controllers["rkebootstrap"].waits == {}
+        assert await yard.token() == last
+
+
+@pytest.mark.parametrize(
+    "token", ["", "x", "machine..", "machine.bS9t.abc", "cluster.bS9t.abc", "machine.!.x", "a" * 9999]
+)
+async def test_what_is_no_token_is_not_known(yard: Yard, token: str) -> None:
+    async with yard.running():
+        refusal = await refused(yard.connect(token))
+        assert (refusal.code, refusal.message) == (401, "the token is not known here, or not any more")
+
+
+async def test_the_token_of_one_machine_does_not_open_another(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine("m")
+    await yard.machine("n")
+    async with yard.running():
+        await yard.bootstrapped("m")
+        await yard.bootstrapped("n")
+        own = tokens.parse(await yard.token("m"))
+        other = tokens.parse(await yard.token("n"))
+        assert own is not None
+        assert other is not None
+        forged = tokens.Token("machine", other.about, own.secret)
+        assert (await refused(yard.connect(forged.text))).code == 401
+
+
+async def test_a_token_is_refused_while_its_machine_is_being_deleted(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        token = await yard.token()
+    await yard.engine.delete(MACHINE.target, yard.namespace, "m")  # its finalizer holds it: nobody runs
+    refusal = await refused(yard.connect(token))
+    assert refusal.code == 403
+    assert "being deleted" in refusal.message
+
+
+async def test_a_host_without_an_id_or_with_a_bad_one_is_told(yard: Yard) -> None:
+    async with yard.running():
+        for id in ("", "a b", "x" * 64):
+            refusal = await refused(yard.connect("machine.bS9t.abc", id))
+            assert refusal.code == 400
+            assert "X-Cattle-Id" in refusal.message
+
+
+async def test_scripts_for_another_manager_are_made_anew(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        await yard.settled()
+    moved = Site(server_url="https://elsewhere.example:8443", ca_pem=yard.site.ca_pem)
+    async with yard.running(site=moved):
+        await yard.engine.until(
+            SECRETS,
+            yard.namespace,
+            names.bootstrap_secret("m"),
+            lambda obj: "elsewhere.example" in text(obj, "value"),
+        )
+
+
+# a hostile node
+
+
+async def test_a_stolen_kubeconfig_reads_nothing_but_its_own_secret(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine("m")
+    await yard.machine("n")
+    async with yard.running():
+        await yard.bootstrapped("m")
+        await yard.bootstrapped("n")
+        info = await yard.connect(await yard.token("m"))
+    own, other = names.plan_secret("m"), names.plan_secret("n")
+    here = yard.namespace
+    async with yard.host(info) as thief:
+        attempts = {
+            "list secrets": thief.list(SECRETS, here),
+            "list everywhere": thief.list(SECRETS),
+            "list by another's name": thief.list(SECRETS, here, field_selector=f"metadata.name={other}"),
+            "another plan": thief.get(SECRETS, here, other),
+            "its bootstrap data": thief.get(SECRETS, here, names.bootstrap_secret("m")),
+            "its account's token": thief.get(SECRETS, here, f"{own}-token"),
+            "write another plan": thief.patch(SECRETS, here, other, {"data": {"plan": ""}}),
+            "delete its own": thief.delete(SECRETS, here, own),
+            "create": thief.create(SECRETS, here, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}}),
+            "machines": thief.list(MACHINE.target, here),
+            "bootstraps": thief.get(RKE_BOOTSTRAP.target, here, "m"),
+            "config maps": thief.list(CONFIG_MAPS, here),
+            "pods": thief.list(PODS, here),
+            "a new token": thief.create(
+                SERVICE_ACCOUNTS,
+                here,
+                {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+                name=own,
+                subresource="token",
+            ),
+        }
+        for what, attempt in attempts.items():
+            with pytest.raises(StatusError) as caught:
+                await attempt
+            assert caught.value.code == 403, what
+        assert read(await thief.get(SECRETS, here, own))["metadata"]["name"] == own
+
+
+async def test_a_node_that_promotes_itself_gains_nothing_and_is_reported(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        info = await yard.connect(await yard.token())
+        await yard.engine.patch(
+            SECRETS, yard.namespace, info.secret_name, {"data": {"plan": encoded("{}")}}
+        )  # by hand, as a user may
+        before = await yard.plan()
+        async with yard.host(info) as node:
+            secret = read(await node.get(SECRETS, yard.namespace, info.secret_name))
+            labels = {names.ETCD_ROLE: "true", names.CONTROL_PLANE_ROLE: "true", names.INIT_NODE: "true"}
+            secret["metadata"]["labels"] |= labels
+            secret["metadata"]["annotations"] = {"rke.cattle.io/join-url": "https://evil.example:9345"}
+            secret["data"] |= {"plan": encoded('{"mine": 1}'), "applied-checksum": encoded("sum")}
+            await node.update(SECRETS, yard.namespace, info.secret_name, secret)
+        after = await yard.plan()
+        assert after["metadata"]["labels"] == before["metadata"]["labels"]
+        assert "rke.cattle.io/join-url" not in after["metadata"]["annotations"]
+        assert (text(after, "plan"), text(after, "applied-checksum")) == ("{}", "sum")
+        found = await yard.engine.until(
+            RKE_BOOTSTRAP.target, yard.namespace, "m", lambda obj: is_true(obj, "NodeTampered")
+        )
+        message = condition(found, "NodeTampered")["message"]
+        assert names.ETCD_ROLE in message
+        assert "data[plan]" in message
+        event = await yard.said("NodeTampered", "m")
+        assert event["type"] == "Warning"
+
+
+async def test_labels_of_a_plan_are_those_of_its_machine_whoever_changed_them(yard: Yard) -> None:
+    """Also where no admission is in force."""
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        name = names.plan_secret("m")
+        stray = {names.ETCD_ROLE: "true", names.INIT_NODE: "true", names.WORKER_ROLE: None, "note": "kept"}
+        await yard.engine.patch(SECRETS, yard.namespace, name, {"metadata": {"labels": stray}})
+        found = await yard.engine.until(
+            SECRETS, yard.namespace, name, lambda obj: obj["metadata"]["labels"].get(names.WORKER_ROLE) == "true"
+        )
+        labels = found["metadata"]["labels"]
+        assert (names.ETCD_ROLE in labels, names.INIT_NODE in labels, labels["note"]) == (False, False, "kept")
+        await yard.engine.patch(
+            MACHINE.target, yard.namespace, "m", {"metadata": {"labels": {names.ETCD_ROLE: "true"}}}
+        )
+        await yard.engine.until(
+            SECRETS, yard.namespace, name, lambda obj: obj["metadata"]["labels"].get(names.ETCD_ROLE) == "true"
+        )
