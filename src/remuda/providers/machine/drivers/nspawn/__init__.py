@@ -8,9 +8,7 @@ in them: they have all capabilities, as a kubelet needs them. Nothing of a host 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,10 +17,10 @@ from typing import ClassVar
 import asyncssh
 import msgspec
 
-from remuda.providers.machine.drivers.nspawn import contents, groups
+from remuda.providers.machine.drivers.nspawn import contents, groups, images
 from remuda.providers.machine.drivers.nspawn.bridges import Bridge, Place
 from remuda.providers.machine.drivers.nspawn.commands import attempt, missing
-from remuda.providers.machine.drivers.nspawn.folder import About, Folder, unpack
+from remuda.providers.machine.drivers.nspawn.folder import About, Folder
 from remuda.providers.machine.drivers.nspawn.layer import Layer
 from remuda.providers.machine.drivers.nspawn.options import NspawnOptions, bind_flags, judge, network
 from remuda.providers.machine.spi import (
@@ -111,11 +109,17 @@ class Nspawn(Driver[NspawnOptions]):
         return about
 
     async def _fill(self, folder: Folder, order: Order, about: About, place: Place, user_data: bytes) -> About:
-        lower = await self._lower()
+        lower = images.place(self.options.image, self._home / _IMAGES)
+        about = msgspec.structs.replace(about, image=str(lower))
         async with FILL:
-            return await asyncio.to_thread(self._write, folder, order, about, place, lower, user_data)
+            folder.write(about)
+            if lower.parent == self._home / _IMAGES:
+                self.context.say(f"unpacking {self.options.image}")
+                await images.unpack(Path(self.options.image), lower)
+            return await asyncio.to_thread(self._write, folder, order, about, place, user_data)
 
-    def _write(self, folder: Folder, order: Order, about: About, place: Place, lower: Path, user_data: bytes) -> About:
+    def _write(self, folder: Folder, order: Order, about: About, place: Place, user_data: bytes) -> About:
+        lower = Path(about.image)
         client = asyncssh.generate_private_key("ssh-ed25519", comment=order.name)
         host = asyncssh.generate_private_key("ssh-ed25519", comment=order.name)
         folder.blank()
@@ -137,7 +141,6 @@ class Nspawn(Driver[NspawnOptions]):
         folder.keep_key(client.export_private_key().decode())
         about = msgspec.structs.replace(
             about,
-            image=str(lower),
             address=str(place.address),
             host_key=" ".join(host.export_public_key().decode().split()[:2]),
         )
@@ -188,7 +191,7 @@ class Nspawn(Driver[NspawnOptions]):
         await Bridge(about.bridge).leave(folder.path)
         async with DELETE:
             await asyncio.to_thread(folder.delete)
-            await asyncio.to_thread(self._delete_unused_images)
+        await images.clear(self._home / _IMAGES, self._images_in_use)
 
     async def owned(self, owner: str) -> Sequence[Server]:
         found = []
@@ -233,32 +236,8 @@ class Nspawn(Driver[NspawnOptions]):
             return []
         return [Folder(path) for path in sorted(self._home.iterdir()) if not path.name.startswith(".")]
 
-    async def _lower(self) -> Path:
-        """The folder below every layer: the machine itself, a directory, or what was in a tarball."""
-        image = Path(self.options.image or "/")
-        lower, there = self._unpacked(image)
-        if not there:
-            self.context.say(f"unpacking {image}")
-            await unpack(image, lower)
-        return lower
-
-    def _unpacked(self, image: Path) -> tuple[Path, bool]:
-        """Where it is unpacked, and whether it has been."""
-        if image.is_dir():
-            return image, True
-        looks = image.stat()
-        digest = hashlib.sha256(f"{image}\0{looks.st_size}\0{looks.st_mtime_ns}".encode()).hexdigest()[:16]
-        lower = self._home / _IMAGES / digest
-        return lower, lower.is_dir()
-
-    def _delete_unused_images(self) -> None:
-        images = self._home / _IMAGES
-        if not images.is_dir():
-            return
-        used = {about.image for folder in self._folders() if (about := folder.read()) is not None}
-        for image in images.iterdir():
-            if str(image) not in used:
-                shutil.rmtree(image, ignore_errors=True)
+    def _images_in_use(self) -> set[str]:
+        return {about.image for folder in self._folders() if (about := folder.read()) is not None}
 
 
 def _judge_machine() -> None:

@@ -7,17 +7,14 @@ reboot. A link whose host is gone counts for nothing. What is done here is done 
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import ipaddress
 import json
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from remuda.providers.machine.drivers.nspawn.commands import attempt, run
+from remuda.providers.machine.drivers.nspawn.locks import dissolve, inhabitants, locked
 from remuda.providers.machine.spi import BadOptions, DriverError
 from remuda.runtime.steps import step
 
@@ -44,7 +41,7 @@ class Bridge:
 
     async def join(self, host: Path, network: ipaddress.IPv4Network) -> Place:
         """The host's place: the one it has, or a free one. Raises DriverError."""
-        async with self._locked():
+        async with locked(self._folder):
             gateway = await self._ensure(network)
             address = self._address_of(host, network)
             if address is None:
@@ -57,7 +54,7 @@ class Bridge:
         """Nothing of the host is in the book afterwards; a bridge that was made here goes with its last host."""
         if not self._folder.is_dir():
             return
-        async with self._locked(), GIVE_BACK:
+        async with locked(self._folder), GIVE_BACK:
             for link in self._links():
                 if _target(link) == host:
                     link.unlink()
@@ -67,13 +64,9 @@ class Bridge:
     async def _remove(self) -> None:
         if (self._folder / _OURS).exists() and await self._exists():
             await run("ip", "link", "delete", self.name)
-        for (
-            entry
-        ) in self._folder.iterdir():  # the lock last: whoever waits for it sees that it is gone, and starts anew
-            if entry.name != "lock":
-                entry.unlink()
-        (self._folder / "lock").unlink()
-        self._folder.rmdir()
+        for entry in inhabitants(self._folder):
+            entry.unlink()
+        dissolve(self._folder)
 
     async def _ensure(self, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
         """The bridge's own address in the network."""
@@ -84,10 +77,10 @@ class Bridge:
                 await run("ip", "link", "add", self.name, "type", "bridge")
         addresses = await self._addresses()
         for address in addresses:
-            if address in network:
+            if network.subnet_of(address.network) and address.ip in network:
                 await run("ip", "link", "set", self.name, "up")
-                return address
-        if not ours.exists():
+                return address.ip
+        if addresses or not ours.exists():
             has = ", ".join(map(str, addresses)) or "no address"
             raise BadOptions(f"subnet: {network} is not that of the bridge {self.name}, which has {has}")
         first = next(network.hosts())
@@ -104,10 +97,10 @@ class Bridge:
             raise BadOptions(f"bridge: {self.name} is an interface of this machine, but not a bridge")
         return True
 
-    async def _addresses(self) -> list[ipaddress.IPv4Address]:
+    async def _addresses(self) -> list[ipaddress.IPv4Interface]:
         printed = await run("ip", "-json", "-4", "address", "show", "dev", self.name)
         return [
-            ipaddress.IPv4Address(entry["local"])
+            ipaddress.IPv4Interface((entry["local"], entry["prefixlen"]))
             for link in json.loads(printed or "[]")
             for entry in link.get("addr_info", ())
         ]
@@ -131,32 +124,6 @@ class Bridge:
             f"no address is free: all {len(taken)} of the subnet {network} on the bridge {self.name} are taken by "
             "hosts; remove some, or take a larger subnet"
         )
-
-    @asynccontextmanager
-    async def _locked(self) -> AsyncIterator[None]:
-        while (descriptor := self._lock()) is None:  # noqa: ASYNC110 - it is another process that holds it
-            await asyncio.sleep(0.05)
-        try:
-            yield
-        finally:
-            os.close(descriptor)
-
-    def _lock(self) -> int | None:
-        """A descriptor that holds it, until it is closed; None if somebody else has it, or has just removed it."""
-        path = self._folder / "lock"
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o755)
-        try:
-            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
-            return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.stat(path).st_ino == os.fstat(descriptor).st_ino:
-                return descriptor
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        os.close(descriptor)
-        return None
 
 
 def _target(link: Path) -> Path:

@@ -2,7 +2,7 @@
 
     host.json    what it is and for whom; written first, removed last
     key          what opens it; upper, work, root: its file system
-    leader       id and start time of the systemd-nspawn process, written by that process before it becomes one
+    leader       id and start time of the process that keeps the machine running, written by itself
     console.log  what the machine said while it started and stopped
 
 The overlay is mounted in a mount namespace of the machine's own, so it is gone with the machine, however that ends.
@@ -11,7 +11,6 @@ The overlay is mounted in a mount namespace of the machine's own, so it is gone 
 from __future__ import annotations
 
 import asyncio
-import errno
 import hashlib
 import os
 import shutil
@@ -23,26 +22,50 @@ from pathlib import Path
 import msgspec
 
 from remuda.providers.machine.drivers.nspawn import groups
-from remuda.providers.machine.drivers.nspawn.commands import ENVIRONMENT, attempt, run
+from remuda.providers.machine.drivers.nspawn.commands import ENVIRONMENT, attempt
 from remuda.providers.machine.spi import DriverError
 
 _ORDERLY_SECONDS = 10.0
 _KILLED_SECONDS = 10.0
 _CONSOLE_LINES = 12
+_REBOOT = (
+    133  # what systemd-nspawn ends with when its service manager, or whoever is in its place, is to start it again
+)
 
-# Enters the groups, writes down who it is, mounts, and becomes the machine. Arguments: how many groups, the groups, the
-# options of the overlay, the machine's command line. Limits of a Job are not those of its host.
+# Writes down who it is, enters the keeper's groups, and becomes the keeper in a mount namespace of its own. Arguments:
+# how many groups, the groups, and what the keeper takes. The limits of a Job are not those of its host.
 _LAUNCH = """\
 set -e
-umask 077
 count=$1; shift
 while [ "$count" -gt 0 ]; do echo $$ >"$1/cgroup.procs"; shift; count=$((count - 1)); done
-umask 022
 ulimit -v unlimited
 renice -n 0 -p $$ >/dev/null || true
 echo "$$ $(cut -d ' ' -f 22 /proc/$$/stat)" >leader.part
 mv leader.part leader
-exec unshare --mount --propagation private sh -e -c 'mount -t overlay overlay -o "$1" root; shift; exec "$@"' sh "$@"
+keeper=$1; shift
+exec unshare --mount --propagation private sh -e -c "$keeper" sh "$@"
+"""
+
+# Mounts the file system and starts the machine; again when it ends in order to be rebooted. Arguments: the options of
+# the overlay, how many groups, the groups of the machine, its command line.
+_KEEP = f"""\
+mount -t overlay overlay -o "$1" root; shift
+stopping=
+machine=
+trap 'stopping=yes; kill -TERM "$machine" 2>/dev/null || true' TERM
+while :; do
+  (
+    count=$1; shift
+    while [ "$count" -gt 0 ]; do echo 0 >"$1/cgroup.procs"; shift; count=$((count - 1)); done
+    trap - TERM
+    exec "$@"
+  ) &
+  machine=$!
+  code=0
+  wait "$machine" || code=$?
+  while kill -0 "$machine" 2>/dev/null; do code=0; wait "$machine" || code=$?; done
+  if [ -n "$stopping" ] || [ "$code" != {_REBOOT} ]; then exit "$code"; fi
+done
 """
 
 
@@ -136,16 +159,18 @@ class Folder:
     async def start(self, lower: Path, limits: groups.Limits, arguments: Sequence[str]) -> list[str]:
         """Starts the machine, which outlives us. Returns what could not be limited. Raises DriverError if it ended at
         once."""
-        entered, complaints = await asyncio.to_thread(groups.make, self.machine, limits, groups.hierarchies())
+        await self.stop()  # what is left of a machine whose keeper was killed
+        made = await asyncio.to_thread(groups.make, self.machine, limits, groups.hierarchies())
         command = (
             *("systemd-nspawn", "--quiet", "--directory=root", f"--machine={self.machine}", "--register=no"),
             *("--keep-unit", "--settings=no", "--link-journal=no", "--resolv-conf=off", "--timezone=off"),
             *("--capability=all", "--console=read-only", *arguments, "--boot", "--", "--show-status=yes"),
         )
-        overlay = f"lowerdir={lower},upperdir=upper,workdir=work"
         with (self.path / "console.log").open("ab") as console:
             process = await asyncio.create_subprocess_exec(
-                *("sh", "-c", _LAUNCH, "sh", str(len(entered)), *map(str, entered), overlay, *command),
+                *("sh", "-c", _LAUNCH, "sh", str(len(made.keeper)), *map(str, made.keeper)),
+                *(_KEEP, f"lowerdir={lower},upperdir=upper,workdir=work"),
+                *(str(len(made.machine)), *map(str, made.machine), *command),
                 stdin=DEVNULL,
                 stdout=console,
                 stderr=console,
@@ -157,7 +182,7 @@ class Folder:
             if process.returncode is not None:
                 raise DriverError(f"the host did not start: {self.last_words()}")
             await asyncio.sleep(0.01)
-        return complaints
+        return made.complaints
 
     async def stop(self) -> None:
         """Every process of the host has ended when it returns, and its interface and groups are gone."""
@@ -201,22 +226,6 @@ class Folder:
 
 async def _has_interface(name: str) -> bool:
     return (await attempt("ip", "link", "show", "dev", name))[0] == 0
-
-
-async def unpack(tarball: Path, into: Path) -> None:
-    """The file system in a tarball, once, however many ask for it. Raises DriverError."""
-    part = into.with_name(f"{into.name}.part.{os.getpid()}")
-    await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
-    part.mkdir(parents=True)
-    try:
-        await run("tar", "--extract", "--numeric-owner", "--xattrs", "--file", str(tarball), "--directory", str(part))
-        try:
-            part.rename(into)
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:  # another Job was faster
-                raise
-    finally:
-        await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
 
 
 def _keep(path: Path, content: bytes) -> None:

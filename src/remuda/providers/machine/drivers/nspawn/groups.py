@@ -22,6 +22,12 @@ class Limits(NamedTuple):
     cpus: int = 0
 
 
+class Made(NamedTuple):
+    keeper: list[Path]  # what the process enters that keeps the machine running
+    machine: list[Path]  # what the machine enters, from there
+    complaints: list[str]  # in words, what could not be limited
+
+
 class Hierarchies(NamedTuple):
     """Folders in which a group is made."""
 
@@ -55,19 +61,35 @@ def _own(line: str) -> Iterator[tuple[str, str]]:
         yield name, path
 
 
-def make(name: str, limits: Limits, found: Hierarchies) -> tuple[list[Path], list[str]]:
-    """The groups a host's first process has to enter; and in words what could not be limited."""
-    groups = [folder / name for folder in found.tracking]
-    for group in groups:
-        group.mkdir(exist_ok=True)
+def make(name: str, limits: Limits, found: Hierarchies) -> Made:
+    """On version 2 only a group without processes of its own can limit those below it: hence two below one."""
+    for folder in found.tracking:
+        for part in ("", "keeper", "machine"):
+            (folder / name / part).mkdir(exist_ok=True)
+    keeper = [folder / name / "keeper" for folder in found.tracking]
     complaints = []
     for what, value, settings in (
         ("memory", limits.memory, _memory(limits.memory)),
         ("processors", limits.cpus, _processors(limits.cpus)),
     ):
-        if value and not _limit(name, settings, found, groups):
+        if value and not _limit(name, settings, found, keeper):
             complaints.append(f"{what} cannot be limited on this machine: the control groups do not allow it")
-    return groups, complaints
+    for folder in found.tracking:
+        _pass_on(folder / name)
+    return Made(keeper, [folder / name / "machine" for folder in found.tracking], complaints)
+
+
+def _pass_on(group: Path) -> None:
+    """What this group is accounted for, the machine may account for in its own groups; version 1 has no such thing."""
+    try:
+        controllers = (group / "cgroup.controllers").read_text().split()
+    except OSError:
+        return
+    for controller in controllers:
+        try:
+            (group / "cgroup.subtree_control").write_text(f"+{controller}")
+        except OSError:
+            continue
 
 
 def _memory(mebibytes: int) -> tuple[str, dict[str, str], dict[str, str]]:

@@ -1,0 +1,51 @@
+"""A folder that several Jobs work on, one at a time. It may go while others wait for it: they find it made anew."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+_LOCK = "lock"
+
+
+@asynccontextmanager
+async def locked(folder: Path) -> AsyncIterator[None]:
+    """The folder is there and nobody else's, until we or our process have ended."""
+    while (descriptor := _lock(folder)) is None:  # noqa: ASYNC110 - it is another process that holds it
+        await asyncio.sleep(0.05)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def dissolve(folder: Path) -> None:
+    """By whoever has it locked and has emptied it."""
+    (folder / _LOCK).unlink()
+    folder.rmdir()
+
+
+def inhabitants(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.name != _LOCK]
+
+
+def _lock(folder: Path) -> int | None:
+    """A descriptor that holds it until it is closed; None if somebody else has it, or has just dissolved it."""
+    path = folder / _LOCK
+    folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.stat(path).st_ino == os.fstat(descriptor).st_ino:
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(descriptor)
+    return None

@@ -1,0 +1,299 @@
+"""The driver nspawn: conformant on real hosts, which are looked at without its help."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import asyncssh
+import msgspec
+import pytest
+
+from remuda.providers.machine.conformance.confidence import Confidence
+from remuda.providers.machine.conformance.kills import Kills
+from remuda.providers.machine.conformance.life import Life
+from remuda.providers.machine.conformance.model import Model
+from remuda.providers.machine.drivers.nspawn import Nspawn
+from remuda.providers.machine.drivers.nspawn.commands import run
+from remuda.providers.machine.spi import BadOptions, Driver, DriverError, Order, Server
+from tests.lab.conformance import Subject
+from tests.lab.hosts import Network, free_subnet, require_hosts, until
+
+_USER_DATA = (
+    b"#cloud-config\n# \xc3\xa9t\xc3\xa9, a tab\there, $HOME `not run` \\n and no end of line at the end\n"
+    b"runcmd: [[touch, /run/ran]]"
+)
+
+
+class NspawnHosts(Subject):
+    driver = Nspawn
+    user_data = _USER_DATA
+    boot_seconds = 30.0
+    by_the_clock = (0.1, 0.5)
+    bad_options: Mapping[str, Mapping[str, Any]] = {
+        "subnet": {"subnet": "198.18.0.0/33"},
+        "bridge": {"bridge": "a/b"},
+        "image": {"image": "/nowhere/at/all"},
+        "binds": {"binds": ["relative:/there"]},
+        "dns": {"dns": ["name.example"]},
+    }
+
+    def __init__(self, directory: Path, subnet: ipaddress.IPv4Network) -> None:
+        super().__init__(directory)
+        self.bridge = f"rmt{uuid4().hex[:8]}"
+        self.options = {"bridge": self.bridge, "subnet": str(subnet)}
+        self._subnet = subnet
+        self._full = False
+
+    def act(self, order: Order, *, lost: bool = False) -> Driver[Any]:
+        if self._full:
+            small = ipaddress.IPv4Network((self._subnet.network_address, 30))
+            order = msgspec.structs.replace(order, options={**order.options, "subnet": str(small)})
+        return super().act(order, lost=lost)
+
+    async def servers(self) -> list[str]:
+        """Machines that run, as the kernel knows them."""
+        return sorted(Path(os.readlink(f"/proc/{pid}/cwd")).name for pid in _machines(self.hosts))
+
+    async def things(self) -> list[str]:
+        folders = [str(path) for path in (self.hosts / "nspawn").glob("*")]
+        links = [link["ifname"] for link in json.loads(await run("ip", "-json", "link")) if self._ours(link)]
+        book = [str(path) for path in Path("/run/remuda/bridges").glob(self.bridge)]
+        return [*await self.servers(), *folders, *links, *book, *_mounts(self.hosts)]
+
+    def _ours(self, link: dict[str, Any]) -> bool:
+        return self.bridge in (link["ifname"], link.get("master"))
+
+    async def received(self, server: Server) -> bytes:
+        """Once cloud-init has run it."""
+        assert server.ssh is not None
+        known = asyncssh.import_known_hosts(f"{server.addresses[0].address} {server.ssh.host_keys[0]}\n")
+        key = asyncssh.import_private_key(server.ssh.private_key)
+        async with asyncssh.connect(
+            server.addresses[0].address, username="root", client_keys=[key], known_hosts=known, config=None
+        ) as connection:
+            await connection.run("cloud-init status --wait && test -e /run/ran", check=True)
+            done = await connection.run("cat /var/lib/cloud/instance/user-data.txt", check=True, encoding=None)
+            assert isinstance(done.stdout, bytes)
+            return done.stdout
+
+    @asynccontextmanager
+    async def refusing(self) -> AsyncIterator[None]:
+        """The pool of addresses is empty."""
+        self._full = True
+        taker = self.order()
+        await self.act(taker).create(taker, self.user_data)
+        try:
+            yield
+        finally:
+            await self.act(taker).remove(taker)
+            self._full = False
+
+
+def _machines(hosts: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            machine = entry.name.isdigit() and (entry / "comm").read_text() == "systemd-nspawn\n"
+            if machine and Path(os.readlink(entry / "cwd")).is_relative_to(hosts):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def _mounts(hosts: Path) -> list[str]:
+    """In any mount namespace there is."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/mountinfo"):
+        try:
+            found |= {line for line in path.read_text().splitlines() if str(hosts) in line}
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def _groups() -> set[str]:
+    return {str(path) for path in Path("/sys/fs/cgroup").rglob("rm-*")}
+
+
+@pytest.fixture
+async def subject(tmp_path: Path) -> AsyncIterator[NspawnHosts]:
+    require_hosts()
+    before = _groups()
+    subject = NspawnHosts(tmp_path, await free_subnet())
+    yield subject
+    for about in (subject.hosts / "nspawn").glob("*/host.json"):
+        found = json.loads(about.read_text())
+        order = subject.order(name=found["name"], uid=found["tags"]["remuda-uid"])
+        await subject.act(order).remove(order)
+    assert await subject.things() == []
+    assert _groups() <= before
+
+
+class TestWithCloudInit(Life, Confidence, Model):
+    pass
+
+
+class TestKilled(Kills):
+    @pytest.fixture
+    def subject(self, subject: NspawnHosts) -> NspawnHosts:
+        """Where less happens in the hosts meanwhile: the kills are many."""
+        subject.options = {**subject.options, "bootstrap": "ssh"}
+        return subject
+
+
+async def test_a_host_has_the_name_the_limits_and_the_folders_it_was_given_and_none_of_this_machines_secrets(
+    subject: NspawnHosts, tmp_path: Path
+) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "hello").write_text("from here")
+    order = subject.order(
+        hostname="its-name",
+        options={
+            **subject.options,
+            "bootstrap": "ssh",
+            "memory": 400,
+            "cpus": 1,
+            "dns": ["192.0.2.53"],
+            "binds": [f"{tmp_path / 'shared'}:/mnt/shared:ro"],
+        },
+    )
+    host = await subject.act(order).create(order, b"")
+    said = await _ask(
+        host,
+        "hostname; cat /mnt/shared/hello; echo; touch /mnt/shared/x || echo read-only; cat /etc/resolv.conf; "
+        f"ls -A /root /home /var/lib/cloud; ls {subject.hosts} || echo hidden; systemctl is-system-running --wait",
+    )
+    assert said.splitlines()[:2] == ["its-name", "from here"]
+    assert "read-only" in said
+    assert "nameserver 192.0.2.53" in said
+    assert "hidden" in said
+    assert said.splitlines()[-1] == "running"
+    limits = {path.name: path.read_text().strip() for path in _limits()}
+    assert limits, f"nothing is limited; said: {subject.said}"
+    assert limits.get("memory.limit_in_bytes", limits.get("memory.max")) == str(400 << 20)
+
+
+def _limits() -> list[Path]:
+    return [
+        group / name
+        for group in map(Path, _groups())
+        for name in ("memory.max", "memory.limit_in_bytes")
+        if (group / name).exists()
+    ]
+
+
+async def _ask(server: Server, command: str) -> str:
+    assert server.ssh is not None
+    known = asyncssh.import_known_hosts(f"{server.addresses[0].address} {server.ssh.host_keys[0]}\n")
+    key = asyncssh.import_private_key(server.ssh.private_key)
+    async with asyncssh.connect(
+        server.addresses[0].address, username=server.ssh.user, client_keys=[key], known_hosts=known, config=None
+    ) as connection:
+        return str((await connection.run(command, stderr=asyncssh.STDOUT)).stdout)
+
+
+async def test_a_host_that_was_switched_off_or_rebooted_comes_back_with_its_address_and_files(
+    subject: NspawnHosts,
+) -> None:
+    order = subject.order(options={**subject.options, "bootstrap": "ssh"})
+    first = await subject.act(order).create(order, b"")
+    boot = await _ask(first, "echo kept > /root/file; cat /proc/1/stat | cut -d ' ' -f 22")
+    await _ask(first, "systemctl reboot")
+    await _reaches(subject, order, "running", unlike=boot)
+    await _ask(first, "systemctl poweroff")
+    await _reaches(subject, order, "stopped")
+    again = await subject.act(order).create(order, b"")
+    assert again.addresses == first.addresses
+    assert await _ask(again, "cat /root/file") == "kept\n"
+
+
+async def _reaches(subject: NspawnHosts, order: Order, state: str, unlike: str = "") -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        server = await subject.act(order).find(order)
+        assert server is not None
+        if server.state == state:
+            try:
+                if not unlike or await _ask(server, "cat /proc/1/stat | cut -d ' ' -f 22") != unlike:
+                    return
+            except (OSError, asyncssh.Error):
+                pass
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"the host was not {state} after 30 s")
+
+
+async def test_a_host_that_does_not_boot_says_what_was_on_its_console(
+    subject: NspawnHosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = subject.order(options={**subject.options, "bootstrap": "ssh", "binds": ["/dev/null:/usr/sbin/sshd"]})
+    monkeypatch.setattr("remuda.providers.machine.drivers.nspawn._BOOT_SECONDS", 3.0)
+    with pytest.raises(DriverError, match=r"does not answer at .* after 3 s; the end of its console: .*Multi-User"):
+        await subject.act(order).create(order, b"")
+
+
+async def test_a_process_that_has_the_id_of_an_ended_machine_is_left_alone(subject: NspawnHosts) -> None:
+    order = subject.order(options={**subject.options, "bootstrap": "ssh"})
+    await subject.act(order).create(order, b"")
+    (machine,) = _machines(subject.hosts)
+    os.kill(machine, signal.SIGKILL)
+    await _reaches(subject, order, "stopped")
+    bystander = subprocess.Popen(["sleep", "60"])
+    try:
+        leader = subject.hosts / "nspawn" / order.name / "leader"
+        leader.write_text(f"{bystander.pid} 1\n")
+        await subject.act(order).remove(order)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+async def test_a_bridge_that_others_made_stays(network: Network) -> None:
+    host = await network.host("one")
+    await host.remove()
+    network.hosts.remove(host)
+    assert Path(f"/sys/class/net/{network.bridge}").exists()
+
+
+async def test_a_tarball_is_unpacked_once_and_goes_with_its_last_host(subject: NspawnHosts, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for folder in ("etc", "usr/bin", "usr/lib/systemd", "usr/sbin"):
+        (tree / folder).mkdir(parents=True)
+    (tree / "etc/os-release").write_text("ID=tiny\n")
+    (tree / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    for program in ("usr/lib/systemd/systemd", "usr/lib/systemd/systemd-networkd", "usr/sbin/sshd"):
+        (tree / program).touch()
+    tarball = shutil.make_archive(str(tmp_path / "tiny"), "gztar", tree)
+    order = subject.order(options={**subject.options, "bootstrap": "ssh", "image": tarball})
+    with pytest.raises(DriverError, match=r"ended while it started|did not start"):  # there is nothing to boot in it
+        await subject.act(order).create(order, b"")
+    assert len(list((subject.hosts / "nspawn" / ".images").glob("*/etc/os-release"))) == 1
+    await subject.act(order).remove(order)
+    assert list((subject.hosts / "nspawn").iterdir()) == []
+
+
+async def test_an_image_that_cannot_be_a_host_is_refused_in_words(subject: NspawnHosts, tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    order = subject.order(options={**subject.options, "image": str(tmp_path / "bare")})
+    with pytest.raises(BadOptions, match=r"image: it has no usr/lib/systemd/systemd; install systemd in it"):
+        await subject.act(order).create(order, b"")
+
+
+async def test_cloud_init_runs_what_it_is_given_within_seconds(network: Network) -> None:
+    started = time.monotonic()
+    host = await network.host("one", user_data=b"#cloud-config\nruncmd: ['hostname > /run/ran']\n")
+    assert await until(host, "cat /run/ran", seconds=15) == "one\n"
+    assert time.monotonic() - started < 15
