@@ -21,16 +21,21 @@ from remuda.providers.bootstrap import setup as bootstrap
 from remuda.providers.bootstrap.registration import Registration
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.infrastructure import controller as infrastructure
+from remuda.providers.machine import admission as machine_admission
 from remuda.providers.machine import definitions as machine_definitions
 from remuda.providers.machine import setup as machine
 from remuda.providers.machine.settings import MachineSettings
+from remuda.providers.machine.types import NODE_DRIVER
 from remuda.runtime.manager import Manager
-from remuda.runtime.webhooks import Webhook
+from remuda.runtime.webhooks import Webhook, join
 
 CONTROLLERS = (infrastructure.NAME, *bootstrap.CONTROLLERS, *machine.CONTROLLERS, runner.CONTROLLER)
 
-ADMISSION: tuple[Admission, ...] = (*guard.FUNCTIONS,)
-WEBHOOKS: tuple[Webhook, ...] = (*guard.WEBHOOKS,)  # the same, for an API server elsewhere
+ADMISSION: tuple[Admission, ...] = (*guard.FUNCTIONS, *machine_admission.FUNCTIONS)
+WEBHOOKS: tuple[Webhook, ...] = (  # the same, for an API server elsewhere
+    *guard.WEBHOOKS,
+    *join((NODE_DRIVER,), machine_admission.FUNCTIONS),
+)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -190,7 +190,8 @@ async def _state(scope: Scope) -> State:
 
 
 def _exists(known: State) -> bool:
-    return known.phase in ("created", "bootstrapped")
+    """With all that a Job has to do for it: over SSH, the script has ended well."""
+    return known.phase == "bootstrapped" or (known.phase == "created" and known.by_user_data)
 
 
 async def _publish_server(scope: Scope, owner: Machine | None, known: State) -> Outcome:
