@@ -65,11 +65,18 @@ def add(manager: Manager, settings: Settings, *, only: Collection[str] = CONTROL
     if set(only) & set(bootstrap.CONTROLLERS):
         registration = bootstrap.add(manager, settings.site, settings=settings.bootstrap, only=only)
     if set(only) & set(machine.CONTROLLERS):
-        machine.add(manager, settings.machine)
+        machine.add(manager, _machine_settings(settings))
     job_runner = None
     if settings.jobs is not None and runner.CONTROLLER in only:
         job_runner = JobRunner(manager, settings.jobs)
     return Providers(registration, job_runner)
+
+
+def _machine_settings(settings: Settings) -> MachineSettings:
+    """What was looked at is what Jobs run: programs of drivers are kept where Jobs find them."""
+    if settings.jobs is None:
+        return settings.machine
+    return msgspec.structs.replace(settings.machine, driver_directory=str(settings.jobs.hosts / "drivers"))
 
 
 async def register_drivers(client: Client, only: Collection[str] = CONTROLLERS) -> None:

@@ -71,7 +71,7 @@ async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDri
             spec.url,
             spec.checksum,
             machine=settings.rancher_machine,
-            directory=Path(settings.driver_directory),
+            directory=Path(settings.driver_directory).expanduser(),
         )
         reported = await flags.read(found)
     except program.Unobtainable as error:

@@ -16,5 +16,5 @@ class MachineSettings(msgspec.Struct, frozen=True, kw_only=True):
     cpu: str = ""
     rules: Rules = Rules()
     rancher_machine: str = ""  # where that program is; empty: on the PATH
-    driver_directory: str = "drivers"  # where programs of drivers are kept that were downloaded
+    driver_directory: str = "~/.cache/remuda/drivers"  # where programs of drivers are kept that were downloaded
     in_use_seconds: float = 10.0  # between two looks whether a driver that is to go is still needed
