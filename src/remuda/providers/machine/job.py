@@ -70,11 +70,16 @@ class Job:
     async def run(self, script: bytes) -> None:
         """Raises DriverError."""
         notebook = await self._notebook()
-        driver = self._driver(notebook)
         if self._order.action == "create":
-            await self._create(driver, notebook, script)
-        else:
-            await self._remove(driver, notebook)
+            await self._create(self._driver(notebook), notebook, script)
+            return
+        try:
+            await self._remove(self._driver(notebook), notebook)
+        except BadOptions as error:
+            if notebook.state.phase:
+                raise
+            # Intent is noted before the infrastructure is asked: such options have never come that far.
+            self._say(f"no server was ever asked for: {error}")
 
     async def _notebook(self) -> Notebook:
         try:
