@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDri
             spec.url,
             spec.checksum,
             machine=settings.rancher_machine,
-            directory=Path(settings.driver_directory).expanduser(),
+            directory=Path(os.path.expanduser(settings.driver_directory)),
         )
         reported = await flags.read(found)
     except program.Unobtainable as error:
