@@ -81,7 +81,7 @@ class Processes(Subject):
     bad_options: Mapping[str, Mapping[str, Any]] = {"address": {"address": "192.0.2.1"}}
     user_data = (
         b"#!/bin/sh\n# \xc3\xa9t\xc3\xa9, a tab\there, $HOME `not run` \\n\n"
-        b'cp "$0" "$REMUDA_HOST_ROOT/received"\nsleep 1000 </dev/null >/dev/null 2>&1 &\necho up\nexit 0 # no end'
+        b'cp "$0" "$REMUDA_HOST_ROOT/received"\nsleep 1000 </dev/null >/dev/null 2>&1 &\necho up\nexit 0\n\n'
     )
 
     async def servers(self) -> list[str]:

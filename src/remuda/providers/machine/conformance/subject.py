@@ -18,7 +18,10 @@ import msgspec
 from remuda.providers.machine.conformance.record import FileRecord
 from remuda.providers.machine.spi import Context, Driver, Order, Server
 
-_USER_DATA = b"#!/bin/sh\n# \xc3\xa9t\xc3\xa9, a tab\there, $HOME `not run` \\n and no end of line at the end\nexit 0"
+# With all that is easily lost on the way, also at the end.
+_USER_DATA = (
+    b"#!/bin/sh\n# \xc3\xa9t\xc3\xa9, a tab\there, $HOME `not run` \\n, a line that ends in Windows\r\nexit 0\n\n"
+)
 
 
 class Subject:
