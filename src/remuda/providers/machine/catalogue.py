@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,6 +61,10 @@ def _of_native(driver: type[Driver[Any]]) -> FoundDriver:
     return FoundDriver(name=driver.name, model=options.of_driver(driver), local=driver.local)
 
 
+def _directory(settings: MachineSettings) -> Path:
+    return Path(settings.driver_directory).expanduser()
+
+
 async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDriver:
     from remuda.providers.machine.rancher_machine import flags, program
 
@@ -72,7 +75,7 @@ async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDri
             spec.url,
             spec.checksum,
             machine=settings.rancher_machine,
-            directory=Path(os.path.expanduser(settings.driver_directory)),
+            directory=_directory(settings),
         )
         reported = await flags.read(found)
     except program.Unobtainable as error:
