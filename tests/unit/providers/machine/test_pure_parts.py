@@ -1,0 +1,130 @@
+"""Orders, credentials, what is known of programs, how a Job ended: small and pure."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from remuda.jobs.types import (
+    ContainerState,
+    ContainerStatus,
+    Job,
+    JobCondition,
+    JobSpec,
+    JobStatus,
+    Pod,
+    PodStatus,
+    Terminated,
+)
+from remuda.kube.objects import Key, ObjectMeta
+from remuda.providers import names
+from remuda.providers.machine import credentials, known, orders, results
+from remuda.providers.machine.credentials import BadReference
+
+META = ObjectMeta(name="pool-1.example", namespace="ns", uid="u-1")
+
+
+# ---- orders
+
+
+def test_a_server_is_called_like_its_machine_as_a_dns_label() -> None:
+    assert orders.server_name("pool-1.example") == "pool-1-example"
+    assert len(orders.server_name("x" * 200)) == 63
+
+
+@pytest.mark.parametrize(("limit", "length"), [("20", 20), ("9", 63), ("64", 63), ("many", 63)])
+def test_a_hostname_is_cut_where_an_annotation_says_so(limit: str, length: int) -> None:
+    metadata = msgspec.structs.replace(META, name="x" * 70, annotations={names.HOSTNAME_LENGTH_LIMIT: limit})
+    assert len(orders.hostname(metadata)) == length
+
+
+def test_the_identity_of_a_server_outlives_a_move() -> None:
+    moved = msgspec.structs.replace(META, uid="u-2", annotations={orders.IDENTITY: orders.identity(META)})
+    assert orders.identity(moved) == orders.identity(META)
+
+
+def test_a_copy_of_a_manifest_is_not_the_same_machine() -> None:
+    copy = msgspec.structs.replace(META, name="other", uid="u-2", annotations={orders.IDENTITY: orders.identity(META)})
+    assert orders.identity(copy).endswith("/other/u-2")
+
+
+def test_an_order_has_the_options_and_nothing_else_of_the_spec() -> None:
+    spec = {"size": "large", "common": {"labels": {}}, "providerID": "x"}
+    order = orders.order("create", "toy", META, spec, cluster="c", owner="o", program={})
+    assert order.options == {"size": "large"}
+    assert (order.uid, order.state_secret) == ("u-1", "pool-1.example-machine-state")
+
+
+# ---- credentials
+
+
+def test_a_credential_is_beside_the_machine_or_in_the_shared_namespace() -> None:
+    assert credentials.place("cred", "ns") == Key("ns", "cred")
+    assert credentials.place("cattle-global-data:cc-x", "ns") == Key("cattle-global-data", "cc-x")
+    assert credentials.place("ns:cred", "ns") == Key("ns", "cred")
+    for bad in ("kube-system:admin", "cattle-global-data:"):
+        with pytest.raises(BadReference):
+            credentials.place(bad, "ns")
+
+
+def test_only_the_last_word_of_a_key_counts() -> None:
+    data = {"amazonec2credentialConfig-accessKey": b"a", "secretKey": b"b"}
+    assert credentials.fields(data) == {"accessKey": b"a", "secretKey": b"b"}
+
+
+# ---- what is known of programs
+
+
+def test_annotations_beat_what_is_known_otherwise() -> None:
+    assert known.facts("digitalocean", {}).private == ("accessToken",)
+    said = {known.PRIVATE: "token, other", known.FILES: "userdata:user-data-file,broken"}
+    found = known.facts("digitalocean", said)
+    assert found.private == ("token", "other")
+    assert found.files == {"userdata": "user-data-file"}
+    assert known.facts("nobody", {}) == known.Facts()
+
+
+# ---- how a Job ended
+
+
+def job(type: str, reason: str = "", message: str = "") -> Job:
+    condition = JobCondition(type=type, status="True", reason=reason, message=message)
+    return Job(spec=JobSpec(active_deadline_seconds=60), status=JobStatus(conditions=(condition,)))
+
+
+def pod(code: int, message: str, made: str = "2026-01-01T00:00:00Z") -> Pod:
+    state = ContainerState(terminated=Terminated(exit_code=code, message=message))
+    return Pod(
+        metadata=ObjectMeta(creation_timestamp=made),
+        status=PodStatus(phase="Failed", container_statuses=(ContainerStatus(state=state),)),
+    )
+
+
+def test_a_job_without_an_end_has_no_result() -> None:
+    assert results.result(Job(), []) is None
+
+
+def test_the_newest_pod_has_the_last_word() -> None:
+    found = results.result(job("Failed"), [pod(1, "old"), pod(3, "new", "2026-01-02T00:00:00Z")])
+    assert found is not None
+    assert (found.ok, found.message, found.hopeless) == (False, "new", True)
+
+
+def test_a_job_that_took_too_long_says_so() -> None:
+    found = results.result(job("Failed", "DeadlineExceeded"), [])
+    assert found is not None
+    assert found.message == "it did not end within 60 s and was stopped"
+    assert not found.hopeless
+
+
+def test_a_job_without_pods_is_told_in_its_own_words() -> None:
+    found = results.result(job("Failed", "NotRunnable", "nobody runs this"), [])
+    assert found is not None
+    assert found.message == "nobody runs this"
+
+
+def test_last_words_are_cut_at_their_beginning() -> None:
+    found = results.result(job("Failed"), [pod(1, "x" * 10_000 + " the reason")])
+    assert found is not None
+    assert len(found.message) <= 4096
+    assert found.message.endswith("the reason")
