@@ -150,7 +150,7 @@ def test_a_machine_becomes_a_managed_host_and_nothing_of_it_is_left(up: Up) -> N
     up.until(f"{RKE}/rkebootstraps", "horse", lambda obj: condition(obj, "AgentConnected") == "True")
     machine = up.until(MACHINES, "horse", lambda obj: initialized(obj, "provisioned"))
     assert machine["spec"]["providerID"].startswith("process://")
-    up.until(f"{CAPI}/machines", "horse", lambda obj: initialized(obj, "infrastructureProvisioned"))
+    up.until(f"{CAPI}/machines", "horse", lambda obj: obj["spec"].get("providerID") == machine["spec"]["providerID"])
     assert any("remuda-agent" in command for command in up.processes())
 
     written = plan()
