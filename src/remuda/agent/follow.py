@@ -22,6 +22,7 @@ from remuda.agent.kube import Api, Secret
 from remuda.agent.plan import Plan, PlanError, parse
 
 _LONGEST_REST = 60.0
+_INTERLOCK_SECONDS = 1.0
 _STOP_SECONDS = 10.0
 _LAST_WORDS_SECONDS = 2.0
 
@@ -216,7 +217,7 @@ class Follower:
         wait = interlock.seconds_to_wait(self._config.interlock_directory)
         if wait > 0:
             log.once(f"a restart of this agent is pending: no plan begins for up to {wait:.0f} s")
-            self._wake.append(min(wait, rules.PROBE_SECONDS))
+            self._wake.append(min(wait, _INTERLOCK_SECONDS))
             return True
         self._start(plan, view[rules.PLAN], run, verdict.attempt)
         return True
