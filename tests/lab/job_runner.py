@@ -1,0 +1,33 @@
+"""A job runner as a process of its own, to be killed: KUBECONFIG NAMESPACE DIRECTORY."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+from pathlib import Path
+
+import yaml
+
+from remuda.jobs.processes import Processes
+from remuda.jobs.runner import JobRunner, Settings
+from remuda.kube import kubeconfig
+from remuda.kube.http import HttpClient
+from remuda.runtime.manager import Manager
+
+PROGRAM = (sys.executable, str(Path(__file__).with_name("job_program.py")))
+
+
+async def main(config: Path, namespace: str, directory: Path) -> None:
+    cluster = yaml.safe_load(config.read_text())["clusters"][0]["cluster"]
+    ca_pem = base64.b64decode(cluster["certificate-authority-data"])
+    client = HttpClient(kubeconfig.load(config))
+    manager = Manager(client, namespace=namespace, name="runner")
+    hosts = directory / "hosts"
+    settings = Settings(directory=directory / "jobs", hosts=hosts, server_url=cluster["server"], ca_pem=ca_pem)
+    JobRunner(manager, settings, Processes(settings.directory, hosts, program=PROGRAM))
+    await manager.run(asyncio.Event())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])))
