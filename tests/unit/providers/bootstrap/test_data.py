@@ -1,0 +1,71 @@
+"""Bootstrap data in the form a server's infrastructure takes."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+
+import pytest
+import yaml
+
+from remuda.capi.types import Reference
+from remuda.providers import names
+from remuda.providers.bootstrap import data
+
+SCRIPT = "#!/bin/sh\necho 'hello'\n"
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "form"),
+    [
+        (names.MACHINE_GROUP, "NspawnMachine", "script"),
+        (names.GROUP, "CustomMachine", "none"),
+        ("infrastructure.cluster.x-k8s.io", "DockerMachine", "cloud-config"),
+    ],
+)
+def test_the_infrastructure_says_in_which_form(group: str, kind: str, form: str) -> None:
+    assert data.form(Reference(api_group=group, kind=kind, name="x")) == form
+
+
+def test_our_own_machines_get_the_script_as_it_is() -> None:
+    assert data.render("script", SCRIPT, "ignored") == data.Data(SCRIPT, "script")
+
+
+def test_a_host_that_registered_itself_gets_nothing_to_run() -> None:
+    assert SCRIPT not in data.render("none", SCRIPT, "").value
+
+
+def test_a_cloud_config_writes_the_script_and_runs_it_before_what_the_user_adds() -> None:
+    config = yaml.safe_load(
+        data.cloud_config(SCRIPT, "#cloud-config\nwrite_files:\n- path: /a\nruncmd: [date]\nhostname: h\n")
+    )
+    ours, users = config["write_files"]
+    assert gzip.decompress(base64.b64decode(ours["content"])).decode() == SCRIPT
+    assert (ours["encoding"], ours["permissions"], users) == ("gz+b64", "0700", {"path": "/a"})
+    assert config["runcmd"] == [["sh", ours["path"]], "date"]
+    assert config["hostname"] == "h"
+
+
+def test_the_same_script_gives_the_same_bytes() -> None:
+    assert data.cloud_config(SCRIPT, "") == data.cloud_config(SCRIPT, "")
+
+
+def test_a_template_stays_one() -> None:
+    made = data.cloud_config(SCRIPT, "## template: jinja\n#cloud-config\nhostname: '{{ v1.name }}'\n")
+    assert made.startswith("## template: jinja\n#cloud-config\n")
+
+
+@pytest.mark.parametrize(
+    ("userdata", "why"),
+    [
+        ("#!/bin/sh\n", "must begin with #cloud-config"),
+        ("#cloud-config\n- a\n", "must be a map"),
+        ("#cloud-config\nruncmd: date\n", "runcmd in spec.userdata.inlineUserdata must be a list"),
+        ("#cloud-config\npassword: hunter2\n a: [", "is not YAML"),
+        ("#cloud-config\n" + "#" * 70_000, "longer than"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_without_being_repeated(userdata: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as caught:
+        data.cloud_config(SCRIPT, userdata)
+    assert "hunter2" not in str(caught.value)
