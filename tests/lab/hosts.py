@@ -29,6 +29,7 @@ import pytest
 
 from remuda.providers.machine.drivers.nspawn import Nspawn, NspawnOptions
 from remuda.providers.machine.drivers.nspawn.commands import run
+from remuda.providers.machine.drivers.nspawn.folder import Folder
 from remuda.providers.machine.spi import Context, Order, Server
 
 _POOL = ipaddress.IPv4Network("198.18.0.0/15")  # set aside for tests of networks
@@ -193,3 +194,41 @@ async def until(host: Host, command: str, *, seconds: float = 30) -> str:
                     await asyncio.sleep(0.1)
     except TimeoutError:
         raise AssertionError(f"{host.name}: {command} did not end well in {seconds:g} s") from None
+
+
+# Hosts as the kernel knows them, whoever made them.
+
+
+def machines(folder: Path) -> list[int]:
+    """Processes that are machines whose hosts lie below the folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            machine = entry.name.isdigit() and (entry / "comm").read_text() == "systemd-nspawn\n"
+            if machine and Path(os.readlink(entry / "cwd")).is_relative_to(folder):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def mounts(folder: Path) -> list[str]:
+    """Below the folder, in any mount namespace there is."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/mountinfo"):
+        try:
+            found |= {line for line in path.read_text().splitlines() if str(folder) in line}
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def groups(*hosts: Path) -> list[Path]:
+    """Control groups of hosts, given by their folders."""
+    names = {Folder(host).machine for host in hosts}
+    return [path for path in Path("/sys/fs/cgroup").rglob("rm-*") if path.name in names]
+
+
+def interfaces(bridge: str) -> set[str]:
+    """What is connected to a bridge."""
+    return {path.name for path in Path(f"/sys/class/net/{bridge}/brif").glob("*")}

@@ -28,7 +28,7 @@ from remuda.providers.machine.drivers.nspawn import Nspawn
 from remuda.providers.machine.drivers.nspawn.commands import run
 from remuda.providers.machine.spi import BadOptions, Driver, DriverError, Order, Server
 from tests.lab.conformance import Subject
-from tests.lab.hosts import Network, free_subnet, require_hosts, until
+from tests.lab.hosts import Network, free_subnet, groups, machines, mounts, require_hosts, until
 
 _USER_DATA = (
     b"#cloud-config\n# \xc3\xa9t\xc3\xa9, a tab\there, $HOME `not run` \\n and no end of line at the end\n"
@@ -55,6 +55,7 @@ class NspawnHosts(Subject):
         self.options = {"bridge": self.bridge, "subnet": str(subnet)}
         self._subnet = subnet
         self._full = False
+        self._names: set[str] = set()
 
     def act(self, order: Order, *, lost: bool = False) -> Driver[Any]:
         if self._full:
@@ -64,13 +65,19 @@ class NspawnHosts(Subject):
 
     async def servers(self) -> list[str]:
         """Machines that run, as the kernel knows them."""
-        return sorted(Path(os.readlink(f"/proc/{pid}/cwd")).name for pid in _machines(self.hosts))
+        return sorted(Path(os.readlink(f"/proc/{pid}/cwd")).name for pid in machines(self.hosts))
 
     async def things(self) -> list[str]:
         folders = [str(path) for path in (self.hosts / "nspawn").glob("*")]
         links = [link["ifname"] for link in json.loads(await run("ip", "-json", "link")) if self._ours(link)]
         book = [str(path) for path in Path("/run/remuda/bridges").glob(self.bridge)]
-        return [*await self.servers(), *folders, *links, *book, *_mounts(self.hosts)]
+        left = groups(*(self.hosts / "nspawn" / name for name in self._names))
+        return [*await self.servers(), *folders, *links, *book, *mounts(self.hosts), *map(str, left)]
+
+    def order(self, **changes: Any) -> Order:
+        order = super().order(**changes)
+        self._names.add(order.name)
+        return order
 
     def _ours(self, link: dict[str, Any]) -> bool:
         return self.bridge in (link["ifname"], link.get("master"))
@@ -101,37 +108,9 @@ class NspawnHosts(Subject):
             self._full = False
 
 
-def _machines(hosts: Path) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            machine = entry.name.isdigit() and (entry / "comm").read_text() == "systemd-nspawn\n"
-            if machine and Path(os.readlink(entry / "cwd")).is_relative_to(hosts):
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
-def _mounts(hosts: Path) -> list[str]:
-    """In any mount namespace there is."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/mountinfo"):
-        try:
-            found |= {line for line in path.read_text().splitlines() if str(hosts) in line}
-        except OSError:
-            continue
-    return sorted(found)
-
-
-def _groups() -> set[str]:
-    return {str(path) for path in Path("/sys/fs/cgroup").rglob("rm-*")}
-
-
 @pytest.fixture
 async def subject(tmp_path: Path) -> AsyncIterator[NspawnHosts]:
     require_hosts()
-    before = _groups()
     subject = NspawnHosts(tmp_path, await free_subnet())
     yield subject
     for about in (subject.hosts / "nspawn").glob("*/host.json"):
@@ -139,7 +118,6 @@ async def subject(tmp_path: Path) -> AsyncIterator[NspawnHosts]:
         order = subject.order(name=found["name"], uid=found["tags"]["remuda-uid"])
         await subject.act(order).remove(order)
     assert await subject.things() == []
-    assert _groups() <= before
 
 
 class TestWithCloudInit(Life, Confidence, Model):
@@ -181,15 +159,15 @@ async def test_a_host_has_the_name_the_limits_and_the_folders_it_was_given_and_n
     assert "nameserver 192.0.2.53" in said
     assert "hidden" in said
     assert said.splitlines()[-1] == "running"
-    limits = {path.name: path.read_text().strip() for path in _limits()}
+    limits = {path.name: path.read_text().strip() for path in _limits(subject.hosts / "nspawn" / order.name)}
     assert limits, f"nothing is limited; said: {subject.said}"
     assert limits.get("memory.limit_in_bytes", limits.get("memory.max")) == str(400 << 20)
 
 
-def _limits() -> list[Path]:
+def _limits(host: Path) -> list[Path]:
     return [
         group / name
-        for group in map(Path, _groups())
+        for group in groups(host)
         for name in ("memory.max", "memory.limit_in_bytes")
         if (group / name).exists()
     ]
@@ -247,7 +225,7 @@ async def test_a_host_that_does_not_boot_says_what_was_on_its_console(
 async def test_a_process_that_has_the_id_of_an_ended_machine_is_left_alone(subject: NspawnHosts) -> None:
     order = subject.order(options={**subject.options, "bootstrap": "ssh"})
     await subject.act(order).create(order, b"")
-    (machine,) = _machines(subject.hosts)
+    (machine,) = machines(subject.hosts)
     os.kill(machine, signal.SIGKILL)
     await _reaches(subject, order, "stopped")
     bystander = subprocess.Popen(["sleep", "60"])

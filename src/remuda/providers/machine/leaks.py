@@ -23,6 +23,7 @@ from remuda.providers.machine.spi import (
     TAG_MACHINE,
     TAG_UID,
     Address,
+    BadOptions,
     Context,
     Driver,
     DriverError,
@@ -79,6 +80,9 @@ async def find(client: Client, directory: Path, only: Sequence[str] = ()) -> Fou
             try:
                 for leak in await _look(client, driver, name, use, owner, directory):
                     leaks[name, leak[0]] = leak[1]
+            except BadOptions as error:
+                if uses:  # a driver that needs options, and that nobody gives any, is not in use
+                    unknown.append(f"{name}: {error}")
             except (DriverError, credentials.BadReference, StatusError, OSError) as error:
                 unknown.append(f"{name}: {error}")
         for key in [key for key in leaks if key[0] == name and key[1] in owned]:

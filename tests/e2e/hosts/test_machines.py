@@ -1,0 +1,226 @@
+"""From `apply` to a managed host, on hosts that are real: the manager as a process, a Machine, an agent on systemd, a
+plan written by hand; and nothing left of it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.hosts import Network, groups, interfaces, machines, mounts, until
+from tests.lab.peers import require_peer
+from tests.lab.server import free_port
+from tests.lab.up import CAPI, DRIVER_MACHINES, DRIVERS, RKE, SECRETS, Up, condition, eventually
+
+_CLUSTER = """\
+apiVersion: rke.cattle.io/v1
+kind: RKECluster
+metadata: {name: prairie}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prairie}
+spec:
+  infrastructureRef: {apiGroup: rke.cattle.io, kind: RKECluster, name: prairie}
+"""
+
+_MACHINE = """\
+apiVersion: rke-machine.cattle.io/v1
+kind: %(kind)s
+metadata:
+  name: %(name)s
+  labels: {cluster.x-k8s.io/cluster-name: prairie}
+spec: %(spec)s
+---
+apiVersion: rke.cattle.io/v1
+kind: RKEBootstrap
+metadata:
+  name: %(name)s
+  labels: {cluster.x-k8s.io/cluster-name: prairie}
+spec: {clusterName: prairie}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Machine
+metadata:
+  name: %(name)s
+  labels: {cluster.x-k8s.io/cluster-name: prairie}
+spec:
+  clusterName: prairie
+  bootstrap: {configRef: {apiGroup: rke.cattle.io, kind: RKEBootstrap, name: %(name)s}}
+  infrastructureRef: {apiGroup: rke-machine.cattle.io, kind: %(kind)s, name: %(name)s}
+"""
+
+_LOOK = {
+    "files": [{"path": "/etc/prairie/grass", "content": "Z3JlZW4=", "permissions": "0600"}],
+    "instructions": [
+        {
+            "name": "look",
+            "command": "/bin/sh",
+            "args": ["-c", "echo $(cat /etc/prairie/grass) on $(hostname), $(cat /proc/1/comm)"],
+            "saveOutput": True,
+        }
+    ],
+}
+
+
+@pytest.fixture
+async def up(network: Network, tmp_path: Path) -> AsyncIterator[Up]:
+    """Where hosts can reach it."""
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    server = Up("--listen", f"{network.address}:{free_port()}", "--assets", str(assets))
+    try:
+        server.apply(_CLUSTER)
+        yield server
+    finally:
+        for name in server.names(f"{CAPI}/machines"):  # a test that failed leaves no host behind
+            server.http("DELETE", f"{CAPI}/machines/{name}")
+        deadline = asyncio.get_running_loop().time() + 30
+        while machines(server.hosts) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.1)
+        server.stop()
+
+
+def make(up: Up, driver: str, name: str, spec: dict[str, Any]) -> None:
+    up.until(DRIVERS, driver, lambda obj: condition(obj, "Active") == "True")
+    up.apply(_MACHINE % {"kind": f"{driver.capitalize()}Machine", "name": name, "spec": json.dumps(spec)})
+
+
+def provisioned(obj: dict[str, Any]) -> bool:
+    return bool(((obj.get("status") or {}).get("initialization") or {}).get("provisioned"))
+
+
+def ready(up: Up, driver: str, name: str) -> dict[str, Any]:
+    found = up.until(f"{DRIVER_MACHINES}/{driver}machines", name, provisioned, seconds=60)
+    up.until(f"{RKE}/rkebootstraps", name, lambda obj: condition(obj, "AgentConnected") == "True")
+    return found
+
+
+def nothing_is_left(up: Up, name: str) -> None:
+    def left() -> list[str]:
+        paths = ("/apis/batch/v1/jobs", "/api/v1/pods", SECRETS, f"{RKE}/rkebootstraps")
+        paths += tuple(f"{DRIVER_MACHINES}/{kind}machines" for kind in ("nspawn", "existing"))
+        paths += tuple(
+            f"{base}/namespaces/default/{kind}"
+            for base, kind in (
+                ("/api/v1", "serviceaccounts"),
+                ("/apis/rbac.authorization.k8s.io/v1", "roles"),
+                ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+            )
+        )
+        return [f"{path}: {found}" for path in paths for found in up.names(path) if name in found]
+
+    eventually(lambda: not left(), lambda: f"left: {left()}")
+
+
+@pytest.mark.parametrize("bootstrap", ["cloud-init", "ssh"])
+async def test_a_machine_becomes_a_managed_host_and_nothing_of_it_is_left(
+    up: Up, network: Network, bootstrap: str
+) -> None:
+    spec = {"bridge": network.bridge, "subnet": str(network.subnet), "bootstrap": bootstrap}
+    make(up, "nspawn", "horse", spec)
+    machine = ready(up, "nspawn", "horse")
+    assert machine["spec"]["providerID"].startswith("nspawn://")
+    up.until(f"{CAPI}/machines", "horse", lambda obj: obj["spec"].get("providerID") == machine["spec"]["providerID"])
+
+    said = up.follow_plan("horse", _LOOK)
+    hostname = next(a["address"] for a in machine["status"]["addresses"] if a["type"] == "Hostname")
+    assert said == {"look": f"green on {hostname}, systemd\n"}
+
+    opened = up.remuda("machine", "ssh", "horse", "--", "hostname", "&&", "systemctl", "is-active", "remuda-agent")
+    assert (opened.returncode, opened.stdout) == (0, f"{hostname}\nactive\n"), opened.stderr
+    assert up.remuda("machine", "ssh", "horse", "--", "exit", "7").returncode == 7
+
+    assert len(machines(up.hosts)) == 1
+    (folder,) = up.hosts.glob("nspawn/*")
+    assert groups(folder)
+    assert interfaces(network.bridge)
+    up.delete(f"{CAPI}/machines", "horse")
+    assert machines(up.hosts) == []
+    assert mounts(up.hosts) == []
+    assert interfaces(network.bridge) == set()
+    assert groups(folder) == []
+    assert list(up.hosts.glob("nspawn/*")) == []
+    nothing_is_left(up, "horse")
+    found = up.remuda("leaks", "--hosts", str(up.hosts))
+    assert found.returncode == 0, found
+
+
+async def test_a_host_outlives_the_manager_and_is_managed_by_the_next(up: Up, network: Network) -> None:
+    make(up, "nspawn", "horse", {"bridge": network.bridge, "subnet": str(network.subnet), "bootstrap": "ssh"})
+    ready(up, "nspawn", "horse")
+    (before,) = machines(up.hosts)
+    up.kill()
+    assert machines(up.hosts) == [before]
+    up.start_again()
+    said = up.follow_plan("horse", _LOOK, seconds=60)
+    assert said["look"].startswith("green on ")
+    assert machines(up.hosts) == [before]
+    up.delete(f"{CAPI}/machines", "horse")
+    assert machines(up.hosts) == []
+
+
+async def test_a_server_somebody_made_is_taken_over_given_back_clean_and_taken_again(up: Up, network: Network) -> None:
+    pet = await network.host("pet")
+    await pet.run("mkdir -p /etc/pets && echo mine > /etc/pets/file")
+    spec = {
+        "address": pet.address,
+        "privateKey": pet.access.private_key,
+        "hostKeys": list(pet.access.host_keys),
+    }
+    before = await _files(pet)
+    for turn in ("first", "second"):
+        make(up, "existing", turn, spec)
+        ready(up, "existing", turn)
+        assert up.follow_plan(turn, _LOOK) == {"look": "green on pet, systemd\n"}
+        assert "active" in await pet.run("systemctl is-active remuda-agent")
+        found = up.remuda("machine", "ssh", turn, "--", "hostname")
+        assert (found.returncode, found.stdout) == (0, "pet\n"), found.stderr
+        await pet.run("rm -r /etc/prairie")  # the plan's own work stays: it is the user's
+        up.delete(f"{CAPI}/machines", turn)
+        nothing_is_left(up, turn)
+        assert "inactive" in await pet.run("systemctl is-active remuda-agent", check=False)
+        assert await _files(pet) == before
+    assert await pet.run("cat /etc/pets/file") == "mine\n"
+    found = up.remuda("leaks", "--hosts", str(up.hosts))
+    assert found.returncode == 0, found
+
+
+async def _files(host: Any) -> set[str]:
+    """Of the places where agents and claims are kept; systemd's own state aside."""
+    listed = await host.run(
+        "find /etc /usr/local /var/lib /opt /root -xdev -not -path '/var/lib/systemd/*' -not -path '/var/lib/dpkg/*'"
+    )
+    return set(listed.splitlines())
+
+
+@pytest.mark.peer("system-agent")
+async def test_the_real_system_agent_on_a_host_installed_by_our_script_follows_its_plan(
+    up: Up, network: Network, tmp_path: Path
+) -> None:
+    (program,) = require_peer("system-agent")
+    shutil.copy(program, tmp_path / "assets" / "rancher-system-agent-amd64")
+    host = await network.host("stranger")
+    secret = up.until(SECRETS, "prairie-registration", lambda obj: (obj.get("data") or {}).get("command"))
+    command = _decoded(secret, "command").replace("| sudo sh", "| sh")  # root already, where there is no sudo
+    printed = await host.run(f"export REMUDA_AGENT=upstream; {command} --worker")
+    assert "system-agent" in printed, printed
+    await until(host, "systemctl is-active rancher-system-agent")
+    running = await host.run("sha256sum /proc/$(systemctl show -P MainPID rancher-system-agent)/exe")
+    assert running.split()[0] == hashlib.sha256(program.read_bytes()).hexdigest()
+    eventually(lambda: up.names(f"{CAPI}/machines"), lambda: f"nobody registered: {printed}\n{up.told}")
+    (name,) = up.names(f"{CAPI}/machines")
+    up.until(f"{RKE}/rkebootstraps", name, lambda obj: condition(obj, "AgentConnected") == "True")
+    assert up.follow_plan(name, _LOOK, seconds=60) == {"look": "green on stranger, systemd\n"}
+    assert await host.run("stat -c %a /etc/prairie/grass") == "600\n"
+
+
+def _decoded(secret: dict[str, Any], key: str) -> str:
+    return base64.b64decode(secret["data"][key]).decode()
