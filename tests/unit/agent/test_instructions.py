@@ -1,0 +1,118 @@
+"""One instruction, as a real process."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.agent.config import Config
+from remuda.agent.instructions import InstructionError, Kept, Stopped, run
+from remuda.agent.plan import Instruction
+from remuda.agent.rules import MOST_OUTPUT, Result
+
+
+def shell(script: str, **more: object) -> Instruction:
+    return Instruction(name="test", command="sh", args=("-c", script), **more)  # type: ignore[arg-type]
+
+
+def go(
+    instruction: Instruction, folder: Path, config: Config | None = None, stop: threading.Event | None = None
+) -> Result:
+    return run(instruction, str(folder / "dir"), attempt=4, config=config or Config(), stop=stop or threading.Event())
+
+
+def test_both_streams_and_the_exit_code(tmp_path: Path) -> None:
+    assert go(shell("printf out; printf err >&2; exit 3"), tmp_path) == Result(3, b"out", b"err")
+
+
+def test_where_and_with_what_a_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INHERITED", "yes")
+    script = 'pwd; echo "$INHERITED $GIVEN $CATTLE_AGENT_ATTEMPT_NUMBER $CATTLE_AGENT_EXECUTION_PWD"; echo "$PATH"'
+    result = go(shell(script, env=("GIVEN=a=b", "PATH=/nowhere", "INHERITED=changed")), tmp_path)
+    folder = str(tmp_path / "dir")
+    assert result.stdout.decode().splitlines() == [folder, f"changed a=b 4 {folder}", f"{os.environ['PATH']}:{folder}"]
+
+
+def test_without_a_command_run_sh_of_the_folder_is_run(tmp_path: Path) -> None:
+    with pytest.raises(InstructionError, match=r"run\.sh is not there"):
+        go(Instruction(), tmp_path)
+
+
+def test_what_cannot_be_started_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InstructionError, match="no-such-program is not there"):
+        go(Instruction(command="no-such-program"), tmp_path)
+    script = tmp_path / "script"
+    script.write_text("x")
+    with pytest.raises(InstructionError, match="cannot be executed"):
+        run(Instruction(command=str(script)), str(tmp_path / "b"), attempt=1, config=Config(), stop=threading.Event())
+
+
+def test_a_death_by_signal_is_a_failure(tmp_path: Path) -> None:
+    assert go(shell("kill -9 $$"), tmp_path).exit_code == -9
+
+
+def test_a_line_of_any_length_is_read(tmp_path: Path) -> None:
+    result = go(shell("head -c 3000000 /dev/zero | tr '\\0' x; echo end"), tmp_path)
+    assert result.exit_code == 0
+    assert len(result.stdout) < MOST_OUTPUT + 100
+    assert result.stdout.endswith(b"xend\n")
+
+
+def test_what_a_command_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
+    began = time.monotonic()
+    result = go(shell("sleep 30 & echo $!"), tmp_path)
+    assert time.monotonic() - began < 10
+    pid = int(result.stdout)
+    os.kill(pid, 9)  # it had been left running
+
+
+def test_a_command_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
+    assert go(shell("exec >&- 2>&-; sleep 0.7; exit 5"), tmp_path).exit_code == 5
+
+
+def test_time_is_up_for_the_whole_group_even_if_it_does_not_listen(tmp_path: Path) -> None:
+    script = "trap '' TERM; (trap '' TERM; sleep 60) & echo $!; wait; sleep 60"
+    result = go(shell(script), tmp_path, Config(instruction_timeout_seconds=1))
+    assert result.exit_code == -9
+    assert b"ended after 1 seconds" in result.stderr
+    assert _is_gone(int(result.stdout))
+
+
+def test_a_stop_ends_it(tmp_path: Path) -> None:
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        go(shell("sleep 60"), tmp_path, stop=stop)
+    assert time.monotonic() - began < 5
+
+
+def _is_gone(pid: int) -> bool:
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        try:
+            if " Z " in Path(f"/proc/{pid}/stat").read_text():
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@given(st.lists(st.binary(max_size=60), max_size=30), st.integers(1, 40).map(lambda half: 2 * half))
+def test_of_a_stream_both_ends_are_kept(chunks: list[bytes], most: int) -> None:
+    kept, whole = Kept(most), b"".join(chunks)
+    for chunk in chunks:
+        kept.add(chunk)
+    found = kept.content()
+    if len(whole) <= most:
+        assert found == whole
+    else:
+        mark = f"\n[{len(whole) - most} bytes left out]\n".encode()
+        assert found == whole[: most // 2] + mark + whole[len(whole) - most // 2 :]

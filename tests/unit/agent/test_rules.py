@@ -1,0 +1,237 @@
+"""When a plan is applied, and what is written about it."""
+
+from __future__ import annotations
+
+import base64
+import calendar
+import gzip
+import hashlib
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.agent import rules
+from remuda.agent.plan import Instruction, Probe
+from remuda.agent.rules import Result, Verdict
+
+NOW = 1_767_225_600.0
+DATE = "Thu Jan  1 00:00:00 UTC 2026"
+PLAN = b'{"instructions": [ {"name":"a"} ]}'
+SUM = hashlib.sha256(PLAN).hexdigest().encode()
+FIRST = Verdict(True, attempt=1, attempt_id="attempt-1")
+THIRD = Verdict(True, attempt=3, attempt_id="attempt-3")
+
+
+def data(**keys: bytes) -> dict[str, bytes]:
+    return {"plan": PLAN} | {name.replace("_", "-"): value for name, value in keys.items()}
+
+
+def test_the_checksum_is_over_the_very_bytes() -> None:
+    assert rules.checksum(PLAN).encode() == SUM
+    assert rules.checksum(PLAN.replace(b" ", b"")).encode() != SUM
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, FIRST),
+        ({"applied_checksum": SUM}, Verdict(False)),
+        ({"applied_checksum": b"other"}, FIRST),
+        ({"applied_checksum": b""}, FIRST),
+        ({"failure_count": b"2", "failed_checksum": b"other"}, FIRST),
+        ({"failure_count": b"x", "failed_checksum": SUM}, FIRST),
+        ({"failure_count": b"2", "failed_checksum": SUM}, THIRD),
+        ({"failure_count": b"2", "failed_checksum": SUM, "max_failures": b"2"}, Verdict(False)),
+        ({"failure_count": b"2", "failed_checksum": SUM, "max_failures": b"3"}, THIRD),
+        ({"failure_count": b"2", "failed_checksum": SUM, "max_failures": b"-1"}, THIRD),
+        ({"failure_count": b"2", "failed_checksum": SUM, "max_failures": b"many"}, THIRD),
+        ({"failure_count": b"2", "failed_checksum": SUM, "last_apply_time": DATE.encode()}, Verdict(False, 30.0)),
+        ({"failure_count": b"2", "failed_checksum": SUM, "last_apply_time": b"yesterday"}, THIRD),
+        ({"plan_state": b"pending"}, Verdict(False, claim=True, attempt_id="revision-1")),
+        ({"plan_state": b"pending", "plan_revision": b"4"}, Verdict(False, claim=True, attempt_id="revision-5")),
+        ({"plan_state": b"in-progress", "plan_revision": b"4"}, Verdict(True, attempt_id="revision-4")),
+        (
+            {"plan_state": b"in-progress", "plan_revision": b"4", "failure_count": b"2", "failed_checksum": SUM},
+            Verdict(True, attempt=3, attempt_id="revision-4"),
+        ),
+        ({"plan_state": b"succeeded"}, Verdict(False)),
+        ({"plan_state": b"failed", "failure_count": b"1", "failed_checksum": SUM}, Verdict(False)),
+        ({"plan_state": b"cancelled"}, Verdict(False)),
+    ],
+)
+def test_when_a_plan_is_applied(keys: dict[str, bytes], expected: Verdict) -> None:
+    assert rules.verdict(data(**keys), NOW) == expected
+
+
+def test_after_a_failure_there_is_a_pause() -> None:
+    failed = data() | rules.failed(data(), {}, NOW)
+    assert rules.verdict(failed, NOW + 10) == Verdict(False, 20.0)
+    assert rules.verdict(failed, NOW + 30).apply
+
+
+@given(st.floats(min_value=1, max_value=1e9))
+def test_a_time_in_the_future_delays_nothing(ahead: float) -> None:
+    failed = data() | rules.failed(data(), {}, NOW + ahead)
+    assert rules.verdict(failed, NOW).apply
+    record = rules.recorded(None, Instruction(name="p"), Result(), NOW + ahead + 1)
+    assert rules.seconds_until(record, Instruction(name="p"), NOW) == 0
+
+
+def test_a_success_resets_failures_and_keeps_saved_outputs() -> None:
+    before = data(failure_count=b"3", failed_checksum=SUM, success_count=b"1", failed_message=b"no")
+    before["applied-output"] = rules.pack({"old": "b2xk", "new": "b2xk"})
+    written = rules.succeeded(before, {"new": b"news"}, NOW)
+    assert written["applied-checksum"] == SUM
+    assert (written["failure-count"], written["success-count"], written["failed-checksum"]) == (b"0", b"2", b"")
+    assert written["failed-message"] == b""
+    assert json.loads(gzip.decompress(written["applied-output"])) == {"old": "b2xk", "new": "bmV3cw=="}
+    assert written["last-apply-time"] == DATE.encode()
+    assert "plan-state" not in written
+    assert rules.succeeded(before | {"plan-state": b"in-progress"}, {}, NOW)["plan-state"] == b"succeeded"
+
+
+def test_failures_of_one_plan_add_up_and_another_plan_starts_over() -> None:
+    once = data() | rules.failed(data(), {"a": b"1"}, NOW, "first")
+    twice = once | rules.failed(once, {"b": b"2"}, NOW, "second")
+    assert (once["failure-count"], twice["failure-count"]) == (b"1", b"2")
+    assert rules.unpack(twice["failed-output"]) == {"a": "MQ==", "b": "Mg=="}
+    assert twice["failed-message"] == b"second"
+    other = twice | {"plan": b"{}"}
+    assert rules.failed(other, {}, NOW)["failure-count"] == b"1"
+    assert rules.unpack(rules.failed(other, {}, NOW)["failed-output"]) == {}
+    assert rules.failed(data(plan_state=b"in-progress"), {}, NOW)["plan-state"] == b"failed"
+
+
+def test_back_at_the_applied_plan_failures_in_between_are_over() -> None:
+    tried = data(applied_checksum=SUM, failure_count=b"2", failed_checksum=b"other", failed_output=b"x")
+    assert rules.settled(tried) == {"failure-count": b"0", "failed-checksum": b"", "failed-output": b""}
+    assert rules.settled(data(applied_checksum=SUM)) == {}
+    assert rules.settled(tried | {"plan-state": b"succeeded"}) == {}
+    assert rules.settled(tried | {"applied-checksum": b"else"}) == {}
+
+
+def test_a_result_is_not_written_over_a_new_request() -> None:
+    pending = data(plan_state=b"pending")
+    assert rules.is_overtaken(pending, {"plan-state": b"succeeded"})
+    assert not rules.is_overtaken(pending, {"plan-state": b"in-progress"})
+    assert not rules.is_overtaken(pending, {"probe-statuses": b"{}"})
+    assert not rules.is_overtaken(data(plan_state=b"in-progress"), {"plan-state": b"failed"})
+
+
+def test_periodic_instructions_are_due_by_their_period_and_by_their_failures() -> None:
+    often = Instruction(name="p", period_seconds=10)
+    assert rules.seconds_until(None, often, NOW) == 0
+    well = rules.recorded(None, often, Result(), NOW)
+    assert rules.seconds_until(well, often, NOW + 4) == 6
+    assert rules.seconds_until(well, Instruction(name="p"), NOW) == 600
+    record, pauses = well, []
+    for _ in range(8):
+        record = rules.recorded(record, often, Result(exit_code=1), NOW)
+        pauses.append(rules.seconds_until(record, often, NOW))
+    assert pauses == [30, 60, 90, 120, 150, 180, 180, 180]
+    assert record["lastSuccessfulRunTime"] == well["lastSuccessfulRunTime"]
+    assert rules.recorded(record, often, Result(), NOW)["failures"] == 0
+    assert rules.seconds_until(record, Instruction(name="p", period_seconds=900), NOW) == 900  # both must be over
+
+
+def test_standard_error_is_recorded_when_asked_for() -> None:
+    result = Result(1, b"out", b"err")
+    assert rules.recorded(None, Instruction(name="p"), result, NOW)["stderr"] == ""
+    assert rules.recorded(None, Instruction(name="p", save_stderr=True), result, NOW)["stderr"] == "ZXJy"
+
+
+def test_probes_change_their_mind_at_thresholds() -> None:
+    probe = Probe(success_threshold=2, failure_threshold=3)
+    status: rules.Json = {}
+    healthy = []
+    for well in (True, True, False, False, False, True):
+        status = rules.probed(status, probe, well)
+        healthy.append(status.get("healthy", False))
+    assert healthy == [False, True, True, True, False, False]
+    assert rules.probed({}, Probe(), False) == {"failureCount": 1}
+    assert rules.probed({}, Probe(), True) == {"healthy": True, "successCount": 1}
+
+
+@given(st.lists(st.booleans(), max_size=30), st.integers(0, 4), st.integers(0, 4))
+def test_a_probe_is_healthy_after_enough_successes_in_a_row_until_enough_failures_in_a_row(
+    looks: list[bool], successes: int, failures: int
+) -> None:
+    probe, status, healthy, row = Probe(success_threshold=successes, failure_threshold=failures), {}, False, 0
+    last = None
+    for well in looks:
+        status = rules.probed(status, probe, well)
+        row, last = (row + 1 if well == last else 1), well
+        if row >= ((successes or 1) if well else (failures or 3)):
+            healthy = well
+        assert status.get("healthy", False) == healthy
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(b"2", 2.0), (b"0.5", 0.5), (b"", 5.0), (b"0", 5.0), (b"-1", 5.0), (b"x", 5.0), (b"nan", 5.0)],
+)
+def test_the_probe_period(text: bytes, expected: float) -> None:
+    assert rules.probe_period({"probe-period-seconds": text}, 5.0) == expected
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=4))
+def test_outputs_are_packed_the_same_way_every_time(outputs: dict[str, str]) -> None:
+    assert rules.unpack(rules.pack(outputs)) == outputs
+    assert rules.pack(outputs) == rules.pack(dict(reversed(outputs.items())))
+    assert json.loads(gzip.decompress(rules.pack(outputs))) == outputs
+
+
+@given(st.binary(max_size=200))
+def test_what_cannot_be_unpacked_is_as_if_it_were_not_there(junk: bytes) -> None:
+    assert rules.unpack(junk) == {}
+    assert rules.probe_statuses({"probe-statuses": b"[" + junk}) == {}
+
+
+@given(
+    st.dictionaries(st.text(max_size=3), st.integers(0, 700_000), max_size=4),
+    st.integers(0, 450_000),
+    st.integers(0, 300_000),
+)
+def test_the_secret_stays_below_its_limit(sizes: dict[str, int], plan: int, other: int) -> None:
+    """Whatever outputs there are, and with the copy of the plan that the server makes."""
+    noise = hashlib.shake_128(b"seed").digest(700_000)
+    outputs = {name: noise[:size] for name, size in sizes.items()}
+    before = {"plan": noise[:plan], "something": noise[:other]}
+    for written in (rules.succeeded(before, outputs, NOW), rules.failed(before, outputs, NOW, "x" * 9000)):
+        after = before | written
+        if plan * 2 + other < 900_000:
+            assert sum(map(len, after.values())) + plan < 1 << 20
+        assert gzip.decompress(written.get("applied-output") or written["failed-output"])
+
+
+def test_shortening_keeps_both_ends_and_says_how_much_is_missing() -> None:
+    assert rules.shortened(b"short", 100) == b"short"
+    found = rules.shortened(b"a" * 50 + b"b" * 1000 + b"c" * 50, 100)
+    assert found == b"a" * 50 + b"\n[1000 bytes left out]\n" + b"c" * 50
+
+
+def test_records_of_periodic_instructions_are_shortened_where_they_are_long() -> None:
+    noise = hashlib.shake_128(b"seed").digest(900_000)
+    record = rules.recorded(None, Instruction(name="p"), Result(0, noise), NOW)
+    before = {"plan": noise[:400_000]}
+    found = rules.unpack(rules.periodic(before, {"p": record})["applied-periodic-output"])["p"]
+    assert b"bytes left out" in base64.b64decode(found["stdout"])
+    assert found["lastSuccessfulRunTime"] == DATE
+
+
+@given(st.integers(0, 4_000_000_000))
+def test_dates_are_read_as_they_are_written(seconds: int) -> None:
+    text = rules.unix_date(seconds)
+    assert rules.seconds_of(text) == seconds
+    assert calendar.timegm(time.strptime(text, "%a %b %d %H:%M:%S UTC %Y")) == seconds
+    assert len(text) == len(DATE)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "Thu Jan 1 2026", "Thu Foo  1 00:00:00 UTC 2026", "Thu Jan  1 00:00 UTC 2026"]
+)
+def test_what_is_no_date(text: str) -> None:
+    assert rules.seconds_of(text) is None
