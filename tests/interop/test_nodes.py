@@ -1,0 +1,63 @@
+"""Hosts of a `remuda manager` on the real kube-apiserver: they reach their plan through the manager, with rights as
+examples/rbac.yaml gives them, and Jobs are left to the manager by kube-controller-manager."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from remuda.kube import kubeconfig
+from tests.lab import Upstream
+from tests.lab.prairie import Prairie
+from tests.lab.programs import Program
+from tests.lab.server import free_port
+
+RIGHTS = Path(__file__).parents[2] / "examples" / "rbac.yaml"
+ACCOUNT = "/api/v1/namespaces/remuda-system/serviceaccounts/remuda-manager/token"
+
+
+@pytest.fixture
+async def prairie(tmp_path: Path) -> AsyncIterator[Prairie]:
+    server = Upstream()
+    config = tmp_path / "manager.kubeconfig"
+    listen = f"127.0.0.1:{free_port()}"
+    command = ("-m", "remuda.cli.main", "manager", "--kubeconfig", str(config), "--nodes-listen", listen)
+    manager = Program("manager", (*command, "--run-jobs", "--data-dir", str(tmp_path / "data")), tmp_path)
+    try:
+        kubeconfig.write(config, kubeconfig.build(server.url, ca_pem=server.ca_pem, token=token_of_the_manager(server)))
+        await manager.start()
+        assert await manager.prints(" leads "), manager.said
+        prairie = Prairie(server, tmp_path / "data" / "hosts", lambda: manager.said)
+        yield prairie
+        await asyncio.to_thread(prairie.clear)
+    finally:
+        await manager.stop()
+        server.stop()
+
+
+def token_of_the_manager(server: Upstream) -> str:
+    for obj in yaml.safe_load_all(RIGHTS.read_text()):
+        group = f"/apis/{obj['apiVersion']}" if "/" in obj["apiVersion"] else f"/api/{obj['apiVersion']}"
+        namespace = obj["metadata"].get("namespace")
+        place = f"{group}/namespaces/{namespace}" if namespace else group
+        reply = server.http("POST", f"{place}/{obj['kind'].lower()}s", obj)
+        assert reply.code == 201, reply
+    reply = server.http("POST", ACCOUNT, {"spec": {"expirationSeconds": 3600}})
+    assert reply.code == 201, reply
+    return str(reply.body["status"]["token"])
+
+
+async def test_a_machine_becomes_a_managed_host_and_nothing_of_it_is_left(prairie: Prairie) -> None:
+    def tell() -> None:
+        prairie.make_cluster()
+        prairie.make_machine("horse")
+        prairie.becomes_a_host("horse")
+        prairie.follows_a_plan("horse")
+        prairie.delete_machine("horse")
+        prairie.has_nothing_left("horse")
+
+    await asyncio.to_thread(tell)
