@@ -15,7 +15,7 @@ import msgspec
 from remuda.providers.machine.drivers import existing, process, sim, simcloud
 from remuda.providers.machine.spi import Driver, Order, Server
 from tests.lab.conformance import Subject
-from tests.lab.sshd import USER, Pet, start_all, stop_all
+from tests.lab.pets import USER, Pet, start_all, stop_all
 
 
 class SimInFile(Subject):
@@ -124,7 +124,7 @@ class Pets(Subject):
 
     async def start(self) -> None:
         await start_all(self.pets, self.key)
-        base = {"addresses": [pet.name for pet in self.pets], "sshUser": USER, "sudo": False}
+        base = {"addresses": [pet.name for pet in self.pets], "sshUser": USER}
         self.options = base
         self.credentials = {"privateKey": self.private_key}
         self.bad_options = {

@@ -75,21 +75,27 @@ async def _killed_creates(subject: Subject, jobs: _Jobs) -> AsyncIterator[tuple[
             await jobs.well("remove", order)
 
 
+async def _nothing_is_left(subject: Subject, where: str) -> None:
+    left = list(await subject.things())
+    assert not left, f"{where}: {left} is left"
+
+
 class Kills:
     async def test_a_create_killed_anywhere_is_finished_by_the_next_as_one_server(self, subject: Subject) -> None:
         async with _jobs(subject) as jobs:
             async for where, order in _killed_creates(subject, jobs):
                 answer = await jobs.well("create", order)
                 assert answer.server is not None
-                assert list(await subject.servers()) == [answer.server.id], f"killed {where}"
+                found = list(await subject.servers())
+                assert found == [answer.server.id], f"killed {where}: there is {found}, and {answer.server.id} is told"
                 await jobs.well("remove", order)
-                assert list(await subject.things()) == [], f"killed {where}"
+                await _nothing_is_left(subject, f"killed {where}")
 
     async def test_a_create_killed_anywhere_is_cleared_away_by_remove(self, subject: Subject) -> None:
         async with _jobs(subject) as jobs:
             async for where, order in _killed_creates(subject, jobs):
                 await jobs.well("remove", order)
-                assert list(await subject.things()) == [], f"killed {where}"
+                await _nothing_is_left(subject, f"killed {where}")
 
     async def test_a_remove_killed_anywhere_is_finished_by_the_next(self, subject: Subject) -> None:
         async with _jobs(subject) as jobs:
@@ -102,5 +108,5 @@ class Kills:
                     assert number > 2, "no act of remove is a step: nothing was killed"
                     break
                 await jobs.well("remove", order)
-                assert list(await subject.things()) == [], f"killed at point {number}"
-            assert list(await subject.things()) == []
+                await _nothing_is_left(subject, f"killed at point {number}")
+            await _nothing_is_left(subject, "not killed")

@@ -2,8 +2,6 @@
 
 One worker process imports the driver once and forks for each Job, which is cheap enough to kill at every point there
 is. It has one thread and nothing open but its pipes, so a fork is whole. Requests and answers are lines of JSON.
-
-    python -m remuda.providers.machine.conformance.worker
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ class Worker:
     async def start(cls) -> Worker:
         path = os.pathsep.join(entry for entry in sys.path if entry)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", __name__),
+            *(sys.executable, "-c", f"from {__name__} import main; main()"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LONGEST_LINE,
@@ -151,7 +149,3 @@ async def _act(request: Request, driver: type[Driver[Any]]) -> Answer:
         return Answer()
     except DriverError as error:
         return Answer(error=str(error))
-
-
-if __name__ == "__main__":
-    main()

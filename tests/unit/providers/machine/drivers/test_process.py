@@ -54,7 +54,7 @@ async def test_a_host_is_told_who_and_where_it_is_and_nothing_of_the_job(
     subject: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/secret")
-    order, folder = await host_of(subject, "env >$REMUDA_HOST_ROOT/env; pwd >$REMUDA_HOST_ROOT/pwd", hostname="first")
+    order, folder = await host_of(subject, f"env >env; pwd >pwd; sleep 1000 {IN_BACKGROUND}", hostname="first")
     told = dict(line.split("=", 1) for line in (folder / "root" / "env").read_text().splitlines())
     server = await subject.act(order).find(order)
     assert server is not None
@@ -97,6 +97,11 @@ async def test_a_script_that_failed_is_run_again_as_it_is_by_then(subject: Proce
     assert found.state == "failed"
     better = f"#!/bin/sh\nsleep 1000 {IN_BACKGROUND}\n".encode()
     assert (await subject.act(order).create(order, better)).state == "running"
+
+
+async def test_a_script_that_leaves_nothing_running_has_made_no_host(subject: Processes) -> None:
+    with pytest.raises(DriverError, match="ended well, but has left nothing running"):
+        await host_of(subject, "exit 0")
 
 
 async def test_a_script_that_takes_too_long_is_said_to(subject: Processes) -> None:
@@ -182,6 +187,29 @@ async def test_what_has_shed_its_environment_ends_too_however_long_it_takes(
     assert len(found) >= 2
     await remove(subject, order)
     assert [pid for pid in found if lives(pid)] == []
+
+
+async def test_a_script_that_is_just_being_started_is_waited_for_and_ended(subject: Processes) -> None:
+    """A Job killed while it starts the script leaves a process that holds the lock and tells nothing of itself."""
+    order, folder = await host_of(subject, f"sleep 1000 {IN_BACKGROUND}")
+    late = f"flock 9; echo held; read line; REMUDA_HOST_ROOT={folder}/root exec sleep 1000"
+    starter = subprocess.Popen(
+        ["/bin/sh", "-c", f"exec 9>{folder}/script.lock; {late}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert starter.stdin is not None
+    assert starter.stdout is not None
+    await asyncio.to_thread(starter.stdout.readline)
+    removing = asyncio.create_task(subject.act(order).remove(order))
+    while len(proc.members(folder / "root")):
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
+    assert not removing.done()
+    starter.stdin.write(b"go\n")
+    starter.stdin.close()
+    await removing
+    starter.stdout.close()
+    assert starter.wait() == -signal.SIGTERM
+    assert await subject.things() == []
 
 
 async def test_somebody_who_looks_at_the_host_or_runs_something_for_it_keeps_his_shell(subject: Processes) -> None:

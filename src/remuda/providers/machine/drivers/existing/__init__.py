@@ -37,7 +37,9 @@ class ExistingOptions(Options):
     addresses: Annotated[
         Sequence[str], Field("Several servers; the machine takes one that is free.", list_type="atomic")
     ] = ()
-    ssh_user: Annotated[str, Field("Whom to log in as.", min_length=1)] = "root"
+    ssh_user: Annotated[
+        str, Field("Whom to log in as; whoever is not root must be allowed sudo without a password.", min_length=1)
+    ] = "root"
     ssh_port: Annotated[int, Field("The port, where an address has none.", minimum=1, maximum=65535)] = 22
     private_key: Annotated[
         str, Field("The private key to log in with, in the form of OpenSSH or PEM.", format="password")
@@ -50,7 +52,6 @@ class ExistingOptions(Options):
             list_type="atomic",
         ),
     ] = ()
-    sudo: Annotated[bool, Field("Whoever is not root becomes root by sudo, without a password.")] = True
     timeout_seconds: Annotated[int, Field("How long a server may take to answer.", minimum=1, maximum=300)] = 15
 
 
@@ -209,7 +210,7 @@ class Existing(Driver[ExistingOptions]):
         text = self.options.private_key or self.context.credentials.get("privateKey", "")
         key = await asyncio.to_thread(remote.private_key, text)  # a long RSA key takes its time to be checked
         options = self.options
-        return Login(user=options.ssh_user, key=key, sudo=options.sudo, patience=float(options.timeout_seconds))
+        return Login(user=options.ssh_user, key=key, patience=float(options.timeout_seconds))
 
     def _trusted(self, place: Place) -> list[asyncssh.SSHKey] | None:
         """None: whatever it shows."""

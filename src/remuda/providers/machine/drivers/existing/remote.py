@@ -18,6 +18,9 @@ from remuda.providers.machine.spi import BadOptions, DriverError
 _CONNECT_SECONDS = 15.0
 _MOST_SAID = 500
 
+# Whatever shell the user has. Where the root is a directory, it is the user's own.
+_AS_ROOT = """sh -c 'if [ "$(id -u)" = 0 ] || [ -n "$REMUDA_HOST_ROOT" ]; then sh -s; else sudo -n sh -s; fi'"""
+
 
 class Place(msgspec.Struct, frozen=True):
     host: str
@@ -35,7 +38,6 @@ class Place(msgspec.Struct, frozen=True):
 class Login(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     key: asyncssh.SSHKey
-    sudo: bool
     patience: float
 
     def __repr__(self) -> str:
@@ -95,7 +97,6 @@ async def run(
     place: Place, login: Login, trusted: Sequence[asyncssh.SSHKey] | None, script: str, seconds: float
 ) -> Answer:
     """Runs a script as root. `trusted` None: any key. Raises DriverError when it could not be run."""
-    command = "sudo -n sh -s" if login.sudo and login.user != "root" else "sh -s"
     try:
         async with asyncio.timeout(_CONNECT_SECONDS + seconds):
             connection = await asyncssh.connect(
@@ -112,7 +113,7 @@ async def run(
             )
             async with connection:
                 shown = connection.get_server_host_key()
-                done = await connection.run(command, input=script, encoding="utf-8", errors="replace")
+                done = await connection.run(_AS_ROOT, input=script, encoding="utf-8", errors="replace")
     except (OSError, asyncssh.Error, TimeoutError) as error:
         raise DriverError(f"{place} cannot be reached: {_words(error, login, trusted)}") from None
     key = shown.export_public_key("openssh").decode().strip() if shown is not None else ""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
-import signal
 import sys
 from collections.abc import Callable
 from typing import Annotated, ClassVar, ParamSpec, TypeVar
@@ -47,6 +46,7 @@ T = TypeVar("T")
 
 _LABEL = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LOOK_SECONDS = 0.05
+_LOOKS = 10
 _GRACE_SECONDS = 5.0  # from TERM to KILL
 _LONGEST_END_SECONDS = 15.0
 
@@ -95,7 +95,7 @@ class Process(Driver[ProcessOptions]):
                 await _do(host.start, details)
             self.context.say(f"the host {order.name} has the address {details.address}; its script has been started")
         await self._finish(host)
-        return await _do(_server, host, details)
+        return await self._settled(host, details)
 
     async def find(self, order: Order) -> Server | None:
         host = self._host(order)
@@ -153,23 +153,34 @@ class Process(Driver[ProcessOptions]):
             how = "was killed" if code is None else f"ended with {code}"
             raise DriverError(f"the bootstrap script of {host.name} {how}. {host.last_words()}")
 
+    async def _settled(self, host: Host, details: Details) -> Server:
+        """A process that is just becoming another one is not seen for a moment."""
+        for _ in range(_LOOKS):
+            server = await _do(_server, host, details)
+            if server.state != "stopped":
+                return server
+            await asyncio.sleep(_LOOK_SECONDS)
+        raise DriverError(f"the bootstrap script of {host.name} ended well, but has left nothing running there")
+
     async def _stop(self, host: Host) -> None:
-        """Asks every process of the host to end, then makes it."""
+        """Asks every process of the host to end, then makes it; until it has been quiet for two looks, and nobody holds
+        the script's lock: a script that is just being started is not seen otherwise."""
         loop = asyncio.get_running_loop()
-        started = loop.time()
+        started, quiet, hard = loop.time(), 0, False
         members = proc.Members(host.root)
-        left = await _do(members.signal, signal.SIGTERM)
-        while left and loop.time() - started < _GRACE_SECONDS:
+        left = await _do(members.end, hard=False)
+        while left or quiet < 2:
             await asyncio.sleep(_LOOK_SECONDS)
-            left = await _do(members.look)
-        if left:
-            self.context.say(f"{len(left)} processes of {host.name} did not end when asked to: they are killed")
-        while left:
-            if loop.time() - started > _LONGEST_END_SECONDS:
-                raise DriverError(f"processes of the host {host.name} do not end: {', '.join(map(str, left))}")
-            await _do(members.signal, signal.SIGKILL)
-            await asyncio.sleep(_LOOK_SECONDS)
-            left = await _do(members.look)
+            waited = loop.time() - started
+            if waited > _LONGEST_END_SECONDS:
+                which = ", ".join(map(str, left)) or "whoever starts its script"
+                raise DriverError(f"processes of the host {host.name} do not end: {which}")
+            if left and waited > _GRACE_SECONDS and not hard:
+                self.context.say(f"{len(left)} processes of {host.name} did not end when asked to: they are killed")
+                hard = True
+            left = await _do(members.end, hard=hard)
+            starting = await _do(host.script_runs)
+            quiet = 0 if left or starting else quiet + 1
 
 
 async def _do(act: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:

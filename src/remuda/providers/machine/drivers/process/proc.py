@@ -47,16 +47,21 @@ class Members:
     def __init__(self, root: Path) -> None:
         self._mark = f"{ROOT_VARIABLE}={root}".encode()
         self._known: set[tuple[int, str]] = set()
+        self._asked: set[tuple[int, str]] = set()
 
     def look(self) -> list[int]:
         """Those that live."""
         return [process.pid for process in self._look()]
 
-    def signal(self, number: signal.Signals) -> list[int]:
-        """Those that lived, each of which has been sent the signal."""
+    def end(self, *, hard: bool) -> list[int]:
+        """Asks each of them to end, once; or kills them. Returns those that lived."""
         found = self._look()
         for process in found:
-            _signal(process, number)
+            if hard:
+                _signal(process, signal.SIGKILL)
+            elif process.identity not in self._asked:
+                _signal(process, signal.SIGTERM)
+                self._asked.add(process.identity)
         return [process.pid for process in found]
 
     def _look(self) -> list[_Process]:
