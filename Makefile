@@ -39,7 +39,9 @@ interop: $(READY) interop-peers ## The real peers against ours
 	$(BIN)/python -m pytest tests/interop -q
 	$(BIN)/python -m pytest tests/controllers -q --engine=kubernetes
 
-e2e: $(READY) ## The whole program as its users run it
+e2e: $(READY) ## The whole program as its users run it; as root on Debian also on real hosts
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then interop/packages hosts || true; \
+	  else echo "not root on Debian: tests on real hosts will skip, unless interop/packages hosts has been run" >&2; fi
 	$(BIN)/python -m pytest tests/e2e -q
 
 faults: $(READY) ## Kills, power cuts and hostile input

@@ -1,0 +1,76 @@
+"""The folder of a host: what it says of the machine, whoever else has its process id by now."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from remuda.providers.machine.drivers.nspawn.folder import About, Folder
+from remuda.providers.machine.spi import DriverError
+
+
+def about(name: str = "one") -> About:
+    return About(name=name, hostname=name, tags={}, bridge="b", ssh_user="root")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    folder = Folder(tmp_path / "one")
+    folder.write(about())
+    return folder
+
+
+def _start_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
+
+
+def test_what_is_written_is_read_again_and_is_nobody_elses(folder: Folder) -> None:
+    folder.keep_key("secret")
+    assert (folder.read(), folder.key()) == (about(), "secret")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.path.iterdir()}
+    assert modes == {"host.json": 0o600, "key": 0o600}
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_damaged_one_is_told_of(folder: Folder) -> None:
+    (folder.path / "host.json").write_text("{")
+    with pytest.raises(DriverError, match=r"host.json is damaged"):
+        folder.read()
+
+
+def test_the_machine_runs_as_long_as_its_own_process_does(folder: Folder) -> None:
+    assert (folder.leader, folder.started) == (0, False)
+    (folder.path / "leader").write_text(f"{os.getpid()} {_start_of(os.getpid())}\n")
+    assert (folder.leader, folder.started) == (os.getpid(), True)
+    (folder.path / "leader").write_text(f"{os.getpid()} 1\n")  # the id of one that ended, and ours by now
+    assert (folder.leader, folder.started) == (0, True)
+    (folder.path / "leader").write_text("torn")
+    assert folder.leader == 0
+
+
+def test_two_folders_are_two_machines_whose_interfaces_have_room_for_their_names(tmp_path: Path) -> None:
+    names = {Folder(tmp_path / f"a-rather-long-name-of-a-host-{number}").machine for number in range(100)}
+    assert len(names) == 100
+    assert {len(f"vb-{name}") for name in names} == {15}
+
+
+def test_its_last_words_are_plain(folder: Folder) -> None:
+    assert folder.last_words() == "its console is silent"
+    lines = [f"line {number}" for number in range(20)]
+    (folder.path / "console.log").write_text("\n".join([*lines, "[\x1b[0;32m  OK  \x1b[0m] Reached\r\r", "", " "]))
+    assert folder.last_words().endswith("line 18 | line 19 | [  OK  ] Reached")
+    assert "line 8 " not in folder.last_words()
+
+
+def test_what_it_is_goes_last(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.keep_key("secret")
+    gone: list[str] = []
+    unlink = Path.unlink
+    monkeypatch.setattr(Path, "unlink", lambda path: (gone.append(path.name), unlink(path)))
+    folder.blank()
+    folder.delete()
+    assert gone[-1] == "host.json"
+    assert not folder.path.exists()
+    folder.delete()

@@ -1,0 +1,85 @@
+"""Control groups, on folders that stand for the kernel's: which hierarchies there are, and what is written where."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from remuda.providers.machine.drivers.nspawn.groups import Hierarchies, Limits, hierarchies, make, processes, remove
+
+_HYBRID_MOUNTS = """\
+20 1 254:0 / / rw - ext4 /dev/vda rw
+30 25 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+31 25 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+32 25 0:28 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,xattr,name=systemd
+33 25 0:29 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup rw
+"""
+_HYBRID_OWN = "4:memory:/jobs/one\n2:cpu,cpuacct:/\n1:name=systemd:/supervisor\n0::/supervisor\n"
+_UNIFIED_MOUNTS = "30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+def test_hosts_lie_beside_us_but_may_not_use_more_than_we_may() -> None:
+    found = hierarchies(_HYBRID_MOUNTS, _HYBRID_OWN)
+    assert found.tracking == [Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified")]
+    assert found.memory == Path("/sys/fs/cgroup/memory/jobs/one")
+    assert found.cpu == Path("/sys/fs/cgroup/cpu,cpuacct")
+
+
+def test_version_2_has_one_hierarchy_for_everything() -> None:
+    found = hierarchies(_UNIFIED_MOUNTS, "0::/user.slice/session-1.scope\n")
+    assert found == Hierarchies([Path("/sys/fs/cgroup")], None, None)
+
+
+@pytest.fixture
+def unified(tmp_path: Path) -> Hierarchies:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    return Hierarchies([tmp_path], None, None)
+
+
+def test_version_2_limits_the_group_that_holds_both(unified: Hierarchies, tmp_path: Path) -> None:
+    made = make("rm-one", Limits(memory=512, cpus=2), unified)
+    assert (tmp_path / "rm-one/memory.max").read_text() == str(512 * 1024 * 1024)
+    assert (tmp_path / "rm-one/cpu.max").read_text() == "200000 100000"
+    assert made.complaints == []
+    assert made.keeper == [tmp_path / "rm-one/keeper"]
+    assert made.machine == [tmp_path / "rm-one/machine"]
+
+
+def test_version_1_limits_in_hierarchies_of_their_own(tmp_path: Path) -> None:
+    for name in ("systemd", "memory", "cpu"):
+        (tmp_path / name).mkdir()
+    made = make("rm-one", Limits(256, 1), Hierarchies([tmp_path / "systemd"], tmp_path / "memory", tmp_path / "cpu"))
+    assert (tmp_path / "memory/rm-one/memory.limit_in_bytes").read_text() == str(256 * 1024 * 1024)
+    assert (tmp_path / "cpu/rm-one/cpu.cfs_quota_us").read_text() == "100000"
+    assert made.keeper == [tmp_path / "systemd/rm-one/keeper", tmp_path / "memory/rm-one", tmp_path / "cpu/rm-one"]
+
+
+def test_what_cannot_be_limited_is_said_and_the_host_is_made(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("pids\n")
+    made = make("rm-one", Limits(memory=512), Hierarchies([tmp_path], None, None))
+    assert [complaint.split(":")[0] for complaint in made.complaints] == ["memory cannot be limited on this machine"]
+    assert made.keeper
+
+
+def test_without_limits_nothing_is_limited(unified: Hierarchies, tmp_path: Path) -> None:
+    make("rm-one", Limits(), unified)
+    assert not list((tmp_path / "rm-one").glob("*.max"))
+
+
+def test_all_processes_of_a_host_are_found_and_no_others(unified: Hierarchies, tmp_path: Path) -> None:
+    made = make("rm-one", Limits(), unified)
+    (tmp_path / "cgroup.procs").write_text("1\n")
+    (made.keeper[0] / "cgroup.procs").write_text("10\n")
+    (made.machine[0] / "payload").mkdir()
+    (made.machine[0] / "payload/cgroup.procs").write_text("11\n12\n0\n")  # 0: of a namespace we cannot see into
+    assert processes("rm-one", unified) == {10, 11, 12}
+    assert processes("rm-two", unified) == set()
+
+
+def test_groups_go_with_all_that_is_below_them(tmp_path: Path) -> None:
+    os.makedirs(tmp_path / "rm-one/machine/payload/system.slice")
+    remove("rm-one", Hierarchies([tmp_path], None, None))
+    remove("rm-one", Hierarchies([tmp_path], None, None))
+    assert list(tmp_path.iterdir()) == []

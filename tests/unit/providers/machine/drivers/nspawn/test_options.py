@@ -1,0 +1,49 @@
+"""What can never work is refused before anything is made, by the name of the option."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from remuda.providers.machine.drivers.nspawn.options import NspawnOptions, bind_flags, judge, network
+from remuda.providers.machine.spi import BadOptions
+
+
+def test_the_defaults_are_good() -> None:
+    judge(NspawnOptions())
+    assert str(network(NspawnOptions())) == "198.18.0.0/24"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (NspawnOptions(subnet="198.18.0.0/31"), "subnet: 198.18.0.0/31 is too small"),
+        (NspawnOptions(subnet="198.18.0.1/24"), "subnet: '198.18.0.1/24' is not an IPv4 network"),
+        (NspawnOptions(subnet="fd00::/64"), "subnet: 'fd00::/64' is not an IPv4 network"),
+        (NspawnOptions(bridge="sixteen-letters-"), "bridge: 'sixteen-letters-' cannot be"),
+        (NspawnOptions(bridge="../x"), "bridge: '../x' cannot be"),
+        (NspawnOptions(bridge=""), "bridge: '' cannot be"),
+        (NspawnOptions(dns=["ns.example"]), "dns: 'ns.example' is not an address"),
+        (NspawnOptions(image="relative"), "image: 'relative' is not an absolute path"),
+        (NspawnOptions(image="/a/../b"), "image: '/a/../b' is not an absolute path"),
+        (NspawnOptions(image="/a:b"), "a colon"),
+        (NspawnOptions(image="/nowhere/at/all"), "image: there is no /nowhere/at/all"),
+        (NspawnOptions(binds=["/nowhere/at/all"]), "binds: /nowhere/at/all does not exist"),
+        (NspawnOptions(binds=["/tmp:there"]), "binds: '/tmp:there' is not of the form"),
+        (NspawnOptions(binds=["/tmp:/there:rw"]), "binds: '/tmp:/there:rw' is not of the form"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(options: NspawnOptions, said: str) -> None:
+    with pytest.raises(BadOptions) as caught:
+        judge(options)
+    assert said in str(caught.value)
+
+
+def test_folders_are_seen_where_they_are_wished_for(tmp_path: Path) -> None:
+    binds = [str(tmp_path), f"{tmp_path}:/there", f"{tmp_path}:/there:ro"]
+    assert bind_flags(NspawnOptions(binds=binds)) == [
+        f"--bind={tmp_path}:{tmp_path}",
+        f"--bind={tmp_path}:/there",
+        f"--bind-ro={tmp_path}:/there",
+    ]
