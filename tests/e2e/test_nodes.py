@@ -105,4 +105,5 @@ def test_another_server_at_the_same_address_is_not_trusted(prairie: Prairie, hos
     checksum = line.rpartition("--ca-checksum ")[2].split()[0]
     done = host.run(f"{line.replace(checksum, '0' * 64)} --worker")
     assert done.returncode != 0
+    assert "did NOT match" in done.stderr
     assert list(host.root.iterdir()) == []
