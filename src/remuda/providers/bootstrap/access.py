@@ -14,13 +14,14 @@ import msgspec
 from remuda.capi import names as capi_names
 from remuda.capi.belonging import controlled_by
 from remuda.capi.types import Machine
-from remuda.kube.objects import Object, OwnerReference
+from remuda.kube.objects import Object, ObjectMeta, OwnerReference
 from remuda.providers import names
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP, RKEBootstrap
 
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
 TOKEN_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - what it is, not one
 TOKEN_KEY = "token"  # noqa: S105
+BOOTSTRAP_UID = "remuda.dev/rkebootstrap-uid"  # annotation of the token's Secret, which belongs to the account
 
 VERBS = ("get", "list", "watch", "update", "patch")
 
@@ -76,6 +77,13 @@ def plan_labels(owner: Owner) -> dict[str, str]:
 
 def plan_annotations(owner: Owner) -> dict[str, str]:
     return {**_ours(owner.bootstrap.metadata.annotations), **_ours(owner.machine.metadata.annotations)}
+
+
+def is_of(metadata: ObjectMeta, uid: str) -> bool:
+    """Whether that RKEBootstrap made it. What an earlier one of the same name has left stays for a while."""
+    if BOOTSTRAP_UID in metadata.annotations:
+        return metadata.annotations[BOOTSTRAP_UID] == uid
+    return any(owner.uid == uid for owner in metadata.owner_references)
 
 
 def is_guarded(label: str) -> bool:
@@ -146,7 +154,11 @@ def token(owner: Owner, account: Object) -> Json:
         "metadata": {
             "name": owner.token_name,
             "labels": common_labels(owner),
-            "annotations": {ACCOUNT_NAME: owner.name, names.BOOTSTRAP_NAME: owner.bootstrap.metadata.name},
+            "annotations": {
+                ACCOUNT_NAME: owner.name,
+                names.BOOTSTRAP_NAME: owner.bootstrap.metadata.name,
+                BOOTSTRAP_UID: owner.bootstrap.metadata.uid,
+            },
             "ownerReferences": [msgspec.to_builtins(belongs_to)],
         },
     }

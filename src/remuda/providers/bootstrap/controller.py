@@ -123,13 +123,12 @@ class RKEBootstrapController:
     # the plan Secret and its account
 
     async def _open(self, owner: Owner) -> None:
-        namespace = owner.bootstrap.metadata.namespace
-        plan = self._secrets.get(namespace, owner.name)
+        plan = self._own(owner, owner.name)
         if plan is None:
             await self._create(owner, SECRETS, access.plan_secret(owner), CREATE_PLAN)
         else:
             await self._label(owner, plan)
-        if self._secrets.get(namespace, owner.token_name) is None:
+        if self._own(owner, owner.token_name) is None:
             account = _ACCOUNT.decode(
                 await self._create(owner, SERVICE_ACCOUNTS, access.account(owner), CREATE_ACCOUNT)
             )
@@ -161,7 +160,7 @@ class RKEBootstrapController:
 
     def _tampering(self, owner: Owner) -> list[Condition]:
         """What admission has refused to the host's account."""
-        plan = self._secrets.get(owner.bootstrap.metadata.namespace, owner.name)
+        plan = self._own(owner, owner.name)
         refused = guard.refused(plan.metadata.annotations) if plan is not None else None
         present = conditions.find(owner.bootstrap.status.conditions, NODE_TAMPERED)
         if refused is None:
@@ -177,7 +176,7 @@ class RKEBootstrapController:
 
     async def _keep_data(self, owner: Owner) -> Outcome:
         name = names.bootstrap_secret(owner.bootstrap.metadata.name)
-        present = self._secrets.get(owner.bootstrap.metadata.namespace, name)
+        present = self._own(owner, name)
         form = data.form(owner.machine.spec.infrastructure_ref)
         if form == "none" or _is_at_work(owner):
             if present is None and not owner.bootstrap.status.initialization.data_secret_created:
@@ -217,6 +216,10 @@ class RKEBootstrapController:
         async with RENEW_DATA:
             await self._client.patch(SECRETS, *present.key, patch)
 
+    def _own(self, owner: Owner, name: str) -> Secret | None:
+        found = self._secrets.get(owner.bootstrap.metadata.namespace, name)
+        return found if found is not None and access.is_of(found.metadata, owner.bootstrap.metadata.uid) else None
+
     async def _create(self, owner: Owner, target: Target, obj: Json, step: Step) -> bytes:
         """The object, made now or before; somebody else's of the same name is an error that names it."""
         namespace, name = owner.bootstrap.metadata.namespace, obj["metadata"]["name"]
@@ -227,13 +230,13 @@ class RKEBootstrapController:
             if error.reason != "AlreadyExists":
                 raise
         value = await self._client.get(target, namespace, name)
-        wanted = obj["metadata"]["ownerReferences"][0]["uid"]
         present = _ACCOUNT.decode(value).metadata
-        if all(reference.uid != wanted for reference in present.owner_references):
-            raise Retryable(
-                f"{obj['kind']} {namespace}/{name} exists and belongs to somebody else: delete or rename it"
-            )
-        return value
+        if access.is_of(present, owner.bootstrap.metadata.uid):
+            return value
+        what = f"{obj['kind']} {namespace}/{name}"
+        if present.owner(RKE_BOOTSTRAP.name, RKE_BOOTSTRAP.group) or access.BOOTSTRAP_UID in present.annotations:
+            raise Retryable(f"{what} of an earlier RKEBootstrap of this name has not been collected yet")
+        raise Retryable(f"{what} exists and belongs to somebody else: delete it, or give the Machine another name")
 
 
 def _data_secret(owner: Owner, made: data.Data, annotations: dict[str, str]) -> Json:

@@ -30,7 +30,7 @@ from remuda.providers.bootstrap import access, clusters, custom, tokens
 from remuda.providers.bootstrap.custom import BadRequest
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.bootstrap.tokens import Token
-from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP, TOKEN_MISUSED
+from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP, TOKEN_MISUSED, RKEBootstrap
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.events import Events
 from remuda.runtime.queue import Backoff
@@ -81,7 +81,7 @@ class _Host(NamedTuple):
 
     id: str
     machine: Machine
-    bootstrap: Key
+    bootstrap: RKEBootstrap
 
 
 class Registration:
@@ -97,12 +97,12 @@ class Registration:
         account_token = await self._account_token(host.bootstrap)
         await self._identify(host)
         await self._mark(
-            host.bootstrap, condition(AGENT_CONNECTED, True, "Connected", "its agent has connected"), PUBLISH
+            host.bootstrap.key, condition(AGENT_CONNECTED, True, "Connected", "its agent has connected"), PUBLISH
         )
         return ConnectionInfo(
             kube_config=self._kubeconfig(account_token),
-            namespace=host.bootstrap.namespace,
-            secret_name=names.plan_secret(host.bootstrap.name),
+            namespace=host.bootstrap.metadata.namespace,
+            secret_name=names.plan_secret(host.bootstrap.metadata.name),
         )
 
     async def cluster_info(self, token: str, headers: Mapping[str, str]) -> str:
@@ -118,8 +118,8 @@ class Registration:
     async def config_yaml(self, token: str, headers: Mapping[str, str]) -> str:
         """The distribution's config file of the host's plan. Raises Refusal."""
         host = await self._admit(token, headers, use=False)
-        name = names.plan_secret(host.bootstrap.name)
-        plan = await self._find(SECRET, Key(host.bootstrap.namespace, name))
+        name = names.plan_secret(host.bootstrap.metadata.name)
+        plan = await self._find(SECRET, Key(host.bootstrap.metadata.namespace, name))
         content = _planned_file(plan.data.get("plan", b"") if plan is not None else b"")
         if content is None:
             raise Refusal(404, "the plan of this host has no such file yet", _RETRY_SECONDS)
@@ -142,7 +142,7 @@ class Registration:
                 if not use:
                     raise Refusal(404, "this host has not registered yet")
                 found = await self._request(cluster, id, custom.collect(headers))
-            return _host(id, found)
+            return _Host(id, found, await self._bootstrap_of_machine(found))
         except BadRequest as error:
             raise Refusal(400, str(error)) from None
 
@@ -155,14 +155,16 @@ class Registration:
             verdict = tokens.judge(ledger, token, id)
             if verdict != "good":
                 raise await self._refused(verdict, token, tokens.user(ledger, token), id)
-            machine = await self._machine_of_bootstrap(token.about)
+            bootstrap, machine = await self._machine_of_bootstrap(token.about)
+            if not access.is_of(secret.metadata, bootstrap.metadata.uid):
+                raise Refusal(401, _UNKNOWN)
             claimed = tokens.claim(ledger, token, id)
             if not use or claimed is ledger or await self._claim(secret, claimed):
-                return _Host(id, machine, token.about)
+                return _Host(id, machine, bootstrap)
             await asyncio.sleep(_RACE.seconds(attempt))
         raise Refusal(503, "others use this token at the same moment", _RETRY_SECONDS)
 
-    async def _machine_of_bootstrap(self, key: Key) -> Machine:
+    async def _machine_of_bootstrap(self, key: Key) -> tuple[RKEBootstrap, Machine]:
         bootstrap = await self._find(RKE_BOOTSTRAP, key)
         owner = None if bootstrap is None else bootstrap.metadata.owner(MACHINE.name, MACHINE.group)
         machine = None if owner is None else await self._find(MACHINE, Key(key.namespace, owner.name))
@@ -170,7 +172,7 @@ class Registration:
             raise Refusal(403, "the Machine of this token is gone")
         if bootstrap.metadata.deleting or machine.metadata.deleting:
             raise Refusal(403, f"Machine {machine.key} is being deleted")
-        return machine
+        return bootstrap, machine
 
     async def _claim(self, secret: Secret, ledger: tokens.Ledger) -> bool:
         """Whether nobody was faster."""
@@ -242,6 +244,15 @@ class Registration:
             raise Refusal(409, why)
         return found
 
+    async def _bootstrap_of_machine(self, machine: Machine) -> RKEBootstrap:
+        reference = machine.spec.bootstrap.config_ref
+        if reference is None or (reference.api_group, reference.kind) != (RKE_BOOTSTRAP.group, RKE_BOOTSTRAP.name):
+            raise Refusal(409, f"Machine {machine.key} is not bootstrapped by an RKEBootstrap")
+        found = await self._find(RKE_BOOTSTRAP, Key(machine.metadata.namespace, reference.name))
+        if found is None or found.metadata.deleting:
+            raise Refusal(409, f"RKEBootstrap {machine.metadata.namespace}/{reference.name} of this host is gone")
+        return found
+
     async def _request(self, cluster: Cluster, id: str, values: Mapping[str, list[str]]) -> Machine:
         custom.read(values)  # what cannot be used is told at once
         obj = custom.request_secret(cluster, values, id)
@@ -273,9 +284,13 @@ class Registration:
 
     # what a host gets
 
-    async def _account_token(self, bootstrap: Key) -> str:
-        key = Key(bootstrap.namespace, access.token_secret(bootstrap.name))
-        found = await self._until(SECRET, key, _has_token, f"the account of RKEBootstrap {bootstrap} is not there yet")
+    async def _account_token(self, bootstrap: RKEBootstrap) -> str:
+        def holds(secret: Secret) -> bool:
+            return access.is_of(secret.metadata, bootstrap.metadata.uid) and _has_token(secret)
+
+        key = Key(bootstrap.metadata.namespace, access.token_secret(bootstrap.metadata.name))
+        missing = f"the account of RKEBootstrap {bootstrap.key} is not there yet"
+        found = await self._until(SECRET, key, holds, missing)
         return found.data[access.TOKEN_KEY].decode()
 
     def _kubeconfig(self, token: str) -> str:
@@ -361,13 +376,6 @@ class Registration:
                 if error.code != 410:
                     raise
         return None
-
-
-def _host(id: str, machine: Machine) -> _Host:
-    reference = machine.spec.bootstrap.config_ref
-    if reference is None or (reference.api_group, reference.kind) != (RKE_BOOTSTRAP.group, RKE_BOOTSTRAP.name):
-        raise Refusal(409, f"Machine {machine.key} is not bootstrapped by an RKEBootstrap")
-    return _Host(id, machine, Key(machine.metadata.namespace, reference.name))
 
 
 def _is_answered(secret: Secret) -> bool:
