@@ -80,7 +80,7 @@ def _stage(image: str, folder: str, config: Config) -> None:
     try:
         stage(image, folder, config)
     except ImageError as error:
-        raise InstructionError(f"image {image}: {error}") from None
+        raise InstructionError(str(error)) from None
 
 
 def _found(command: str, path: str) -> str | None:

@@ -1,6 +1,6 @@
 """Looks at components of the node over HTTP, all at once, the way the kubelet does.
 
-Well is an answer from 200 to 399. Redirects are followed on the same host; one to elsewhere counts as not well. With
+Well is an answer from 200 to 299. Redirects are followed on the same host; one that is not counts as not well. With
 a CA of its own a probe trusts that one alone, else those of this system; `insecure` trusts anyone. No proxy is used.
 On a host that is a folder with an address, paths are below the folder and loopback means that address.
 """
@@ -19,6 +19,7 @@ from remuda.agent import log, web
 from remuda.agent.plan import Probe
 
 _MOST_SECONDS = 30.0  # for probes that set no limit
+_REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 10
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -57,10 +58,8 @@ def trouble(probe: Probe, host: Host) -> str:
         first = place.host
         for _ in range(_MOST_REDIRECTS):
             code, location = _ask(place, trust, host, probe.timeout_seconds or _MOST_SECONDS)
-            if not 300 <= code < 400:
+            if code not in _REDIRECTS or not location:
                 return "" if 200 <= code < 300 else f"answers {code}"
-            if not location:
-                return ""
             place = web.parse(_joined(place, location))
             if place.host != first:
                 return "redirects to another host"
