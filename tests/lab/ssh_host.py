@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncssh
 
-from remuda.providers.machine.ssh import Login
+from remuda.providers.machine.login import Login
 
 
 class Host:

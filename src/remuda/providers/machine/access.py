@@ -12,7 +12,7 @@ from remuda.kube.core import SECRET, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.providers import names
-from remuda.providers.machine import ssh, state
+from remuda.providers.machine import login, state
 from remuda.providers.machine.state import KNOWN_HOSTS, PRIVATE_KEY, State
 
 _NOT_FOUND = 404
@@ -25,7 +25,7 @@ class NoAccess(Exception):
 class Doorway(msgspec.Struct, frozen=True, kw_only=True):
     machine: Key  # the <Driver>Machine
     state: State
-    login: ssh.Login
+    login: login.Login
     known_hosts: str  # as OpenSSH has it; empty: no host key is pinned
 
 
@@ -79,14 +79,14 @@ async def doorway(client: Client, machine: Key) -> Doorway:
     if not known.ssh_user or PRIVATE_KEY not in data:
         raise NoAccess(f"servers of the driver {known.driver} are not reached over SSH")
     pinned = data.get(KNOWN_HOSTS, b"").decode("utf-8", "replace")
-    login = ssh.Login(
-        addresses=ssh.reachable(known.addresses),
+    way = login.Login(
+        addresses=login.reachable(known.addresses),
         port=known.ssh_port or 22,
         user=known.ssh_user,
         private_key=data[PRIVATE_KEY].decode("utf-8", "replace"),
-        host_keys=ssh.host_keys(pinned),
+        host_keys=login.host_keys(pinned),
     )
-    return Doorway(machine=machine, state=known, login=login, known_hosts=pinned)
+    return Doorway(machine=machine, state=known, login=way, known_hosts=pinned)
 
 
 async def pin(client: Client, machine: Key, known_hosts: str) -> None:

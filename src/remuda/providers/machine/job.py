@@ -24,7 +24,7 @@ from remuda.jobs.in_process import Program
 from remuda.jobs.launching import Work
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
-from remuda.providers.machine import drivers, scrub, ssh, userdata
+from remuda.providers.machine import drivers, login, scrub, userdata
 from remuda.providers.machine.notebook import Notebook
 from remuda.providers.machine.scrub import Scrubber
 from remuda.providers.machine.spi import BadOptions, Context, Driver, DriverError, Order, Server
@@ -124,7 +124,7 @@ class Job:
         pinned = ""
         if access is not None:
             self._scrubber.add(access.private_key)
-            pinned = ssh.known_hosts(_login(server, notebook))
+            pinned = login.known_hosts(_login(server, notebook))
         await notebook.note(
             RECORD_SERVER,
             phase="bootstrapped" if notebook.state.phase == "bootstrapped" else "created",
@@ -168,8 +168,10 @@ class Job:
         if not script:
             raise DriverError("there is no bootstrap script to run")
 
-        async def pin(login: ssh.Login) -> None:
-            await notebook.note(PIN, known_hosts=ssh.known_hosts(login))
+        async def pin(seen: login.Login) -> None:
+            await notebook.note(PIN, known_hosts=login.known_hosts(seen))
+
+        from remuda.providers.machine import ssh  # takes a while, and most drivers do without
 
         async with BOOTSTRAP:
             await ssh.run_script(_login(server, notebook), script, self._say, pin)
@@ -185,17 +187,17 @@ class Job:
         self._say(f"the server {self._order.name} is gone")
 
 
-def _login(server: Server, notebook: Notebook) -> ssh.Login:
+def _login(server: Server, notebook: Notebook) -> login.Login:
     """What the driver says of it, completed by what is noted already."""
     access = server.ssh
     if access is None:
         raise DriverError(f"the server {server.name} cannot be reached over SSH")
-    return ssh.Login(
-        addresses=ssh.reachable(server.addresses),
+    return login.Login(
+        addresses=login.reachable(server.addresses),
         port=access.port,
         user=access.user,
         private_key=access.private_key or notebook.private_key,
-        host_keys=list(access.host_keys) or ssh.host_keys(notebook.known_hosts),
+        host_keys=list(access.host_keys) or login.host_keys(notebook.known_hosts),
     )
 
 

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import asyncssh
 import msgspec
 
-from remuda.providers.machine.spi import Address, DriverError
+from remuda.providers.machine.login import Login
+from remuda.providers.machine.spi import DriverError
 
 Say = Callable[[str], None]
 
@@ -30,38 +31,6 @@ _PIECE = 16 * 1024
 # The script is a file of its own, so that nothing it starts can read the rest of it from standard input.
 _RUN = """umask 077; f=$(mktemp) || exit 1; trap 'rm -f "$f"' EXIT; cat > "$f" || exit 1
 if [ "$(id -u)" = 0 ]; then sh "$f" </dev/null; else sudo -n sh "$f" </dev/null; fi"""
-
-
-class Login(msgspec.Struct, frozen=True, kw_only=True):
-    addresses: Sequence[str]  # tried one after the other
-    port: int
-    user: str
-    private_key: str
-    host_keys: Sequence[str] = ()  # "ssh-ed25519 AAAA…"; empty: the first one seen is pinned
-
-    def __repr__(self) -> str:
-        return f"<Login {self.user} at {', '.join(self.addresses)}>"
-
-
-_ORDER = ("ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS", "Hostname")
-
-
-def reachable(addresses: Sequence[Address]) -> list[str]:
-    """The likeliest first, each once."""
-    known = sorted(addresses, key=lambda one: _ORDER.index(one.type))
-    return list(dict.fromkeys(one.address for one in known))
-
-
-def known_hosts(login: Login) -> str:
-    """As OpenSSH has it: a line per address and key."""
-    names = [name if login.port == 22 else f"[{name}]:{login.port}" for name in login.addresses]
-    return "".join(f"{name} {key}\n" for name in names for key in login.host_keys)
-
-
-def host_keys(text: str) -> list[str]:
-    """The keys of known_hosts, each once."""
-    fields = [line.split() for line in text.splitlines() if line.strip() and not line.startswith(("#", "@"))]
-    return list(dict.fromkeys(" ".join(line[1:3]) for line in fields if len(line) >= 3))
 
 
 async def run_script(login: Login, script: bytes, say: Say, pin: Callable[[Login], Awaitable[None]]) -> None:

@@ -9,8 +9,9 @@ import asyncssh
 import pytest
 
 from remuda.providers.machine import ssh
+from remuda.providers.machine.login import Login, host_keys, known_hosts, reachable
 from remuda.providers.machine.spi import Address, DriverError
-from remuda.providers.machine.ssh import Login, run_script
+from remuda.providers.machine.ssh import run_script
 from tests.lab.ssh_host import Host
 
 
@@ -79,7 +80,7 @@ async def test_the_first_key_seen_is_pinned_before_anything_is_sent(heard: Heard
     (pinned,) = heard.pinned
     assert list(pinned.host_keys) == [host.public]
     assert "is pinned from now on" in heard.lines[0]
-    assert ssh.host_keys(ssh.known_hosts(pinned)) == [host.public]
+    assert host_keys(known_hosts(pinned)) == [host.public]
 
 
 async def test_sshd_is_waited_for(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,12 +117,12 @@ async def test_a_line_of_any_length_does_no_harm(heard: Heard) -> None:
 
 def test_the_likeliest_address_comes_first() -> None:
     addresses = [Address("Hostname", "h"), Address("InternalIP", "10.0.0.1"), Address("ExternalIP", "192.0.2.1")]
-    assert ssh.reachable([*addresses, Address("InternalIP", "192.0.2.1")]) == ["192.0.2.1", "10.0.0.1", "h"]
+    assert reachable([*addresses, Address("InternalIP", "192.0.2.1")]) == ["192.0.2.1", "10.0.0.1", "h"]
 
 
 def test_known_hosts_are_as_openssh_has_them() -> None:
     login = Login(addresses=["192.0.2.1"], port=2222, user="u", private_key="", host_keys=["ssh-ed25519 AAAA"])
-    assert ssh.known_hosts(login) == "[192.0.2.1]:2222 ssh-ed25519 AAAA\n"
+    assert known_hosts(login) == "[192.0.2.1]:2222 ssh-ed25519 AAAA\n"
 
 
 def test_a_key_that_cannot_be_read_is_not_shown() -> None:
