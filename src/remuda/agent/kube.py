@@ -126,7 +126,11 @@ class Api:
             self._note(answer.headers)
             if answer.code < 300:
                 return answer.content
-            raise self._error(answer)
+            refusal = self._error(answer)
+            if answer.code >= 500 and len(self._identity.servers) > 1:
+                self.close()
+                self._turn += 1
+            raise refusal
 
     def _open(
         self, method: str, path: str, seconds: float
@@ -161,7 +165,10 @@ class Api:
 
     def _refusal(self, response: http.client.HTTPResponse) -> ApiError:
         headers = {name.lower(): value for name, value in response.getheaders()}
-        return self._error(web.Answer(response.status, headers, response.read(1 << 16)))
+        error = self._error(web.Answer(response.status, headers, response.read(1 << 16)))
+        if response.status >= 500:
+            self._turn += 1
+        return error
 
     def _error(self, answer: web.Answer) -> ApiError:
         try:

@@ -1,0 +1,137 @@
+"""config.yaml and the connection info."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from remuda.agent import connection
+from remuda.agent.config import Config, ConfigError, load, parse, render
+from tests.lab.certificates import Authority
+from tests.unit.agent.host import encoded, kubeconfig
+
+UPSTREAM = """workDirectory: /var/lib/rancher/agent/work
+localEnabled: false
+localPlanDirectory: /var/lib/rancher/agent/plans
+interlockDirectory: /var/lib/rancher/agent/interlock
+appliedPlanDirectory: /var/lib/rancher/agent/applied
+remoteEnabled: true
+connectionInfoFile: /var/lib/rancher/agent/rancher2_connection_info.json
+preserveWorkDirectory: false
+"""
+
+
+def private(path: Path, content: str, mode: int = 0o600) -> str:
+    path.touch()
+    path.chmod(mode)
+    path.write_text(content)
+    return str(path)
+
+
+def test_the_file_that_is_written_in_the_field(tmp_path: Path) -> None:
+    found = load(private(tmp_path / "config.yaml", UPSTREAM), root="/r", address="127.0.0.9")
+    assert found == Config(
+        work_directory="/var/lib/rancher/agent/work",
+        applied_plan_directory="/var/lib/rancher/agent/applied",
+        remote_enabled=True,
+        local_plan_directory="/var/lib/rancher/agent/plans",
+        connection_info_file="/var/lib/rancher/agent/rancher2_connection_info.json",
+        interlock_directory="/var/lib/rancher/agent/interlock",
+        journal_file="/var/lib/rancher/agent/journal.json",
+        servers_directory="/var/lib/rancher/agent/servers.d",
+        root="/r",
+        address="127.0.0.9",
+    )
+
+
+def test_what_is_rendered_is_read_back() -> None:
+    config = Config(work_directory='/a "b"', local_enabled=True, instruction_timeout_seconds=5, upgrade=False)
+    assert parse(render(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("workDirectory: /w\n", "neither remoteEnabled nor localEnabled"),
+        ("workDirectory: /w\nremoteEnabled: true\n", "needs connectionInfoFile"),
+        ("workDirectory: /w\nlocalEnabled: true\n", "needs localPlanDirectory"),
+        ("remoteEnabled: true\nconnectionInfoFile: /c\n", "workDirectory is missing"),
+        ("remoteEnabled: yes please\n", "remoteEnabled is not of type bool"),
+        ("- a\n", "not a mapping"),
+        ("a: &b c\n", "line 1"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, content: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load(private(tmp_path / "config.yaml", content))
+
+
+def test_a_file_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must have mode 0600, not 0644"):
+        load(private(tmp_path / "config.yaml", UPSTREAM, 0o644))
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_of_another_user_is_not_believed(tmp_path: Path) -> None:
+    path = private(tmp_path / "config.yaml", UPSTREAM)
+    os.chown(path, 12, 34)
+    with pytest.raises(ConfigError, match="must belong to user 0, not 12"):
+        load(path)
+
+
+AUTHORITY, OTHER = Authority("first"), Authority("second")
+
+
+def info(text: str = "", **changes: str) -> bytes:
+    text = text or kubeconfig("https://manager:8443/", AUTHORITY.pem, "secret-token")
+    return json.dumps({"kubeConfig": text, "namespace": "fleet", "secretName": "plan", **changes}).encode()
+
+
+def test_the_connection_info_as_yaml_and_as_json() -> None:
+    import yaml
+
+    found = connection.parse(info())
+    assert found == connection.Identity(
+        ("https://manager:8443",), AUTHORITY.pem.decode(), "secret-token", "", "fleet", "plan"
+    )
+    as_json = json.dumps(yaml.safe_load(kubeconfig("https://manager:8443/", AUTHORITY.pem, "secret-token")))
+    assert connection.parse(info(as_json)) == found
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is not JSON"),
+        (b"[]", "is not a JSON object"),
+        (info(namespace=""), "has no namespace"),
+        (info("{}"), "lacks a context, a cluster or a user"),
+        (info("a: *b"), "line 1"),
+        (info(kubeconfig("http://manager", AUTHORITY.pem, "t")), "is not https"),
+        (info(kubeconfig("https://m", AUTHORITY.pem, "")), "neither a token nor a client certificate"),
+        (
+            info(kubeconfig("https://m\n    insecure-skip-tls-verify: true", AUTHORITY.pem, "t")),
+            "turns verification off",
+        ),
+    ],
+)
+def test_a_connection_that_is_not_whole_or_not_safe_is_refused(content: bytes, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        connection.parse(content)
+    assert "secret-token" not in str(caught.value)
+
+
+def test_servers_and_authorities_delivered_since_are_added(tmp_path: Path) -> None:
+    more = {"server": "https://new:443/", "certificate-authority-data": encoded(OTHER.pem)}
+    private(tmp_path / "a.json", json.dumps(more))
+    private(tmp_path / "b.json", json.dumps({"server": "http://unsafe"}))
+    private(tmp_path / "c.json", json.dumps({"certificate-authority-data": encoded(b"junk")}))
+    private(tmp_path / "d.json", json.dumps({"server": "https://foreign"}), 0o666)
+    found = connection.with_more(connection.parse(info()), str(tmp_path))
+    assert found.servers == ("https://manager:8443", "https://new:443")
+    assert found.ca_pem == AUTHORITY.pem.decode() + "\n" + OTHER.pem.decode()
+    assert connection.with_more(connection.parse(info()), str(tmp_path / "none")) == connection.parse(info())

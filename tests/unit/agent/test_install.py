@@ -1,0 +1,266 @@
+"""From a token to a running agent and back to nothing, on a host that is a folder, with real programs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from remuda.agent import supervise
+from remuda.providers.bootstrap import assets
+from tests.lab.certificates import Authority
+from tests.lab.ours import Ours
+from tests.unit.agent.host import PlanSecret, account, encoded, eventually, host, kubeconfig, shell
+from tests.unit.agent.https import Answer, Asked, serving
+
+AUTHORITY = Authority("site")
+CHECKSUM = hashlib.sha256(AUTHORITY.pem).hexdigest()
+TOKEN = "the-bootstrap-token"
+
+
+class Site:
+    """What the manager serves to hosts, with its counter of tokens asked for."""
+
+    def __init__(self, connection: str) -> None:
+        self.connection = connection
+        self.agent = assets.agent_zipapp()
+        self.refusal: tuple[int, str] | None = None
+        self.asked: list[Asked] = []
+
+    def __call__(self, asked: Asked) -> Answer:
+        self.asked.append(asked)
+        if asked.path.startswith("/api/"):
+            return 503, {}, b""  # it has moved
+        if asked.path == "/cacerts":
+            return 200, {}, AUTHORITY.pem
+        if asked.path == "/assets/remuda-agent.pyz":
+            return 200, {}, self.agent
+        if asked.path == "/assets/remuda-agent.pyz.sha256":
+            return 200, {}, hashlib.sha256(self.agent).hexdigest().encode() + b"  remuda-agent.pyz\n"
+        if asked.path != "/v3/connect/agent":
+            return 404, {}, b"no such thing"
+        if self.refusal is not None:
+            return self.refusal[0], {}, json.dumps({"message": self.refusal[1]}).encode()
+        if asked.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return 401, {}, b'{"message":"unknown token"}'
+        return 200, {}, self.connection.encode()
+
+
+class Folder:
+    """A host that is a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.var = self.root / "var/lib/rancher/agent"
+        self.etc = self.root / "etc/rancher/agent"
+        self.program = self.root / "usr/local/bin/remuda-agent"
+
+    def run(self, command: str, *, program: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+        delivered = self.folder / "remuda-agent.pyz"
+        delivered.write_bytes(assets.agent_zipapp())
+        environment = {"PATH": os.environ["PATH"], "HOME": "/", "REMUDA_HOST_ROOT": str(self.root), **variables}
+        return subprocess.run(
+            [sys.executable, str(program or delivered), command],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+
+    def agent(self) -> int:
+        """The pid of `run`; 0 when there is none."""
+        supervisor = supervise.running(str(self.var))
+        children = Path(f"/proc/{supervisor}/task/{supervisor}/children")
+        try:
+            return int((children.read_text().split() or ["0"])[0]) if supervisor else 0
+        except OSError:
+            return 0
+
+
+@contextmanager
+def folder(path: Path) -> Iterator[Folder]:
+    found = Folder(path)
+    try:
+        yield found
+    finally:
+        supervise.stop(str(found.var))
+
+
+Setting = tuple[Folder, Site, PlanSecret, Callable[..., subprocess.CompletedProcess[str]]]
+
+
+@pytest.fixture
+def setting(server: Ours, secret: PlanSecret, tmp_path: Path) -> Iterator[Setting]:
+    secret.create()
+    info = {"kubeConfig": account(server, secret.name), "namespace": "default", "secretName": secret.name}
+    site = Site(json.dumps(info))
+    with serving(site, AUTHORITY.server("127.0.0.1"), tmp_path) as port, folder(tmp_path) as host:
+
+        def install(**variables: str) -> subprocess.CompletedProcess[str]:
+            given = {
+                "CATTLE_SERVER": f"https://127.0.0.1:{port}",
+                "CATTLE_TOKEN": TOKEN,
+                "CATTLE_CA_CHECKSUM": CHECKSUM,
+            }
+            given |= {"CATTLE_ROLE_NONE": "true", "REMUDA_HOST_ADDRESS": "127.0.0.5", "CATTLE_NODE_NAME": "node-1"}
+            return host.run("install", **(given | variables))
+
+        yield host, site, secret, install
+
+
+def test_installed_it_follows_its_plan_survives_its_death_and_leaves_nothing(setting: Setting) -> None:
+    host, site, secret, install = setting
+    done = install()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("remuda-agent: the agent is installed and running\n")
+    secret.applied(secret.put({"instructions": [shell('echo "${CATTLE_TOKEN:-no token}"', "t", saveOutput=True)]}))
+    assert secret.output("t") == b"no token\n"
+
+    headers = next(asked.headers for asked in site.asked if asked.path == "/v3/connect/agent")
+    kept = (host.etc / "cattle-id").read_text().strip()
+    assert (headers["X-Cattle-Id"], len(kept)) == (kept, 63)
+    assert (headers["X-Cattle-Address"], headers["X-Cattle-Node-Name"]) == ("127.0.0.5", "node-1")
+    assert headers["X-Cattle-Role-Etcd"] == "false"
+    for path in (host.etc / "cattle-id", host.etc / "config.yaml", host.var / "rancher2_connection_info.json"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert TOKEN not in (host.var / "agent.log").read_text() + done.stdout
+
+    before = eventually(host.agent)
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: host.agent() not in (0, before))
+    secret.applied(secret.put({"instructions": [shell("true")]}))
+
+    supervisor = supervise.running(str(host.var))
+    done = host.run("uninstall", program=host.program)
+    assert done.returncode == 0, done.stdout + done.stderr
+    eventually(
+        lambda: not Path(f"/proc/{supervisor}").exists() or " Z " in Path(f"/proc/{supervisor}/stat").read_text()
+    )
+    left = [path for path in host.root.rglob("*") if path.is_file()]
+    assert left == []
+    assert host.run("uninstall").returncode == 0  # twice is fine
+
+
+def test_again_is_fine_and_the_host_keeps_its_name(setting: Setting) -> None:
+    host, _, secret, install = setting
+    assert install().returncode == 0
+    kept = (host.etc / "cattle-id").read_text()
+    assert install().returncode == 0
+    assert (host.etc / "cattle-id").read_text() == kept
+    secret.applied(secret.put({"instructions": [shell("true")]}))
+
+
+def test_a_token_that_is_over_does_not_disconnect_a_host_that_is_connected(setting: Setting) -> None:
+    _, site, secret, install = setting
+    assert install().returncode == 0
+    site.refusal = (401, "this token was used before")
+    done = install(REMUDA_PATIENCE_SECONDS="1")
+    assert done.returncode == 0, done.stdout
+    assert "this token was used before" in done.stdout
+    assert "that connection is kept" in done.stdout
+    secret.applied(secret.put({"instructions": [shell("true")]}))
+
+
+def test_a_refusal_is_passed_on_in_the_servers_words(setting: Setting) -> None:
+    host, site, _, install = setting
+    site.refusal = (403, "this token has expired")
+    done = install(REMUDA_PATIENCE_SECONDS="1")
+    assert done.returncode == 1
+    assert "refuses this host" in done.stdout
+    assert "this token has expired" in done.stdout
+    assert TOKEN not in done.stdout + done.stderr
+    assert host.agent() == 0
+    assert not (host.var / "interlock/restart-pending").exists()
+
+
+def test_another_ca_than_promised_is_not_trusted(setting: Setting) -> None:
+    _, site, _, install = setting
+    done = install(CATTLE_CA_CHECKSUM="0" * 64)
+    assert done.returncode == 1
+    assert "has another CA than expected" in done.stdout
+    assert [asked.path for asked in site.asked] == ["/cacerts"]  # the token never left this host
+
+
+def test_without_a_checksum_the_system_must_know_the_server(setting: Setting) -> None:
+    _, site, _, install = setting
+    done = install(CATTLE_CA_CHECKSUM="", REMUDA_PATIENCE_SECONDS="0")
+    assert done.returncode == 1
+    assert "its certificate is not accepted" in done.stdout
+    assert site.asked == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"CATTLE_SERVER": "http://x"}, "CATTLE_SERVER must be the https:// address"),
+        ({"CATTLE_TOKEN": ""}, "CATTLE_TOKEN is missing"),
+        ({"CATTLE_CA_CHECKSUM": "", "STRICT_VERIFY": "true"}, "CATTLE_CA_CHECKSUM is missing"),
+        ({"CATTLE_SERVER": "https://127.0.0.1:1", "REMUDA_PATIENCE_SECONDS": "0"}, "Connection refused"),
+        ({"CATTLE_NODE_NAME": "a\r\nX-Evil: 1"}, "must be plain text in one line"),
+    ],
+)
+def test_what_cannot_work_is_said(setting: Setting, variables: dict[str, str], words: str) -> None:
+    _, _, _, install = setting
+    done = install(**variables)
+    assert done.returncode == 1
+    assert words in done.stdout
+
+
+def test_a_running_agent_replaces_itself_when_no_plan_runs(server: Ours, secret: PlanSecret, tmp_path: Path) -> None:
+    """And finds its manager, which has moved, by what was delivered to `servers.d`."""
+    secret.create()
+    through = account(server, secret.name)
+    site = Site("")
+    site.agent = _with_another_entry(assets.agent_zipapp())
+    with (
+        serving(site, AUTHORITY.server("127.0.0.1"), tmp_path) as port,
+        host(tmp_path / "host", through, secret.name, upgrade=True, serversDirectory="") as found,
+    ):
+        moved = kubeconfig(f"https://127.0.0.1:{port}", AUTHORITY.pem, through.split("token: ")[1].strip())
+        info = {"kubeConfig": moved, "namespace": "default", "secretName": secret.name}
+        found.private("connection.json", json.dumps(info))
+        (found.folder / "servers.d").mkdir()
+        more = {"server": server.url, "certificate-authority-data": encoded(server.ca_pem)}
+        found.private("servers.d/new.json", json.dumps(more))
+        checksum = secret.put({"instructions": [shell("sleep 3; sha256sum < $PROGRAM", "p", saveOutput=True)]})
+        found.start(PROGRAM=str(found.program))
+        secret.applied(checksum)
+        assert secret.output("p").decode().split()[0] == assets.agent_checksum()  # not while a plan was running
+        eventually(lambda: found.program.read_bytes() == site.agent)
+        eventually(lambda: found.said().count("following the plan Secret") == 2)
+        assert found.process is not None
+        assert found.process.poll() is None
+        secret.applied(secret.put({"instructions": [shell("true")]}))
+
+
+def test_an_agent_that_does_not_work_here_is_not_taken(tmp_path: Path) -> None:
+    program = tmp_path / "agent.pyz"
+    program.write_bytes(assets.agent_zipapp())
+    script = (
+        f"import sys; sys.path.insert(0, {str(program)!r}); from remuda.agent import upgrade; "
+        f"upgrade.exchange({str(program)!r}, b'broken')"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=60)
+    assert "the newer agent does not work on this host; this one stays" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["agent.pyz"]
+    assert program.read_bytes() == assets.agent_zipapp()
+
+
+def _with_another_entry(program: bytes) -> bytes:
+    target = io.BytesIO(program)
+    with zipfile.ZipFile(target, "a") as archive:
+        archive.writestr("remuda/agent/newer.py", "")
+    return target.getvalue()

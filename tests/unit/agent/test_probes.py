@@ -1,0 +1,103 @@
+"""Probes, against real servers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from remuda.agent.plan import Probe
+from remuda.agent.probes import Host, look, trouble
+from tests.lab.certificates import Authority
+from tests.unit.agent.https import Answer, Asked, serving
+
+AUTHORITY = Authority("ca")
+
+
+def answers(asked: Asked) -> Answer:
+    code, _, location = asked.path.lstrip("/").partition("?to=")
+    return int(code), {"Location": location} if location else {}, b"ok"
+
+
+@pytest.mark.parametrize(
+    ("path", "well"),
+    [
+        ("/200", True),
+        ("/204", True),
+        ("/399", False),
+        ("/400", False),
+        ("/500", False),
+        ("/302?to=/200", True),
+        ("/302?to=/500", False),
+        ("/302?to=http://127.0.0.2:9/200", False),
+    ],
+)
+def test_which_answers_are_well(tmp_path: Path, path: str, well: bool) -> None:
+    with serving(answers, None, tmp_path) as port:
+        assert (trouble(Probe("p", f"http://127.0.0.1:{port}{path}", timeout_seconds=5), Host()) == "") is well
+
+
+def test_redirects_have_an_end(tmp_path: Path) -> None:
+    with serving(lambda _: (302, {"Location": "/again"}, b""), None, tmp_path) as port:
+        assert trouble(Probe("p", f"http://127.0.0.1:{port}/"), Host()) == "redirects without an end"
+
+
+def test_authorities_and_client_certificates_are_files_of_the_host(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    certificate, key = AUTHORITY.client("probe")
+    for name, content in (("ca", AUTHORITY.pem), ("cert", certificate), ("key", key), ("else", Authority("x").pem)):
+        (root / name).write_bytes(content)
+    served = AUTHORITY.server("127.0.0.1")
+    with serving(answers, served, tmp_path, client_ca=AUTHORITY.pem) as port:
+        url = f"https://127.0.0.1:{port}/200"
+        host = Host(str(root))
+        whole = Probe("p", url, ca_cert="/ca", client_cert="/cert", client_key="/key", timeout_seconds=5)
+        assert trouble(whole, host) == ""
+        assert "not accepted" in trouble(whole._replace(ca_cert="/else"), host)
+        assert trouble(whole._replace(ca_cert="/else", insecure=True), host) == ""
+        assert trouble(whole._replace(client_cert=""), host) != ""
+        assert "No such file" in trouble(whole._replace(ca_cert="/missing"), host)
+
+
+def test_loopback_is_the_address_of_the_host_and_the_certificate_is_still_for_loopback(tmp_path: Path) -> None:
+    (tmp_path / "ca").write_bytes(AUTHORITY.pem)
+    with serving(answers, AUTHORITY.server("127.0.0.1"), tmp_path, address="127.0.0.77") as port:
+        probe = Probe("p", f"https://127.0.0.1:{port}/200", ca_cert="/ca", timeout_seconds=5)
+        assert trouble(probe, Host(str(tmp_path), "127.0.0.77")) == ""
+        assert trouble(probe, Host(str(tmp_path))) == "Connection refused"
+
+
+def test_all_are_looked_at_at_once_and_a_slow_one_is_cut_off(tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def slow(asked: Asked) -> Answer:
+        if asked.path == "/slow":
+            release.wait(20)
+        return 200, {}, b""
+
+    with serving(slow, None, tmp_path) as port:
+        url = f"http://127.0.0.1:{port}"
+        probes = {name: Probe(name, f"{url}/{name}", timeout_seconds=1) for name in ("slow", "quick", "other")}
+        began = time.monotonic()
+        assert look(probes, Host(), threading.Event(), delayed=False) == {"slow": False, "quick": True, "other": True}
+        assert time.monotonic() - began < 3
+        release.set()
+
+
+def test_after_a_plan_probes_wait_as_long_as_they_ask_to_and_no_longer_than_the_agent(tmp_path: Path) -> None:
+    with serving(answers, None, tmp_path) as port:
+        probe = Probe("p", f"http://127.0.0.1:{port}/200", initial_delay_seconds=1)
+        began = time.monotonic()
+        assert look({"p": probe}, Host(), threading.Event(), delayed=True) == {"p": True}
+        assert time.monotonic() - began >= 1
+        stop = threading.Event()
+        threading.Timer(0.1, stop.set).start()
+        assert look({"p": probe._replace(initial_delay_seconds=60)}, Host(), stop, delayed=True) is None
+
+
+def test_what_is_no_url_is_not_well() -> None:
+    assert "is not a URL" in trouble(Probe("p", "ftp://x"), Host())
+    assert "is not a URL" in trouble(Probe("p", ""), Host())

@@ -1,0 +1,56 @@
+"""The agent as it is delivered: one file, for old Pythons, of the standard library alone."""
+
+from __future__ import annotations
+
+import ast
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import remuda.agent
+from remuda.providers.bootstrap import assets
+
+SOURCES = sorted(Path(remuda.agent.__file__).parent.rglob("*.py"))
+NOT_IN_39 = {"match", "tomllib", "zoneinfo"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_every_module_is_python_3_9_and_imports_nothing_but_the_standard_library(path: Path) -> None:
+    tree = ast.parse(path.read_text(), feature_version=(3, 9))
+    postponed = any(
+        isinstance(node, ast.ImportFrom) and node.module == "__future__" and node.names[0].name == "annotations"
+        for node in tree.body
+    )
+    assert postponed or not [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            names = [node.module or ""]
+        for name in names:
+            top = name.split(".")[0]
+            assert top in sys.stdlib_module_names or name.startswith("remuda.agent") or name == "__future__", name
+            assert top not in NOT_IN_39, name
+
+
+def test_the_same_sources_give_the_same_bytes() -> None:
+    content = assets.agent_zipapp()
+    assert content == assets.agent_zipapp.__wrapped__()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = archive.namelist()
+    assert names == sorted(names)
+    assert all(name in ("__main__.py", "remuda/__init__.py") or name.startswith("remuda/agent/") for name in names)
+    assert content.startswith(b"#!/usr/bin/env python3\n")
+
+
+def test_it_runs_and_says_which_one_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "agent.pyz"
+    path.write_bytes(assets.agent_zipapp())
+    done = subprocess.run([sys.executable, "-I", "-S", str(path), "version"], capture_output=True, text=True)
+    assert done.stdout == f"remuda-agent {assets.agent_checksum()}\n"
