@@ -1,0 +1,278 @@
+"""`remuda machine-job`, the real program: run by the runner in a Job, and alone where it is to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from remuda.jobs import DIRECTORY_VARIABLE, ROOT_VARIABLE
+from remuda.jobs.in_process import InProcess
+from remuda.jobs.runner import JobRunner
+from remuda.kube.client import Target
+from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.providers.machine import job as machine_job
+from remuda.providers.machine.drivers import sim, simcloud
+from remuda.providers.machine.drivers.simcloud import FileCloud, SimCloud
+from remuda.providers.machine.spi import TAG_UID, Order
+from remuda.providers.machine.state import STATE, State, read
+from remuda.runtime.manager import Manager
+from remuda.runtime.steps import CRASHED
+from tests.controllers.engine import Engine, condition, is_true
+from tests.controllers.jobs import Runner, ended, finished, job, pod_of
+
+Json = dict[str, Any]
+
+SCRIPT = b"#!/bin/sh\nexport CATTLE_TOKEN=0123456789abcdef0123\necho hello\n"
+STATE_SECRET = "m-1-machine-state"
+MOUNTS = [
+    {"name": "order", "mountPath": "/run/secrets/machine"},
+    {"name": "credentials", "mountPath": "/run/secrets/credentials"},
+]
+VOLUMES = [
+    {"name": "order", "secret": {"secretName": "order"}},
+    {"name": "credentials", "secret": {"secretName": "credentials"}},
+]
+
+
+def an_order(action: Any = "create", driver: str = "sim", **options: Any) -> Order:
+    return Order(
+        driver=driver, action=action, name="m-1", hostname="m-1", namespace="", machine="m-1", uid="uid-1",
+        cluster="c", owner="us", options=options, state_secret=STATE_SECRET,
+    )  # fmt: skip
+
+
+async def ask(engine: Engine, namespace: str, order: Order, credentials: dict[str, str] | None = None) -> None:
+    """Everything but the Job."""
+    order = msgspec.structs.replace(order, namespace=namespace)
+    await put(engine, SECRETS, namespace, STATE_SECRET, {"type": "rke.cattle.io/machine-state"})
+    files = {"order.json": msgspec.json.encode(order), "value": SCRIPT, "format": b"script"}
+    data = {name: base64.b64encode(content).decode() for name, content in files.items()}
+    await put(engine, SECRETS, namespace, "order", {"data": data})
+    await put(engine, SECRETS, namespace, "credentials", {"stringData": credentials or {}})
+    await put(engine, SERVICE_ACCOUNTS, namespace, "provision", {})
+    rule = {
+        "apiGroups": [""],
+        "resources": ["secrets"],
+        "resourceNames": [STATE_SECRET],
+        "verbs": ["get", "update", "patch"],
+    }
+    await put(engine, ROLES, namespace, "provision", {"rules": [rule]})
+    binding = {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "provision"},
+        "subjects": [{"kind": "ServiceAccount", "name": "provision", "namespace": namespace}],
+    }
+    await put(engine, ROLE_BINDINGS, namespace, "provision", binding)
+
+
+async def put(engine: Engine, target: Target, namespace: str, name: str, obj: Json) -> None:
+    found = await engine.get(target, namespace, name)
+    if found is None:
+        await engine.create(target, namespace, {"metadata": {"name": name}, **obj})
+    elif name != STATE_SECRET:
+        await engine.patch(target, namespace, name, obj)
+
+
+def provision(name: str) -> Json:
+    container = {"volumeMounts": MOUNTS, "terminationMessagePolicy": "FallbackToLogsOnError"}
+    return job(name, "machine-job", container=container, pod={"volumes": VOLUMES, "serviceAccountName": "provision"})
+
+
+async def state_of(engine: Engine, namespace: str) -> State:
+    found = await engine.get(SECRETS, namespace, STATE_SECRET)
+    assert found is not None
+    return read({STATE: base64.b64decode(found["data"][STATE])})
+
+
+class Program(Runner):
+    """The real program, not a stand-in for it."""
+
+    def setup(self, manager: Manager) -> None:
+        self.runner = JobRunner(manager, self.settings)
+
+    def cloud(self) -> FileCloud:
+        return FileCloud(self.settings.hosts / "sim" / "default.jsonl")
+
+
+@pytest.fixture
+def program(engine: Engine, tmp_path: Path) -> Program:
+    return Program(engine, tmp_path)
+
+
+async def test_a_job_makes_a_server_and_another_removes_it(engine: Engine, program: Program) -> None:
+    namespace = await engine.namespace()
+    await ask(engine, namespace, an_order(bootSeconds=0.3, zone="z-1"))
+    async with engine.running(namespace, program.setup):
+        await engine.create(JOBS, namespace, provision("create"))
+        assert is_true(await finished(engine, namespace, "create"), "Complete")
+        made = await state_of(engine, namespace)
+        (server,) = await program.cloud().servers()
+        log = await program.log(await pod_of(engine, namespace, "create"))
+        await ask(engine, namespace, an_order("remove"))
+        await engine.create(JOBS, namespace, provision("remove"))
+        assert is_true(await finished(engine, namespace, "remove"), "Complete")
+    assert (made.phase, made.provider_id, made.failure_domain) == ("created", "sim://default/m-1", "z-1")
+    assert made.by_user_data
+    assert made.addresses[0].address == server.address
+    assert server.tags[TAG_UID] == "uid-1"
+    assert server.user_data.startswith(b"#cloud-config\n")
+    assert "the server m-1 is starting; waiting until it runs" in log
+    assert await program.cloud().servers() == []
+    assert (await state_of(engine, namespace)).phase == "removed"
+
+
+async def test_what_the_infrastructure_refuses_is_said_and_may_work_next_time(engine: Engine, program: Program) -> None:
+    namespace = await engine.namespace()
+    await ask(engine, namespace, an_order(failures=1))
+    async with engine.running(namespace, program.setup):
+        await engine.create(JOBS, namespace, provision("first"))
+        assert is_true(await finished(engine, namespace, "first"), "Failed")
+        end = ended(await pod_of(engine, namespace, "first"))
+        assert end["exitCode"] == 1
+        assert end["message"].startswith("the simulated cloud did not make m-1")
+        assert (await state_of(engine, namespace)).phase == "creating", "the intent stays: something may have been made"
+        await engine.create(JOBS, namespace, provision("second"))
+        assert is_true(await finished(engine, namespace, "second"), "Complete")
+
+
+@pytest.mark.parametrize(
+    ("order", "credentials", "words"),
+    [
+        (an_order(bootSeconds="soon"), {}, "bootSeconds: expected `float`, got `str`"),
+        (an_order(bootSecnds=1), {}, "the driver sim has no option bootSecnds"),
+        (an_order(driver="nosuch"), {}, "there is no driver nosuch; there are"),
+        (an_order(), {"token": "wrong"}, "does not know this customer"),
+    ],
+)
+async def test_what_cannot_work_ends_with_3_and_names_it(
+    engine: Engine, program: Program, order: Order, credentials: dict[str, str], words: str
+) -> None:
+    namespace = await engine.namespace()
+    await ask(engine, namespace, order, credentials)
+    async with engine.running(namespace, program.setup):
+        await engine.create(JOBS, namespace, provision("create"))
+        failed = await finished(engine, namespace, "create")
+        end = ended(await pod_of(engine, namespace, "create"))
+    assert condition(failed, "Failed")["reason"] == "BackoffLimitExceeded"
+    assert end["exitCode"] == 3
+    assert words in end["message"]
+
+
+async def test_secrets_are_in_no_log_and_no_status(engine: Engine, program: Program) -> None:
+    namespace = await engine.namespace()
+    secret = "hush-hush-9000"
+    await ask(engine, namespace, an_order(refuses=f"no: {secret} and 0123456789abcdef0123"), {"token": secret})
+    async with engine.running(namespace, program.setup):
+        await engine.create(JOBS, namespace, provision("create"))
+        failed = await finished(engine, namespace, "create")
+        pod = await pod_of(engine, namespace, "create")
+        told = await program.log(pod) + str(pod) + str(failed)
+    assert "no: *** and ***" in told
+    assert secret not in told
+    assert "0123456789abcdef" not in told
+
+
+async def test_as_tasks_of_this_process_many_are_made_at_once(engine: Engine, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    runner = Runner(engine, tmp_path, concurrency=100)
+    cloud = sim.clouds["many"] = SimCloud()
+
+    def setup(manager: Manager) -> None:
+        program = machine_job.in_process(manager.client, runner.settings.hosts)
+        runner.runner = JobRunner(manager, runner.settings, InProcess(program))
+
+    await ask(engine, namespace, an_order(cloud="many"))
+    try:
+        async with engine.running(namespace, setup):
+            await engine.create(JOBS, namespace, provision("create"))
+            assert is_true(await finished(engine, namespace, "create"), "Complete")
+            log = await runner.log(await pod_of(engine, namespace, "create"))
+        assert log.splitlines()[-1] == "the server m-1 is there"
+        assert [server.name for server in await cloud.servers()] == ["m-1"]
+        assert not runner.settings.directory.exists(), "nothing of it is on disk"
+    finally:
+        del sim.clouds["many"]
+
+
+# ---- killed ---------------------------------------------------------------------------------------------------------
+
+
+class Alone:
+    """The program as a container would run it."""
+
+    def __init__(self, engine: Engine, directory: Path, order: Order) -> None:
+        self.directory = directory
+        self._engine = engine
+        mounted = directory / "root" / "run" / "secrets" / "machine"
+        mounted.mkdir(parents=True)
+        (directory / "root" / "dev").mkdir()
+        (mounted / "order.json").write_bytes(msgspec.json.encode(order))
+        (mounted / "value").write_bytes(SCRIPT)
+
+    async def run(self, crash_at: str = "") -> tuple[int, str]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "remuda.cli.main", "machine-job"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={
+                **os.environ,
+                "KUBECONFIG": str(self._engine.kubeconfig),
+                "REMUDA_CRASH_AT": crash_at,
+                ROOT_VARIABLE: str(self.directory / "root"),
+                DIRECTORY_VARIABLE: str(self.directory / "hosts"),
+            },
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 30)
+        assert process.returncode is not None
+        return process.returncode, out.decode()
+
+    def cloud(self) -> simcloud.FileCloud:
+        return FileCloud(self.directory / "hosts" / "sim" / "default.jsonl")
+
+
+CREATING = ("machinejob.record-intent", "machinejob.create-server", "machinejob.record-server")
+REMOVING = ("machinejob.remove-server", "machinejob.record-removal")
+
+
+async def kill_at_each(alone: Alone, steps: Sequence[str]) -> None:
+    """One attempt after the other, each killed a little later than the one before."""
+    for point in [f"{name}:{when}" for name in steps for when in ("before", "after")]:
+        code, said = await alone.run(point)
+        assert code == -signal.SIGKILL, said
+        assert f"{CRASHED} {point}" in said
+
+
+async def test_there_is_one_server_however_often_a_create_is_killed(engine: Engine, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    order = msgspec.structs.replace(an_order(), namespace=namespace)
+    await ask(engine, namespace, order)
+    alone = Alone(engine, tmp_path, order)
+    await kill_at_each(alone, CREATING[:2])
+    assert len(await alone.cloud().servers()) == 1
+    assert (await state_of(engine, namespace)).phase == "creating", "made, and not noted"
+    await kill_at_each(alone, CREATING[2:])
+    assert (await alone.run())[0] == 0
+    assert len(await alone.cloud().servers()) == 1
+    made = await state_of(engine, namespace)
+    assert (made.phase, made.id) == ("created", "1")
+
+
+async def test_nothing_is_left_however_often_a_remove_is_killed(engine: Engine, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    create = msgspec.structs.replace(an_order(), namespace=namespace)
+    await ask(engine, namespace, create)
+    assert (await Alone(engine, tmp_path / "create", create).run())[0] == 0
+    (tmp_path / "create" / "hosts").rename(tmp_path / "hosts")
+    alone = Alone(engine, tmp_path, msgspec.structs.replace(create, action="remove"))
+    await kill_at_each(alone, REMOVING)
+    assert (await alone.run())[0] == 0
+    assert await alone.cloud().servers() == []
+    assert (await state_of(engine, namespace)).phase == "removed"
