@@ -1,0 +1,130 @@
+"""The life of one machine of the driver `sim`, told to a management plane that keeps dying.
+
+Its first attempt fails, somebody asks for another, it becomes ready; its removal fails once, and then it goes. Then its
+driver goes, with its kinds. Whatever the teller asks for is asked again until somebody answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from remuda.capi.types import CLUSTER, MACHINE
+from remuda.kube.client import Target
+from remuda.kube.core import JOBS, SECRETS
+from remuda.kube.errors import StatusError
+from remuda.kube.http import HttpClient
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.machine.types import NODE_DRIVER, machine_kind
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+SIM = machine_kind("sim")
+NAMESPACE = "default"
+PATIENCE_SECONDS = 240.0
+_RETRY_SECONDS = 0.2
+
+
+class Teller:
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+
+    async def persist(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Once somebody answers; what the answer is, is another matter."""
+        while True:
+            try:
+                return await act()
+            except StatusError as error:
+                if error.code < 500 and error.code != 429:
+                    raise
+            except (OSError, TimeoutError):
+                pass
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def make(self, target: Target, namespace: str, kind: str, name: str, **fields: Any) -> None:
+        metadata = {"name": name, **fields.pop("metadata", {})}
+        obj = {"apiVersion": target.api_version, "kind": kind, "metadata": metadata, **fields}
+        while True:
+            try:
+                await self.persist(lambda: self._client.create(target, namespace, obj))
+                return
+            except StatusError as error:
+                if error.reason == "AlreadyExists":  # the answer to an earlier try was lost
+                    return
+                if error.code != 404:  # its kind is on its way
+                    raise
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def get(self, target: Target, namespace: str, name: str) -> Json | None:
+        try:
+            found: Json = msgspec.json.decode(await self.persist(lambda: self._client.get(target, namespace, name)))
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+        return found
+
+    async def until(self, target: Target, namespace: str, name: str, holds: Callable[[Json | None], object]) -> None:
+        found = None
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not holds(found := await self.get(target, namespace, name)):
+                    await asyncio.sleep(_RETRY_SECONDS)
+        except TimeoutError:
+            raise AssertionError(f"not within {PATIENCE_SECONDS} s: {target.plural} {name}: {found}") from None
+
+    async def patch(self, target: Target, namespace: str, name: str, patch: Json) -> None:
+        await self.persist(lambda: self._client.patch(target, namespace, name, patch))
+
+    async def delete(self, target: Target, namespace: str, name: str) -> None:
+        try:
+            await self.persist(lambda: self._client.delete(target, namespace, name))
+        except StatusError as error:
+            if error.code != 404:
+                raise
+
+    async def names(self, target: Target) -> list[str]:
+        listing = await self.persist(lambda: self._client.list(target, NAMESPACE))
+        return [msgspec.json.decode(item)["metadata"]["name"] for item in listing.items]
+
+
+async def prepare(teller: Teller) -> None:
+    """A Cluster that is as good as there, and bootstrap data that nobody reads."""
+    await teller.make(RKE_CLUSTER.target, NAMESPACE, RKE_CLUSTER.name, "c", spec={})
+    ref = {"apiGroup": RKE_CLUSTER.group, "kind": RKE_CLUSTER.name, "name": "c"}
+    await teller.make(CLUSTER.target, NAMESPACE, CLUSTER.name, "c", spec={"infrastructureRef": ref})
+    await teller.make(SECRETS, NAMESPACE, "Secret", "data", stringData={"value": "#!/bin/sh\n", "format": "script"})
+
+
+async def live(teller: Teller, name: str) -> None:
+    spec = {
+        "clusterName": "c",
+        "bootstrap": {"dataSecretName": "data"},
+        "infrastructureRef": {"apiGroup": SIM.group, "kind": SIM.name, "name": name},
+    }
+    await teller.make(SIM.target, NAMESPACE, SIM.name, name, spec={"failures": 1, "removeFailures": 1})
+    await teller.make(MACHINE.target, NAMESPACE, MACHINE.name, name, spec=spec)
+    await teller.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "CreateJob") == "False")
+    await teller.patch(SIM.target, NAMESPACE, name, {"metadata": {"annotations": {"remuda.dev/retry": "now"}}})
+    await teller.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "Ready") == "True")
+    await teller.delete(MACHINE.target, NAMESPACE, name)
+    await teller.until(SIM.target, NAMESPACE, name, lambda obj: obj is None)
+    await teller.until(MACHINE.target, NAMESPACE, name, lambda obj: obj is None)
+
+
+async def retire_driver(teller: Teller) -> None:
+    await teller.delete(NODE_DRIVER.target, "", "sim")
+    await teller.until(NODE_DRIVER.target, "", "sim", lambda obj: obj is None)
+
+
+async def left(teller: Teller, name: str) -> list[str]:
+    return [found for target in (JOBS, SECRETS) for found in await teller.names(target) if found.startswith(name)]
+
+
+def _said(obj: Json | None, type: str) -> str:
+    conditions = ((obj or {}).get("status") or {}).get("conditions") or ()
+    return next((str(one["status"]) for one in conditions if one["type"] == type), "")
