@@ -62,7 +62,11 @@ def _become(order: dict[str, Any], output: int, guardian: int) -> NoReturn:
         if order.get("nice"):
             os.nice(order["nice"])
         if order.get("memory"):
-            resource.setrlimit(resource.RLIMIT_DATA, (order["memory"], order["memory"]))
+            _, most = resource.getrlimit(
+                resource.RLIMIT_DATA
+            )  # kept: a host that is started here has limits of its own
+            limit = order["memory"] if most == resource.RLIM_INFINITY else min(order["memory"], most)
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold credentials
         if os.getppid() == guardian:
             os.execvp(order["command"][0], order["command"])  # noqa: S606

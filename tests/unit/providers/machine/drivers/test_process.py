@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -67,6 +68,16 @@ async def test_a_host_is_told_who_and_where_it_is_and_nothing_of_the_job(
     assert (folder / "script").stat().st_mode & 0o777 == 0o700
     assert (folder / "script.log").stat().st_mode & 0o777 == 0o600
     assert folder.parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_the_limits_of_the_job_are_not_the_hosts(subject: Processes) -> None:
+    before, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, most))
+    try:
+        _, folder = await host_of(subject, f"ulimit -S -d >soft; ulimit -H -d >hard; sleep 1000 {IN_BACKGROUND}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
+    assert (folder / "root" / "soft").read_text() == (folder / "root" / "hard").read_text()
 
 
 async def test_the_real_agent_keeps_its_host_running_until_it_is_removed(subject: Processes) -> None:

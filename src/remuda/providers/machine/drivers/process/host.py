@@ -44,7 +44,7 @@ _KEPT = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "
 # how it did is written down; the script and what it starts do not get hold of it. Limits of the Job are not the host's.
 _RUN = """
 exec 9<&0 </dev/null
-ulimit -S -v "$(ulimit -H -v)" 2>/dev/null
+for each in -d -v; do ulimit -S "$each" "$(ulimit -H "$each")"; done 2>/dev/null
 (
     "$1" 9<&-
     echo $? >"$2.new" && mv "$2.new" "$2"
