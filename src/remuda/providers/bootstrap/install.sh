@@ -120,6 +120,8 @@ check_arguments() {
 	if [ "$strict" = true ] && [ -z "$CATTLE_CA_CHECKSUM" ]; then
 		fail "strict verification is asked for, but no CA checksum is given: add --ca-checksum"
 	fi
+	# Whoever has been told the CA never goes back to trusting any other.
+	[ -z "$CATTLE_CA_CHECKSUM" ] || strict=true
 	if [ "${CATTLE_ROLE_NONE:-}" = true ]; then
 		CATTLE_ROLE_ETCD=false CATTLE_ROLE_CONTROLPLANE=false CATTLE_ROLE_WORKER=false
 	fi
