@@ -17,7 +17,7 @@ from remuda.apiserver.registry.identity import NAMESPACES
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import Entry, Event
 from remuda.apiserver.upkeep.duty import CONTROLLERS, KeyedDuty, create, delete, modify
 from remuda.kube.errors import StatusError
 
@@ -32,12 +32,15 @@ class ServiceAccountsDuty(KeyedDuty):
         super().__init__("serviceaccounts", registry, self._reconcile)
         self._signer = signer
         self._ca = b64encode(ca).decode()
+        # Which token Secrets name an account: thousands of accounts may come and go in one namespace.
+        self._named: dict[tuple[str, str], set[str]] = {}
 
     async def start(self) -> None:
         for entry in self.registry.store.scan(NAMESPACES):
             await self._ensure_default(entry.name)
         for entry in self.registry.store.scan(SECRETS):
             if TOKEN_TYPE.encode() in entry.value:
+                self._note(entry)
                 self.worker.add((SECRETS, entry.namespace, entry.name))
 
     def observe(self, events: Sequence[Event]) -> None:
@@ -49,14 +52,25 @@ class ServiceAccountsDuty(KeyedDuty):
                 if event.type == "DELETED":
                     self.worker.add((ACCOUNTS, entry.namespace, "default"))
                 if event.type != "MODIFIED":
-                    self._recheck_secrets(entry.namespace)
-            elif entry.table == SECRETS and event.type != "DELETED" and TOKEN_TYPE.encode() in entry.value:
-                self.worker.add((SECRETS, entry.namespace, entry.name))
+                    for name in self._named.get((entry.namespace, entry.name), ()):
+                        self.worker.add((SECRETS, entry.namespace, name))
+            elif entry.table == SECRETS and TOKEN_TYPE.encode() in entry.value:
+                if event.type == "DELETED":
+                    self._forget(entry)
+                else:
+                    self._note(entry)
+                    self.worker.add((SECRETS, entry.namespace, entry.name))
 
-    def _recheck_secrets(self, namespace: str) -> None:
-        for entry in self.registry.store.scan(SECRETS, namespace):
-            if TOKEN_TYPE.encode() in entry.value:
-                self.worker.add((SECRETS, namespace, entry.name))
+    def _note(self, entry: Entry) -> None:
+        """By every name it has had: the account it names now is asked for when it is looked at."""
+        self._named.setdefault((entry.namespace, _account_of(entry)), set()).add(entry.name)
+
+    def _forget(self, entry: Entry) -> None:
+        place = (entry.namespace, _account_of(entry))
+        names = self._named.get(place, set())
+        names.discard(entry.name)
+        if not names:
+            self._named.pop(place, None)
 
     async def _reconcile(self, key: tuple[str, str, str]) -> None:
         table, namespace, name = key
@@ -119,3 +133,9 @@ class ServiceAccountsDuty(KeyedDuty):
         meta = secret["metadata"]
         options = DeleteOptions(precondition_uid=meta["uid"], precondition_resource_version=meta["resourceVersion"])
         await delete(self.registry, resource, meta["namespace"], meta["name"], options)
+
+
+def _account_of(entry: Entry) -> str:
+    """The account a Secret names; empty for one that names none, whatever it may be."""
+    annotations = decode(entry.value)["metadata"].get("annotations") or {}
+    return str(annotations.get(ACCOUNT_NAME, ""))
