@@ -1,4 +1,4 @@
-"""The lists of docs/cluster-api.md and docs/running.md, made from the code they speak of: python -m tests.lab.pages
+"""The lists of pages in docs/, made from the code they speak of: python -m tests.lab.pages
 
 Each stands between `<!-- name -->` and `<!-- end -->`. What is around them is written by hand and left alone.
 """
@@ -8,10 +8,15 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 import remuda
 from remuda.capi.machine.deletion import MEANING
+from remuda.providers.machine import drivers as machine_drivers
+from remuda.providers.machine import options
 from remuda.runtime.metrics import Metrics
 from remuda.runtime.steps import Step
 
@@ -44,6 +49,38 @@ def metrics() -> str:
     return "\n".join(["| metric | what it counts |", "|---|---|", *rows])
 
 
+def drivers() -> str:
+    rows = [
+        f"| {_linked(name)} | {options.of_driver(machine_drivers.find(name)).doc} |" for name in machine_drivers.names()
+    ]
+    return "\n".join(["| driver | what it makes |", "|---|---|", *rows])
+
+
+def _linked(name: str) -> str:
+    return f"[`{name}`](drivers/{name}.md)" if (DOCS / "drivers" / f"{name}.md").exists() else f"`{name}`"
+
+
+def driver_options(name: str) -> str:
+    model = options.of_driver(machine_drivers.find(name))
+    rows = []
+    for option in model.options:
+        notes = ["**required**"] if option.name in model.required else []
+        notes += ["secret"] if option.secret else []
+        notes += ["a credential may bring it"] if option.name in model.credentials else []
+        default = "" if option.default is None else f"`{_shown(option.default)}`"
+        said = " ".join([option.doc, f"({', '.join(notes)})"] if notes else [option.doc])
+        rows.append(f"| `{option.name}` | {option.type} | {default} | {_cell(said)} |")
+    return "\n".join(["| option | type | default | what it is |", "|---|---|---|---|", *rows])
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
 def _name(name: str, type: str) -> str:
     return f"{name}_total" if type == "counter" else name
 
@@ -51,6 +88,12 @@ def _name(name: str, type: str) -> str:
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "cluster-api.md": {"steps": steps, "deletion": deletion},
     "running.md": {"metrics": metrics},
+    "drivers.md": {"drivers": drivers},
+    **{
+        f"drivers/{name}.md": {"options": partial(driver_options, name)}
+        for name in machine_drivers.names()
+        if (DOCS / "drivers" / f"{name}.md").exists()
+    },
 }
 
 
