@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from tests.interop.system_agent.conftest import Host
+from tests.lab.agents import UNIX_DATE, Data, unpacked
+
+
+def records(data: Data) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = unpacked(data.get("applied-periodic-output", b""))
+    return found
+
+
+def text(value: str | None) -> bytes:
+    return base64.b64decode(value or "")
+
+
+def ran(name: str, times: int = 1) -> Any:
+    return lambda data: name in records(data)
+
+
+def test_a_periodic_instruction_runs_and_is_told_of(host: Host) -> None:
+    host.give({"periodicInstructions": [host.shell("echo out; echo err >&2", name="p", periodSeconds=300)]})
+    data = host.wait(ran("p"), "it has run")
+    found = records(data)["p"]
+    assert text(found["stdout"]) == b"out\n"
+    assert text(found["stderr"]) == b""
+    assert {key: found[key] for key in ("name", "exitCode", "lastFailedRunTime", "failures")} == {
+        "name": "p", "exitCode": 0, "lastFailedRunTime": "", "failures": 0,
+    }  # fmt: skip
+    assert UNIX_DATE.fullmatch(found["lastSuccessfulRunTime"])
+
+
+def test_it_runs_again_when_its_period_is_over(host: Host) -> None:
+    host.give(
+        {
+            "periodicInstructions": [
+                host.shell(host.note("often"), name="often", periodSeconds=1),
+                host.shell(host.note("rare"), name="rare", periodSeconds=300),
+                host.shell(host.note("ten minutes"), name="default"),
+                host.shell(host.note("nameless"), periodSeconds=1),
+            ]
+        }
+    )
+    first = records(host.wait(ran("default"), "it has run"))["often"]["lastSuccessfulRunTime"]
+    host.wait(
+        lambda data: records(data).get("often", {}).get("lastSuccessfulRunTime", first) != first, "it has run again"
+    )
+    assert host.noted.count("often") >= 2
+    assert host.noted.count("rare") == 1
+    assert host.noted.count("ten minutes") == 1
+    assert "nameless" not in host.noted
+
+
+def test_a_plan_that_is_applied_runs_them_all(host: Host) -> None:
+    periodic = [host.shell(host.note("periodic"), name="p", periodSeconds=300)]
+    host.applied({"instructions": [host.shell(host.note("one"))], "periodicInstructions": periodic})
+    host.wait(ran("p"), "it has run")
+    host.applied({"instructions": [host.shell(host.note("two"))], "periodicInstructions": periodic})
+    host.settle()
+    assert host.noted == ["one", "periodic", "two", "periodic"]
+
+
+def test_a_failure_is_told_and_those_behind_it_wait(host: Host) -> None:
+    bad = host.shell("echo out; echo err >&2; exit 5", name="bad", periodSeconds=1, saveStderrOutput=True)
+    host.give({"periodicInstructions": [bad, host.shell(host.note("behind"), name="behind", periodSeconds=1)]})
+    found = records(host.wait(ran("bad"), "it has run"))
+    assert set(found) == {"bad"}
+    assert found["bad"]["exitCode"] == 5
+    assert found["bad"]["failures"] == 1
+    assert text(found["bad"]["stdout"]) == b"out\n"
+    assert text(found["bad"]["stderr"]) == b"err\n"
+    assert found["bad"]["lastSuccessfulRunTime"] == ""
+    assert UNIX_DATE.fullmatch(found["bad"]["lastFailedRunTime"])
+
+
+def test_a_failure_rests_longer_than_its_period(host: Host) -> None:
+    bad = host.shell(f"{host.note('$CATTLE_AGENT_ATTEMPT_NUMBER')}; exit 1", name="bad", periodSeconds=1)
+    host.give({"periodicInstructions": [bad]})
+    host.wait(ran("bad"), "it has run")
+    data = host.settle(5)
+    assert host.noted == ["1"]
+    assert records(data)["bad"]["failures"] == 1
+
+
+def test_one_that_cannot_start_is_told_of(host: Host) -> None:
+    host.give({"periodicInstructions": [{"command": "there-is-no-such-command", "name": "p"}]})
+    found = records(host.wait(ran("p"), "it is told of"))["p"]
+    assert found["exitCode"] == -1
+    assert found["failures"] == 1
+
+
+def test_it_goes_on_after_one_time_instructions_have_failed(host: Host) -> None:
+    host.give({"instructions": [host.shell("exit 1")], "periodicInstructions": [host.shell("echo x", name="p")]})
+    data = host.wait(ran("p"), "it has run")
+    assert text(records(data)["p"]["stdout"]) == b"x\n"
+    assert host.secret.data["failure-count"] == b"1"

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from tests.interop.system_agent.conftest import Host
+from tests.lab.agents import checksum
+
+
+def test_a_restart_after_success_without_plan_state(host: Host) -> None:
+    plan = {"instructions": [host.shell(host.note("ran"))]}
+    host.applied(plan)
+    host.agent.stop()
+    host.agent.start()
+    runs = host.expected("runs after a restart, without plan-state")
+    if runs > 1:
+        host.wait(lambda data: data.get("success-count") == str(runs).encode(), "it has run again")
+    data = host.settle()
+    assert host.noted == ["ran"] * runs
+    assert data["applied-checksum"] == checksum(plan)
+
+
+def test_a_restart_after_success_by_plan_state(host: Host) -> None:
+    host.give({"instructions": [host.shell(host.note("ran"))]}, plan_state="pending")
+    host.wait(lambda data: data.get("plan-state") == b"succeeded", "it has succeeded")
+    host.agent.stop()
+    host.agent.start()
+    host.settle(4)
+    assert host.noted == ["ran"]
+
+
+def test_what_was_cut_off_begins_anew_from_its_first_instruction(host: Host) -> None:
+    number, gate = host.folder / "number", host.folder / "gate"
+    wait = f"echo $$ > {number}; test -e {gate} || exec sleep 60"
+    plan = {"instructions": [host.shell(host.note("one")), host.shell(wait), host.shell(host.note("three"))]}
+    host.give(plan, plan_state="pending")
+    until = time.monotonic() + 20
+    while not number.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    host.agent.kill()
+    os.kill(int(number.read_text()), signal.SIGKILL)
+    assert host.secret.data["plan-state"] == b"in-progress"
+    gate.touch()
+    host.agent.start()
+    data = host.wait(lambda data: data.get("plan-state") == b"succeeded", "it has succeeded")
+    assert host.noted == ["one", "one", "three"]
+    assert data["plan-revision"] == b"1"
+
+
+def test_a_secret_that_is_made_anew_is_a_new_one(host: Host) -> None:
+    plan = {"instructions": [host.shell(host.note("ran"))]}
+    host.applied(plan)
+    host.settle()
+    host.secret.delete()
+    host.secret.create()
+    host.secret.write(plan)
+    before = len(host.secret.states)
+    host.wait(
+        lambda data: len(host.noted) == 2 and data.get("applied-checksum") == checksum(plan),
+        f"it is applied ({before})",
+    )
+    assert host.secret.data["success-count"] == b"1"
+    assert host.agent.running
+
+
+def test_a_newer_plan_waits_for_the_one_that_runs(host: Host) -> None:
+    gate = host.folder / "gate"
+    slow = {
+        "instructions": [
+            host.shell(f"{host.note('begun')}; while ! test -e {gate}; do sleep 0.05; done; {host.note('ended')}")
+        ]
+    }
+    host.give(slow)
+    until = time.monotonic() + 20
+    while not host.noted and time.monotonic() < until:
+        time.sleep(0.02)
+    newer = {"instructions": [host.shell(host.note("newer"))]}
+    host.secret.write(newer)
+    host.settle(2)
+    assert host.noted == ["begun"]
+    gate.touch()
+    deadline = time.monotonic() + 20
+    while host.secret.data.get("applied-checksum") != checksum(newer) and time.monotonic() < deadline:
+        if not host.agent.running:
+            host.agent.start()  # upstream's ends when its result meets a newer plan; systemd starts it again
+        time.sleep(0.05)
+    assert [line for line in host.noted if line != "newer"] == ["begun", "ended"]
+    assert "newer" in host.noted

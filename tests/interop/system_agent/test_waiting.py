@@ -1,0 +1,17 @@
+"""The pause after a failure in real time, which takes half a minute: it began with the first test of this folder."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interop.system_agent.conftest import AGENTS, Host
+
+
+@pytest.mark.parametrize("name", list(AGENTS))
+def test_two_failures_are_half_a_minute_apart_and_then_it_is_over(failing: dict[str, Host], name: str) -> None:
+    host = failing[name]
+    host.has_failed(host.secret.data["plan"], 2, seconds=45)
+    first, second = (float(line) for line in host.noted)
+    assert 28.5 <= second - first <= 40  # times are kept in whole seconds
+    host.settle(5)
+    assert len(host.noted) == 2
