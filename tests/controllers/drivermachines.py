@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 
 from remuda.capi import names as capi_names
-from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
 from remuda.jobs.types import NAME_LABEL
 from remuda.kube import clock
 from remuda.kube.client import Target
 from remuda.kube.core import CONFIG_MAPS, JOBS, PODS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.kube.objects import Kind
 from remuda.providers import names
 from remuda.providers.bootstrap import definitions as bootstrap_definitions
 from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP
@@ -106,6 +107,12 @@ class Bench:
         await self.engine.status(CLUSTER.target, self.namespace, "c", status)
 
     async def deployment(self, name: str) -> Json:
+        return await self._pool(MACHINE_DEPLOYMENT, name)
+
+    async def machine_set(self, name: str) -> Json:
+        return await self._pool(MACHINE_SET, name)
+
+    async def _pool(self, kind: Kind[Any], name: str) -> Json:
         template = {
             "spec": {
                 "clusterName": "c",
@@ -114,23 +121,35 @@ class Bench:
             }
         }
         obj = {
-            "apiVersion": MACHINE_DEPLOYMENT.api_version,
-            "kind": "MachineDeployment",
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
             "metadata": {"name": name},
             "spec": {"clusterName": "c", "replicas": 0, "template": template},
         }
-        return await self.engine.create(MACHINE_DEPLOYMENT.target, self.namespace, obj)
+        return await self.engine.create(kind.target, self.namespace, obj)
 
     async def machine(
-        self, name: str = "m", *, pool: str = "", bootstrapped: bool = True, options: Json | None = None, **common: Any
+        self,
+        name: str = "m",
+        *,
+        pool: str = "",
+        of_set: Json | None = None,
+        bootstrapped: bool = True,
+        options: Json | None = None,
+        **common: Any,
     ) -> Json:
         """A Machine with its objects: the Machine first, as Cluster API does it."""
         labels = {capi_names.DEPLOYMENT_NAME: pool} if pool else {}
+        owners = []
+        if of_set is not None:
+            named_so = {"name": named(of_set), "uid": of_set["metadata"]["uid"]}
+            labels = {capi_names.SET_NAME: named(of_set)}
+            owners = [{"apiVersion": MACHINE.api_version, "kind": "MachineSet", **named_so, "controller": True}]
         config = {"apiGroup": names.GROUP, "kind": RKE_BOOTSTRAP.name, "name": name}
         obj = {
             "apiVersion": MACHINE.api_version,
             "kind": "Machine",
-            "metadata": {"name": name, "labels": labels},
+            "metadata": {"name": name, "labels": labels, "ownerReferences": owners},
             "spec": {
                 "clusterName": "c",
                 "bootstrap": {"configRef": config},

@@ -118,6 +118,22 @@ async def test_what_failed_in_a_pool_can_be_read_when_its_machine_is_gone(bench:
     assert (owner["kind"], owner["uid"]) == ("MachineDeployment", pool["metadata"]["uid"])
 
 
+async def test_failures_belong_to_the_machine_set_or_the_cluster_where_there_is_no_deployment(bench: Bench) -> None:
+    async with bench.running(PATIENT):
+        await bench.cluster()
+        pool = await bench.machine_set("herd")
+        await bench.machine("a", of_set=pool)
+        await bench.machine("b")
+        for name in ("a", "b"):
+            await bench.fail(await bench.job(name))
+            await bench.says("CreateError", name)
+
+    (of_set,) = (await bench.failures("herd"))["metadata"]["ownerReferences"]
+    assert (of_set["kind"], of_set["uid"]) == ("MachineSet", pool["metadata"]["uid"])
+    (of_cluster,) = (await bench.failures("c"))["metadata"]["ownerReferences"]
+    assert of_cluster["kind"] == "Cluster"
+
+
 async def test_when_a_whole_pool_fails_one_machine_tries_at_a_time(bench: Bench) -> None:
     rules = Rules(first_seconds=0.2, most_seconds=0.5, machine_failures=50, pool_failures=3)
     async with bench.running(rules):

@@ -142,6 +142,9 @@ class Pools:
 
     async def _owners(self, pool: PoolName, machine: Machine) -> list[dict[str, Any]]:
         """The pool itself; its Cluster if there is no such thing any more."""
+        owner = machine.metadata.controller
+        if owner is not None and owner.kind == pool.kind.name and owner.group == pool.kind.group:
+            return [msgspec.to_builtins(msgspec.structs.replace(owner, controller=False, block_owner_deletion=None))]
         places = ((pool.kind, pool.name), (CLUSTER, machine.spec.cluster_name))
         for kind, name in places:
             try:
