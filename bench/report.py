@@ -55,8 +55,12 @@ _COLUMNS = ("what", "ours", "peer", "ratio", "budget", "verdict", "CPU/request o
 
 
 def table(rows: Sequence[Row]) -> str:
-    cells = [_COLUMNS, *(_cells(row) for row in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(_COLUMNS))]
+    return aligned([_COLUMNS, *(_cells(row) for row in rows)])
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> str:
+    """Lines of cells in columns, the first line being their titles."""
+    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(lines)

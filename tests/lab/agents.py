@@ -63,8 +63,9 @@ def outputs(value: bytes) -> dict[str, bytes]:
 class PlanSecret:
     """A plan Secret and the account that may touch it; all its states, as a watch brings them."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, period: float = PERIOD) -> None:
         self.server = server
+        self._period = period
         self.name = f"plan-{secrets.token_hex(4)}"
         self.path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{self.name}"
         self.states: list[Data] = []  # one for each change, the newest last
@@ -78,7 +79,7 @@ class PlanSecret:
         body = {
             "metadata": {"name": self.name, "labels": {"kept": "yes"}},
             "type": "rke.cattle.io/machine-plan",
-            "stringData": {"probe-period-seconds": str(PERIOD), "of-others": "kept", **data},
+            "stringData": {"probe-period-seconds": str(self._period), "of-others": "kept", **data},
         }
         self._do("POST", f"/api/v1/namespaces/{NAMESPACE}/secrets", body)
 
@@ -181,13 +182,14 @@ class Agent:
 
     name = ""
 
-    def __init__(self, folder: Path, secret: PlanSecret) -> None:
+    def __init__(self, folder: Path, secret: PlanSecret, log_level: str = "debug") -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self.secret = secret
         self.log = folder / "agent.log"
         self.config = folder / "config.yaml"
         self.process: subprocess.Popen[bytes] | None = None
+        self._log_level = log_level
         connection = folder / "connection.json"
         self._private(
             self.config,
@@ -225,7 +227,7 @@ class Agent:
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "CATTLE_AGENT_CONFIG": str(self.config),
-            "CATTLE_LOGLEVEL": "debug",
+            "CATTLE_LOGLEVEL": self._log_level,
             "CATTLE_AGENT_STRICT_VERIFY": "true",
             "FROM_THE_AGENT": "seen",
         }

@@ -1,0 +1,1 @@
+"""The node agent's budgets, beside the real system-agent."""
