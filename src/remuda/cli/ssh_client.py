@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -90,6 +91,11 @@ def _interrupts_are_for_the_child() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def _is_device(descriptor: int) -> bool:
+    """Such as /dev/null, which cannot be waited for."""
+    return stat.S_ISCHR(os.fstat(descriptor).st_mode)
+
+
 async def _ours(door: Doorway, address: str, words: Sequence[str]) -> int:
     import asyncssh
     import msgspec
@@ -105,7 +111,7 @@ async def _ours(door: Doorway, address: str, words: Sequence[str]) -> int:
             terminal = os.environ.get("TERM") if sys.stdin.isatty() else None
             ended = await connection.run(
                 " ".join(words) if words else None,
-                stdin=sys.stdin,
+                stdin=sys.stdin if terminal or not _is_device(sys.stdin.fileno()) else asyncssh.DEVNULL,
                 stdout=sys.stdout,
                 stderr=sys.stderr,
                 term_type=terminal,

@@ -1,0 +1,188 @@
+"""`remuda machine` and `remuda leaks`, as programs: a shell with the key of the machine-state Secret, the log of a Job,
+servers that nobody owns."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from remuda.capi.types import MACHINE
+from remuda.kube.core import NAMESPACES, SECRETS
+from remuda.providers.machine import definitions, options, orders
+from remuda.providers.machine.drivers.sim import Sim
+from remuda.providers.machine.drivers.simcloud import FileCloud, Wish
+from remuda.providers.machine.login import known_hosts
+from remuda.providers.machine.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, Address
+from remuda.providers.machine.state import KNOWN_HOSTS, PRIVATE_KEY, STATE, State, write
+from remuda.providers.machine.types import NODE_DRIVER, machine_kind
+from tests.controllers.engine import Engine, eventually
+from tests.lab.ssh_host import Host
+
+SIM = machine_kind("sim")
+
+
+class Ended:
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code = code
+        self.out = out.decode()
+        self.err = err.decode()
+
+
+async def remuda(engine: Engine, *arguments: str, path: str = os.environ["PATH"], tmp: Path | None = None) -> Ended:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "remuda.cli.main", *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "KUBECONFIG": str(engine.kubeconfig), "PATH": path, "TMPDIR": str(tmp or "/tmp")},
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    return Ended(process.returncode, out, err)
+
+
+# ---- ssh ------------------------------------------------------------------------------------------------------------
+
+
+async def keep(engine: Engine, namespace: str, host: Host, *, pinned: str | None = None) -> None:
+    """The machine-state Secret of m-1-abc."""
+    known = State(
+        driver="any",
+        phase="created",
+        addresses=[Address("InternalIP", "127.0.0.1")],
+        ssh_user="root",
+        ssh_port=host.port,
+    )
+    login = host.login()
+    data = {
+        STATE: write(known),
+        PRIVATE_KEY: login.private_key.encode(),
+        KNOWN_HOSTS: (known_hosts(login) if pinned is None else pinned).encode(),
+    }
+    encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
+    secret = {"metadata": {"name": "m-1-abc-machine-state"}, "type": "rke.cattle.io/machine-state", "data": encoded}
+    await engine.create(SECRETS, namespace, secret)
+
+
+async def test_a_machine_is_opened_with_its_key_and_the_exit_code_comes_back(engine: Engine, tmp_path: Path) -> None:
+    namespace, host = await engine.namespace(), Host()
+    async with host.serving():
+        await keep(engine, namespace, host)
+        done = await remuda(
+            engine, "machine", "ssh", "m-1-abc", "-n", namespace, "--", "echo hello; exit 5", tmp=tmp_path
+        )
+    assert (done.code, done.out) == (5, "hello\n"), done.err
+    assert list(tmp_path.iterdir()) == [], "the key is gone"
+
+
+async def test_it_is_found_by_the_name_of_its_machine(engine: Engine) -> None:
+    namespace, host = await engine.namespace(), Host()
+    name = f"m-{namespace}"
+    reference = {"apiGroup": "rke-machine.cattle.io", "kind": "AnyMachine", "name": "m-1-abc"}
+    spec = {"clusterName": "c", "bootstrap": {"dataSecretName": "s"}, "infrastructureRef": reference}
+    machine = {"apiVersion": MACHINE.api_version, "kind": "Machine", "metadata": {"name": name}, "spec": spec}
+    await engine.create(MACHINE.target, namespace, machine)
+    async with host.serving():
+        await keep(engine, namespace, host)
+        done = await remuda(engine, "machine", "ssh", name, "--", "id", "-u")
+    assert (done.code, done.out) == (0, f"{os.getuid()}\n"), done.err
+
+
+async def test_without_an_ssh_program_ours_does_it(engine: Engine, tmp_path: Path) -> None:
+    namespace, host = await engine.namespace(), Host()
+    async with host.serving():
+        await keep(engine, namespace, host)
+        done = await remuda(
+            engine, "machine", "ssh", "m-1-abc", "-n", namespace, "--", "echo hello; exit 5", path=str(tmp_path)
+        )
+    assert (done.code, done.out) == (5, "hello\n"), done.err
+
+
+async def test_a_server_with_another_host_key_is_not_spoken_to(engine: Engine, tmp_path: Path) -> None:
+    namespace, host, other = await engine.namespace(), Host(), Host()
+    async with host.serving():
+        other.port = host.port
+        await keep(engine, namespace, host, pinned=known_hosts(other.login()))
+        done = await remuda(engine, "machine", "ssh", "m-1-abc", "-n", namespace, "--", "touch", str(tmp_path / "done"))
+    assert done.code == 255
+    assert "verification failed" in done.err
+    assert not (tmp_path / "done").exists()
+
+
+async def test_a_host_key_that_was_not_known_is_pinned_by_the_first_visit(engine: Engine) -> None:
+    namespace, host = await engine.namespace(), Host()
+    async with host.serving():
+        await keep(engine, namespace, host, pinned="")
+        done = await remuda(engine, "machine", "ssh", "m-1-abc", "-n", namespace, "--", "true")
+    secret = await engine.get(SECRETS, namespace, "m-1-abc-machine-state")
+    assert done.code == 0, done.err
+    assert "no host key of this server is pinned" in done.err
+    assert secret is not None
+    assert host.public in base64.b64decode(secret["data"][KNOWN_HOSTS]).decode()
+
+
+@pytest.mark.parametrize("command", ["ssh", "logs"])
+async def test_a_machine_that_is_not_there_is_said(engine: Engine, command: str) -> None:
+    namespace = await engine.namespace()
+    done = await remuda(engine, "machine", command, "nobody", "-n", namespace)
+    assert done.code == 1
+    assert f"there is no machine nobody in the namespace {namespace}" in done.err
+
+
+# ---- leaks ----------------------------------------------------------------------------------------------------------
+
+
+async def uses_sim(engine: Engine, namespace: str) -> str:
+    """A machine of the driver sim, made; its tag."""
+    await engine.install([definitions.node_driver(), *definitions.of_driver(options.of_driver(Sim))])
+    if await engine.get(NODE_DRIVER.target, "", "sim") is None:
+        driver = {"apiVersion": NODE_DRIVER.api_version, "kind": "NodeDriver", "metadata": {"name": "sim"}}
+        await engine.create(NODE_DRIVER.target, "", {**driver, "spec": {"active": True, "url": "local://"}})
+    machine = {
+        "apiVersion": SIM.api_version,
+        "kind": SIM.name,
+        "metadata": {"name": "kept"},
+        "spec": {"cloud": namespace},
+    }
+
+    async def served() -> bool:
+        try:
+            await engine.create(SIM.target, namespace, machine)
+        except Exception:
+            return False
+        return True
+
+    await eventually(served)
+    found = await engine.get(SIM.target, namespace, "kept")
+    metadata = SIM.decode(msgspec.json.encode(found)).metadata
+    return orders.identity(metadata).rpartition("/")[2]
+
+
+async def test_servers_without_a_machine_are_leaks(engine: Engine, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    kept = await uses_sim(engine, namespace)
+    plane = await engine.get(NAMESPACES, "", "kube-system")
+    assert plane is not None
+    cloud = FileCloud(tmp_path / "sim" / f"{namespace}.jsonl")
+
+    async def make(name: str, uid: str, owner: str) -> None:
+        await cloud.create(Wish(name=name, tags={TAG_OWNER: owner, TAG_UID: uid, TAG_MACHINE: f"{namespace}/{name}"}))
+
+    await make("kept", kept, plane["metadata"]["uid"])
+    await make("foreign", "other", "another-plane")
+    arguments = ("leaks", "--driver", "sim", "--hosts", str(tmp_path))
+    assert (await remuda(engine, *arguments)).code == 0
+    await make("lost", "gone", plane["metadata"]["uid"])
+    table, found = await asyncio.gather(remuda(engine, *arguments), remuda(engine, *arguments, "-o", "json"))
+    assert (table.code, found.code) == (1, 1)
+    assert [line.split()[:3] for line in table.out.splitlines()[1:]] == [["sim", "3", "lost"]]
+    leaks: list[dict[str, Any]] = json.loads(found.out)
+    assert [(leak["name"], leak["machine"]) for leak in leaks] == [("lost", f"{namespace}/lost")]
