@@ -1,9 +1,10 @@
 """Model agents: each follows the Machine Plan Secret of one server, thousands of them in one process.
 
-An agent applies a plan as the node agents in the field do (`plans`), only that instructions and probes are answered by
-a `Machinery`, which stands for the server: it says what a command comes to, and whether a component is well. Nothing is
-written unless something has changed, and each pass writes at most once. Agents have a manager of their own: they read
-whole Secrets, which no cache of a management program should hold.
+An agent applies a plan by the rules of the real one (`remuda.agent.rules`), only that instructions and probes are
+answered by a `Machinery`, which stands for the server: it says what a command comes to, and whether a component is
+well. Started anew, it applies its plan once more, which ours does not but others in the field do: whoever writes plans
+has to live with both. Nothing is written unless something has changed, and each pass writes at most once. Agents have a
+manager of their own: they read whole Secrets, which no cache of a management program should hold.
 """
 
 from __future__ import annotations
@@ -12,20 +13,19 @@ import base64
 from collections.abc import Mapping
 from typing import Protocol
 
-import msgspec
-
+from remuda.agent import rules
+from remuda.agent.plan import Instruction, Plan, parse
+from remuda.agent.rules import Result
 from remuda.kube import clock
 from remuda.kube.client import Target
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Outcome
 from remuda.runtime.steps import step
-from remuda.simulator import plans
-from remuda.simulator.plans import Instruction, Json, Plan, Result
 
 REPORT = step("simulatedagent.report", "an agent writes how its plan went")
 
-PROBE_SECONDS = 5.0
+SECRET_TYPE = "rke.cattle.io/machine-plan"  # noqa: S105
 _CONCURRENCY = 100
 
 
@@ -75,10 +75,6 @@ class _Pass:
         self.changes: dict[str, bytes] = {}
         self.waits: list[float] = []
 
-    def put(self, name: str, value: bytes) -> None:
-        if self.data.get(name) != value:
-            self.changes[name] = value
-
 
 class Agents:
     """`restart` is what happens to an agent whose process ends: its next pass applies the plan once more."""
@@ -99,10 +95,10 @@ class Agents:
 
     async def reconcile(self, key: Key) -> Outcome:
         secret = self._informer.get(*key)
-        if secret is None or secret.type != plans.SECRET_TYPE or "plan" not in secret.data:
+        if secret is None or secret.type != SECRET_TYPE or "plan" not in secret.data:
             return DONE
         work = _Pass(secret)
-        plan = plans.read(work.data["plan"])
+        plan = parse(work.data["plan"])
         applied = self._apply(work, plan)
         if work.secret.metadata.uid in self._seen:
             self._run_periodic(work, plan, applied)
@@ -113,63 +109,68 @@ class Agents:
     def _apply(self, work: _Pass, plan: Plan) -> bool:
         """Whether the one-time instructions ran now."""
         uid = work.secret.metadata.uid
-        verdict = plans.verdict(work.data, work.now, first_pass=uid not in self._seen)
-        if not verdict.apply:
+        verdict = rules.verdict(work.data, work.now)
+        if verdict.claim:
+            work.changes |= rules.claimed(work.data)
+            return False
+        if work.data.get(rules.STATE):
+            self._seen.add(uid)  # every run is asked for
+        again = uid not in self._seen
+        if not verdict.apply and not again:
             if verdict.seconds is not None:
                 work.waits.append(verdict.seconds)
             return False
-        mark = (uid, plans.checksum(work.data["plan"]))
+        mark = (uid, rules.checksum(work.data["plan"]))
         until = self._until.setdefault(mark, work.now + self._machinery.seconds(work.key, plan))
         if until > work.now:
             work.waits.append(until - work.now)
             return False
         del self._until[mark]
         self._seen.add(uid)
-        self._run(work, plan)
+        self._run(work, plan, verdict.attempt)
         return True
 
-    def _run(self, work: _Pass, plan: Plan) -> None:
-        attempt = int(work.data.get("failure-count") or b"0") + 1
+    def _run(self, work: _Pass, plan: Plan, attempt: int) -> None:
         outputs: dict[str, bytes] = {}
         for instruction in plan.instructions:
             result = self._machinery.run(work.key, instruction, attempt)
             if instruction.save_output and instruction.name:
                 outputs[instruction.name] = result.stdout
             if result.exit_code:
-                work.changes |= plans.failed(work.data, outputs, work.now)
-                work.waits.append(plans.RETRY_SECONDS)
+                work.changes |= rules.failed(work.data, outputs, work.now)
+                work.waits.append(rules.RETRY_SECONDS)
                 return
-        work.changes |= plans.succeeded(work.data, outputs, work.now)
+        work.changes |= rules.succeeded(work.data, outputs, work.now)
 
     def _run_periodic(self, work: _Pass, plan: Plan, applied: bool) -> None:
-        records: Json = plans.unpack(work.data.get("applied-periodic-output", b""))
+        records = rules.unpack(work.data.get(rules.PERIODIC_OUTPUT, b""))
         before = dict(records)
         for instruction in plan.periodic_instructions:
             name = instruction.name
-            left = 0.0 if applied else plans.seconds_until(records.get(name), instruction, work.now)
+            left = 0.0 if applied else rules.seconds_until(records.get(name), instruction, work.now)
             if not left:
                 attempt = (records.get(name) or {}).get("failures", 0) + 1
                 result = self._machinery.run(work.key, instruction, attempt)
-                records[name] = plans.recorded(records.get(name), name, result, work.now)
-                left = plans.seconds_until(records[name], instruction, work.now)
+                records[name] = rules.recorded(records.get(name), instruction, result, work.now)
+                left = rules.seconds_until(records[name], instruction, work.now)
                 if result.exit_code:
                     work.waits.append(left)
                     break
             work.waits.append(left)
         if records != before:
-            work.put("applied-periodic-output", plans.pack(records))
+            work.changes |= rules.periodic(work.data, records)
 
     def _probe(self, work: _Pass, plan: Plan) -> None:
         """Looks again only while something is not well: a healthy server costs nothing."""
-        before: Json = msgspec.json.decode(work.data.get("probe-statuses") or b"{}")
+        before = rules.probe_statuses(work.data)
         after = {
-            name: plans.probed(before.get(name, {}), probe, self._machinery.well(work.key, name))
+            name: rules.probed(before.get(name, {}), probe, self._machinery.well(work.key, name))
             for name, probe in plan.probes.items()
         }
         if after != before:
-            work.put("probe-statuses", msgspec.json.encode(after))
+            work.changes |= rules.probe_keys(after)
         if not all(status.get("healthy") for status in after.values()):
-            work.waits.append(PROBE_SECONDS)
+            work.waits.append(rules.PROBE_SECONDS)
 
     async def _report(self, work: _Pass) -> None:
         changed = {name: value for name, value in work.changes.items() if work.data.get(name) != value}

@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from remuda.agent import rules
+from remuda.agent.plan import Instruction, Plan
+from remuda.agent.rules import Result
 from remuda.apiserver.server import ApiServer, Settings
 from remuda.kube.client import Client
 from remuda.kube.objects import Key
 from remuda.runtime.manager import Manager
 from remuda.simulator import loop as virtual
-from remuda.simulator import plans
-from remuda.simulator.agents import SECRETS, Agents, Obedient
-from remuda.simulator.plans import Instruction, Plan, Result
+from remuda.simulator.agents import SECRET_TYPE, SECRETS, Agents, Obedient
 
 AGENT = Key("default", "m-plan")
 
@@ -71,7 +72,7 @@ def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]]) -> None:
         manager = Manager(engine.client(), name="agents")
         server = Server()
         agents = Agents(manager, server)
-        secret = {"metadata": {"name": AGENT.name}, "type": plans.SECRET_TYPE}
+        secret = {"metadata": {"name": AGENT.name}, "type": SECRET_TYPE}
         await engine.client().create(SECRETS, AGENT.namespace, secret)
         await manager.start()
         manager.lead()
@@ -93,8 +94,8 @@ def test_a_plan_is_applied_once_and_reported(tmp_path: Path) -> None:
         await asyncio.sleep(600)
         found = await stage.read()
         assert [name for name, _, _ in stage.server.ran] == ["install", "start"]
-        assert found["applied-checksum"].decode() == plans.checksum(found["plan"])
-        assert plans.unpack(found["applied-output"]) == {"install": base64.b64encode(b"output of install").decode()}
+        assert found["applied-checksum"].decode() == rules.checksum(found["plan"])
+        assert rules.unpack(found["applied-output"]) == {"install": base64.b64encode(b"output of install").decode()}
         assert msgspec.json.decode(found["probe-statuses"]) == {"kubelet": {"healthy": True, "successCount": 1}}
 
     play(tmp_path, scene)
@@ -134,7 +135,7 @@ def test_a_new_plan_is_applied_at_once_also_after_failures(tmp_path: Path) -> No
         await stage.write({"instructions": [{"name": "mend"}]})
         await asyncio.sleep(5)
         found = await stage.read()
-        assert found["applied-checksum"].decode() == plans.checksum(found["plan"])
+        assert found["applied-checksum"].decode() == rules.checksum(found["plan"])
         assert found["failure-count"] == b"0"
 
     play(tmp_path, scene)
@@ -169,7 +170,7 @@ def test_periodic_instructions_run_by_their_period(tmp_path: Path) -> None:
         await stage.write({"periodicInstructions": [{"name": "members", "periodSeconds": 100}]})
         await asyncio.sleep(350)
         assert [round(at, -1) for _, _, at in stage.server.ran] == [0, 100, 200, 300]
-        records = plans.unpack((await stage.read())["applied-periodic-output"])
+        records = rules.unpack((await stage.read())["applied-periodic-output"])
         assert base64.b64decode(records["members"]["stdout"]) == b"output of members"
 
     play(tmp_path, scene)
@@ -195,5 +196,23 @@ def test_other_secrets_are_nobodys_plan(tmp_path: Path) -> None:
         await stage.client.create(SECRETS, "default", secret)
         await asyncio.sleep(60)
         assert stage.server.ran == []
+
+    play(tmp_path, scene)
+
+
+def test_where_runs_are_asked_for_none_happens_unasked(tmp_path: Path) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.server.failing["install"] = 1
+        await stage.write(PLAN, plan_state="pending")
+        await asyncio.sleep(100)
+        stage.agents.restart(AGENT)
+        await asyncio.sleep(100)
+        found = await stage.read()
+        assert (found["plan-state"], found["plan-revision"], found["failure-count"]) == (b"failed", b"1", b"1")
+        await stage.write(PLAN, plan_state="pending")
+        await asyncio.sleep(100)
+        found = await stage.read()
+        assert (found["plan-state"], found["plan-revision"], found["failure-count"]) == (b"succeeded", b"2", b"0")
+        assert [(name, attempt) for name, attempt, _ in stage.server.ran] == [("install", 1), ("install", 2)]
 
     play(tmp_path, scene)
