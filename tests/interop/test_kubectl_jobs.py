@@ -1,0 +1,81 @@
+"""The real kubectl on a Job that `remuda up` runs: logs while they are written, the Pod, the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from remuda.jobs import MANAGED_BY
+from tests.interop.test_kubectl import Kubectl
+from tests.lab import require_peer
+from tests.lab.up import Up
+
+ORDER = {
+    "driver": "sim", "action": "create", "name": "m-1", "hostname": "m-1", "namespace": "default", "machine": "m-1",
+    "uid": "u-1", "cluster": "c", "owner": "us", "options": {"bootSeconds": 2}, "stateSecret": "state",
+}  # fmt: skip
+MANIFEST = """
+apiVersion: v1
+kind: Secret
+metadata: {name: state}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: order}
+stringData: {order.json: 'ORDER', value: "#!/bin/sh"}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: state}
+rules:
+- {apiGroups: [""], resources: [secrets], resourceNames: [state], verbs: [get, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: state}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: state}
+subjects: [{kind: ServiceAccount, name: default, namespace: default}]
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: provision}
+spec:
+  managedBy: MANAGED_BY
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: machine
+        image: remuda
+        command: [remuda, machine-job]
+        volumeMounts: [{name: order, mountPath: /run/secrets/machine}]
+      volumes: [{name: order, secret: {secretName: order}}]
+""".replace("ORDER", json.dumps(ORDER)).replace("MANAGED_BY", MANAGED_BY)
+
+
+@pytest.fixture
+def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    (path,) = require_peer("kubectl")
+    server = Up()
+    try:
+        yield Kubectl(path, server, tmp_path_factory.mktemp("kubectl"), "default")
+    finally:
+        server.stop()
+
+
+def test_a_job_is_followed_and_looked_at_with_kubectl(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=MANIFEST)
+    kubectl("wait", "--for=jsonpath={.status.ready}=1", "job/provision", "--timeout=30s")
+    followed = kubectl("logs", "-f", "job/provision")
+    assert followed.splitlines()[0] == "asking sim for the server m-1"
+    assert followed.splitlines()[-1] == "the server m-1 is there"
+    kubectl("wait", "--for=condition=Complete", "job/provision", "--timeout=30s")
+    assert kubectl("logs", "job/provision", "--tail=1") == "the server m-1 is there\n"
+    assert kubectl("get", "pods", "--no-headers").split()[1:3] == ["0/1", "Completed"]
+    assert "1/1" in kubectl("get", "job", "provision", "--no-headers")
+    assert "Exit Code:    0" in kubectl("describe", "pods")
+    kubectl("delete", "job", "provision")
+    kubectl("wait", "--for=delete", "pods", "--all", "--timeout=30s")
