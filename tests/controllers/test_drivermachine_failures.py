@@ -135,14 +135,14 @@ async def test_failures_belong_to_the_machine_set_or_the_cluster_where_there_is_
 
 
 async def test_when_a_whole_pool_fails_one_machine_tries_at_a_time(bench: Bench) -> None:
-    rules = Rules(first_seconds=0.2, most_seconds=0.5, machine_failures=50, pool_failures=3)
+    rules = Rules(first_seconds=0.2, most_seconds=0.5, machine_failures=50, pool_failures=1)
     async with bench.running(rules):
         await bench.cluster()
         await bench.deployment("workers")
         for name in ("a", "b", "c"):
             await bench.machine(name, pool="workers")
-        for name in ("a", "b", "c"):
-            await bench.fail(await bench.job(name))
+        for job in [await bench.job(name) for name in ("a", "b", "c")]:  # nothing has failed yet: all of them try
+            await bench.fail(job)
         for _ in range(4):
             job = await _next(bench)
             await bench.settled()
@@ -166,6 +166,21 @@ async def test_machines_that_wait_for_another_say_for_which(bench: Bench) -> Non
         await bench.machine("b", pool="workers")
         found = await bench.says("PoolTriesOneAtATime", "b")
         assert "now a" in condition(found, "Ready")["message"]
+
+
+async def test_when_the_one_that_tries_is_deleted_another_tries(bench: Bench) -> None:
+    rules = Rules(first_seconds=0.05, most_seconds=0.05, machine_failures=50, pool_failures=1)
+    async with bench.running(rules):
+        await bench.cluster()
+        await bench.deployment("workers")
+        await bench.machine("a", pool="workers")
+        await bench.fail(await bench.job("a"), "no")
+        await bench.job("a")
+        await bench.machine("b", pool="workers")
+        await bench.says("PoolTriesOneAtATime", "b")
+        await bench.settled()
+        await bench.delete("a")
+        await bench.job("b")
 
 
 async def test_a_failure_is_counted_once_however_often_the_controller_dies(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from remuda.kube import clock
 from remuda.kube.conditions import find
 from remuda.kube.objects import Key
 from remuda.providers import names
-from remuda.providers.machine import budget, orders, results, status, work
+from remuda.providers.machine import budget, orders, status, work
 from remuda.providers.machine.budget import Failure, Stall, Wait
 from remuda.providers.machine.results import Result
 from remuda.providers.machine.scope import FINALIZER, Scope
@@ -41,7 +41,7 @@ async def advance(scope: Scope) -> Outcome:
         status.creating(scope.draft.status, str(scope), job.metadata.name)
         return Blocked(status.CREATING, _named(job), "the server is being created")
     if job is not None and job.metadata.uid != scope.machine.status.counted_job:
-        ended = results.result(job, await scope.world.pods(job))
+        ended = await scope.world.result(job)
         if ended is not None and ended.ok:
             return await _succeed(scope, job)
         await _fail(scope, job, ended or Result(ok=False))

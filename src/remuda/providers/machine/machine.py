@@ -64,8 +64,11 @@ class DriverMachines:
 
     def _of_job(self, job: Job) -> Iterable[Key]:
         owner = job.metadata.owner(self._kind.name, self._kind.group)
-        if owner is not None:
-            yield Key(job.metadata.namespace, owner.name)
+        if owner is None:
+            return
+        yield Key(job.metadata.namespace, owner.name)
+        for machine in self._world.pools.waiting_for(job):
+            yield from self._of_machine(machine)
 
     def _of_bootstrap(self, bootstrap: RKEBootstrap) -> Iterable[Key]:
         owner = bootstrap.metadata.owner("Machine", capi_names.GROUP)
@@ -73,10 +76,8 @@ class DriverMachines:
         return () if machine is None else self._of_machine(machine)
 
     def _of_failures(self, failures: ConfigMap) -> Iterable[Key]:
-        """Those of the pool that wait for their server."""
-        for machine in self._world.pools.members(failures):
-            if not machine.status.initialization.infrastructure_provisioned:
-                yield from self._of_machine(machine)
+        for machine in self._world.pools.waiting(failures):
+            yield from self._of_machine(machine)
 
     # ---- one run -------------------------------------------------------------------------------------------------
 

@@ -86,6 +86,7 @@ class Pools:
         self._jobs = manager.caches.of(JOB)
         self._jobs.index(_TRYING, _trying)
         self.failures: Informer[ConfigMap] = manager.caches.of(CONFIG_MAP, label_selector=LABEL)
+        self.failures.index(_BY_POOL, lambda failures: (_place_of(failures),))
 
     def lock(self, pool: PoolName) -> asyncio.Lock:
         """Held while it is decided who tries next: two machines never find that nobody does."""
@@ -100,10 +101,22 @@ class Pools:
         owners = (job.metadata.controller for job in self._jobs.select(_TRYING, pool.place))
         return sorted(owner.name for owner in owners if owner is not None)
 
-    def members(self, failures: ConfigMap) -> list[Machine]:
-        """The Machines of the pool that a ConfigMap is about."""
-        label = failures.metadata.labels.get(LABEL, "")
-        return self._machines.select(_BY_POOL, f"{failures.metadata.namespace}/{label}")
+    def waiting(self, failures: ConfigMap) -> list[Machine]:
+        """The Machines without a server of the pool that a ConfigMap is about."""
+        return self._without_server(_place_of(failures))
+
+    def waiting_for(self, job: Job) -> list[Machine]:
+        """Those who may go on when a Job ends, because their pool tries one at a time."""
+        place = f"{job.metadata.namespace}/{job.metadata.labels.get(manifests.POOL, '')}"
+        tries_one = any(_read(found).failures >= self._rules.pool_failures for found in self._failures_of(place))
+        return self._without_server(place) if tries_one else []
+
+    def _failures_of(self, place: str) -> list[ConfigMap]:
+        return self.failures.select(_BY_POOL, place)
+
+    def _without_server(self, place: str) -> list[Machine]:
+        found = self._machines.select(_BY_POOL, place)
+        return [machine for machine in found if not machine.status.initialization.infrastructure_provisioned]
 
     async def failed(self, pool: PoolName, machine: Machine, failure: Failure) -> None:
         """Counts it once, however often it is told."""
@@ -158,6 +171,10 @@ class Pools:
             )
             return [msgspec.to_builtins(owner)]
         return []
+
+
+def _place_of(failures: ConfigMap) -> str:
+    return f"{failures.metadata.namespace}/{failures.metadata.labels.get(LABEL, '')}"
 
 
 def _trying(job: Job) -> Iterable[str]:

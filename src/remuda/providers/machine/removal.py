@@ -49,7 +49,7 @@ async def advance(scope: Scope) -> Outcome:
         status.removing(scope.draft.status, str(scope), job.metadata.name)
         return Blocked(status.REMOVING, _named(job), "the server is being removed")
     if job is not None and job.metadata.uid != scope.machine.status.counted_job:
-        ended = results.result(job, await scope.world.pods(job))
+        ended = await scope.world.result(job)
         if ended is not None and ended.ok:
             return await _release(scope)
         await _fail(scope, job, ended or Result(ok=False))

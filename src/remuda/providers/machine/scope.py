@@ -9,7 +9,7 @@ import msgspec
 
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
-from remuda.jobs.types import JOB, POD, Job, Pod
+from remuda.jobs.types import FAILED, JOB, POD, Job, Pod
 from remuda.jobs.types import NAME_LABEL as JOB_NAME_LABEL
 from remuda.kube import conditions
 from remuda.kube.client import Client
@@ -18,9 +18,10 @@ from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind
 from remuda.providers import names
 from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP
-from remuda.providers.machine import manifests, orders, state
+from remuda.providers.machine import manifests, orders, results, state
 from remuda.providers.machine.options import OptionModel
 from remuda.providers.machine.pools import PoolName, Pools, pool_of
+from remuda.providers.machine.results import Result
 from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.spi import Order
 from remuda.providers.machine.types import CREATE_JOB, DriverMachine, machine_kind
@@ -82,7 +83,12 @@ class World:
             raise
         return msgspec.json.decode(value, type=_Data).data or {}
 
-    async def pods(self, job: Job) -> list[Pod]:
+    async def result(self, job: Job) -> Result | None:
+        """How a Job ended; None while it has not."""
+        failed = job.has(FAILED) is not None
+        return results.result(job, await self._pods(job) if failed else ())
+
+    async def _pods(self, job: Job) -> list[Pod]:
         selector = f"{JOB_NAME_LABEL}={job.metadata.name}"
         listing = await self.client.list(PODS, job.metadata.namespace, label_selector=selector)
         pods = [POD.decode(value) for value in listing.items]
