@@ -111,6 +111,7 @@ class Nspawn(Driver[NspawnOptions]):
     async def _fill(self, folder: Folder, order: Order, about: About, place: Place, user_data: bytes) -> About:
         lower = images.place(self.options.image, self._home / _IMAGES)
         about = msgspec.structs.replace(about, image=str(lower))
+        await folder.stop()  # what a Job that was killed was just about to start
         async with FILL:
             folder.write(about)
             if lower.parent == self._home / _IMAGES:
@@ -180,11 +181,11 @@ class Nspawn(Driver[NspawnOptions]):
         return await self._server(folder, about)
 
     async def remove(self, order: Order) -> None:
-        _judge_machine()
         folder = self._folder(order.name)
         about = folder.read()
         if about is None or about.tags.get(TAG_UID) != order.uid:
             return
+        _judge_machine()
         self.context.say(f"removing {order.name}")
         async with STOP:
             await folder.stop()

@@ -37,7 +37,15 @@ _EMPTIED = (
     "var/lib/cloud",
     "var/lib/systemd",
 )
-_HIDDEN = ("etc/fstab", "etc/crypttab", "etc/rc.local", "etc/sudoers.d/90-cloud-init-users")
+_HIDDEN = (
+    "etc/fstab",
+    "etc/crypttab",
+    "etc/rc.local",
+    "etc/rancher",  # an agent of the machine's own, and whose it is
+    "etc/remuda",
+    "var/lib/rancher",
+    "var/lib/remuda",
+)
 _NEEDED_FOLDERS = ("/etc", "/usr", "/var")
 
 _CLOUD_INIT = """\

@@ -96,6 +96,8 @@ class Folder:
             return msgspec.json.decode((self.path / "host.json").read_bytes(), type=About)
         except FileNotFoundError:
             return None
+        except PermissionError:
+            raise DriverError(f"{self.path} can be read by root only") from None
         except msgspec.MsgspecError as error:
             raise DriverError(f"{self.path / 'host.json'} is damaged: {error}") from None
 
