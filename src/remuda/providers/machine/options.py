@@ -18,8 +18,10 @@ from remuda.providers.machine.spi import Driver
 FlagType = Literal["string", "integer", "boolean", "strings"]
 PASSWORD = "password"  # noqa: S105  the format of an option nobody may see
 
-# Fields that hold keys, whatever a driver says of them.
-_KEYS = frozenset({"sshKeyContents", "sshKey", "privateKeyFile"})
+# Flags that hold a secret, whatever their driver says of them: it has no way to say so.
+_SECRET = re.compile(
+    r"sshKeyContents|sshKey|privateKey(File|Contents)?|rootPass|.*(password|secret|secretKey|token)", re.I
+)
 _NAME = re.compile(r"[a-z][A-Za-z0-9]*")
 _RESERVED = frozenset({"common", "providerID", "apiVersion", "kind", "metadata", "spec", "status"})
 
@@ -138,7 +140,7 @@ def of_flags(
         reported = camel(_without_prefix(driver, flag.name))
         name = aliases.get(reported, reported)
         _check_name(driver, name)
-        secret = flag.secret or name in passwords or name in _KEYS
+        secret = flag.secret or name in passwords or _SECRET.fullmatch(name) is not None
         options[name] = Option(
             name=name,
             flag=f"--{flag.name}",

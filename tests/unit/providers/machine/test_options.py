@@ -85,6 +85,18 @@ def test_flags_lose_their_prefix_and_keep_their_types() -> None:
     assert model.find("sshKeyContents").flag == "--digitalocean-ssh-key-path"  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("flag", ["x-ssh-password", "x-root-pass", "x-application-credential-secret", "x-token"])
+def test_what_is_called_a_secret_is_one(flag: str) -> None:
+    (option,) = of_flags("x", [Flag(name=flag, type="string")]).options
+    assert option.secret
+    assert option.schema["format"] == "password"
+
+
+def test_what_merely_sounds_like_one_is_not() -> None:
+    (option,) = of_flags("x", [Flag(name="x-ssh-key-fingerprint", type="string")]).options
+    assert not option.secret
+
+
 @pytest.mark.parametrize(
     ("flag", "shown"), [("plain", "'plain'"), ("x-", "'x-'"), ("x-metadata", "'metadata'"), ("x-common", "'common'")]
 )
