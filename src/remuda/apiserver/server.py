@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -46,6 +46,7 @@ from remuda.apiserver.storage.types import StoreUnusable
 from remuda.apiserver.upkeep.upkeep import Upkeep
 from remuda.kube import kubeconfig
 from remuda.kube.admission import Registration
+from remuda.kube.web import Handler
 
 STOP_GRACE_SECONDS = 5.0
 
@@ -112,9 +113,11 @@ class ApiServer:
         )
 
     @classmethod
-    async def start(cls, settings: Settings, *, admission: Sequence[Registration] = ()) -> ApiServer:
-        """Raises StartRefused with what is wrong, before anything is served. `admission` is in force from the first
-        request on."""
+    async def start(
+        cls, settings: Settings, *, admission: Sequence[Registration] = (), routes: Mapping[str, Handler] | None = None
+    ) -> ApiServer:
+        """Raises StartRefused with what is wrong, before anything is served. `admission` and `routes`, which go before
+        the API's own paths, are in force from the first request on."""
         try:
             tokens = _static_tokens(settings)
             pki_module.serving_names(settings.host, settings.names)  # before a directory is made for nothing
@@ -128,6 +131,8 @@ class ApiServer:
             server = cls(settings, store, pki, tokens)
             for registration in admission:
                 server.registry.admission.register(*registration)
+            for prefix, handler in (routes or {}).items():
+                server.front.mount(prefix, handler)
             await server._start()
         except (pki_module.PkiError, OSError) as error:
             await store.close()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from remuda.apiserver.server import ApiServer, Settings, StartRefused
 from remuda.app import process
 from remuda.kube.admission import Registration
+from remuda.kube.web import Handler
 
 __all__ = ["Settings", "run", "start"]
 
@@ -34,8 +35,10 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
     return process.run("apiserver", serve, verbose=verbose)
 
 
-async def start(settings: Settings, *, admission: Sequence[Registration] = ()) -> ApiServer:
+async def start(
+    settings: Settings, *, admission: Sequence[Registration] = (), routes: Mapping[str, Handler] | None = None
+) -> ApiServer:
     try:
-        return await ApiServer.start(settings, admission=admission)
+        return await ApiServer.start(settings, admission=admission, routes=routes)
     except StartRefused as refused:
         raise process.Refused(str(refused)) from None

@@ -25,7 +25,7 @@ from remuda.kube.errors import StatusError
 from remuda.kube.http.tls import load_pair
 from remuda.kube.kubeconfig import Access
 from remuda.kube.objects import Key
-from remuda.kube.web import Request, Result
+from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block
 from remuda.providers.bootstrap import endpoints
 from remuda.providers.bootstrap.endpoints import Endpoints
 from remuda.providers.bootstrap.registration import Registration
@@ -41,6 +41,15 @@ _COMMON_NAME = "remuda"
 _GRACE_SECONDS = 5.0
 _LONGEST_SLEEP_SECONDS = 24 * 3600.0
 _AGAIN_SECONDS = 300.0
+
+
+def starting() -> dict[str, Handler]:
+    """What hosts hear until `mount`: that it will not take long. The API would tell them that it does not know them."""
+
+    def wait(request: Request) -> Result:
+        return Response(503, b"the manager is starting\n", TEXT_HEADERS + header_block([("Retry-After", "2")]))
+
+    return dict.fromkeys((endpoints.INSTALL, endpoints.AUTHORITIES, endpoints.ASSETS, endpoints.CONNECT), wait)
 
 
 def mount(front: HttpFront, site: Site, registration: Registration, assets: Path | None) -> None:

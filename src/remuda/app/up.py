@@ -36,7 +36,8 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
 async def serve(settings: Settings, stop: asyncio.Event) -> int:
     started = time.monotonic()
     chosen = controllers.choose(settings.controllers)
-    server = await apiserver.start(_with_names(settings, chosen), admission=controllers.ADMISSION)
+    routes = nodes.starting() if controllers.has_providers(chosen) else None
+    server = await apiserver.start(_with_names(settings, chosen), admission=controllers.ADMISSION, routes=routes)
 
     def tell() -> None:
         print(

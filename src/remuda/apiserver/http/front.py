@@ -100,8 +100,9 @@ class HttpFront:
         return self._listener.port
 
     def mount(self, prefix: str, handler: Handler) -> None:
-        """One more extra route, in force at once."""
-        self._extra = sorted([*self._extra, (prefix, handler)], key=lambda route: -len(route[0]))
+        """One more extra route, or another handler for one, in force at once."""
+        kept = [route for route in self._extra if route[0] != prefix]
+        self._extra = sorted([*kept, (prefix, handler)], key=lambda route: -len(route[0]))
 
     # -- one request ---------------------------------------------------------------------------------------------
 
