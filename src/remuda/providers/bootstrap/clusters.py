@@ -61,7 +61,8 @@ def command(site: Site, token: str) -> str:
     is verified with it. The user adds roles at its end."""
     url = shlex.quote(site.server_url)
     return (
-        f"ca=$(mktemp) && curl -fsSk {url}/cacerts -o $ca && echo '{site.ca_checksum} ' $ca | sha256sum -c >/dev/null && "
+        f"ca=$(mktemp) && curl -fsSk {url}/cacerts -o $ca && "
+        f"echo '{site.ca_checksum} ' $ca | sha256sum -c >/dev/null && "
         f"curl -fsSL --cacert $ca {url}/system-agent-install.sh | sudo sh -s - --server {url} "
         f"--label 'cattle.io/os=linux' --token {shlex.quote(token)} --ca-checksum {site.ca_checksum}"
     )
