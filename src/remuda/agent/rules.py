@@ -94,7 +94,7 @@ def _by_state(data: Data) -> Verdict:
     if state == PENDING:
         return Verdict(False, claim=True, attempt_id=f"revision-{revision + 1}")
     if state == IN_PROGRESS:
-        return Verdict(True, attempt=_failures_of_this_plan(data) + 1, attempt_id=f"revision-{revision}")
+        return Verdict(True, attempt_id=f"revision-{revision}")  # each run that is asked for is a first attempt
     return Verdict(False)
 
 

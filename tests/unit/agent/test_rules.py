@@ -55,7 +55,7 @@ def test_the_checksum_is_over_the_very_bytes() -> None:
         ({"plan_state": b"in-progress", "plan_revision": b"4"}, Verdict(True, attempt_id="revision-4")),
         (
             {"plan_state": b"in-progress", "plan_revision": b"4", "failure_count": b"2", "failed_checksum": SUM},
-            Verdict(True, attempt=3, attempt_id="revision-4"),
+            Verdict(True, attempt=1, attempt_id="revision-4"),
         ),
         ({"plan_state": b"succeeded"}, Verdict(False)),
         ({"plan_state": b"failed", "failure_count": b"1", "failed_checksum": SUM}, Verdict(False)),
