@@ -194,6 +194,19 @@ async def test_a_driver_in_use_waits_and_says_for_what(shop: Workshop) -> None:
         assert machine_kind(shop.driver).target not in manager.caches.errors
 
 
+async def test_machines_of_a_driver_that_waits_to_go_are_looked_after_by_the_next_process_too(shop: Workshop) -> None:
+    async with shop.running():
+        await shop.register()
+        await shop.active()
+        await shop.machine()
+        await shop.engine.delete(NODE_DRIVER.target, "", shop.driver)
+        await shop.until(lambda obj: condition(obj, "Active").get("reason") == "InUse")
+    async with shop.running():
+        await shop.machine("late")
+        kind = machine_kind(shop.driver)
+        await shop.engine.until(kind.target, shop.namespace, "late", lambda obj: condition(obj, "Ready"))
+
+
 def _name(shop: Workshop, suffix: str) -> str:
     group = "rke-machine-config.cattle.io" if suffix == "Config" else "rke-machine.cattle.io"
     return f"{shop.driver}{suffix.lower()}s.{group}"

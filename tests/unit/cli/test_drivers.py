@@ -1,0 +1,39 @@
+"""`remuda drivers`: what is installed, said as the drivers say it."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+
+from remuda.cli.drivers import command
+from remuda.providers.machine import drivers
+
+
+def run(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(command, list(words))
+    return result.exit_code, result.output
+
+
+def test_every_driver_has_a_line() -> None:
+    code, text = run("list")
+    assert code == 0
+    assert [line.split()[0] for line in text.splitlines()] == drivers.names()
+
+
+def test_a_driver_is_described_with_its_kinds_flags_types_and_defaults() -> None:
+    code, text = run("describe", "nspawn")
+    assert code == 0
+    assert "NspawnMachine (rke-machine.cattle.io/v1)" in text
+    assert 'bridge  (string, default "remuda0")\n  --nspawn-bridge\n' in text
+    assert "(cloud-init or ssh, default " in text
+
+
+def test_secrets_and_credentials_are_marked() -> None:
+    _, text = run("describe", "amazonec2")
+    assert "A credential Secret may bring: " in text
+    assert "secretKey  (string, secret" in text
+
+
+def test_one_that_is_not_there_is_told_with_those_that_are() -> None:
+    code, text = run("describe", "spaceship")
+    assert code == 1
+    assert "there is no driver spaceship; there are " in text
