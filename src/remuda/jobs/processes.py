@@ -25,10 +25,12 @@ from remuda.jobs import DIRECTORY_VARIABLE, ROOT_VARIABLE
 from remuda.jobs.launching import Work
 from remuda.jobs.logfile import Reader
 from remuda.jobs.pods import LONGEST_MESSAGE
+from remuda.runtime import steps
 
 _INHERITED = (
     "PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+    steps.VARIABLE, steps.ONCE_VARIABLE,  # of fault tests: a Job may be told to die as this process may
 )  # fmt: skip
 _LEAST_MEMORY = 256 * 1024 * 1024  # below that Python and a cloud's SDK do not even start
 _NICE = 5

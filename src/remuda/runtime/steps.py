@@ -7,8 +7,9 @@
 
 `REMUDA_CRASH_AT=machineset.create-machine` kills the process, as `kill -9` would, right after the act;
 `…:before` right before it; `…@3` the third time; of several points separated by commas the first one reached; `*@5` is
-the fifth point passed, whichever that is. Fault tests go through `all_steps()`, so which kills were tried is counted,
-not hoped for.
+the fifth point passed, whichever that is. With `REMUDA_CRASH_ONCE=DIRECTORY` nobody dies where somebody has before:
+each death leaves a file there, named after its point. Fault tests go through `all_steps()`, so which kills were tried
+is counted, not hoped for.
 
 A step is also where a process that may not act any more is held: whoever runs code that acts can set `permit`, which is
 asked before each step and raises to refuse it.
@@ -22,7 +23,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
 
-_VARIABLE = "REMUDA_CRASH_AT"
+VARIABLE = "REMUDA_CRASH_AT"
+ONCE_VARIABLE = "REMUDA_CRASH_ONCE"
 _ANY = "*"
 CRASHED = "killed by REMUDA_CRASH_AT at"  # the last words on stderr
 
@@ -63,7 +65,8 @@ class Step:
 class CrashPlan:
     """Where this process is to die: the first of several points to be passed often enough. It says which it was."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, once: str = "") -> None:
+        self._once = once
         self._left: dict[str, int] = {}
         for entry in text.split(","):
             point, _, times = entry.strip().partition("@")
@@ -74,13 +77,22 @@ class CrashPlan:
         for name in (point, _ANY):
             if name in self._left:
                 self._left[name] -= 1
-                if self._left[name] == 0:
+                if self._left[name] == 0 and self._first(point):
                     os.write(2, f"{CRASHED} {point}\n".encode())
                     os.kill(os.getpid(), signal.SIGKILL)
 
+    def _first(self, point: str) -> bool:
+        if not self._once:
+            return True
+        try:
+            os.close(os.open(os.path.join(self._once, point), os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return False
+        return True
+
 
 _steps: dict[str, Step] = {}
-_crash = CrashPlan(os.environ[_VARIABLE]) if os.environ.get(_VARIABLE) else None
+_crash = CrashPlan(os.environ[VARIABLE], os.environ.get(ONCE_VARIABLE, "")) if os.environ.get(VARIABLE) else None
 
 
 def crash_at(text: str) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -36,8 +37,8 @@ asyncio.run(main())
 """
 
 
-def crashing(at: str) -> tuple[int, str, str]:
-    environment = {**os.environ, "REMUDA_CRASH_AT": at}
+def crashing(at: str, once: str = "") -> tuple[int, str, str]:
+    environment = {**os.environ, "REMUDA_CRASH_AT": at, "REMUDA_CRASH_ONCE": once}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr.strip()
 
@@ -56,6 +57,12 @@ def crashing(at: str) -> tuple[int, str, str]:
 )
 def test_the_process_dies_there_and_says_where(at: str, said: str, point: str) -> None:
     assert crashing(at) == (-signal.SIGKILL, said, f"{CRASHED} {point}")
+
+
+def test_where_somebody_has_died_nobody_else_does(tmp_path: Path) -> None:
+    both = "test.write:before,test.other:after"
+    assert [crashing(both, str(tmp_path))[1] for _ in range(3)] == ["", "w0 o0 ", "w0 o0 w1 o1 w2 o2 taken 3"]
+    assert {path.name for path in tmp_path.iterdir()} == set(both.split(","))
 
 
 def test_a_forked_process_can_be_told_where_to_die() -> None:
