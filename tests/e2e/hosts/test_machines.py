@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.hosts import Network, groups, interfaces, machines, mounts, until
+from tests.lab.hosts import Host, Network, groups, interfaces, machines, mounts, until
 from tests.lab.peers import require_peer
 from tests.lab.server import free_port
 from tests.lab.up import CAPI, DRIVER_MACHINES, DRIVERS, RKE, SECRETS, Up, condition, eventually
@@ -193,12 +193,29 @@ async def test_a_server_somebody_made_is_taken_over_given_back_clean_and_taken_a
     assert found.returncode == 0, found
 
 
-async def _files(host: Any) -> set[str]:
+async def _files(host: Host) -> set[str]:
     """Of the places where agents and claims are kept; systemd's own state aside."""
     listed = await host.run(
         "find /etc /usr/local /var/lib /opt /root -xdev -not -path '/var/lib/systemd/*' -not -path '/var/lib/dpkg/*'"
     )
     return set(listed.splitlines())
+
+
+async def _register(up: Up, host: Host, agent: str) -> str:
+    """Runs the line that anybody may run who has it; the name of the Machine that this makes."""
+    secret = up.until(SECRETS, "prairie-registration", lambda obj: (obj.get("data") or {}).get("command"))
+    command = _decoded(secret, "command").replace("| sudo ", "| ")  # root already, where there is no sudo
+    printed = await host.run(f"export REMUDA_AGENT={agent}; {command} --worker")
+    eventually(lambda: up.names(f"{CAPI}/machines"), lambda: f"nobody registered: {printed}\n{up.told}")
+    (name,) = up.names(f"{CAPI}/machines")
+    up.until(f"{RKE}/rkebootstraps", name, lambda obj: condition(obj, "AgentConnected") == "True")
+    return name
+
+
+async def test_a_host_that_registers_itself_follows_its_plan(up: Up, network: Network) -> None:
+    host = await network.host("stranger")
+    name = await _register(up, host, "remuda")
+    assert up.follow_plan(name, _LOOK) == {"look": "green on stranger, systemd\n"}
 
 
 @pytest.mark.peer("system-agent")
@@ -208,16 +225,10 @@ async def test_the_real_system_agent_on_a_host_installed_by_our_script_follows_i
     (program,) = require_peer("system-agent")
     shutil.copy(program, tmp_path / "assets" / "rancher-system-agent-amd64")
     host = await network.host("stranger")
-    secret = up.until(SECRETS, "prairie-registration", lambda obj: (obj.get("data") or {}).get("command"))
-    command = _decoded(secret, "command").replace("| sudo sh", "| sh")  # root already, where there is no sudo
-    printed = await host.run(f"export REMUDA_AGENT=upstream; {command} --worker")
-    assert "system-agent" in printed, printed
+    name = await _register(up, host, "upstream")
     await until(host, "systemctl is-active rancher-system-agent")
     running = await host.run("sha256sum /proc/$(systemctl show -P MainPID rancher-system-agent)/exe")
     assert running.split()[0] == hashlib.sha256(program.read_bytes()).hexdigest()
-    eventually(lambda: up.names(f"{CAPI}/machines"), lambda: f"nobody registered: {printed}\n{up.told}")
-    (name,) = up.names(f"{CAPI}/machines")
-    up.until(f"{RKE}/rkebootstraps", name, lambda obj: condition(obj, "AgentConnected") == "True")
     assert up.follow_plan(name, _LOOK, seconds=60) == {"look": "green on stranger, systemd\n"}
     assert await host.run("stat -c %a /etc/prairie/grass") == "600\n"
 
