@@ -61,7 +61,7 @@ async def _attempt(scope: Scope, job: Job | None) -> Outcome:
         known = await _state(scope)
         if _exists(known):  # objects that were moved here come without their status
             return await _publish_server(scope, owner, known)
-    if retry := status.retry_wanted(scope.machine):
+    if scope.machine.status.failures and (retry := status.retry_wanted(scope.machine)):
         await _begin_anew(scope, owner, retry)
     pools, rules = scope.world.pools, scope.world.settings.rules
     if pools.look(scope.pool).failures < rules.pool_failures:
@@ -147,6 +147,8 @@ async def _protect(scope: Scope, owner: Machine, job: str) -> None:
     for name, key in (("driverUrl", "url"), ("driverHash", "checksum")):
         if said := scope.driver.program.get(key):
             draft.status[name] = said
+    if retry := status.retry_wanted(scope.machine):
+        draft.status["retried"] = retry  # this is the attempt it asks for
     status.not_paused(draft.status)
     status.creating(draft.status, str(scope), job)
     await scope.save(PROTECT)

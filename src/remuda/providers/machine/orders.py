@@ -14,6 +14,8 @@ from remuda.providers.machine.types import options_of
 # annotations move with them. The name is part of it, so that a copy of a machine's manifest is not taken for it.
 IDENTITY = "remuda.dev/server-identity"
 
+Action = Literal["create", "remove"]
+
 _SHORTEST, _LONGEST = 10, 63
 
 
@@ -41,7 +43,7 @@ def identity(metadata: ObjectMeta) -> str:
 
 
 def order(
-    action: Literal["create", "remove"],
+    action: Action,
     driver: str,
     metadata: ObjectMeta,
     spec: Mapping[str, Any],

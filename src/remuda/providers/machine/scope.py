@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -20,6 +19,7 @@ from remuda.providers import names
 from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP
 from remuda.providers.machine import manifests, orders, results, state
 from remuda.providers.machine.options import OptionModel
+from remuda.providers.machine.orders import Action
 from remuda.providers.machine.pools import PoolName, Pools, pool_of
 from remuda.providers.machine.results import Result
 from remuda.providers.machine.settings import MachineSettings
@@ -158,7 +158,7 @@ class Scope:
         found = conditions.find(self.machine.status.conditions, CREATE_JOB)
         return found is not None or bool(self.machine.spec.provider_id) or self.job is not None
 
-    async def order(self, action: Any) -> Order:
+    async def order(self, action: Action) -> Order:
         return orders.order(
             action,
             self.driver.name,
