@@ -48,9 +48,10 @@ faults: $(READY) ## Kills, power cuts and hostile input
 	$(BIN)/python -m pytest tests/faults -q
 
 bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulated fleet
-	interop/build etcd kube-apiserver
+	interop/build etcd kube-apiserver system-agent
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.fleet
+	$(BIN)/python -m bench.agent
 
 clean: ## Remove what was built here
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -139,9 +139,8 @@ def main() -> int:
         return 1
     python = subprocess.run([sys.executable, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     print(circumstances())
-    print(
-        f"ours: remuda-agent.pyz on {python}; peer: system-agent {pinned_version('system-agent')}; {chosen.plans} plans each"
-    )
+    peer = f"system-agent {pinned_version('system-agent')}"
+    print(f"ours: remuda-agent.pyz on {python}; peer: {peer}; {chosen.plans} plans of each flow")
     server = Ours()
     with tempfile.TemporaryDirectory(prefix="remuda-bench-agent-") as folder:
         subjects = [Subject(kind, Path(folder), server) for kind in kinds]

@@ -121,7 +121,7 @@ def _remember(content: bytes, checksum: str, config: Config) -> None:
         if names and disk.read(os.path.join(folder, names[-1])) == record:
             return
         name = time.strftime("%Y%m%d-%H%M%S") + _SUFFIX
-        disk.write(os.path.join(folder, name), record)
+        disk.write(os.path.join(folder, name), record, durable=False)
         for old in sorted({*names, name})[:-_HISTORY]:
             disk.remove(os.path.join(folder, old))
     except (OSError, ValueError) as error:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 
 
-def write(path: str, content: bytes, mode: int = 0o600) -> None:
-    """Atomic and durable. The old file is replaced only by a new one that is complete."""
+def write(path: str, content: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
+    """Atomic. The old file is replaced only by a new one that is complete; unless durable, a power cut may take either.
+
+    Bringing a file to disk takes milliseconds, which a plan that is to begin waits for."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name[:200]}.{os.getpid()}.new")
     try:
@@ -15,12 +17,14 @@ def write(path: str, content: bytes, mode: int = 0o600) -> None:
             file.write(content)
             file.flush()
             os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
+            if durable:
+                os.fsync(descriptor)
         os.replace(temporary, path)
     except BaseException:
         remove(temporary)
         raise
-    sync_folder(folder or ".")
+    if durable:
+        sync_folder(folder or ".")
 
 
 def sync_folder(path: str) -> None:

@@ -46,7 +46,7 @@ def active(folder: str) -> Iterator[None]:
         return
     path = os.path.join(folder, ACTIVE)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    disk.write(path, unix_date(time.time()).encode())
+    disk.write(path, unix_date(time.time()).encode(), durable=False)
     try:
         yield
     finally:
