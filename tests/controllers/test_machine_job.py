@@ -7,10 +7,11 @@ import base64
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import asyncssh
 import msgspec
 import pytest
 
@@ -22,12 +23,17 @@ from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUN
 from remuda.providers.machine import job as machine_job
 from remuda.providers.machine.drivers import sim, simcloud
 from remuda.providers.machine.drivers.simcloud import FileCloud, SimCloud
-from remuda.providers.machine.spi import TAG_UID, Order
+from remuda.providers.machine.execution import Job
+from remuda.providers.machine.scrub import Scrubber
+from remuda.providers.machine.spi import TAG_UID, Address, Driver, DriverError, Options, Order, Server, SshAccess
 from remuda.providers.machine.state import STATE, State, read
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import CRASHED
 from tests.controllers.engine import Engine, condition, is_true
 from tests.controllers.jobs import Runner, ended, finished, job, pod_of
+from tests.lab.drivers import Pets
+from tests.lab.pets import USER, stop_all
+from tests.lab.ssh_host import Host
 
 Json = dict[str, Any]
 
@@ -202,20 +208,96 @@ async def test_as_tasks_of_this_process_many_are_made_at_once(engine: Engine, tm
         del sim.clouds["many"]
 
 
+class Barn(Driver[Options]):
+    """A driver whose servers have no user data, and whose host keys it does not know."""
+
+    name = "barn"
+    doc = "For this test."
+    options_type = Options
+    host: ClassVar[Host]
+    id: ClassVar[str] = "1"
+
+    @property
+    def takes_user_data(self) -> bool:
+        return False
+
+    async def create(self, order: Order, user_data: bytes) -> Server:
+        login = self.host.login()
+        access = SshAccess(user=login.user, port=login.port, private_key=login.private_key)
+        return Server(
+            id=self.id, name=order.name, state="running", addresses=[Address("InternalIP", "127.0.0.1")], ssh=access
+        )
+
+    async def find(self, order: Order) -> Server | None:
+        return await self.create(order, b"")
+
+    async def remove(self, order: Order) -> None:
+        raise NotImplementedError
+
+    async def owned(self, owner: str) -> list[Server]:
+        return []
+
+
+async def test_a_host_key_nobody_knew_is_pinned_and_then_kept_to(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = await engine.namespace()
+    order = msgspec.structs.replace(an_order(driver="barn"), namespace=namespace)
+    await ask(engine, namespace, order)
+    Barn.host = Host()
+    said: list[str] = []
+
+    async def run() -> None:
+        await Job(order, Barn, {}, engine.client, tmp_path, said.append, Scrubber()).run(SCRIPT)
+
+    async with Barn.host.serving():
+        await run()
+    made = await state_of(engine, namespace)
+    secret = await engine.get(SECRETS, namespace, STATE_SECRET)
+    assert (made.phase, made.by_user_data, made.ssh_user) == ("bootstrapped", False, "root")
+    assert secret is not None
+    assert Barn.host.public in base64.b64decode(secret["data"]["known_hosts"]).decode()
+    kept = asyncssh.import_private_key(base64.b64decode(secret["data"]["id_rsa"]))
+    assert kept.public_data == Barn.host.key.public_data
+    assert "hello" in said
+
+    impostor = Host()
+    impostor.key, Barn.host = Barn.host.key, impostor
+    await engine.patch(SECRETS, namespace, STATE_SECRET, {"stringData": {STATE: '{"phase": "created", "id": "1"}'}})
+    async with impostor.serving():
+        with pytest.raises(DriverError, match="is not the one that was pinned"):
+            await run()
+        monkeypatch.setattr(Barn, "id", "2")  # the driver itself says that it is another server
+        await run()
+    assert (await state_of(engine, namespace)).phase == "bootstrapped"
+
+
 # ---- killed ---------------------------------------------------------------------------------------------------------
 
 
 class Alone:
     """The program as a container would run it."""
 
-    def __init__(self, engine: Engine, directory: Path, order: Order) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        directory: Path,
+        order: Order,
+        *,
+        script: bytes = SCRIPT,
+        credentials: Mapping[str, str] | None = None,
+    ) -> None:
         self.directory = directory
         self._engine = engine
-        mounted = directory / "root" / "run" / "secrets" / "machine"
+        (directory / "root" / "dev").mkdir(parents=True)
+        self._mount("machine", {"order.json": msgspec.json.encode(order), "value": script})
+        self._mount("credentials", {name: text.encode() for name, text in (credentials or {}).items()})
+
+    def _mount(self, name: str, files: Mapping[str, bytes]) -> None:
+        mounted = self.directory / "root" / "run" / "secrets" / name
         mounted.mkdir(parents=True)
-        (directory / "root" / "dev").mkdir()
-        (mounted / "order.json").write_bytes(msgspec.json.encode(order))
-        (mounted / "value").write_bytes(SCRIPT)
+        for file, content in files.items():
+            (mounted / file).write_bytes(content)
 
     async def run(self, crash_at: str = "") -> tuple[int, str]:
         process = await asyncio.create_subprocess_exec(
@@ -276,3 +358,30 @@ async def test_nothing_is_left_however_often_a_remove_is_killed(engine: Engine, 
     assert (await alone.run())[0] == 0
     assert await alone.cloud().servers() == []
     assert (await state_of(engine, namespace)).phase == "removed"
+
+
+async def test_a_script_over_ssh_that_is_killed_runs_again_until_it_is_noted(engine: Engine, tmp_path: Path) -> None:
+    namespace, pets = await engine.namespace(), Pets(tmp_path, count=1)
+    await pets.start()
+    pet = pets.pets[0]
+    sudo = tmp_path / "bin" / "sudo"  # for whoever runs the tests without being root
+    sudo.parent.mkdir()
+    sudo.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+    sudo.chmod(0o755)
+    pet.environment = {**pet.environment, "PATH": f"{sudo.parent}:{pet.environment['PATH']}"}
+    order = msgspec.structs.replace(an_order(driver="existing", **pets.options), namespace=namespace)
+    await ask(engine, namespace, order)
+    script = f"echo run >> {pet.root}/runs; echo bootstrapped\n".encode()
+    alone = Alone(engine, tmp_path / "job", order, script=script, credentials=pets.credentials)
+    try:
+        await kill_at_each(alone, ("machinejob.run-script", "machinejob.record-bootstrap"))
+        code, said = await alone.run()
+    finally:
+        await stop_all(pets.pets)
+    assert code == 0, said
+    assert "its bootstrap script has run already" in said
+    assert pets.private_key.splitlines()[1] not in said
+    made = await state_of(engine, namespace)
+    assert (made.phase, made.by_user_data, made.ssh_user) == ("bootstrapped", False, USER)
+    assert pet.claim.exists()
+    assert (pet.root / "runs").read_text().splitlines() == ["run"] * 3, "only what is noted is not done again"

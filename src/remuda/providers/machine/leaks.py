@@ -17,7 +17,7 @@ from remuda.kube.core import NAMESPACES, SECRET, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind, Object
 from remuda.providers.machine import credentials, drivers, orders
-from remuda.providers.machine.job import options
+from remuda.providers.machine.execution import options
 from remuda.providers.machine.spi import (
     TAG_CLUSTER,
     TAG_MACHINE,

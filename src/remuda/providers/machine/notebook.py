@@ -59,3 +59,11 @@ class Notebook:
         self.state = after
         self.private_key = private_key or self.private_key
         self.known_hosts = known_hosts or self.known_hosts
+
+    async def forget(self, act: Step) -> None:
+        """The server is another one: nothing that was done to the first holds of it, nor its host keys."""
+        blank = State(driver=self.state.driver, phase="creating", name=self.state.name, record=self.state.record)
+        data = {STATE: base64.b64encode(state.write(blank)).decode(), KNOWN_HOSTS: None}
+        async with act:
+            await self._client.patch(SECRETS, self._order.namespace, self._order.state_secret, {"data": data})
+        self.state, self.known_hosts = blank, ""
