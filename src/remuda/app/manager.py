@@ -173,8 +173,11 @@ async def _add_controllers(manager: Manager, client: HttpClient, settings: Setti
         return
     server = NodeServer(client, client.access, settings.nodes, settings.site, settings.lease.namespace)
     site = await server.prepare()
+    machine = settings.machine
+    if settings.data_dir is not None:
+        machine = msgspec.structs.replace(machine, driver_directory=str(settings.data_dir.absolute() / "drivers"))
     wanted = providers.Settings(
-        site=site, bootstrap=settings.bootstrap, machine=settings.machine, jobs=_job_settings(settings, client)
+        site=site, bootstrap=settings.bootstrap, machine=machine, jobs=_job_settings(settings, client)
     )
     added = controllers.add(manager, chosen, wanted)
     if added is not None and added.registration is not None:

@@ -17,6 +17,7 @@ from remuda.app.site import Settings as SiteSettings
 from remuda.jobs.runner import Settings as JobSettings
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.setup import BootstrapSettings
+from remuda.providers.machine.settings import MachineSettings
 from remuda.runtime.manager import Manager
 
 
@@ -26,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     health: Address | None = None
     site: SiteSettings = SiteSettings()
     bootstrap: BootstrapSettings = BootstrapSettings()
+    machine: MachineSettings = MachineSettings()
 
 
 def run(settings: Settings, *, verbose: bool = False) -> int:
@@ -79,7 +81,8 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
     jobs = JobSettings(
         directory=data / "jobs", hosts=data / "hosts", server_url=server.url, ca_pem=server.pki.ca_certificate_pem
     )
-    wanted = providers.Settings(site=site, bootstrap=settings.bootstrap, jobs=jobs)
+    machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
+    wanted = providers.Settings(site=site, bootstrap=settings.bootstrap, machine=machine, jobs=jobs)
     added = controllers.add(manager, chosen, wanted)
     assert added is not None
     if added.registration is not None:

@@ -108,6 +108,8 @@ def command(
     server_ca: Path | None,
     assets: Path | None,
     bootstrap_token_ttl: float,
+    job_timeout: float,
+    rancher_machine: str,
     run_jobs: bool,
     data_dir: Path | None,
     job_image: str,
@@ -140,7 +142,9 @@ def command(
         nodes=nodes_listen,
         site=site_settings(server_url, server_ca, assets),
         bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
-        machine=MachineSettings(run_jobs=run_jobs, image=job_image),
+        machine=MachineSettings(
+            run_jobs=run_jobs, image=job_image, job_seconds=int(job_timeout), rancher_machine=rancher_machine
+        ),
         data_dir=data_dir,
     )
     serve = manager.remove_webhooks if remove_webhooks else manager.run

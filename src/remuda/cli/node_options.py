@@ -48,6 +48,20 @@ _OPTIONS = (
         callback=_seconds,
         help="How long a new server may take from its order to its agent's first call.",
     ),
+    click.option(
+        "--job-timeout",
+        metavar="TIME",
+        default="30m",
+        show_default=True,
+        callback=_seconds,
+        help="How long one attempt to make or remove a server may take.",
+    ),
+    click.option(
+        "--rancher-machine",
+        metavar="PATH",
+        default="",
+        help="The program for drivers of rancher-machine. Default: the one on the PATH.",
+    ),
 )
 
 

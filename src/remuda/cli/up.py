@@ -29,6 +29,8 @@ def command(
     server_ca: Path | None,
     assets: Path | None,
     bootstrap_token_ttl: float,
+    job_timeout: float,
+    rancher_machine: str,
     health_listen: tuple[str, int] | None,
     verbose: bool,
     **options: Any,
@@ -44,6 +46,7 @@ def command(
     """
     from remuda.app.up import Settings, run
     from remuda.providers.bootstrap.setup import BootstrapSettings
+    from remuda.providers.machine.settings import MachineSettings
 
     settings = Settings(
         server=server_settings(**options),
@@ -51,5 +54,6 @@ def command(
         health=health_listen,
         site=site_settings(server_url, server_ca, assets),
         bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
+        machine=MachineSettings(job_seconds=int(job_timeout), rancher_machine=rancher_machine),
     )
     raise SystemExit(run(settings, verbose=verbose))

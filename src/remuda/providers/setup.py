@@ -22,7 +22,6 @@ from remuda.providers.bootstrap.registration import Registration
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.infrastructure import controller as infrastructure
 from remuda.providers.machine import admission as machine_admission
-from remuda.providers.machine import definitions as machine_definitions
 from remuda.providers.machine import setup as machine
 from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.types import NODE_DRIVER
@@ -54,7 +53,7 @@ class Providers(msgspec.Struct, frozen=True):
 
 def definitions() -> list[dict[str, Any]]:
     """Of the kinds that are always there; those of drivers come and go with them."""
-    return [*bootstrap_definitions.definitions(), machine_definitions.node_driver()]
+    return [*bootstrap_definitions.definitions(), *machine.definitions()]
 
 
 def add(manager: Manager, settings: Settings, *, only: Collection[str] = CONTROLLERS) -> Providers:
