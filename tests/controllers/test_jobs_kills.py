@@ -38,6 +38,14 @@ async def a_runner(
         await process.communicate()
 
 
+async def dies(engine: Engine, namespace: str, directory: Path, point: str) -> None:
+    """A runner that gets as far as this point."""
+    async with a_runner(engine, namespace, directory, point) as process:
+        assert process.stderr is not None
+        said = (await asyncio.wait_for(process.stderr.read(), 30)).decode()
+        assert f"{CRASHED} {point}" in said
+
+
 async def test_no_program_outlives_a_killed_runner(engine: Engine, tmp_path: Path) -> None:
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
@@ -70,10 +78,7 @@ async def test_no_program_outlives_a_killed_runner(engine: Engine, tmp_path: Pat
 async def test_a_job_is_done_once_wherever_the_runner_is_killed(engine: Engine, tmp_path: Path, point: str) -> None:
     namespace = await engine.namespace()
     await engine.create(JOBS, namespace, job("work", "say", "hello"))
-    async with a_runner(engine, namespace, tmp_path, point) as process:
-        assert process.stderr is not None
-        said = (await asyncio.wait_for(process.stderr.read(), 30)).decode()
-        assert f"{CRASHED} {point}" in said
+    await dies(engine, namespace, tmp_path, point)
     runner = Runner(engine, tmp_path)
     async with engine.running(namespace, runner.setup):
         done = await finished(engine, namespace, "work")
@@ -82,3 +87,40 @@ async def test_a_job_is_done_once_wherever_the_runner_is_killed(engine: Engine, 
     assert not done["status"].get("failed")
     assert [pod["status"]["phase"] for pod in pods].count("Succeeded") == 1
     assert len(pods) <= 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_job_whose_time_is_over_goes_wherever_the_runner_is_killed(
+    engine: Engine, tmp_path: Path, when: str
+) -> None:
+    if engine.name == "kubernetes":
+        pytest.skip("kube-controller-manager deletes it too, whoever is faster")
+    namespace = await engine.namespace()
+    await engine.create(JOBS, namespace, job("brief", "say", "hello", ttlSecondsAfterFinished=0))
+    await dies(engine, namespace, tmp_path, f"jobrunner.delete-job:{when}")
+    runner = Runner(engine, tmp_path)
+    async with engine.running(namespace, runner.setup):
+        await engine.gone(JOBS, namespace, "brief")
+        await engine.when(PODS, namespace, lambda pods: not pods)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_suspended_job_has_no_pod_wherever_the_runner_is_killed(
+    engine: Engine, tmp_path: Path, when: str
+) -> None:
+    namespace = await engine.namespace()
+    gate = tmp_path / "gate"
+    await engine.create(JOBS, namespace, job("pause", "wait-for", str(gate)))
+
+    async def suspend() -> None:
+        await pod_of(engine, namespace, "pause", running)
+        await engine.patch(JOBS, namespace, "pause", {"spec": {"suspend": True}})
+
+    await asyncio.gather(suspend(), dies(engine, namespace, tmp_path, f"jobrunner.delete-pod:{when}"))
+    runner = Runner(engine, tmp_path)
+    async with engine.running(namespace, runner.setup):
+        await engine.until(JOBS, namespace, "pause", lambda found: is_true(found, "Suspended"))
+        await engine.when(PODS, namespace, lambda pods: not any(map(running, pods)))
+        gate.touch()
+        await engine.patch(JOBS, namespace, "pause", {"spec": {"suspend": False}})
+        assert is_true(await finished(engine, namespace, "pause"), "Complete")
