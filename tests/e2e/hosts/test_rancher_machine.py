@@ -72,6 +72,7 @@ async def test_a_plugin_of_somebody_else_brings_its_kinds_too(up: Up) -> None:
 
 async def test_its_generic_driver_provisions_a_host_through_a_job(up: Up, network: Network, tmp_path: Path) -> None:
     pet = await network.host("pet")
+    await pet.run("rm -rf /var/lib/apt/lists/*")  # it wants curl installed: the one that is there is the newest known
     register(up, "generic", **{"nodedriver.cattle.io/file-to-field-aliases": "sshKey:sshKey"})
     make(up, "generic", "steed", {"ipAddress": pet.address, "sshUser": "root", "sshKey": pet.access.private_key})
     machine = ready(up, "generic", "steed")

@@ -41,7 +41,7 @@ URL, CHECKSUM, MACHINE, FILES = "url", "checksum", "machine", "files"
 
 _BAD_OPTIONS = 3  # exit codes
 _NOT_FOUND = 4
-_LAST_LINES = 12
+_LAST_LINES = 4
 _STATES: Mapping[str, ServerState] = {
     "running": "running",
     "starting": "starting",
