@@ -219,3 +219,20 @@ async def test_a_driver_that_lives_here_needs_our_runner(bench: Bench) -> None:
         await bench.machine()
         await bench.says("NeedsJobRunner")
         assert [named(job) for job in await bench.jobs()] == []
+
+
+async def test_where_the_cluster_runs_jobs_they_are_ordinary_ones(bench: Bench) -> None:
+    async with bench.running(run_jobs=False, image="registry.example/remuda:1", cpu="500m"):
+        await bench.cluster()
+        await bench.machine()
+        job = await bench.job()
+        pod = job["spec"]["template"]["spec"]
+        assert "managedBy" not in job["spec"]
+        assert pod["containers"][0]["image"] == "registry.example/remuda:1"
+        assert pod["containers"][0]["resources"]["limits"] == {"cpu": "500m", "memory": "512Mi"}
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        await bench.settled()
+
+        await bench.delete()
+        remove = await bench.job(removes=True)
+        assert remove["metadata"]["uid"] != job["metadata"]["uid"]
