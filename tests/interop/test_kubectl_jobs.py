@@ -14,12 +14,13 @@ from tests.lab.up import Up
 
 ORDER = {
     "driver": "sim", "action": "create", "name": "m-1", "hostname": "m-1", "namespace": "default", "machine": "m-1",
-    "uid": "u-1", "cluster": "c", "owner": "us", "options": {"bootSeconds": 2}, "stateSecret": "state",
+    "uid": "u-1", "cluster": "c", "owner": "us", "options": {"bootSeconds": 2}, "stateSecret": "m-1-machine-state",
 }  # fmt: skip
 MANIFEST = """
 apiVersion: v1
 kind: Secret
-metadata: {name: state}
+metadata: {name: m-1-machine-state}
+type: rke.cattle.io/machine-state
 ---
 apiVersion: v1
 kind: Secret
@@ -30,7 +31,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: state}
 rules:
-- {apiGroups: [""], resources: [secrets], resourceNames: [state], verbs: [get, patch]}
+- {apiGroups: [""], resources: [secrets], resourceNames: [m-1-machine-state], verbs: [get, patch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -40,7 +41,7 @@ subjects: [{kind: ServiceAccount, name: default, namespace: default}]
 ---
 apiVersion: batch/v1
 kind: Job
-metadata: {name: provision}
+metadata: {name: m-1-machine-provision}
 spec:
   managedBy: MANAGED_BY
   backoffLimit: 0
@@ -66,16 +67,22 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
         server.stop()
 
 
+def server(kubectl: Kubectl) -> Up:
+    assert isinstance(kubectl.server, Up)
+    return kubectl.server
+
+
 def test_a_job_is_followed_and_looked_at_with_kubectl(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=MANIFEST)
-    kubectl("wait", "--for=jsonpath={.status.ready}=1", "job/provision", "--timeout=30s")
-    followed = kubectl("logs", "-f", "job/provision")
+    kubectl("wait", "--for=jsonpath={.status.ready}=1", "job/m-1-machine-provision", "--timeout=30s")
+    followed = kubectl("logs", "-f", "job/m-1-machine-provision")
     assert followed.splitlines()[0] == "asking sim for the server m-1"
     assert followed.splitlines()[-1] == "the server m-1 is there"
-    kubectl("wait", "--for=condition=Complete", "job/provision", "--timeout=30s")
-    assert kubectl("logs", "job/provision", "--tail=1") == "the server m-1 is there\n"
+    kubectl("wait", "--for=condition=Complete", "job/m-1-machine-provision", "--timeout=30s")
+    assert kubectl("logs", "job/m-1-machine-provision", "--tail=1") == "the server m-1 is there\n"
+    assert server(kubectl).remuda("machine", "logs", "m-1").stdout == followed
     assert kubectl("get", "pods", "--no-headers").split()[1:3] == ["0/1", "Completed"]
-    assert "1/1" in kubectl("get", "job", "provision", "--no-headers")
+    assert "1/1" in kubectl("get", "job", "m-1-machine-provision", "--no-headers")
     assert "Exit Code:    0" in kubectl("describe", "pods")
-    kubectl("delete", "job", "provision")
+    kubectl("delete", "job", "m-1-machine-provision")
     kubectl("wait", "--for=delete", "pods", "--all", "--timeout=30s")
