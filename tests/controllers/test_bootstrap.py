@@ -380,6 +380,20 @@ async def test_the_token_of_one_machine_does_not_open_another(yard: Yard) -> Non
         assert (await refused(yard.connect(forged.text))).code == 401
 
 
+async def test_a_clone_of_a_host_is_refused_and_told_why(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine("m")
+    await yard.machine("n")
+    async with yard.running():
+        await yard.bootstrapped("m")
+        await yard.bootstrapped("n")
+        await yard.connect(await yard.token("m"), "host-1")
+        refusal = await refused(yard.connect(await yard.token("n"), "host-1"))
+        assert refusal.code == 409
+        assert f"Machine {yard.namespace}/m has the same id" in refusal.message
+        await yard.connect(await yard.token("n"), "host-2")
+
+
 async def test_a_token_is_refused_while_its_machine_is_being_deleted(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()

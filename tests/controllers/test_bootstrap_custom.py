@@ -117,6 +117,20 @@ async def test_the_same_host_comes_back_to_its_machine_whatever_it_says_now(yard
         assert names.ETCD_ROLE not in machine["metadata"]["labels"]
 
 
+async def test_the_request_of_a_host_whose_answer_was_lost_goes_when_it_asks_again(yard: Yard) -> None:
+    await yard.cluster()
+    name = custom.machine_name("host-1")
+    async with yard.running():
+        token = await cluster_token(yard)
+        asking = asyncio.create_task(yard.connect(token, "host-1", **WORKER))
+        await yard.engine.until(SECRETS, yard.namespace, name, lambda obj: True)
+        asking.cancel()
+        await yard.engine.until(MACHINE.target, yard.namespace, name, lambda obj: True)
+        await yard.connect(token, "host-1", **WORKER)
+        await yard.engine.gone(SECRETS, yard.namespace, name)
+        assert len(await yard.engine.list(MACHINE.target, yard.namespace)) == 1
+
+
 async def test_a_machine_of_a_pool_is_found_by_the_id_of_its_host(yard: Yard) -> None:
     """Upgrades of an agent run the registration command with the id the host already has."""
     await yard.cluster()

@@ -1,0 +1,96 @@
+"""Objects as one request of a host needs them: read from the server itself, waited for by a watch, marked with care.
+
+Nothing is cached: the answer to a host must not be older than its question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import TypeVar
+
+from remuda.kube import conditions
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Condition, Key, Kind, Object
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.queue import Backoff
+from remuda.runtime.steps import Step
+
+RACES = 10
+RACE = Backoff(first=0.01, most=1.0)  # what the winner wrote may not be there to be read yet
+
+T = TypeVar("T", bound=Object)
+
+
+class Contested(Exception):
+    """Others write the same object all the time."""
+
+
+async def find(client: Client, kind: Kind[T], key: Key) -> T | None:
+    try:
+        return kind.decode(await client.get(kind.target, *key))
+    except StatusError as error:
+        if error.code != 404:
+            raise
+        return None
+
+
+async def until(client: Client, kind: Kind[T], key: Key, holds: Callable[[T], bool], seconds: float) -> T:
+    """The object as soon as that holds of it. Raises TimeoutError."""
+    async with asyncio.timeout(seconds):
+        while True:
+            found = await _follow(client, kind, key, holds)
+            if found is not None:
+                return found
+
+
+async def _follow(client: Client, kind: Kind[T], key: Key, holds: Callable[[T], bool]) -> T | None:
+    selector = f"metadata.name={key.name}"
+    listing = await client.list(kind.target, key.namespace, field_selector=selector)
+    for item in listing.items:
+        if holds(found := kind.decode(item)):
+            return found
+    changes = client.watch(
+        kind.target, key.namespace, field_selector=selector, resource_version=listing.resource_version
+    )
+    async with aclosing(changes):
+        try:
+            async for change in changes:
+                if change.type in ("ADDED", "MODIFIED") and holds(found := kind.decode(change.value)):
+                    return found
+        except StatusError as error:
+            if error.code != 410:
+                raise
+    return None
+
+
+async def mark(client: Client, bootstrap: Key, news: Condition, step: Step) -> None:
+    """A condition of an RKEBootstrap; nothing is written where it says that already. Raises Contested."""
+    for attempt in range(1, RACES):
+        value = await client.get(RKE_BOOTSTRAP.target, *bootstrap)
+        found = RKE_BOOTSTRAP.decode(value)
+        present = conditions.find(found.status.conditions, news.type)
+        if present is not None and (present.status, present.message) == (news.status, news.message):
+            return
+        draft = Draft(RKE_BOOTSTRAP.target, value)
+        conditions.put(draft.status, [news], generation=found.metadata.generation)
+        try:
+            await save(client, draft, step)
+            return
+        except StatusError as error:
+            if error.reason != "Conflict":
+                raise
+        await asyncio.sleep(RACE.seconds(attempt))
+    raise Contested(f"RKEBootstrap {bootstrap} changes too often")
+
+
+async def delete(client: Client, kind: Kind[T], obj: T) -> None:
+    """This very one; it may be gone already."""
+    try:
+        await client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
+    except StatusError as error:
+        if error.code not in (404, 409):
+            raise
