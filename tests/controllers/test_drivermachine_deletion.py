@@ -129,6 +129,21 @@ async def test_a_removal_that_fails_is_repeated_and_says_why(bench: Bench) -> No
         await bench.gone()
 
 
+async def test_a_removal_that_failed_is_tried_at_once_when_somebody_asks(bench: Bench) -> None:
+    async with bench.running(PATIENT):
+        await bench.cluster()
+        await bench.machine()
+        await bench.succeed(await bench.job())
+        await bench.ready()
+        await bench.delete()
+        await bench.fail(await bench.job(removes=True), "the API does not answer")
+        await bench.until(lambda obj: obj["status"].get("failures") == 1)
+        await bench.annotate("remuda.dev/retry", "1")
+        await bench.succeed(await bench.job(removes=True), REMOVED)
+        await bench.gone()
+        assert await bench.left() == []
+
+
 async def test_a_server_that_cannot_be_removed_is_abandoned_on_demand_by_name(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()

@@ -1,7 +1,7 @@
 """The life of one machine of the driver `sim`, told to a management plane that keeps dying.
 
-Its first attempt fails, somebody asks for another, it becomes ready; its removal fails once, and then it goes. Then its
-driver goes, with its kinds. Whatever the teller asks for is asked again until somebody answers.
+Its first attempt fails, somebody asks for another, it becomes ready; its removal fails once, somebody asks again, and
+it goes. Then its driver goes, with its kinds. Whatever the teller asks for is asked again until somebody answers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from remuda.kube.core import JOBS, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.machine.budget import RETRY
 from remuda.providers.machine.types import NODE_DRIVER, machine_kind
 
 Json = dict[str, Any]
@@ -109,9 +110,11 @@ async def live(teller: Teller, name: str) -> None:
     await teller.make(SIM.target, NAMESPACE, SIM.name, name, spec={"failures": 1, "removeFailures": 1})
     await teller.make(MACHINE.target, NAMESPACE, MACHINE.name, name, spec=spec)
     await teller.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "CreateJob") == "False")
-    await teller.patch(SIM.target, NAMESPACE, name, {"metadata": {"annotations": {"remuda.dev/retry": "now"}}})
+    await teller.patch(SIM.target, NAMESPACE, name, {"metadata": {"annotations": {RETRY: "now"}}})
     await teller.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "Ready") == "True")
     await teller.delete(MACHINE.target, NAMESPACE, name)
+    await teller.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "DeleteJob") == "False")
+    await teller.patch(SIM.target, NAMESPACE, name, {"metadata": {"annotations": {RETRY: "again"}}})
     await teller.until(SIM.target, NAMESPACE, name, lambda obj: obj is None)
     await teller.until(MACHINE.target, NAMESPACE, name, lambda obj: obj is None)
 

@@ -23,6 +23,7 @@ from remuda.runtime.steps import step
 
 BEGIN = step("drivermachine.begin-removal", "writes that a machine's server is to be removed")
 COUNT = step("drivermachine.count-failed-removal", "writes a failed removal to the machine's status")
+RETRY = step("drivermachine.retry-removal", "tries a failed removal again at once because somebody asked for it")
 RELEASE = step("drivermachine.release", "removes the finalizer of a machine whose server is gone or abandoned")
 
 ABANDON = "provisioning.cattle.io/force-machine-remove"  # annotation: "true" gives up a server that cannot be removed
@@ -68,6 +69,10 @@ async def _attempt(scope: Scope, job: Job | None) -> Outcome:
     world, machine = scope.world, scope.machine
     if machine.status.failures and _abandon_wanted(scope):
         return await _abandon(scope)
+    if machine.status.failures and (retry := status.retry_wanted(machine)):
+        status.begin_anew(scope.draft.status, retry, DELETE_JOB)
+        await scope.save(RETRY)
+        machine = scope.machine
     done = status.attempts(machine)
     rest = budget.rest(world.settings.rules, done, clock.time(), machine.metadata.uid)
     if rest > 0:

@@ -88,11 +88,11 @@ def stalled(status: Json, stall: Stall, last: str) -> None:
     say(status, (STALLED, TRUE, stall.reason, message), (READY, FALSE, STALLED, message))
 
 
-def begin_anew(status: Json, retry: str) -> None:
+def begin_anew(status: Json, retry: str, what: str = CREATE_JOB) -> None:
     """As if nothing had failed."""
     status["retried"] = retry
     _forget_failure(status)
-    say(status, (CREATE_JOB, UNKNOWN, RETRYING, f"asked for by {RETRY}={retry}"), remove=(STALLED,))
+    say(status, (what, UNKNOWN, RETRYING, f"asked for by {RETRY}={retry}"), remove=(STALLED,))
 
 
 def attempts(machine: DriverMachine) -> Attempts:
