@@ -59,6 +59,7 @@ class Follower:
 
         self._application: _Application | None = None
         self._periodic_of: Basis | None = None  # whose periodic instructions are running
+        self._periodic: list[threading.Thread] = []  # also of older plans, where one does not end
         self._all_periodic = False  # are due: the plan has just been applied
         self._probing = False
         self._round = 0  # probes begun before a plan was applied say nothing about after it
@@ -102,7 +103,9 @@ class Follower:
     def _end(self) -> None:
         if self._application is not None:
             self._application.stop.set()
-            self._application.thread.join(_STOP_SECONDS)
+        until = time.monotonic() + _STOP_SECONDS
+        for thread in [*self._periodic, *([self._application.thread] if self._application is not None else [])]:
+            thread.join(max(0.0, until - time.monotonic()))
         self._channel.stop(_LAST_WORDS_SECONDS)
 
     def _pass(self) -> None:
@@ -111,7 +114,7 @@ class Follower:
             if self._results != self._written:
                 self._written = dict(self._results)
                 self._channel.write(self._basis, self._results)
-        idle = self._application is None and self._periodic_of is None and not self._results
+        idle = self._application is None and self._periodic_of is None
         if self._exchange is not None and idle:
             act, self._exchange = self._exchange, None
             act()
@@ -291,9 +294,11 @@ class Follower:
             self._wake.append(due)
             return
         every, self._all_periodic, self._periodic_of = self._all_periodic, False, self._basis
-        threading.Thread(
+        thread = threading.Thread(
             target=self._run_due, args=(plan, records, self._basis, every), name="periodic", daemon=True
-        ).start()
+        )
+        self._periodic = [*(each for each in self._periodic if each.is_alive()), thread]
+        thread.start()
 
     def _run_due(self, plan: Plan, records: rules.Json, basis: Basis, every: bool) -> None:
         found: rules.Json | None = None

@@ -84,6 +84,8 @@ class _Installation:
             interlock_directory=place.interlock,
             journal_file=os.path.join(var, "journal.json"),
             servers_directory=os.path.join(var, "servers.d"),
+            instruction_timeout_seconds=self._wanted.instruction_timeout,
+            supersede=flag(self._environment, "CATTLE_AGENT_SUPERSEDE", False),
         )
         disk.write(place.config_file, render(config).encode())
         if info is not None:

@@ -47,6 +47,7 @@ class Wanted(NamedTuple):
     remote: bool
     local: bool
     patience: float
+    instruction_timeout: int  # seconds; 0: none
 
 
 def wanted(environment: Mapping[str, str]) -> Wanted:
@@ -56,7 +57,8 @@ def wanted(environment: Mapping[str, str]) -> Wanted:
         ca_checksum=(environment.get("CATTLE_CA_CHECKSUM") or "").lower(),
         remote=flag(environment, "CATTLE_REMOTE_ENABLED", True),
         local=flag(environment, "CATTLE_LOCAL_ENABLED", False),
-        patience=_seconds(environment.get("REMUDA_PATIENCE_SECONDS") or ""),
+        patience=_seconds(environment, "REMUDA_PATIENCE_SECONDS", _PATIENCE_SECONDS),
+        instruction_timeout=int(_seconds(environment, "CATTLE_AGENT_INSTRUCTION_TIMEOUT", 0)),
     )
     if not found.remote and not found.local:
         raise InstallError("CATTLE_REMOTE_ENABLED and CATTLE_LOCAL_ENABLED are both false: there is nothing to follow")
@@ -75,11 +77,15 @@ def flag(environment: Mapping[str, str], name: str, default: bool) -> bool:
     return default if not text else text in ("true", "1", "yes")
 
 
-def _seconds(text: str) -> float:
+def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name) or ""
     try:
-        return max(0.0, float(text))
+        found = float(text) if text else default
     except ValueError:
-        return _PATIENCE_SECONDS
+        found = -1.0
+    if not 0 <= found < 1e9:
+        raise InstallError(f"{name} is not a number of seconds")
+    return found
 
 
 class Registration:

@@ -190,8 +190,9 @@ def test_a_kill_in_the_middle_begins_the_same_attempt_anew(pair: Pair) -> None:
 def test_a_stop_ends_a_command_that_never_exits_with_all_it_started(pair: Pair) -> None:
     secret, host = pair
     host.start()
-    secret.put({"instructions": [shell(f"echo $$ > {ROOT}/pid; sleep 1000 & echo $! >> {ROOT}/pid; wait")]})
-    eventually(lambda: len(host.lines("pid")) == 2)
+    for kind in ("periodicInstructions", "instructions"):
+        secret.put({kind: [shell(f"echo $$ >> {ROOT}/pid; sleep 1000 & echo $! >> {ROOT}/pid; wait", "p")]})
+        eventually(lambda kind=kind: len(host.lines("pid")) == (2 if kind[0] == "p" else 4))
     began = time.monotonic()
     assert host.stop() == 0
     assert time.monotonic() - began < 15
@@ -331,7 +332,7 @@ def test_conflicts_lose_nothing(server: Ours, secret: PlanSecret, tmp_path: Path
         assert found.lines("runs") == ["0", "1", "2", "3", "4"]
         assert found.process is not None
         assert found.process.poll() is None
-    assert len(writes) > 100
+    assert len(writes) > 20
 
 
 @contextmanager

@@ -209,6 +209,7 @@ def test_without_a_checksum_the_system_must_know_the_server(setting: Setting) ->
         ({"CATTLE_TOKEN": ""}, "CATTLE_TOKEN is missing"),
         ({"CATTLE_CA_CHECKSUM": "", "STRICT_VERIFY": "true"}, "CATTLE_CA_CHECKSUM is missing"),
         ({"CATTLE_SERVER": "https://127.0.0.1:1", "REMUDA_PATIENCE_SECONDS": "0"}, "Connection refused"),
+        ({"CATTLE_AGENT_INSTRUCTION_TIMEOUT": "long"}, "is not a number of seconds"),
         ({"CATTLE_NODE_NAME": "a\r\nX-Evil: 1"}, "must be plain text in one line"),
     ],
 )

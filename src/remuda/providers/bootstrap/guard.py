@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.agent.rules import RESULT_KEYS
 from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
 from remuda.kube.core import SECRET
 from remuda.kube.patches import create_merge_patch
@@ -23,22 +24,6 @@ from remuda.providers import names
 from remuda.runtime.webhooks import Webhook
 
 REFUSED = "remuda.dev/refused-changes"  # annotation: `Refused`, as JSON
-
-RESULTS = frozenset(
-    {
-        "plan-state",
-        "plan-revision",
-        "applied-checksum",
-        "applied-output",
-        "applied-periodic-output",
-        "failed-checksum",
-        "failed-output",
-        "failure-count",
-        "success-count",
-        "last-apply-time",
-        "probe-statuses",
-    }
-)
 
 _NOTE = f"metadata.annotations[{REFUSED}]"
 _GUARDED_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
@@ -106,8 +91,8 @@ def _kept(old: Json, new: Json) -> Json:
     metadata is the server's affair."""
     metadata = {name: value for name, value in new["metadata"].items() if name not in _GUARDED_METADATA}
     metadata.update({name: value for name, value in old["metadata"].items() if name in _GUARDED_METADATA})
-    data = {name: value for name, value in (old.get("data") or {}).items() if name not in RESULTS}
-    data.update({name: value for name, value in (new.get("data") or {}).items() if name in RESULTS})
+    data = {name: value for name, value in (old.get("data") or {}).items() if name not in RESULT_KEYS}
+    data.update({name: value for name, value in (new.get("data") or {}).items() if name in RESULT_KEYS})
     kept = {**old, "metadata": metadata}
     kept.pop("data", None)
     if data or "data" in new:

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from remuda.agent.rules import RESULT_KEYS
 from remuda.kube.admission import ALLOWED, Review, Verdict
 from remuda.kube.patches import apply_merge_patch
 from remuda.providers import names
-from remuda.providers.bootstrap.guard import REFUSED, RESULTS, admit, refused
+from remuda.providers.bootstrap.guard import REFUSED, admit, refused
 
 Json = dict[str, Any]
 
@@ -60,7 +61,7 @@ def stored(new: Json, old: Json = OLD) -> Json:
     return new if verdict.patch is None else apply_merge_patch(deepcopy(new), verdict.patch)
 
 
-@pytest.mark.parametrize("key", sorted(RESULTS))
+@pytest.mark.parametrize("key", sorted(RESULT_KEYS))
 def test_results_are_the_hosts_to_write_change_and_remove(key: str) -> None:
     assert judged(changed(data={key: "bmV3"})) == ALLOWED
     assert judged(OLD, changed(data={key: "bmV3"})) == ALLOWED
@@ -152,5 +153,8 @@ def test_whatever_is_written_what_is_guarded_is_as_before(
     assert noted is None or msgspec.json.decode(noted)["times"] == 1
     assert found["metadata"]["labels"] == OLD["metadata"]["labels"]
     assert not found["metadata"].get("annotations")
-    assert {k: v for k, v in found["data"].items() if k not in RESULTS} == {"plan": "cGxhbg==", "max-failures": "NQ=="}
+    assert {k: v for k, v in found["data"].items() if k not in RESULT_KEYS} == {
+        "plan": "cGxhbg==",
+        "max-failures": "NQ==",
+    }
     assert not found.get("immutable")
