@@ -414,6 +414,25 @@ async def test_a_host_without_an_id_or_with_a_bad_one_is_told(yard: Yard) -> Non
             assert "X-Cattle-Id" in refusal.message
 
 
+async def test_a_host_may_ask_for_its_config_and_version_without_using_its_token(yard: Yard) -> None:
+    await yard.cluster()
+    await yard.machine()
+    said = {"x-cattle-id": "host-1", "x-cattle-field": "kubernetesversion"}
+    async with yard.running():
+        await yard.bootstrapped()
+        token = await yard.token()
+        assert (await refused(yard.registration.cluster_info(token, said))).code == 404
+        assert (await refused(yard.registration.config_yaml(token, said))).code == 404
+        await yard.engine.patch(MACHINE.target, yard.namespace, "m", {"spec": {"version": "v1.35.2"}})
+        file = {"path": "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml", "content": encoded("server: x")}
+        plan = msgspec.json.encode({"files": [file]}).decode()
+        await yard.engine.patch(SECRETS, yard.namespace, names.plan_secret("m"), {"data": {"plan": encoded(plan)}})
+        assert await yard.registration.cluster_info(token, said) == "v1.35.2"
+        assert await yard.registration.config_yaml(token, said) == "server: x"
+        await yard.connect(token, "host-2")  # it was free
+        assert (await refused(yard.registration.config_yaml(token, said))).code == 403
+
+
 async def test_scripts_for_another_manager_are_made_anew(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
