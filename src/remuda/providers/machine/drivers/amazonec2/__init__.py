@@ -12,12 +12,11 @@ import gzip
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
 
-from botocore.exceptions import ClientError
-
 from remuda.providers.machine.drivers.amazonec2 import groups
-from remuda.providers.machine.drivers.amazonec2.errors import code_of, in_words
+from remuda.providers.machine.drivers.amazonec2.errors import in_words, tolerated
 from remuda.providers.machine.drivers.amazonec2.options import DEFAULT_GROUP, Amazonec2Options
 from remuda.providers.machine.spi import (
     TAG_CLUSTER,
@@ -58,6 +57,9 @@ _END_SECONDS = 300.0
 _MOST_LIVES = 20
 _PRIVATE_KEY = "privateKey"  # in the record: before an instance depends on it
 _LIFE = "life"  # in the record: how many instances of this machine have come and gone
+
+if find_spec("boto3") is None:
+    raise ImportError("it needs boto3; install remuda[aws]")
 
 # It would write whole requests, with the data of users in them, into a log that is more talkative than usual.
 logging.getLogger("botocore").setLevel(logging.INFO)
@@ -239,15 +241,12 @@ class Amazonec2(Driver[Amazonec2Options]):
         public = _public(private)
 
         def import_key() -> None:
-            try:
+            with tolerated("InvalidKeyPair.Duplicate"):
                 self._client.import_key_pair(
                     KeyName=name,
                     PublicKeyMaterial=public.encode(),
                     TagSpecifications=[{"ResourceType": "key-pair", "Tags": _tags(order.tags)}],
                 )
-            except ClientError as error:
-                if code_of(error) != "InvalidKeyPair.Duplicate":
-                    raise
 
         async with IMPORT_KEY:
             await self._ask("bring the key to AWS", import_key)
@@ -268,13 +267,10 @@ class Amazonec2(Driver[Amazonec2Options]):
             token = hashlib.sha256(f"{order.uid} {life}".encode()).hexdigest()
 
             def run(token: str = token) -> Json | None:
-                try:
+                with tolerated("IdempotentInstanceTerminated"):
                     started: Json = self._client.run_instances(**request, ClientToken=token)["Instances"][0]
-                except ClientError as error:
-                    if code_of(error) == "IdempotentInstanceTerminated":
-                        return None
-                    raise
-                return started if started["State"]["Name"] in ("pending", "running") else None
+                    return started if started["State"]["Name"] in ("pending", "running") else None
+                return None
 
             async with RUN:
                 instance = await self._ask("start the instance", run)

@@ -1,19 +1,15 @@
-"""What AWS says, in words for whoever wrote the options. Never with more than AWS meant to be read."""
+"""What AWS says, in words for whoever wrote the options. Never with more than AWS meant to be read.
+
+AWS's library is large, and a management plane only has to know the options of this driver: it is imported when the
+first call is made, which is in a Job.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    NoCredentialsError,
-    PartialCredentialsError,
-)
+from typing import Any
 
 from remuda.providers.machine.spi import BadOptions, DriverError
 
@@ -59,6 +55,15 @@ _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
 @contextmanager
 def in_words(what: str) -> Iterator[None]:
     """`what` was to be done: "start the instance"."""
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        ConnectTimeoutError,
+        EndpointConnectionError,
+        NoCredentialsError,
+        PartialCredentialsError,
+    )
+
     try:
         yield
     except ClientError as error:
@@ -74,12 +79,24 @@ def in_words(what: str) -> Iterator[None]:
         raise DriverError(f"cannot {what}: {error}") from None
 
 
-def code_of(error: ClientError) -> str:
+@contextmanager
+def tolerated(code: str) -> Iterator[None]:
+    """That AWS answers so is as good as if it had done it."""
+    from botocore.exceptions import ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        if _code(error) != code:
+            raise
+
+
+def _code(error: Any) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-def _told(what: str, error: ClientError) -> DriverError:
-    code = code_of(error)
+def _told(what: str, error: Any) -> DriverError:
+    code = _code(error)
     message = _ENCODED.sub("", str(error.response.get("Error", {}).get("Message", ""))).strip() or code
     if code in _CREDENTIALS:
         return BadOptions(f"cannot {what}: AWS does not accept the credentials ({code}): {message}")

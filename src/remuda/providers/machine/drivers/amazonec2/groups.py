@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from botocore.exceptions import ClientError
-
-from remuda.providers.machine.drivers.amazonec2.errors import code_of
+from remuda.providers.machine.drivers.amazonec2.errors import tolerated
 from remuda.providers.machine.spi import BadOptions
 
 _ANYWHERE = "0.0.0.0/0"
@@ -88,23 +86,17 @@ def find(client: Any, vpc: str, names: Sequence[str]) -> dict[str, dict[str, Any
 
 def make(client: Any, vpc: str, name: str, tags: list[dict[str, str]]) -> None:
     """Somebody may be faster; then it is there."""
-    try:
+    with tolerated("InvalidGroup.Duplicate"):
         client.create_security_group(
             GroupName=name,
             VpcId=vpc,
             Description="Nodes of clusters managed by Remuda",
             TagSpecifications=[{"ResourceType": "security-group", "Tags": tags}],
         )
-    except ClientError as error:
-        if code_of(error) != "InvalidGroup.Duplicate":
-            raise
 
 
 def open_ports(client: Any, group: dict[str, Any], further: Sequence[Port]) -> None:
     """One by one, so that a rule somebody has added meanwhile does not keep out the others."""
     for permission in missing(group, further):
-        try:
+        with tolerated("InvalidPermission.Duplicate"):
             client.authorize_security_group_ingress(GroupId=group["GroupId"], IpPermissions=[permission])
-        except ClientError as error:
-            if code_of(error) != "InvalidPermission.Duplicate":
-                raise
