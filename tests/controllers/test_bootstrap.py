@@ -433,6 +433,21 @@ async def test_a_host_may_ask_for_its_config_and_version_without_using_its_token
         assert (await refused(yard.registration.config_yaml(token, said))).code == 403
 
 
+async def test_a_bootstrap_that_was_moved_remembers_its_host(yard: Yard) -> None:
+    """`clusterctl move` takes no status along."""
+    await yard.cluster()
+    await yard.machine()
+    async with yard.running():
+        await yard.bootstrapped()
+        await yard.connect(await yard.token())
+    lost: Json = {"conditions": None, "dataSecretName": None, "initialization": None}
+    await yard.engine.status(RKE_BOOTSTRAP.target, yard.namespace, "m", lost)
+    async with yard.running():
+        found = await yard.bootstrapped()
+    assert is_true(found, "AgentConnected")
+    assert found["status"]["dataSecretName"] == names.bootstrap_secret("m")
+
+
 async def test_scripts_for_another_manager_are_made_anew(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()

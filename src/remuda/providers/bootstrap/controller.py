@@ -28,7 +28,14 @@ from remuda.providers import names, secrets
 from remuda.providers.bootstrap import access, data, guard, script, tokens
 from remuda.providers.bootstrap.access import Json, Owner
 from remuda.providers.bootstrap.site import Site
-from remuda.providers.bootstrap.types import AGENT_CONNECTED, NODE_TAMPERED, READY, RKE_BOOTSTRAP, RKEBootstrap
+from remuda.providers.bootstrap.types import (
+    AGENT_CONNECTED,
+    CONNECTED,
+    NODE_TAMPERED,
+    READY,
+    RKE_BOOTSTRAP,
+    RKEBootstrap,
+)
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, Terminal
@@ -116,7 +123,7 @@ class RKEBootstrapController:
         draft.status.setdefault("initialization", {})["dataSecretCreated"] = True
         news.append(condition(READY, True, "DataSecretCreated"))
         if conditions.find(owner.bootstrap.status.conditions, AGENT_CONNECTED) is None:
-            news.append(condition(AGENT_CONNECTED, False, "WaitingForHost", "no agent of the host has connected yet"))
+            news.append(_first_word(owner))
         news.extend(self._tampering(owner))
         return outcome
 
@@ -252,6 +259,13 @@ def _data_secret(owner: Owner, made: data.Data, annotations: dict[str, str]) -> 
         },
         "data": {name: base64.b64encode(text.encode()).decode() for name, text in made._asdict().items()},
     }
+
+
+def _first_word(owner: Owner) -> Condition:
+    """Of the agent. An RKEBootstrap that was moved here has lost its status; its Machine still names its host."""
+    if names.MACHINE_ID in owner.machine.metadata.labels and data.form(owner.machine.spec.infrastructure_ref) != "none":
+        return CONNECTED
+    return condition(AGENT_CONNECTED, False, "WaitingForHost", "no agent of the host has connected yet")
 
 
 def _is_at_work(owner: Owner) -> bool:

@@ -13,14 +13,13 @@ import msgspec
 
 from remuda.capi.types import MACHINE
 from remuda.kube.client import Client
-from remuda.kube.conditions import condition
 from remuda.kube.core import SECRET, Secret
 from remuda.kube.objects import Key
 from remuda.providers import names
 from remuda.providers.bootstrap import access, objects
 from remuda.providers.bootstrap.callers import RETRY_SECONDS, Callers, Host, Refusal
 from remuda.providers.bootstrap.site import Site
-from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKEBootstrap
+from remuda.providers.bootstrap.types import CONNECTED, RKEBootstrap
 from remuda.runtime.events import Events
 from remuda.runtime.steps import step
 
@@ -31,7 +30,6 @@ PUBLISH = step("registration.publish", "writes that a host's agent has connected
 
 HOLD_SECONDS = 45.0  # hosts give up after a minute, and are told before that what is missing
 _CONFIG_FILE = "config.yaml.d/50-rancher.yaml"
-_CONNECTED = condition(AGENT_CONNECTED, True, "Connected", "its agent has connected")
 
 
 class ConnectionInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -58,7 +56,7 @@ class Registration:
         account_token = await self._account_token(host.bootstrap)
         await self._identify(host)
         try:
-            await objects.mark(self._client, host.bootstrap.key, _CONNECTED, PUBLISH)
+            await objects.mark(self._client, host.bootstrap.key, CONNECTED, PUBLISH)
         except objects.Contested as error:
             raise Refusal(503, str(error), RETRY_SECONDS) from None
         return ConnectionInfo(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+from remuda.kube.conditions import condition
 from remuda.kube.objects import Condition, Field, Kind, Object, Part
 from remuda.providers import names
 
 AGENT_CONNECTED = (
     "AgentConnected"  # condition of an RKEBootstrap: the host's agent has made its first authenticated call
 )
+CONNECTED = condition(AGENT_CONNECTED, True, "Connected", "its agent has connected")
 NODE_TAMPERED = "NodeTampered"  # the host's account tried to change what is not its own in its plan Secret
 TOKEN_MISUSED = "TokenMisused"  # noqa: S105 - another host has shown the token that this one registered with
 READY = "Ready"
