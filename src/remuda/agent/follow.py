@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from remuda.agent import apply, instructions, interlock, log, periodic, probes, rules
+from remuda.agent import apply, instructions, interlock, log, rules
 from remuda.agent.channel import Basis, Channel
 from remuda.agent.config import Config
 from remuda.agent.journal import Journal, Run
 from remuda.agent.kube import Api, Secret
 from remuda.agent.plan import Plan, PlanError, parse
+from remuda.agent.rounds import Periodic, Probing
 
 _LONGEST_REST = 60.0
 _INTERLOCK_SECONDS = 1.0
@@ -40,7 +41,6 @@ class _Application(NamedTuple):
 class Follower:
     def __init__(self, config: Config, connect: Callable[[], Api]) -> None:
         self._config = config
-        self._host = probes.Host(config.root, config.address)
         self._journal = Journal(config.journal_file)
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._channel = Channel(
@@ -58,14 +58,8 @@ class Follower:
         self._unreadable = ""
 
         self._application: _Application | None = None
-        self._periodic_of: Basis | None = None  # whose periodic instructions are running
-        self._periodic: list[threading.Thread] = []  # also of older plans, where one does not end
-        self._all_periodic = False  # are due: the plan has just been applied
-        self._probing = False
-        self._round = 0  # probes begun before a plan was applied say nothing about after it
-        self._delayed = False
-        self._next_probe = 0.0
-        self._period = rules.PROBE_SECONDS
+        self._periodic = Periodic(config, self._stop, lambda *found: self._post(self._on_periodic, *found))
+        self._probing = Probing(config, self._stop, lambda *found: self._post(self._on_probed, *found))
 
     # From other threads
 
@@ -104,8 +98,9 @@ class Follower:
         if self._application is not None:
             self._application.stop.set()
         until = time.monotonic() + _STOP_SECONDS
-        for thread in [*self._periodic, *([self._application.thread] if self._application is not None else [])]:
-            thread.join(max(0.0, until - time.monotonic()))
+        self._periodic.join(until)
+        if self._application is not None:
+            self._application.thread.join(max(0.0, until - time.monotonic()))
         self._channel.stop(_LAST_WORDS_SECONDS)
 
     def _pass(self) -> None:
@@ -114,18 +109,23 @@ class Follower:
             if self._results != self._written:
                 self._written = dict(self._results)
                 self._channel.write(self._basis, self._results)
-        idle = self._application is None and self._periodic_of is None
-        if self._exchange is not None and idle:
+        if self._exchange is not None and self._application is None and not self._periodic.busy:
             act, self._exchange = self._exchange, None
             act()
 
     def _follow_plan(self) -> None:
+        assert self._basis is not None
         if self._plan is None:
             self._tell_unreadable()
-        elif not self._apply(self._plan):
-            self._run_periodic(self._plan)
-        if self._plan is not None:
-            self._look(self._plan)
+            return
+        if not self._apply(self._plan):
+            records = rules.unpack(self._view().get(rules.PERIODIC_OUTPUT, b""))
+            self._wake_in(self._periodic.run_due(self._plan, self._basis, records))
+        self._wake_in(self._probing.look(self._plan.probes))
+
+    def _wake_in(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self._wake.append(seconds)
 
     # What happens
 
@@ -141,15 +141,13 @@ class Follower:
             self._results = {key: value for key, value in self._results.items() if key in kept}
         self._results = {key: value for key, value in self._results.items() if secret.data.get(key) != value}
         self._written = dict(self._results)
-        self._period = rules.probe_period(secret.data, self._period)
+        self._probing.period = rules.probe_period(secret.data, self._probing.period)
 
     def _begin(self, basis: Basis, data: Mapping[str, bytes]) -> None:
         """Another plan, or another Secret."""
         self._basis, self._results = basis, {}
-        self._all_periodic = self._delayed = False
-        self._round += 1
-        self._probing = False
-        self._next_probe = time.monotonic()
+        self._periodic.all_due = False
+        self._probing.anew(delayed=False)
         self._plan, self._unreadable = None, ""
         if rules.PLAN not in data:
             return
@@ -204,11 +202,10 @@ class Follower:
         verdict = rules.verdict(view, time.time())
         if verdict.claim:
             self._results.update(rules.claimed(view))
-            self._next_probe = time.monotonic() + self._period
+            self._probing.later()
             return True
         if not verdict.apply:
-            if verdict.seconds is not None:
-                self._wake.append(verdict.seconds)
+            self._wake_in(verdict.seconds)
             self._results.update(rules.settled(view))
             return False
         run = Run(self._basis.uid, self._basis.checksum, verdict.attempt_id)
@@ -233,7 +230,7 @@ class Follower:
             target=self._carry_out, args=(plan, content, run, attempt, stop), name="apply", daemon=True
         )
         self._application = _Application(self._basis, run, time.time(), stop, thread)
-        self._next_probe = time.monotonic() + self._period
+        self._probing.later()
         thread.start()
 
     def _carry_out(self, plan: Plan, content: bytes, run: Run, attempt: int, stop: threading.Event) -> None:
@@ -262,10 +259,8 @@ class Follower:
             log.info(f"plan {short} is not the plan any more, so its result is not reported")
             return
         self._record(done, outcome)
-        self._all_periodic = self._delayed = True
-        self._round += 1
-        self._probing = False
-        self._next_probe = time.monotonic()
+        self._periodic.all_due = True
+        self._probing.anew(delayed=True)
 
     def _record(self, done: _Application, outcome: apply.Outcome) -> None:
         view = self._view()
@@ -281,80 +276,29 @@ class Follower:
             log.error(f"the journal cannot be written, so a restart may run this plan again: {error.strerror}")
         self._results.update(results)
 
-    # Periodic instructions
-
-    def _run_periodic(self, plan: Plan) -> None:
-        if self._basis == self._periodic_of or not plan.periodic_instructions:
-            return
-        records = rules.unpack(self._view().get(rules.PERIODIC_OUTPUT, b""))
-        due = 0.0 if self._all_periodic else periodic.seconds_until_due(plan, records, time.time())
-        if due is None:
-            return
-        if due > 0:
-            self._wake.append(due)
-            return
-        every, self._all_periodic, self._periodic_of = self._all_periodic, False, self._basis
-        thread = threading.Thread(
-            target=self._run_due, args=(plan, records, self._basis, every), name="periodic", daemon=True
-        )
-        self._periodic = [*(each for each in self._periodic if each.is_alive()), thread]
-        thread.start()
-
-    def _run_due(self, plan: Plan, records: rules.Json, basis: Basis, every: bool) -> None:
-        found: rules.Json | None = None
-        try:
-            found = periodic.run_due(plan, records, basis.checksum, self._config, self._stop, every=every)
-        except instructions.Stopped:
-            pass
-        except Exception as error:
-            log.error(f"periodic instructions of plan {basis.checksum[:12]}: {error}")
-        self._post(self._on_periodic, basis, found)
+    # Beside it
 
     def _on_periodic(self, basis: Basis, records: rules.Json | None) -> None:
-        if basis == self._periodic_of:
-            self._periodic_of = None
+        self._periodic.ended(basis)
         if basis == self._basis and records is not None:
             view = self._view()
             if records != rules.unpack(view.get(rules.PERIODIC_OUTPUT, b"")):
                 self._results.update(rules.periodic(view, records))
 
-    # Probes
-
-    def _look(self, plan: Plan) -> None:
-        if self._probing or not plan.probes:
-            return
-        left = self._next_probe - time.monotonic()
-        if left > 0:
-            self._wake.append(left)
-            return
-        self._probing = True
-        delayed, self._delayed = self._delayed, False
-        threading.Thread(
-            target=self._look_at, args=(plan.probes, self._round, delayed), name="probes", daemon=True
-        ).start()
-
-    def _look_at(self, wanted: Mapping[str, Any], number: int, delayed: bool) -> None:
-        found = None
-        try:
-            found = probes.look(wanted, self._host, self._stop, delayed=delayed)
-        finally:
-            self._post(self._on_probed, wanted, number, found)
-
-    def _on_probed(self, wanted: Mapping[str, Any], number: int, found: dict[str, bool] | None) -> None:
-        if number != self._round or found is None:
-            return
-        self._probing = False
-        self._next_probe = time.monotonic() + self._period
-        if self._secret is None:
+    def _on_probed(self, number: int, found: Mapping[str, bool] | None) -> None:
+        if not self._probing.ended(number) or found is None or self._plan is None:
             return
         before = rules.probe_statuses(self._view())
-        after = {name: rules.probed(before.get(name) or {}, probe, found[name]) for name, probe in wanted.items()}
+        after = {
+            name: rules.probed(before.get(name) or {}, probe, found[name]) for name, probe in self._plan.probes.items()
+        }
         if after != before:
-            self._tell_changes(before, after)
+            _tell_changes(before, after)
             self._results.update(rules.probe_keys(after))
 
-    def _tell_changes(self, before: rules.Json, after: rules.Json) -> None:
-        for name, status in after.items():
-            well = bool(status.get("healthy"))
-            if well != bool((before.get(name) or {}).get("healthy")):
-                log.info(f"probe {name}: {'healthy' if well else 'not healthy any more'}")
+
+def _tell_changes(before: rules.Json, after: rules.Json) -> None:
+    for name, status in after.items():
+        well = bool(status.get("healthy"))
+        if well != bool((before.get(name) or {}).get("healthy")):
+            log.info(f"probe {name}: {'healthy' if well else 'not healthy any more'}")
