@@ -56,11 +56,17 @@ def an_order(action: Any = "create", driver: str = "sim", **options: Any) -> Ord
     )  # fmt: skip
 
 
-async def ask(engine: Engine, namespace: str, order: Order, credentials: dict[str, str] | None = None) -> None:
+async def ask(
+    engine: Engine,
+    namespace: str,
+    order: Order,
+    credentials: dict[str, str] | None = None,
+    script: bytes = SCRIPT,
+) -> None:
     """Everything but the Job."""
     order = msgspec.structs.replace(order, namespace=namespace)
     await put(engine, SECRETS, namespace, STATE_SECRET, {"type": "rke.cattle.io/machine-state"})
-    files = {"order.json": msgspec.json.encode(order), "value": SCRIPT, "format": b"script"}
+    files = {"order.json": msgspec.json.encode(order), "value": script, "format": b"script"}
     data = {name: base64.b64encode(content).decode() for name, content in files.items()}
     await put(engine, SECRETS, namespace, "order", {"data": data})
     await put(engine, SECRETS, namespace, "credentials", {"stringData": credentials or {}})
@@ -87,8 +93,8 @@ async def put(engine: Engine, target: Target, namespace: str, name: str, obj: Js
         await engine.patch(target, namespace, name, obj)
 
 
-def provision(name: str) -> Json:
-    container = {"volumeMounts": MOUNTS, "terminationMessagePolicy": "FallbackToLogsOnError"}
+def provision(name: str, **more: Any) -> Json:
+    container = {"volumeMounts": MOUNTS, "terminationMessagePolicy": "FallbackToLogsOnError", **more}
     return job(name, "machine-job", container=container, pod={"volumes": VOLUMES, "serviceAccountName": "provision"})
 
 
@@ -206,6 +212,18 @@ async def test_as_tasks_of_this_process_many_are_made_at_once(engine: Engine, tm
         assert not runner.settings.directory.exists(), "nothing of it is on disk"
     finally:
         del sim.clouds["many"]
+
+
+async def test_a_host_of_this_machine_is_free_of_the_limits_of_its_job(engine: Engine, program: Program) -> None:
+    namespace = await engine.namespace()
+    script = b"#!/bin/sh\necho data $(ulimit -d), niceness $(nice)\nexit 9\n"
+    await ask(engine, namespace, an_order(driver="process"), script=script)
+    limits = {"limits": {"memory": "512Mi"}}
+    async with engine.running(namespace, program.setup):
+        await engine.create(JOBS, namespace, provision("create", resources=limits))
+        assert is_true(await finished(engine, namespace, "create"), "Failed")
+        log = await program.log(await pod_of(engine, namespace, "create"))
+    assert f"data unlimited, niceness {os.getpriority(os.PRIO_PROCESS, 0)}" in log
 
 
 class Barn(Driver[Options]):

@@ -76,6 +76,11 @@ def _become(order: dict[str, Any], output: int, guardian: int) -> NoReturn:
         os._exit(_CANNOT_START)
 
 
+def _limit(what: int, most: int) -> None:
+    """The program may lift it again for what is to outlive it."""
+    resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
+
+
 def _die_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -53,7 +53,7 @@ class Processes:
             "command": [*self._program, *work.materials.arguments],
             "log": str(place / "log"),
             "memory": max(work.memory, _LEAST_MEMORY) if work.memory else 0,
-            "nice": _NICE,
+            "nice": _NICE if os.geteuid() == 0 else 0,  # nobody else could take it back
         }
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "remuda.jobs.guardian", msgspec.json.encode(order).decode(),
