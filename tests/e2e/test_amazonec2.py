@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,46 @@ from remuda.providers.machine.drivers.amazonec2 import Amazonec2, _pairs
 from remuda.providers.machine.drivers.amazonec2.groups import INSIDE, OPEN
 from remuda.providers.machine.spi import TAG_UID, BadOptions, Context, DriverError, Server
 from tests.lab.conformance import Conformance, Subject
+from tests.lab.up import CAPI, DRIVER_MACHINES, DRIVERS, SECRETS, Up, condition
+
+_OBJECTS = """\
+apiVersion: rke.cattle.io/v1
+kind: RKECluster
+metadata: {name: prairie}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prairie}
+spec:
+  infrastructureRef: {apiGroup: rke.cattle.io, kind: RKECluster, name: prairie}
+---
+apiVersion: rke-machine.cattle.io/v1
+kind: Amazonec2Machine
+metadata:
+  name: mule
+  labels: {cluster.x-k8s.io/cluster-name: prairie}
+spec:
+  ami: %(ami)s
+  endpoint: %(endpoint)s
+  common: {cloudCredentialSecretName: aws}
+---
+apiVersion: rke.cattle.io/v1
+kind: RKEBootstrap
+metadata:
+  name: mule
+  labels: {cluster.x-k8s.io/cluster-name: prairie}
+spec: {clusterName: prairie}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Machine
+metadata:
+  name: mule
+  labels: {cluster.x-k8s.io/cluster-name: prairie}
+spec:
+  clusterName: prairie
+  bootstrap: {configRef: {apiGroup: rke.cattle.io, kind: RKEBootstrap, name: mule}}
+  infrastructureRef: {apiGroup: rke-machine.cattle.io, kind: Amazonec2Machine, name: mule}
+"""
 
 SECRET_KEY = "wJalrXUtnFEMI-very-secret-bPxRfiCYEXAMPLE"
 
@@ -189,6 +230,56 @@ async def test_without_credentials_the_way_to_them_is_told(
     context = Context(credentials={}, record=ec2.record(order), say=print, directory=tmp_path)
     with pytest.raises(BadOptions, match="no credentials for AWS"):
         await Amazonec2(options, context).find(order)
+
+
+def test_a_job_killed_between_the_call_and_the_record_starts_no_second_instance(
+    ec2: Ec2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole way: `remuda up`, a Machine, real Jobs; the first one dies right after AWS has answered."""
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    monkeypatch.setenv("REMUDA_CRASH_AT", "amazonec2.run-instance:after")
+    monkeypatch.setenv("REMUDA_CRASH_ONCE", str(deaths))
+    up = Up()
+    try:
+        up.until(DRIVERS, "amazonec2", lambda obj: condition(obj, "Active") == "True")
+        keys = {f"amazonec2credentialConfig-{name}": value for name, value in ec2.credentials.items()}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "aws"}, "stringData": keys}
+        assert up.http("POST", SECRETS, secret).code == 201
+        up.apply(_OBJECTS % {"ami": ec2.options["ami"], "endpoint": ec2.options["endpoint"]})
+        machines = f"{DRIVER_MACHINES}/amazonec2machines"
+        made = up.until(machines, "mule", lambda obj: (obj.get("spec") or {}).get("providerID"), seconds=60)
+        assert [path.name for path in deaths.iterdir()] == ["amazonec2.run-instance:after"], "nobody was killed"
+        (instance,) = [one for one in ec2.instances() if one["State"]["Name"] == "running"]
+        assert made["spec"]["providerID"] == f"aws:///us-east-1a/{instance['InstanceId']}"
+        answer = ec2.client.describe_instance_attribute(InstanceId=instance["InstanceId"], Attribute="userData")
+        assert base64.b64decode(answer["UserData"]["Value"]).startswith(b"#cloud-config")
+        assert SECRET_KEY not in json.dumps([up.items(path) for path in (machines, "/api/v1/pods", "/api/v1/events")])
+        assert SECRET_KEY not in up.log.read_text()
+        assert up.remuda("leaks", "--hosts", str(up.hosts)).returncode == 0
+        forgotten = _start_beside(ec2, instance)
+        found = up.remuda("leaks", "--hosts", str(up.hosts))
+        assert (found.returncode, forgotten in found.stdout) == (1, True), found
+        ec2.client.terminate_instances(InstanceIds=[forgotten])
+        up.delete(f"{CAPI}/machines", "mule")
+        ended = [one["State"]["Name"] for one in ec2.instances() if one["InstanceId"] == instance["InstanceId"]]
+        assert ended == ["terminated"]
+        assert ec2.client.describe_key_pairs()["KeyPairs"] == []
+        assert up.remuda("leaks", "--hosts", str(up.hosts)).returncode == 0
+    finally:
+        up.stop()
+
+
+def _start_beside(ec2: Ec2, instance: dict[str, Any]) -> str:
+    """An instance of ours that no machine owns any more."""
+    tags = [tag for tag in instance["Tags"] if tag["Key"] != TAG_UID]
+    answer = ec2.client.run_instances(
+        ImageId=ec2.options["ami"],
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": [*tags, {"Key": TAG_UID, "Value": "forgotten"}]}],
+    )
+    return str(answer["Instances"][0]["InstanceId"])
 
 
 @pytest.mark.parametrize("text", ["a", "a,b,c", ",b"])
