@@ -40,6 +40,9 @@ async def find(client: Client, kind: Kind[T], key: Key) -> T | None:
 
 async def until(client: Client, kind: Kind[T], key: Key, holds: Callable[[T], bool], seconds: float) -> T:
     """The object as soon as that holds of it. Raises TimeoutError."""
+    present = await find(client, kind, key)  # as most often it is, and much cheaper than a list
+    if present is not None and holds(present):
+        return present
     async with asyncio.timeout(seconds):
         while True:
             found = await _follow(client, kind, key, holds)
