@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from remuda.agent import disk, files, instructions, interlock, log
 from remuda.agent.config import Config
+from remuda.agent.formats import shortened
 from remuda.agent.plan import Instruction, Plan
-from remuda.agent.rules import MOST_MESSAGE, Result, shortened
+from remuda.agent.rules import MOST_MESSAGE, Result
 
 _HISTORY = 64
 _SUFFIX = "-applied.plan"

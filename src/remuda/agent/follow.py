@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from remuda.agent import apply, instructions, interlock, log, rules
+from remuda.agent import apply, formats, instructions, interlock, log, rules
 from remuda.agent.channel import Basis, Channel
 from remuda.agent.config import Config
 from remuda.agent.journal import Journal, Run
@@ -119,7 +119,7 @@ class Follower:
             self._tell_unreadable()
             return
         if not self._apply(self._plan):
-            records = rules.unpack(self._view().get(rules.PERIODIC_OUTPUT, b""))
+            records = formats.unpack(self._view().get(rules.PERIODIC_OUTPUT, b""))
             self._wake_in(self._periodic.run_due(self._plan, self._basis, records))
         self._wake_in(self._probing.look(self._plan.probes))
 
@@ -278,11 +278,11 @@ class Follower:
 
     # Beside it
 
-    def _on_periodic(self, basis: Basis, records: rules.Json | None) -> None:
+    def _on_periodic(self, basis: Basis, records: formats.Json | None) -> None:
         self._periodic.ended(basis)
         if basis == self._basis and records is not None:
             view = self._view()
-            if records != rules.unpack(view.get(rules.PERIODIC_OUTPUT, b"")):
+            if records != formats.unpack(view.get(rules.PERIODIC_OUTPUT, b"")):
                 self._results.update(rules.periodic(view, records))
 
     def _on_probed(self, number: int, found: Mapping[str, bool] | None) -> None:
@@ -297,7 +297,7 @@ class Follower:
             self._results.update(rules.probe_keys(after))
 
 
-def _tell_changes(before: rules.Json, after: rules.Json) -> None:
+def _tell_changes(before: formats.Json, after: formats.Json) -> None:
     for name, status in after.items():
         well = bool(status.get("healthy"))
         if well != bool((before.get(name) or {}).get("healthy")):

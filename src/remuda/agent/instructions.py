@@ -18,8 +18,9 @@ from typing import IO
 
 from remuda.agent import log
 from remuda.agent.config import Config
+from remuda.agent.formats import MOST_OUTPUT
 from remuda.agent.plan import Instruction
-from remuda.agent.rules import MOST_OUTPUT, Result
+from remuda.agent.rules import Result
 
 _TICK_SECONDS = 0.25
 _AFTERWARDS_SECONDS = 2.0  # output is read for so long after a command has ended

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 from remuda.agent import disk, log
-from remuda.agent.rules import seconds_of, unix_date
+from remuda.agent.formats import seconds_of, unix_date
 
 PENDING = "restart-pending"
 ACTIVE = "applyinator-active"

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 
-from remuda.agent import apply, disk, instructions, log, periodic, probes, rules
+from remuda.agent import apply, disk, formats, instructions, log, periodic, probes, rules
 from remuda.agent.config import Config
 from remuda.agent.plan import PlanError, parse
 
@@ -63,14 +63,14 @@ def _follow_one(path: str, content: bytes, config: Config, stop: threading.Event
         outcome = apply.carry_out(plan, content, checksum, 0, config, stop)
         if outcome.failure:
             log.error(f"local plan {path}: {outcome.failure}")
-        kept = rules.unpack(_bytes(position, "output"))
+        kept = formats.unpack(_bytes(position, "output"))
         kept.update({name: base64.b64encode(output).decode() for name, output in outcome.outputs.items()})
-        after.update(appliedChecksum=checksum, output=base64.b64encode(rules.pack(kept)).decode())
-    records = rules.unpack(_bytes(position, "periodicOutput"))
+        after.update(appliedChecksum=checksum, output=base64.b64encode(formats.pack(kept)).decode())
+    records = formats.unpack(_bytes(position, "periodicOutput"))
     due = periodic.seconds_until_due(plan, records, time.time())
     if due is not None and (changed or due <= 0):
         records = periodic.run_due(plan, records, checksum, config, stop, every=changed)
-        after["periodicOutput"] = base64.b64encode(rules.pack(records)).decode()
+        after["periodicOutput"] = base64.b64encode(formats.pack(records)).decode()
     if plan.probes:
         found = probes.look(plan.probes, probes.Host(config.root, config.address), stop, delayed=changed) or {}
         before = position.get("probeStatus") or {}
@@ -81,7 +81,7 @@ def _follow_one(path: str, content: bytes, config: Config, stop: threading.Event
         disk.write(path + ".pos", json.dumps(after).encode())
 
 
-def _read(path: str) -> rules.Json:
+def _read(path: str) -> formats.Json:
     try:
         found = json.loads(disk.read(path) or b"{}")
     except ValueError:
@@ -89,7 +89,7 @@ def _read(path: str) -> rules.Json:
     return found if isinstance(found, dict) else {}
 
 
-def _bytes(position: rules.Json, key: str) -> bytes:
+def _bytes(position: formats.Json, key: str) -> bytes:
     try:
         return base64.b64decode(position.get(key) or "")
     except (ValueError, TypeError):

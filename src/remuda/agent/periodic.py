@@ -8,8 +8,9 @@ import time
 from remuda.agent import instructions, log
 from remuda.agent.apply import Workplace
 from remuda.agent.config import Config
+from remuda.agent.formats import Json
 from remuda.agent.plan import Plan
-from remuda.agent.rules import Json, Result, recorded, seconds_until
+from remuda.agent.rules import Result, recorded, seconds_until
 
 
 def seconds_until_due(plan: Plan, records: Json, now: float) -> float | None:

@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from remuda.agent import instructions, log, periodic, probes, rules
+from remuda.agent import formats, instructions, log, periodic, probes, rules
 from remuda.agent.channel import Basis
 from remuda.agent.config import Config
 from remuda.agent.plan import Plan, Probe
 
-Records = rules.Json
+Records = formats.Json
 Found = Mapping[str, bool]
 
 

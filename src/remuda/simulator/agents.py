@@ -13,7 +13,7 @@ import base64
 from collections.abc import Mapping
 from typing import Protocol
 
-from remuda.agent import rules
+from remuda.agent import formats, rules
 from remuda.agent.plan import Instruction, Plan, parse
 from remuda.agent.rules import Result
 from remuda.kube import clock
@@ -143,7 +143,7 @@ class Agents:
         work.changes |= rules.succeeded(work.data, outputs, work.now)
 
     def _run_periodic(self, work: _Pass, plan: Plan, applied: bool) -> None:
-        records = rules.unpack(work.data.get(rules.PERIODIC_OUTPUT, b""))
+        records = formats.unpack(work.data.get(rules.PERIODIC_OUTPUT, b""))
         before = dict(records)
         for instruction in plan.periodic_instructions:
             name = instruction.name

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.agent.config import Config
+from remuda.agent.formats import MOST_OUTPUT
 from remuda.agent.instructions import InstructionError, Kept, Stopped, run
 from remuda.agent.plan import Instruction
-from remuda.agent.rules import MOST_OUTPUT, Result
+from remuda.agent.rules import Result
 
 
 def shell(script: str, **more: object) -> Instruction:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from remuda.agent import interlock, local
 from remuda.agent.config import Config
-from remuda.agent.rules import unix_date
+from remuda.agent.formats import unix_date
 from tests.unit.agent.host import shell
 
 

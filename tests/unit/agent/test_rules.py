@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.agent import rules
+from remuda.agent import formats, rules
 from remuda.agent.plan import Instruction, Probe
 from remuda.agent.rules import Result, Verdict
 
@@ -82,7 +82,7 @@ def test_a_time_in_the_future_delays_nothing(ahead: float) -> None:
 
 def test_a_success_resets_failures_and_keeps_saved_outputs() -> None:
     before = data(failure_count=b"3", failed_checksum=SUM, success_count=b"1", failed_message=b"no")
-    before["applied-output"] = rules.pack({"old": "b2xk", "new": "b2xk"})
+    before["applied-output"] = formats.pack({"old": "b2xk", "new": "b2xk"})
     written = rules.succeeded(before, {"new": b"news"}, NOW)
     assert written["applied-checksum"] == SUM
     assert (written["failure-count"], written["success-count"], written["failed-checksum"]) == (b"0", b"2", b"")
@@ -97,11 +97,11 @@ def test_failures_of_one_plan_add_up_and_another_plan_starts_over() -> None:
     once = data() | rules.failed(data(), {"a": b"1"}, NOW, "first")
     twice = once | rules.failed(once, {"b": b"2"}, NOW, "second")
     assert (once["failure-count"], twice["failure-count"]) == (b"1", b"2")
-    assert rules.unpack(twice["failed-output"]) == {"a": "MQ==", "b": "Mg=="}
+    assert formats.unpack(twice["failed-output"]) == {"a": "MQ==", "b": "Mg=="}
     assert twice["failed-message"] == b"second"
     other = twice | {"plan": b"{}"}
     assert rules.failed(other, {}, NOW)["failure-count"] == b"1"
-    assert rules.unpack(rules.failed(other, {}, NOW)["failed-output"]) == {}
+    assert formats.unpack(rules.failed(other, {}, NOW)["failed-output"]) == {}
     assert rules.failed(data(plan_state=b"in-progress"), {}, NOW)["plan-state"] == b"failed"
 
 
@@ -145,7 +145,7 @@ def test_standard_error_is_recorded_when_asked_for() -> None:
 
 def test_probes_change_their_mind_at_thresholds() -> None:
     probe = Probe(success_threshold=2, failure_threshold=3)
-    status: rules.Json = {}
+    status: formats.Json = {}
     healthy = []
     for well in (True, True, False, False, False, True):
         status = rules.probed(status, probe, well)
@@ -179,14 +179,14 @@ def test_the_probe_period(text: bytes, expected: float) -> None:
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=4))
 def test_outputs_are_packed_the_same_way_every_time(outputs: dict[str, str]) -> None:
-    assert rules.unpack(rules.pack(outputs)) == outputs
-    assert rules.pack(outputs) == rules.pack(dict(reversed(outputs.items())))
-    assert json.loads(gzip.decompress(rules.pack(outputs))) == outputs
+    assert formats.unpack(formats.pack(outputs)) == outputs
+    assert formats.pack(outputs) == formats.pack(dict(reversed(outputs.items())))
+    assert json.loads(gzip.decompress(formats.pack(outputs))) == outputs
 
 
 @given(st.binary(max_size=200))
 def test_what_cannot_be_unpacked_is_as_if_it_were_not_there(junk: bytes) -> None:
-    assert rules.unpack(junk) == {}
+    assert formats.unpack(junk) == {}
     assert rules.probe_statuses({"probe-statuses": b"[" + junk}) == {}
 
 
@@ -208,8 +208,8 @@ def test_the_secret_stays_below_its_limit(sizes: dict[str, int], plan: int, othe
 
 
 def test_shortening_keeps_both_ends_and_says_how_much_is_missing() -> None:
-    assert rules.shortened(b"short", 100) == b"short"
-    found = rules.shortened(b"a" * 50 + b"b" * 1000 + b"c" * 50, 100)
+    assert formats.shortened(b"short", 100) == b"short"
+    found = formats.shortened(b"a" * 50 + b"b" * 1000 + b"c" * 50, 100)
     assert found == b"a" * 50 + b"\n[1000 bytes left out]\n" + b"c" * 50
 
 
@@ -217,15 +217,15 @@ def test_records_of_periodic_instructions_are_shortened_where_they_are_long() ->
     noise = hashlib.shake_128(b"seed").digest(900_000)
     record = rules.recorded(None, Instruction(name="p"), Result(0, noise), NOW)
     before = {"plan": noise[:400_000]}
-    found = rules.unpack(rules.periodic(before, {"p": record})["applied-periodic-output"])["p"]
+    found = formats.unpack(rules.periodic(before, {"p": record})["applied-periodic-output"])["p"]
     assert b"bytes left out" in base64.b64decode(found["stdout"])
     assert found["lastSuccessfulRunTime"] == DATE
 
 
 @given(st.integers(0, 4_000_000_000))
 def test_dates_are_read_as_they_are_written(seconds: int) -> None:
-    text = rules.unix_date(seconds)
-    assert rules.seconds_of(text) == seconds
+    text = formats.unix_date(seconds)
+    assert formats.seconds_of(text) == seconds
     assert calendar.timegm(time.strptime(text, "%a %b %d %H:%M:%S UTC %Y")) == seconds
     assert len(text) == len(DATE)
 
@@ -234,4 +234,4 @@ def test_dates_are_read_as_they_are_written(seconds: int) -> None:
     "text", ["", "now", "Thu Jan 1 2026", "Thu Foo  1 00:00:00 UTC 2026", "Thu Jan  1 00:00 UTC 2026"]
 )
 def test_what_is_no_date(text: str) -> None:
-    assert rules.seconds_of(text) is None
+    assert formats.seconds_of(text) is None

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from remuda.agent import rules
+from remuda.agent import formats, rules
 from remuda.agent.plan import Instruction, Plan
 from remuda.agent.rules import Result
 from remuda.apiserver.server import ApiServer, Settings
@@ -95,7 +95,7 @@ def test_a_plan_is_applied_once_and_reported(tmp_path: Path) -> None:
         found = await stage.read()
         assert [name for name, _, _ in stage.server.ran] == ["install", "start"]
         assert found["applied-checksum"].decode() == rules.checksum(found["plan"])
-        assert rules.unpack(found["applied-output"]) == {"install": base64.b64encode(b"output of install").decode()}
+        assert formats.unpack(found["applied-output"]) == {"install": base64.b64encode(b"output of install").decode()}
         assert msgspec.json.decode(found["probe-statuses"]) == {"kubelet": {"healthy": True, "successCount": 1}}
 
     play(tmp_path, scene)
@@ -170,7 +170,7 @@ def test_periodic_instructions_run_by_their_period(tmp_path: Path) -> None:
         await stage.write({"periodicInstructions": [{"name": "members", "periodSeconds": 100}]})
         await asyncio.sleep(350)
         assert [round(at, -1) for _, _, at in stage.server.ran] == [0, 100, 200, 300]
-        records = rules.unpack((await stage.read())["applied-periodic-output"])
+        records = formats.unpack((await stage.read())["applied-periodic-output"])
         assert base64.b64decode(records["members"]["stdout"]) == b"output of members"
 
     play(tmp_path, scene)
