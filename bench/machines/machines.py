@@ -30,8 +30,7 @@ from remuda.app import controllers
 from remuda.app.process import tune
 from remuda.capi import setup as core
 from remuda.capi.definitions import definitions as core_definitions
-from remuda.jobs import in_process
-from remuda.jobs.launching import Work
+from remuda.jobs.in_process import InProcess
 from remuda.jobs.runner import JobRunner
 from remuda.jobs.runner import Settings as JobSettings
 from remuda.kube.client import Client, Target
@@ -99,26 +98,6 @@ class Stopwatch(model.Obedient):
         return super().run(agent, instruction, attempt)
 
 
-def _program(client: Client) -> in_process.Program:
-    """`remuda machine-job`, as a task."""
-
-    async def run(work: Work, say: in_process.Say) -> int:
-        def below(folder: str) -> dict[str, bytes]:
-            return {
-                path.rpartition("/")[2]: file.content
-                for path, file in work.materials.files.items()
-                if path.startswith(f"{folder}/")
-            }
-
-        credentials = {name: value.decode() for name, value in below(job.CREDENTIALS_PATH).items()}
-        code, words = await job.run(below(job.ORDER_PATH), credentials, client, Path("/nonexistent"), say)
-        if words:
-            say(words)
-        return code
-
-    return run
-
-
 async def measure(machines: int, clusters: int, boot_seconds: float, idle_seconds: float, folder: Path) -> Any:
     server = await ApiServer.start(Settings(data_dir=folder, port=0), admission=controllers.ADMISSION)
     counts = Counts()
@@ -133,7 +112,7 @@ async def measure(machines: int, clusters: int, boot_seconds: float, idle_second
         JobSettings(
             directory=folder / "jobs", hosts=folder / "hosts", server_url=server.url, ca_pem=site.ca_pem, concurrency=32
         ),
-        in_process.InProcess(_program(client)),
+        InProcess(job.in_process(client, folder / "hosts")),
     )
     cloud = sim.clouds["default"] = SimCloud(keeps_user_data=False)
     assert added.registration is not None
