@@ -251,14 +251,16 @@ class Follower:
         if outcome is None:
             log.info(f"plan {short}: {done.run.attempt} was ended before it had finished")
             return
+        current = done.basis == self._basis
+        if current:
+            self._record(done, outcome)
         if outcome.failure:
             log.error(f"plan {short}: {done.run.attempt} failed: {outcome.failure}")
         else:
             log.info(f"plan {short}: {done.run.attempt} succeeded")
-        if done.basis != self._basis:
+        if not current:
             log.info(f"plan {short} is not the plan any more, so its result is not reported")
             return
-        self._record(done, outcome)
         self._periodic.all_due = True
         self._probing.anew(delayed=True)
 
