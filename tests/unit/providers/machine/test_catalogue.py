@@ -59,7 +59,7 @@ async def test_an_annotation_asks_for_the_program_instead_of_ours(without_progra
 
 async def test_a_driver_whose_package_is_broken_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = EntryPoint("broken", "remuda.no_such_module:Driver", drivers.ENTRY_POINTS)
-    monkeypatch.setattr(drivers, "entry_points", lambda group: [broken])
+    monkeypatch.setattr(drivers, "_points", lambda: (broken,))
     with pytest.raises(NotAvailable, match="the driver broken cannot be used") as raised:
         await find(driver("broken"), MachineSettings())
     assert raised.value.reason == "DriverNotUsable"
@@ -67,6 +67,6 @@ async def test_a_driver_whose_package_is_broken_says_so(monkeypatch: pytest.Monk
 
 async def test_a_driver_of_another_package_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     third = EntryPoint("toy", f"{__name__}:Toy", drivers.ENTRY_POINTS)
-    monkeypatch.setattr(drivers, "entry_points", lambda group: [third])
+    monkeypatch.setattr(drivers, "_points", lambda: (third,))
     found = await find(driver("toy"), MachineSettings())
     assert [option.flag for option in found.model.options] == ["--toy-colour"]

@@ -5,6 +5,7 @@ A driver is imported when it is asked for, so that nobody pays for a cloud's SDK
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -17,13 +18,19 @@ class NoSuchDriver(Exception):
     """No package that is installed brings it, or what brings it cannot be imported; the text says which."""
 
 
+@cache
+def _points() -> tuple[EntryPoint, ...]:
+    """Looking through all packages that are installed takes tens of milliseconds: once is enough for a process."""
+    return tuple(entry_points(group=ENTRY_POINTS))
+
+
 def names() -> list[str]:
-    return sorted({point.name for point in entry_points(group=ENTRY_POINTS)})
+    return sorted({point.name for point in _points()})
 
 
 def find(name: str) -> type[Driver[Any]]:
     """Raises NoSuchDriver."""
-    points = [point for point in entry_points(group=ENTRY_POINTS) if point.name == name]
+    points = [point for point in _points() if point.name == name]
     if not points:
         raise NoSuchDriver(f"there is no driver {name}; there are {', '.join(names())}")
     return _load(points[0])
