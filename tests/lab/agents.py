@@ -273,6 +273,7 @@ class RemudaAgent(Agent):
     """From the zipapp hosts download, with a Python that has nothing else."""
 
     name = "remuda-agent"
+    python: str = getattr(sys, "_base_executable", sys.executable)
 
     def settings(self) -> dict[str, Any]:
         return {"upgrade": False}
@@ -282,7 +283,7 @@ class RemudaAgent(Agent):
         if not program.exists():
             program.write_bytes(agent_zipapp())
         return [
-            getattr(sys, "_base_executable", sys.executable),
+            self.python,
             "-I",
             str(program),
             "run",

@@ -19,6 +19,7 @@ from remuda.providers.machine import drivers as machine_drivers
 from remuda.providers.machine import options
 from remuda.runtime.metrics import Metrics
 from remuda.runtime.steps import Step
+from tests.interop.system_agent.differences import DIFFERENCES
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -77,6 +78,19 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+def differences() -> str:
+    rows = [
+        f"| {what} | {_told(each.theirs)} | {_told(each.ours)} | {each.why} |" for what, each in DIFFERENCES.items()
+    ]
+    return "\n".join(["| what | system-agent | ours | why |", "|---|---|---|---|", *rows])
+
+
+def _told(value: object) -> str:
+    if isinstance(value, bytes):
+        return f"`{msgspec.json.encode(value.decode()).decode()}`"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
@@ -89,6 +103,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "cluster-api.md": {"steps": steps, "deletion": deletion},
     "running.md": {"metrics": metrics},
     "drivers.md": {"drivers": drivers},
+    "system-agent.md": {"differences": differences},
     **{
         f"drivers/{name}.md": {"options": partial(driver_options, name)}
         for name in machine_drivers.names()

@@ -28,6 +28,7 @@ def test_the_lists_of_a_page_are_those_of_the_code(name: str) -> None:
         ("cluster-api.md", "| `machineset.create-machine` | "),
         ("cluster-api.md", "| 2 | `DrainingNode` | "),
         ("running.md", "| `workqueue_depth` | "),
+        ("system-agent.md", "| a path with .. | "),
         ("drivers.md", "| [`process`](drivers/process.md) | "),
         ("drivers/process.md", "| `timeoutSeconds` | "),
     ],

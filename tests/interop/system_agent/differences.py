@@ -20,7 +20,7 @@ DIFFERENCES = {
     "failure-count after a failure, by plan-state": Difference(
         b"0", b"1", "upstream's next pass takes the failure for a success and clears its keys; ours keeps them"
     ),
-    "applied-checksum after a failure, by plan-state": Difference(
+    "a failed plan as applied-checksum, by plan-state": Difference(
         True, False, "as above: a plan that failed is not the applied one"
     ),
     "output of a failed instruction": Difference(

@@ -56,7 +56,7 @@ def test_a_failure_is_told_and_not_tried_again(host: Host) -> None:
     assert data["plan-state"] == b"failed"
     assert data["failure-count"] == host.expected("failure-count after a failure, by plan-state")
     is_applied = data.get("applied-checksum") == checksum(plan)
-    assert is_applied is host.expected("applied-checksum after a failure, by plan-state")
+    assert is_applied is host.expected("a failed plan as applied-checksum, by plan-state")
     host.secret.write(plan_state="pending")
     host.wait(lambda data: data.get("plan-revision") == b"2" and data.get("plan-state") == b"failed", "asked for again")
     assert host.noted == ["ran", "ran"]
