@@ -13,6 +13,7 @@ from remuda.agent import apply, connection, interlock, log, upgrade
 from remuda.agent.config import Config, ConfigError, load
 from remuda.agent.follow import Follower
 from remuda.agent.kube import Api, trust_of
+from remuda.agent.signals import Signals
 
 
 def run(path: str, root: str, address: str) -> int:
@@ -47,23 +48,21 @@ def _alone(config: Config) -> Any:
 def _serve(config: Config) -> None:
     stop = threading.Event()
     follower: Follower | None = None
+    arrivals = Signals(signal.SIGTERM, signal.SIGINT)
 
-    def end(*_: object) -> None:
+    def end() -> None:
+        arrivals.wait()
         stop.set()
         if follower is not None:
             follower.stop()
 
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
-    local: threading.Thread | None = None
-    if config.local_enabled:
-        local = _local(config, stop)
     if config.remote_enabled:
         follower = Follower(config, _Connector(config))
+    threading.Thread(target=end, name="signals", daemon=True).start()
+    local = _local(config, stop) if config.local_enabled else None
+    if follower is not None:
         if config.upgrade:
             upgrade.watch(config, follower, stop)
-        if stop.is_set():
-            follower.stop()
         log.info("following the plan Secret")
         follower.follow()
     else:

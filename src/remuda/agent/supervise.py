@@ -12,6 +12,7 @@ import subprocess
 import time
 
 from remuda.agent import disk, log, program
+from remuda.agent.signals import Signals
 
 PID_FILE = "supervisor.pid"
 LOG_FILE = "agent.log"
@@ -64,39 +65,41 @@ class _Supervisor:
     def __init__(self, command: list[str], log_path: str) -> None:
         self._command = command
         self._log_path = log_path
-        self._child: subprocess.Popen[bytes] | None = None
-        self._ending = False
+        self._arrivals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
     def keep_running(self) -> None:
-        signal.signal(signal.SIGTERM, self._end)
-        signal.signal(signal.SIGINT, self._end)
-        signal.signal(signal.SIGALRM, self._kill)
         pause = _SHORTEST_PAUSE
-        while not self._ending:
+        while True:
             began = time.monotonic()
             self._rotate()
-            self._child = subprocess.Popen(self._command)  # noqa: S603
-            if self._ending:
-                self._end()
-            code = self._child.wait()
-            if self._ending:
+            child = subprocess.Popen(self._command)  # noqa: S603
+            if self._outlives(child):
                 return
             well = time.monotonic() - began > _WELL_SECONDS
             pause = _SHORTEST_PAUSE if well else min(pause * 2, _LONGEST_PAUSE)
-            log.warning(f"the agent ended with {code}; it is started again in {pause:g} s")
-            until = time.monotonic() + pause
-            while not self._ending and time.monotonic() < until:
-                time.sleep(0.1)
+            log.warning(f"the agent ended with {child.returncode}; it is started again in {pause:g} s")
+            if self._is_told_to_end(pause):
+                return
 
-    def _end(self, *_: object) -> None:
-        self._ending = True
-        if self._child is not None:
-            self._child.terminate()
-            signal.alarm(_END_SECONDS)
+    def _outlives(self, child: subprocess.Popen[bytes]) -> bool:
+        """Waits for its end; whether that was asked for."""
+        until: float | None = None
+        while child.poll() is None:
+            sign = self._arrivals.wait(None if until is None else max(0.0, until - time.monotonic()))
+            if sign in (signal.SIGTERM, signal.SIGINT) and until is None:
+                child.terminate()
+                until = time.monotonic() + _END_SECONDS
+            elif until is not None and time.monotonic() > until:
+                child.kill()
+                child.wait()
+        return until is not None
 
-    def _kill(self, *_: object) -> None:
-        if self._child is not None:
-            self._child.kill()
+    def _is_told_to_end(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if self._arrivals.wait(max(0.0, until - time.monotonic())) in (signal.SIGTERM, signal.SIGINT):
+                return True
+        return False
 
     def _rotate(self) -> None:
         """The log and the one before it. It is open in other hands, so its content moves, not its name."""

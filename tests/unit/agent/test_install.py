@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ class Site:
         self.agent = assets.agent_zipapp()
         self.refusal: tuple[int, str] | None = None
         self.asked: list[Asked] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
 
     def __call__(self, asked: Asked) -> Answer:
         self.asked.append(asked)
@@ -47,6 +50,7 @@ class Site:
         if asked.path == "/assets/remuda-agent.pyz":
             return 200, {}, self.agent
         if asked.path == "/assets/remuda-agent.pyz.sha256":
+            self.may_answer.wait(20)
             return 200, {}, hashlib.sha256(self.agent).hexdigest().encode() + b"  remuda-agent.pyz\n"
         if asked.path != "/v3/connect/agent":
             return 404, {}, b"no such thing"
@@ -236,8 +240,12 @@ def test_a_running_agent_replaces_itself_when_no_plan_runs(server: Ours, secret:
         (found.folder / "servers.d").mkdir()
         more = {"server": server.url, "certificate-authority-data": encoded(server.ca_pem)}
         found.private("servers.d/new.json", json.dumps(more))
-        checksum = secret.put({"instructions": [shell("sleep 3; sha256sum < $PROGRAM", "p", saveOutput=True)]})
+        script = "touch $REMUDA_HOST_ROOT/begun; sleep 3; sha256sum < $PROGRAM"
+        checksum = secret.put({"instructions": [shell(script, "p", saveOutput=True)]})
+        site.may_answer.clear()
         found.start(PROGRAM=str(found.program))
+        eventually(lambda: (found.root / "begun").exists())
+        site.may_answer.set()
         secret.applied(checksum)
         assert secret.output("p").decode().split()[0] == assets.agent_checksum()  # not while a plan was running
         eventually(lambda: found.program.read_bytes() == site.agent)
