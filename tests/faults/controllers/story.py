@@ -23,7 +23,7 @@ from remuda.kube.objects import Key, Kind
 from remuda.simulator.blueprint import Blueprint
 from remuda.simulator.kinds import Family
 from tests.faults.controllers.proof import complaints
-from tests.faults.controllers.view import Json, View, available, insist
+from tests.faults.controllers.view import Json, View, available, insist, left_in
 
 Chapter = Callable[[], Awaitable[None]]
 
@@ -154,7 +154,7 @@ class Story:
         self.census.expect(most=self.workers)
         await self.view.delete(CLUSTER.target, *self.key)
         await self.view.until(lambda: not self.view.names(self.namespace), f"{self.key} is gone with all it had")
-        assert await self.view.left_in(self.namespace) == []
+        assert await left_in(self.view.client, self.namespace) == []
         assert complaints(self.scene.cloud, str(self.key), self.servers) == []
         self.say("deleted")
 

@@ -9,9 +9,8 @@ import asyncio
 import signal
 from pathlib import Path
 
-import remuda.app.manager  # the core with all its steps
-from remuda.runtime.steps import all_steps
 from remuda.simulator.kinds import FAMILIES
+from tests.faults import register
 from tests.faults.controllers.corners import ByHand, WithoutControlPlane
 from tests.faults.controllers.stage import Stage, stage
 from tests.faults.controllers.story import Story
@@ -21,21 +20,11 @@ from tests.lab.server import free_port
 
 # Of one replica among several, and of webhooks: a test of their own comes to these.
 ELSEWHERE = ("election.", "webhooks.")
-# Not the core's. tests/faults/machines comes to the first; hosts and drivers are killed by suites of their own.
-PROVIDERS = (
-    *("drivermachine.", "nodedriver.", "jobrunner."),
-    *("rkecluster.", "rkebootstrap.", "registration.", "clusterregistration.", "custommachine."),
-    *("machinejob.", "conformance.", "simdriver.", "processdriver.", "existingdriver.", "nspawn.", "amazonec2."),
-    "simulated",
-)
-
-assert remuda.app.manager
 
 
-def points() -> list[str]:
+def points() -> set[str]:
     """Before and after every act of the core."""
-    found = [step for step in all_steps() if not step.name.startswith(PROVIDERS)]
-    return [point for step in found for point in (step.before, step.after)]
+    return register.points("tests/faults/controllers/test_crash_points.py")
 
 
 def corners(found: Stage, name: str) -> list[Story]:

@@ -92,14 +92,15 @@ class View:
     async def delete(self, target: Target, namespace: str, name: str) -> None:
         await insist(lambda: _or("NotFound", self.client.delete(target, namespace, name)))
 
-    async def left_in(self, namespace: str) -> list[str]:
-        """Everything there is in a namespace, of whatever kind the server knows, but what every namespace has."""
-        found: list[str] = []
-        for target in await insist(lambda: _namespaced(self.client)):
-            listing = await insist(partial(self.client.list, target, namespace))
-            names = [json.loads(item)["metadata"]["name"] for item in listing.items]
-            found += [f"{target.plural}/{name}" for name in names if (target.plural, name) not in _OF_EVERY_NAMESPACE]
-        return found
+
+async def left_in(client: Client, namespace: str) -> list[str]:
+    """Everything there is in a namespace, of whatever kind the server knows, but what every namespace has."""
+    found: list[str] = []
+    for target in await insist(lambda: _namespaced(client)):
+        listing = await insist(partial(client.list, target, namespace))
+        names = [json.loads(item)["metadata"]["name"] for item in listing.items]
+        found += [f"{target.plural}/{name}" for name in names if (target.plural, name) not in _OF_EVERY_NAMESPACE]
+    return found
 
 
 async def insist(action: Callable[[], Awaitable[T]], seconds: float = PATIENCE_SECONDS) -> T:

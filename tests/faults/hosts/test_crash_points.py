@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ssl
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-import msgspec
+import pytest
 
-import remuda.app.up  # with all its steps
 from remuda.capi import names as capi_names
 from remuda.capi.types import MACHINE
 from remuda.kube import kubeconfig
@@ -24,51 +21,16 @@ from remuda.kube.http import HttpClient
 from remuda.providers import names
 from remuda.providers.bootstrap import clusters, custom
 from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP
-from remuda.runtime.steps import all_steps
+from tests.faults import register as steps
 from tests.faults.machines import story
 from tests.faults.machines.story import NAMESPACE, Teller
-from tests.faults.machines.test_crash_points import Plane
-from tests.lab.server import tail
+from tests.faults.phone import Phone, Refused
+from tests.faults.plane import running
 
-OURS = ("rkecluster.", "rkebootstrap.", "registration.", "clusterregistration.", "custommachine.")
-# Time alone brings these about, or a manager that moves: tests/controllers/test_bootstrap*.py come to them.
-ELSEWHERE = ("clusterregistration.forget", "clusterregistration.renew-command", "rkebootstrap.renew-data")
 _ROUNDS = 6
 _COLLECT_SECONDS = 60.0
 
 Json = dict[str, Any]
-
-assert remuda.app.up
-
-
-def points() -> set[str]:
-    found = [step for step in all_steps() if step.name.startswith(OURS) and not step.name.startswith(ELSEWHERE)]
-    return {point for step in found for point in (step.before, step.after)}
-
-
-class Host:
-    """One that asks until it is answered, as the install script does."""
-
-    def __init__(self, plane: Plane, id: str) -> None:
-        access = kubeconfig.load(plane.data / "admin.kubeconfig")
-        assert isinstance(access.ca, bytes)
-        self._url = f"{access.server.rstrip('/')}/v3/connect/agent"
-        self._context = ssl.create_default_context(cadata=access.ca.decode())
-        self._id = id
-
-    async def connect(self, token: str, **said: str) -> tuple[int, Json]:
-        headers = {f"X-Cattle-{name.replace('_', '-')}": value for name, value in said.items()}
-        headers |= {"Authorization": f"Bearer {token}", "X-Cattle-Id": self._id}
-        async with aiohttp.ClientSession() as session:
-            while True:
-                try:
-                    async with session.get(self._url, headers=headers, ssl=self._context) as reply:
-                        if reply.status < 500 and reply.status != 429:
-                            body = await reply.read()
-                            return reply.status, msgspec.json.decode(body) if reply.status == 200 else {"said": body}
-                except (OSError, aiohttp.ClientError):
-                    pass
-                await asyncio.sleep(0.1)
 
 
 async def follows_its_plan(info: Json) -> None:
@@ -81,7 +43,7 @@ async def follows_its_plan(info: Json) -> None:
         await client.close()
 
 
-async def come_from_a_pool(teller: Teller, plane: Plane, name: str) -> None:
+async def come_from_a_pool(teller: Teller, phone: Phone, name: str) -> None:
     labels = {names.WORKER_ROLE: "true", capi_names.CLUSTER_NAME: "c"}
     spec = {
         "clusterName": "c",
@@ -96,10 +58,10 @@ async def come_from_a_pool(teller: Teller, plane: Plane, name: str) -> None:
     assert data is not None
     script = base64.b64decode(data["data"]["value"]).decode()
     token = next(line for line in script.splitlines() if "CATTLE_TOKEN=" in line).partition("=")[2].strip("'")
-    status, info = await Host(plane, f"id-{name}").connect(token)
-    assert status == 200, info
+    info = await phone.connect(token, f"id-{name}")
     await follows_its_plan(info)
-    assert (await Host(plane, "thief").connect(token))[0] == 403
+    with pytest.raises(Refused, match="403"):
+        await phone.connect(token, "thief")
     stray = {"metadata": {"labels": {names.ETCD_ROLE: "true"}}}
     await teller.patch(SECRETS, NAMESPACE, info["secretName"], stray)
     await teller.until(
@@ -111,12 +73,11 @@ async def come_from_a_pool(teller: Teller, plane: Plane, name: str) -> None:
     await teller.until(RKE_BOOTSTRAP.target, NAMESPACE, name, lambda obj: story._said(obj, "AgentConnected") == "True")
 
 
-async def register(teller: Teller, plane: Plane, id: str) -> str:
+async def register(teller: Teller, phone: Phone, id: str) -> str:
     secret = await teller.get(SECRETS, NAMESPACE, clusters.registration_secret("c"))
     assert secret is not None
     token = base64.b64decode(secret["data"]["token"]).decode()
-    status, info = await Host(plane, id).connect(token, Role_Worker="true", Node_Name=id)
-    assert status == 200, info
+    info = await phone.connect(token, id, Role_Worker="true", Node_Name=id)
     await follows_its_plan(info)
     name = custom.machine_name(id)
     await teller.until(CUSTOM_MACHINE.target, NAMESPACE, name, lambda obj: story._said(obj, "Ready") == "True")
@@ -134,26 +95,17 @@ async def leave(teller: Teller, name: str) -> None:
 
 
 async def test_it_dies_at_every_point_and_every_host_gets_in(tmp_path: Path) -> None:
-    plane = Plane(tmp_path)
-    plane.points = points()
-    client = await plane.start()
-    teller = Teller(client)
-    try:
+    async with running(tmp_path, steps.points("tests/faults/hosts/test_crash_points.py")) as (plane, client):
+        teller = Teller(client)
+        phone = Phone(kubeconfig.load(plane.data / "admin.kubeconfig"))
         await story.prepare(teller)
         await teller.until(SECRETS, NAMESPACE, clusters.registration_secret("c"), lambda obj: obj is not None)
         for number in range(_ROUNDS):
-            await come_from_a_pool(teller, plane, f"m{number}")
-            name = await register(teller, plane, f"host-{number}")
+            await come_from_a_pool(teller, phone, f"m{number}")
+            name = await register(teller, phone, f"host-{number}")
             await leave(teller, f"m{number}")
             await leave(teller, name)
-            if not plane.points:
+            if not plane.left:
                 break
         print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
-        assert plane.points == set(), "the story has not come here"
-        assert not plane.findings, "\n".join(plane.findings)
-    except BaseException:
-        print(f"left: {sorted(plane.points)}\n{tail(plane.program.log, 60)}")
-        raise
-    finally:
-        await client.close()
-        await plane.close()
+        assert plane.left == set(), "the story has not come here"

@@ -1,0 +1,262 @@
+"""The life of one cluster of machines of every sort that needs no root: a MachineDeployment on simulated servers, one
+machine whose first attempts fail, a host that is a process with a real agent, servers somebody owns, and a host that
+registers itself. It grows, follows a plan, shrinks and goes.
+
+The story knows how many servers it needs, whatever is killed meanwhile. Whoever looks after it asks again at once when
+an attempt has failed, so that nothing waits for a back-off that other tests look at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import asyncssh
+import msgspec
+
+from remuda.capi import names as capi_names
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT
+from remuda.kube import kubeconfig
+from remuda.kube.core import NAMESPACES, SECRETS
+from remuda.kube.errors import StatusError
+from remuda.kube.http import HttpClient
+from remuda.kube.objects import Kind
+from remuda.providers import names
+from remuda.providers.bootstrap import clusters, custom
+from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.machine.budget import RETRY
+from remuda.providers.machine.types import machine_kind, template_kind
+from tests.faults.controllers.view import left_in
+from tests.faults.machines.story import Json, Teller
+from tests.faults.phone import Phone
+from tests.faults.plane import Plane
+from tests.faults.providers.hosts import Servers
+from tests.faults.providers.proof import complaints
+from tests.lab.pets import USER, Pet, start_all, stop_all
+
+Chapter = Callable[[], Awaitable[None]]
+
+SIM, PROCESS, EXISTING, DRIFTER = map(machine_kind, ("sim", "process", "existing", "drifter"))
+STUBBORN, HOST = "stubborn", "host"
+_LABELS = {capi_names.CLUSTER_NAME: "c", names.WORKER_ROLE: "true"}
+_PATIENCE_SECONDS = 240.0
+_LOOK_SECONDS = 0.3
+
+
+class Herd:
+    def __init__(self, plane: Plane, client: HttpClient, name: str, pets: Pets) -> None:
+        self.plane = plane
+        self.client = client
+        self.name = name  # of its namespace, and of its cloud
+        self.pets = pets
+        self.teller = Teller(client)
+        self.phone = Phone(kubeconfig.load(plane.data / "admin.kubeconfig"))
+        self.journal = plane.data / "hosts" / "sim" / f"{name}.jsonl"
+        self.workers = 3
+        self.servers = 1 + self.workers
+        self.told = 0  # chapters
+
+    def chapters(self) -> list[Chapter]:
+        grow, shrink = partial(self.scale, 5), partial(self.scale, 2)
+        return [self.create, self.register, grow, self.follow, shrink, self.delete]
+
+    async def tell(self) -> None:
+        tasks = [asyncio.create_task(Servers(self.journal, self.phone).run()), asyncio.create_task(self._look_after())]
+        try:
+            for chapter in self.chapters():
+                await self._while(tasks, chapter())
+                self.told += 1
+                print(f"{self.name}: {self.told} chapters told")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _while(self, tasks: list[asyncio.Task[None]], chapter: Awaitable[None]) -> None:
+        """A helper that breaks ends the story."""
+        telling = asyncio.ensure_future(chapter)
+        done, _ = await asyncio.wait([telling, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        if telling not in done:
+            telling.cancel()
+        for one in done:
+            one.result()
+
+    # the chapters
+
+    async def create(self) -> None:
+        await self.teller.make(NAMESPACES, "", "Namespace", self.name)
+        await self._make(RKE_CLUSTER, "c", {})
+        await self._make(CLUSTER, "c", {"infrastructureRef": _reference(RKE_CLUSTER, "c")})
+        await self._make_pool()
+        await self._make_machine(SIM, STUBBORN, {**self._sim, "failures": 1, "answersLost": 1})
+        await self._make_machine(PROCESS, HOST, {})
+        await self._make_pets()
+        await self.settled()
+
+    async def _make_pool(self) -> None:
+        await self._make(RKE_BOOTSTRAP_TEMPLATE, "pool", {"template": {"spec": {}}})
+        await self._make(template_kind("sim"), "pool", {"template": {"spec": self._sim}})
+        labels = {**_LABELS, capi_names.DEPLOYMENT_NAME: "pool"}
+        machine = {
+            "clusterName": "c",
+            "bootstrap": {"configRef": _reference(RKE_BOOTSTRAP_TEMPLATE, "pool")},
+            "infrastructureRef": _reference(template_kind("sim"), "pool"),
+        }
+        spec = {
+            "clusterName": "c",
+            "replicas": self.workers,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": machine},
+        }
+        await self._make(MACHINE_DEPLOYMENT, "pool", spec)
+
+    async def _make_machine(self, kind: Kind[Any], name: str, options: Json) -> None:
+        await self._make(kind, name, options)
+        await self._make(RKE_BOOTSTRAP, name, {"clusterName": "c"})
+        await self._refer(kind, name, {"configRef": _reference(RKE_BOOTSTRAP, name)})
+
+    async def _make_pets(self) -> None:
+        """They have bootstrap data of their own, and no agent: the script is what is run over SSH."""
+        await self._make_secret("login", privateKey=self.pets.key)
+        await self._make_secret("script", value="#!/bin/sh\necho hello\n", format="script")
+        for kind, pet in ((EXISTING, self.pets.first), (DRIFTER, self.pets.second)):
+            options = {"address": pet.name, "sshUser": USER, "common": {"cloudCredentialSecretName": "login"}}
+            await self._make(kind, kind.name.lower(), options)
+            await self._refer(kind, kind.name.lower(), {"dataSecretName": "script"})
+
+    async def register(self) -> None:
+        """A host that somebody made, by the cluster's token."""
+        secret = clusters.registration_secret("c")
+        await self.teller.until(SECRETS, self.name, secret, lambda obj: obj is not None)
+        found = await self.teller.get(SECRETS, self.name, secret)
+        assert found is not None
+        token = base64.b64decode(found["data"]["token"]).decode()
+        await self.phone.connect(token, f"id-{self.name}", Role_Worker="true", Node_Name="walk-in")
+        name = custom.machine_name(f"id-{self.name}")
+        await self.teller.until(CUSTOM_MACHINE.target, self.name, name, lambda obj: _says(obj, "Ready"))
+
+    async def scale(self, workers: int) -> None:
+        self.servers += max(0, workers - self.workers)
+        self.workers = workers
+        await self.teller.patch(MACHINE_DEPLOYMENT.target, self.name, "pool", {"spec": {"replicas": workers}})
+        await self.settled()
+
+    async def follow(self) -> None:
+        """The agent of the process host has outlived whatever died, and does as it is told."""
+        run = {"name": "say", "command": "/bin/sh", "args": ["-c", "echo done >> $REMUDA_HOST_ROOT/done"]}
+        plan = msgspec.json.encode({"instructions": [run]})
+        secret = names.plan_secret(HOST)
+        await self.teller.patch(SECRETS, self.name, secret, {"data": {"plan": base64.b64encode(plan).decode()}})
+        applied = base64.b64encode(hashlib.sha256(plan).hexdigest().encode()).decode()
+        await self.teller.until(
+            SECRETS, self.name, secret, lambda obj: ((obj or {}).get("data") or {}).get("applied-checksum") == applied
+        )
+
+    async def delete(self) -> None:
+        await self.teller.delete(CLUSTER.target, self.name, "c")
+        await self.teller.until(CLUSTER.target, self.name, "c", lambda obj: obj is None)
+        for secret in ("login", "script"):  # the user's own
+            await self.teller.delete(SECRETS, self.name, secret)
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while left := await left_in(self.client, self.name):
+                await asyncio.sleep(_LOOK_SECONDS)
+        assert left == []
+        assert complaints(self.journal, self.servers) == []
+        assert self.pets.first.files() + self.pets.second.files() == []
+        async with asyncio.timeout(15):  # the last Job's program may be on its way out
+            while self.plane.processes():
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    # looking
+
+    async def settled(self) -> None:
+        """Until there are exactly the machines wanted, and all of them are managed hosts."""
+        wanted = {SIM: self.workers + 1, PROCESS: 1, EXISTING: 1, DRIFTER: 1}
+        found: dict[str, Json] = {}
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while True:
+                    found = {f"{kind.name}/{obj['metadata']['name']}": obj for kind, obj in await self._machines()}
+                    counts = {kind: sum(name.startswith(f"{kind.name}/") for name in found) for kind in wanted}
+                    if counts == wanted and all(_is_ready(obj) for obj in found.values()):
+                        return
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError:
+            told = [f"{name}: {obj['metadata']} {obj.get('status')}" for name, obj in found.items()]
+            raise AssertionError("\n".join([f"not settled at {self.workers} workers", *told])) from None
+
+    async def _machines(self) -> list[tuple[Kind[Any], Json]]:
+        found = []
+        for kind in (SIM, PROCESS, EXISTING, DRIFTER):
+            listing = await self.teller.persist(partial(self.client.list, kind.target, self.name))
+            found += [(kind, msgspec.json.decode(item)) for item in listing.items]
+        return found
+
+    async def _look_after(self) -> None:
+        """Somebody who asks for another attempt as soon as one has failed."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                for kind, obj in await self._machines():
+                    failed = (obj.get("status") or {}).get("lastFailureTime")
+                    if failed:
+                        patch = {"metadata": {"annotations": {RETRY: f"{obj['status'].get('countedJob')}"}}}
+                        await self.teller.patch(kind.target, self.name, obj["metadata"]["name"], patch)
+            except StatusError as error:
+                if error.code not in (404, 409):  # its kind comes yet; or it has just gone
+                    raise
+
+    # applying
+
+    @property
+    def _sim(self) -> Json:
+        return {"cloud": self.name, "bootSeconds": 0.1}
+
+    async def _make(self, kind: Kind[Any], name: str, spec: Json) -> None:
+        await self.teller.make(kind.target, self.name, kind.name, name, metadata={"labels": _LABELS}, spec=spec)
+
+    async def _make_secret(self, name: str, **data: str) -> None:
+        await self.teller.make(SECRETS, self.name, "Secret", name, stringData=data)
+
+    async def _refer(self, kind: Kind[Any], name: str, bootstrap: Json) -> None:
+        spec = {"clusterName": "c", "bootstrap": bootstrap, "infrastructureRef": _reference(kind, name)}
+        await self._make(MACHINE, name, spec)
+
+
+class Pets(NamedTuple):
+    """Servers of somebody's, and the key to them."""
+
+    first: Pet
+    second: Pet
+    key: str
+
+
+@asynccontextmanager
+async def some_pets(folder: Path) -> AsyncIterator[Pets]:
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    first, second = Pet(folder / "pet-1", "127.0.0.2"), Pet(folder / "pet-2", "127.0.0.3")
+    await start_all((first, second), key)
+    try:
+        yield Pets(first, second, key.export_private_key().decode())
+    finally:
+        await stop_all((first, second))
+
+
+def _reference(kind: Kind[Any], name: str) -> Json:
+    return {"apiGroup": kind.group, "kind": kind.name, "name": name}
+
+
+def _says(obj: Json | None, type: str) -> bool:
+    conditions = ((obj or {}).get("status") or {}).get("conditions") or ()
+    return any(one["type"] == type and one["status"] == "True" for one in conditions)
+
+
+def _is_ready(obj: Json) -> bool:
+    return "deletionTimestamp" not in obj["metadata"] and _says(obj, "Ready")

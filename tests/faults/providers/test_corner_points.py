@@ -1,0 +1,104 @@
+"""`remuda up` dies at what no machine's ordinary life passes: it has moved, so that hosts are to be told of another
+address; and there are Jobs that somebody suspends, or that are not to stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+
+from remuda.capi.types import MACHINE
+from remuda.jobs import MANAGED_BY
+from remuda.kube.core import JOBS, PODS, SECRETS
+from remuda.providers import names
+from remuda.providers.bootstrap import clusters
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from tests.faults import register
+from tests.faults.machines import story
+from tests.faults.machines.story import NAMESPACE, Json, Teller
+from tests.faults.plane import Plane, running
+
+_ROUNDS = 8
+_LOOK_SECONDS = 0.1
+_FOR_EVER = ("apiserver", "--listen", "127.0.0.1:0", "--data-dir", "data")
+_SHORT = ("version",)
+
+
+async def bootstrap(teller: Teller) -> None:
+    """Data for a host that never comes for it."""
+    references = {
+        "bootstrap": {"configRef": {"apiGroup": RKE_BOOTSTRAP.group, "kind": RKE_BOOTSTRAP.name, "name": "m"}},
+        "infrastructureRef": {"apiGroup": names.MACHINE_GROUP, "kind": "SimMachine", "name": "m"},
+    }
+    await teller.make(RKE_BOOTSTRAP.target, NAMESPACE, RKE_BOOTSTRAP.name, "m")
+    await teller.make(MACHINE.target, NAMESPACE, MACHINE.name, "m", spec={"clusterName": "c", **references})
+
+
+async def move(teller: Teller, plane: Plane) -> None:
+    """Each life is somewhere else, and hosts are told so."""
+    lives = len(plane.deaths)
+    while len(plane.deaths) == lives and not await _told(teller, plane.name):
+        await asyncio.sleep(_LOOK_SECONDS)
+    if len(plane.deaths) == lives:
+        plane.program.kill()
+        await plane.program.ended()
+
+
+async def _told(teller: Teller, name: str) -> bool:
+    places = {clusters.registration_secret("c"): "command", names.bootstrap_secret("m"): "value"}
+    for secret, key in places.items():
+        found = await teller.get(SECRETS, NAMESPACE, secret)
+        if found is None or f"https://{name}:".encode() not in base64.b64decode(found["data"][key]):
+            return False
+    return True
+
+
+async def suspend(teller: Teller, name: str) -> None:
+    """While its program runs; then nothing of it does."""
+    await teller.make(JOBS, NAMESPACE, "Job", name, spec=_spec(_FOR_EVER))
+    await teller.until(JOBS, NAMESPACE, name, lambda obj: (obj or {}).get("status", {}).get("ready"))
+    await teller.patch(JOBS, NAMESPACE, name, {"spec": {"suspend": True}})
+    await teller.until(JOBS, NAMESPACE, name, lambda obj: story._said(obj, "Suspended") == "True")
+    async with asyncio.timeout(story.PATIENCE_SECONDS):
+        while await _active(teller, name):
+            await asyncio.sleep(_LOOK_SECONDS)
+    await teller.delete(JOBS, NAMESPACE, name)
+
+
+async def _active(teller: Teller, job: str) -> list[str]:
+    pods = [await teller.get(PODS, NAMESPACE, name) for name in await teller.names(PODS) if name.startswith(job)]
+    return [pod["metadata"]["name"] for pod in pods if pod and pod["status"]["phase"] in ("Pending", "Running")]
+
+
+async def expire(teller: Teller, name: str) -> None:
+    await teller.make(JOBS, NAMESPACE, "Job", name, spec=_spec(_SHORT, ttlSecondsAfterFinished=0))
+    await teller.until(JOBS, NAMESPACE, name, lambda obj: obj is None)
+
+
+def _spec(command: tuple[str, ...], **fields: int) -> Json:
+    container = {"name": "it", "image": "remuda", "command": ["remuda", *command]}
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    return {"managedBy": MANAGED_BY, "backoffLimit": 0, "template": {"spec": pod}, **fields}
+
+
+async def test_it_dies_in_every_corner_and_nothing_is_lost(tmp_path: Path) -> None:
+    points = register.points("tests/faults/providers/test_corner_points.py")
+    async with running(tmp_path, points, names=("127.0.0.1", "localhost")) as (plane, client):
+        teller = Teller(client)
+        await story.prepare(teller)
+        await bootstrap(teller)
+        for number in range(_ROUNDS):
+            if plane.left:
+                await move(teller, plane)
+                await suspend(teller, f"long-{number}")
+                await expire(teller, f"short-{number}")
+        print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
+        assert plane.left == set(), "nothing has come here"
+        await _nobody_is_left(plane)
+
+
+async def _nobody_is_left(plane: Plane) -> None:
+    async with asyncio.timeout(15):  # the last one may be on its way out
+        while plane.processes():
+            await asyncio.sleep(_LOOK_SECONDS)

@@ -1,0 +1,86 @@
+"""kill -9 at any moment, of `remuda up` or of the program of any Job, while machines come and go: each gets one server,
+and nothing is left.
+
+    REMUDA_SEED=7 pytest tests/faults/providers/test_random_kills.py
+
+The seed decides who is killed and when; how far the others have come by then is up to the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+
+from tests.faults.plane import Plane, running
+from tests.faults.providers import drifter
+from tests.faults.providers.herd import Herd, some_pets
+
+KILLS = 30
+_LONGEST = 1.5  # seconds that `up` is given once it is ready
+_EARLY = 0.2  # so often it is killed while it starts
+_UP = 0.6  # so often it is the one to die, and not a Job
+_LOOK_SECONDS = 0.02
+
+
+class Killer:
+    def __init__(self, plane: Plane, story: Herd, chance: random.Random) -> None:
+        self._plane = plane
+        self._story = story
+        self._chance = chance
+        self.killed: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        while self.killed.total() < KILLS:
+            while not self._is_time():
+                await asyncio.sleep(_LOOK_SECONDS)
+            if self._chance.random() < _UP:
+                await self._kill_up()
+            else:
+                await self._kill_job()
+
+    def _is_time(self) -> bool:
+        """Each chapter has its share: kills that come as fast as they can would keep the first from ever ending."""
+        return self.killed.total() < KILLS * (self._story.told + 1) / (len(self._story.chapters()) - 1)
+
+    async def _kill_up(self) -> None:
+        victim = self._plane.program
+        if self._chance.random() > _EARLY:
+            await victim.ready()
+        await asyncio.sleep(self._chance.uniform(0, _LONGEST))
+        if victim.alive:
+            victim.kill()
+            self.killed["up"] += 1
+            await victim.ended()
+
+    async def _kill_job(self) -> None:
+        """One of those that run, or of their guardians, once there is any; some chapters need none."""
+        told = self._story.told
+        while not (running := await asyncio.to_thread(self._plane.jobs)):
+            if self._story.told != told:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+        try:
+            os.kill(self._chance.choice(running), signal.SIGKILL)
+            self.killed["a Job"] += 1
+        except ProcessLookupError:
+            pass  # it has ended meanwhile
+
+
+async def test_any_process_dies_at_any_moment(tmp_path: Path) -> None:
+    seed = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(1_000_000))
+    print(f"REMUDA_SEED={seed}")
+    site = drifter.install(tmp_path / "site")
+    async with some_pets(tmp_path) as pets, running(tmp_path, environment=site) as (plane, client):
+        story = Herd(plane, client, "herd", pets)
+        killer = Killer(plane, story, random.Random(seed))
+        killing = asyncio.create_task(killer.run())
+        try:
+            await story.tell()
+        finally:
+            killing.cancel()
+        print(f"{killer.killed.total()} kills: {dict(killer.killed)}")
+        assert killer.killed.total() == KILLS

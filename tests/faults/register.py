@@ -1,0 +1,59 @@
+"""Which suite kills at which step: every step of the product is in exactly one place here, or test_register.py fails.
+
+A suite asks for its points here, so that a step which is declared tomorrow is killed at tomorrow. The drivers' own
+suites kill at every point that is passed (`*@1`, `*@2`, …), whatever it is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+import remuda
+from remuda.runtime.steps import Step, all_steps
+
+_CORE = "tests/faults/controllers/test_crash_points.py"
+_MACHINES = "tests/faults/machines/test_crash_points.py"
+_HOSTS = "tests/faults/hosts/test_crash_points.py"
+_JOBS = "tests/faults/providers/test_job_points.py"
+_CORNERS = "tests/faults/providers/test_corner_points.py"
+
+# By the longest beginning of a step's name.
+PLACES = {
+    **dict.fromkeys(("cluster.", "machine.", "machinedeployment.", "machineset.", "machinehealthcheck."), _CORE),
+    **dict.fromkeys(("definitions.", "inventory.", "template.", "election.", "webhooks."), _CORE),
+    **dict.fromkeys(("drivermachine.", "nodedriver.", "jobrunner."), _MACHINES),
+    **dict.fromkeys(
+        ("rkecluster.", "rkebootstrap.", "registration.", "clusterregistration.", "custommachine."), _HOSTS
+    ),
+    **dict.fromkeys(("machinejob.", "simdriver.", "processdriver.", "existingdriver."), _JOBS),
+    **dict.fromkeys(("jobrunner.delete-job", "jobrunner.delete-pod"), _CORNERS),
+    **dict.fromkeys(("rkebootstrap.renew-data", "clusterregistration.renew-command"), _CORNERS),
+    # These need root, or a cloud.
+    "nspawn.": "tests/e2e/hosts/test_driver.py",
+    "amazonec2.": "tests/e2e/test_amazonec2.py",
+    # Not of the product: the simulation's, and the drivers' suite's own.
+    "simulated": "tests/faults/controllers/test_random_kills.py",
+    "conformance.": "tests/unit/providers/machine/conformance",
+    # Only ten minutes bring it about; a request that is not deleted is a Secret too many until the next look.
+    "clusterregistration.forget": "tests/controllers/test_bootstrap_custom.py",
+}
+
+
+@cache
+def steps() -> list[Step]:
+    """Of the whole product, whatever a program of it would import."""
+    for module in pkgutil.walk_packages(remuda.__path__, "remuda."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    return [step for step in all_steps() if not step.name.startswith("test")]
+
+
+def place(step: Step) -> str:
+    found = [beginning for beginning in PLACES if step.name.startswith(beginning)]
+    return PLACES[max(found, key=len)] if found else ""
+
+
+def points(suite: str) -> set[str]:
+    return {point for step in steps() if place(step) == suite for point in (step.before, step.after)}
