@@ -104,9 +104,9 @@ class PlanSecret:
     def data(self) -> Data:
         return _decoded(self.read())
 
-    def wait(self, until: Callable[[Data], bool], what: str, seconds: float = 20) -> Data:
-        """The first state, old or new, of which it is true."""
-        deadline, seen = time.monotonic() + seconds, 0
+    def wait(self, until: Callable[[Data], bool], what: str, seconds: float = 20, since: int = 0) -> Data:
+        """The first state of which it is true: of all there were, or of those after the first `since`."""
+        deadline, seen = time.monotonic() + seconds, since
         with self._news:
             while True:
                 for state in self.states[seen:]:

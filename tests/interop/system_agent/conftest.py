@@ -62,9 +62,9 @@ class Host:
             seconds,
         )
 
-    def wait(self, until: Any, what: str, seconds: float = 20) -> Data:
+    def wait(self, until: Any, what: str, seconds: float = 20, since: int = 0) -> Data:
         try:
-            return self.secret.wait(until, what, seconds)
+            return self.secret.wait(until, what, seconds, since)
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.agent.said()}") from None
 

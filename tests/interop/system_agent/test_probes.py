@@ -80,11 +80,9 @@ def test_healthy_and_not_any_more_and_again(host: Host, endpoint: Callable[..., 
     target.status = 500
     host.wait(says("p", healthy=True, failureCount=1), "one failure is not enough")
     host.wait(says("p", failureCount=2), "two are")
-    target.status = 204
     seen = len(host.secret.states)
-    host.wait(
-        lambda data: says("p", healthy=True, successCount=1)(data) and len(host.secret.states) > seen, "it is back"
-    )
+    target.status = 204
+    host.wait(says("p", healthy=True, successCount=1), "it is back", since=seen)
 
 
 def test_thresholds_have_defaults(host: Host, endpoint: Callable[..., Endpoint]) -> None:

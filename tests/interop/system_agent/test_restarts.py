@@ -52,15 +52,13 @@ def test_a_secret_that_is_made_anew_is_a_new_one(host: Host) -> None:
     plan = {"instructions": [host.shell(host.note("ran"))]}
     host.applied(plan)
     host.settle()
+    before = len(host.secret.states)
     host.secret.delete()
     host.secret.create()
     host.secret.write(plan)
-    before = len(host.secret.states)
-    host.wait(
-        lambda data: len(host.noted) == 2 and data.get("applied-checksum") == checksum(plan),
-        f"it is applied ({before})",
-    )
-    assert host.secret.data["success-count"] == b"1"
+    data = host.wait(lambda data: data.get("applied-checksum") == checksum(plan), "it is applied again", since=before)
+    assert host.noted == ["ran", "ran"]
+    assert data["success-count"] == b"1"
     assert host.agent.running
 
 
