@@ -77,10 +77,10 @@ class Host:
         self._driver = driver
         self._order = order
 
-    async def run(self, command: str, *, check: bool = True, stdin: str = "") -> str:
+    async def run(self, command: str, *, check: bool = True, stdin: str = "", seconds: float = 120) -> str:
         """What it printed, on either stream; with `check` a code other than 0 is an error."""
         async with self.connection() as connection:
-            done = await connection.run(command, input=stdin, stderr=asyncssh.STDOUT, check=False)
+            done = await connection.run(command, input=stdin, stderr=asyncssh.STDOUT, timeout=seconds)
         printed = str(done.stdout)
         if check and done.exit_status != 0:
             raise CommandFailed(f"{self.name}: {command}: ended with {done.exit_status}: {printed}")

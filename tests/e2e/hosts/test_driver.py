@@ -152,12 +152,16 @@ async def test_a_host_has_the_name_the_limits_and_the_folders_it_was_given_and_n
     said = await _ask(
         host,
         "hostname; cat /mnt/shared/hello; echo; touch /mnt/shared/x || echo read-only; cat /etc/resolv.conf; "
-        f"ls -A /root /home /var/lib/cloud; ls {subject.hosts} || echo hidden; systemctl is-system-running --wait",
+        f"ls -A /root /home /var/lib/cloud; ls {subject.hosts} || echo hidden; "
+        "rm -r /var/lib/apt/lists; apt-get install -y curl && echo installable; find /var/log -name dpkg.log; "
+        "systemctl is-system-running --wait",
     )
     assert said.splitlines()[:2] == ["its-name", "from here"]
     assert "read-only" in said
     assert "nameserver 192.0.2.53" in said
     assert "hidden" in said
+    assert "installable" in said
+    assert "dpkg.log" not in said
     assert said.splitlines()[-1] == "running"
     limits = {path.name: path.read_text().strip() for path in _limits(subject.hosts / "nspawn" / order.name)}
     assert limits, f"nothing is limited; said: {subject.said}"
@@ -180,7 +184,7 @@ async def _ask(server: Server, command: str) -> str:
     async with asyncssh.connect(
         server.addresses[0].address, username=server.ssh.user, client_keys=[key], known_hosts=known, config=None
     ) as connection:
-        return str((await connection.run(command, stderr=asyncssh.STDOUT)).stdout)
+        return str((await connection.run(command, stderr=asyncssh.STDOUT, timeout=60)).stdout)
 
 
 async def test_a_host_that_was_switched_off_or_rebooted_comes_back_with_its_address_and_files(

@@ -32,11 +32,10 @@ _EMPTIED = (
     "srv",
     "tmp",
     "var/tmp",
-    "var/log",
-    "var/spool",
     "var/lib/cloud",
     "var/lib/systemd",
 )
+_CLEARED = ("var/log", "var/spool")  # programs expect their folders there
 _HIDDEN = (
     "etc/fstab",
     "etc/crypttab",
@@ -84,6 +83,8 @@ def write(layer: Layer, contents: Contents) -> None:
         for path in _EMPTIED:
             if layer.has(path):
                 layer.empty(path)
+        for path in _CLEARED:
+            layer.empty(path, keep_folders=True)
         for path in (*_HIDDEN, *contents.hidden):
             layer.hide(path)
     _identity(layer, contents)

@@ -34,10 +34,15 @@ class Layer:
         if os.path.lexists(self._below(path)):
             os.mknod(self._ready(path), stat.S_IFCHR, os.makedev(0, 0))
 
-    def empty(self, path: str) -> None:
-        """A folder as it is below, without what is in it."""
+    def empty(self, path: str, *, keep_folders: bool = False) -> None:
+        """A folder as it is below, without what is in it, or with nothing but the folders in it."""
         folder = self._folder(PurePosixPath(path))
         os.setxattr(folder, _OPAQUE, b"y")
+        if keep_folders:
+            for below, names, _ in os.walk(self._below(path)):
+                for name in names:
+                    if not os.path.islink(os.path.join(below, name)):
+                        self._folder(PurePosixPath(os.path.relpath(os.path.join(below, name), self._lower)))
 
     def folder(self, path: str, *, mode: int, owner: tuple[int, int]) -> None:
         target = self._folder(PurePosixPath(path))
