@@ -45,7 +45,8 @@ e2e: $(READY) ## The whole program as its users run it; as root on Debian also o
 	$(BIN)/python -m pytest tests/e2e -q
 
 faults: $(READY) ## Kills, power cuts and hostile input
-	$(BIN)/python -m pytest tests/faults -q
+	$(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n auto --dist worksteal
+	$(BIN)/python -m pytest tests/faults/abuse -q # alone on the machine: it measures time and memory
 
 bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulated fleet
 	interop/build etcd kube-apiserver system-agent
