@@ -36,13 +36,13 @@ interop-peers: ## Build the real upstream peers at their pinned versions (needs 
 
 interop: $(READY) interop-peers ## The real peers against ours
 	interop/packages registry || true # without it, what needs a registry skips and says so
-	$(BIN)/python -m pytest tests/interop -q
-	$(BIN)/python -m pytest tests/controllers -q --engine=kubernetes
+	$(BIN)/python -m pytest tests/interop -q -n auto --dist loadfile
+	$(BIN)/python -m pytest tests/controllers -q -n auto --dist loadfile --engine=kubernetes
 
 e2e: $(READY) ## The whole program as its users run it; as root on Debian also on real hosts
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then interop/packages hosts || true; \
 	  else echo "not root on Debian: tests on real hosts will skip, unless interop/packages hosts has been run" >&2; fi
-	$(BIN)/python -m pytest tests/e2e -q
+	$(BIN)/python -m pytest tests/e2e -q -n auto --dist loadfile
 
 faults: $(READY) ## Kills, power cuts and hostile input
 	$(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n auto --dist worksteal
