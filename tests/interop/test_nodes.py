@@ -53,8 +53,7 @@ def token_of_the_manager(server: Upstream) -> str:
 
 async def test_a_machine_becomes_a_managed_host_and_nothing_of_it_is_left(prairie: Prairie) -> None:
     def tell() -> None:
-        prairie.make_cluster()
-        prairie.make_machine("horse")
+        prairie.apply_example()
         prairie.becomes_a_host("horse")
         prairie.follows_a_plan("horse")
         prairie.delete_machine("horse")

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.lab.server import Server
 
 CAPI = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default"
@@ -20,6 +22,8 @@ RKE = "/apis/rke.cattle.io/v1/namespaces/default"
 MACHINES = "/apis/rke-machine.cattle.io/v1/namespaces/default/processmachines"
 SECRETS = "/api/v1/namespaces/default/secrets"
 DRIVERS = "/apis/management.cattle.io/v3/nodedrivers"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "machine.yaml"
+_APPLY = {"Content-Type": "application/apply-patch+yaml"}
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 
 Json = dict[str, Any]
@@ -35,21 +39,14 @@ class Prairie:
 
     # -- the story -----------------------------------------------------------------------------------------------
 
-    def make_cluster(self) -> None:
-        self.create(f"{RKE}/rkeclusters", "RKECluster", "rke.cattle.io/v1", "prairie", {})
-        ref = {"apiGroup": "rke.cattle.io", "kind": "RKECluster", "name": "prairie"}
-        self.create(f"{CAPI}/clusters", "Cluster", "cluster.x-k8s.io/v1beta2", "prairie", {"infrastructureRef": ref})
-
-    def make_machine(self, name: str) -> None:
+    def apply_example(self) -> None:
+        """As its comments say, and as soon as its kinds are there."""
         self.until(DRIVERS, "process", lambda driver: condition(driver, "Active") == "True")
-        self.create(MACHINES, "ProcessMachine", "rke-machine.cattle.io/v1", name, {})
-        self.create(f"{RKE}/rkebootstraps", "RKEBootstrap", "rke.cattle.io/v1", name, {"clusterName": "prairie"})
-        spec = {
-            "clusterName": "prairie",
-            "bootstrap": {"configRef": {"apiGroup": "rke.cattle.io", "kind": "RKEBootstrap", "name": name}},
-            "infrastructureRef": {"apiGroup": "rke-machine.cattle.io", "kind": "ProcessMachine", "name": name},
-        }
-        self.create(f"{CAPI}/machines", "Machine", "cluster.x-k8s.io/v1beta2", name, spec)
+        for obj in yaml.safe_load_all(EXAMPLE.read_text()):
+            metadata = obj["metadata"]
+            path = f"/apis/{obj['apiVersion']}/namespaces/{metadata['namespace']}/{obj['kind'].lower()}s"
+            reply = self.server.http("PATCH", f"{path}/{metadata['name']}?fieldManager=test", json.dumps(obj), _APPLY)
+            assert reply.code == 201, reply
 
     def becomes_a_host(self, name: str) -> None:
         self.until(f"{RKE}/rkebootstraps", name, lambda obj: condition(obj, "AgentConnected") == "True")
@@ -99,12 +96,6 @@ class Prairie:
             time.sleep(0.1)
 
     # -- looking -------------------------------------------------------------------------------------------------
-
-    def create(self, path: str, kind: str, api_version: str, name: str, spec: Json) -> None:
-        metadata = {"name": name, "labels": {"cluster.x-k8s.io/cluster-name": "prairie"}}
-        obj = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
-        reply = self.server.http("POST", path, obj)
-        assert reply.code == 201, reply
 
     def until(self, path: str, name: str, holds: Callable[[Json], object], *, seconds: float = 30) -> Json:
         """The object as soon as that is true of it, by a watch."""
