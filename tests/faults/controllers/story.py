@@ -231,7 +231,7 @@ class Story:
 
 
 class Census:
-    """Counts a story's worker Machines after every change of one: how many there are, and, whenever one is told to go,
+    """Counts a story's worker Machines after every change: how many there are, and, whenever one of them is told to go,
     how many available ones are left. (That a server is out of reach for a while is nobody's deed.)"""
 
     def __init__(self, story: Story) -> None:
@@ -253,13 +253,15 @@ class Census:
         able = [one for one in staying if available(one)]
         if len(staying) > self._most:
             self.findings.append(f"{_names(staying)} are there, {self._most} are allowed")
-        if _goes(before, after) and len(able) < self._fewest:
-            assert after is not None
+        if after is not None and _goes(before, after) and self._is_mine(after) and len(able) < self._fewest:
             self.findings.append(f"{after.metadata.name} goes, only {_names(able)} are left, {self._fewest} must be")
 
+    def _is_mine(self, machine: Machine) -> bool:
+        return machine.metadata.uid in {one.metadata.uid for one in self._story.worker_machines()}
 
-def _goes(before: Machine | None, after: Machine | None) -> bool:
-    return before is not None and after is not None and after.metadata.deleting and not before.metadata.deleting
+
+def _goes(before: Machine | None, after: Machine) -> bool:
+    return before is not None and after.metadata.deleting and not before.metadata.deleting
 
 
 def _names(machines: list[Machine]) -> str:
