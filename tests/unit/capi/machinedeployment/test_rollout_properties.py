@@ -271,9 +271,17 @@ class Rollouts(RuleBasedStateMachine):
     def create(self, one: Set) -> None:
         self.servers.append(Server(one.name, self.tick()))
         assert one.acting is not None
+        if self.replaces_a_loss_nobody_knew_of(one, one.acting):
+            return
         ceiling = max(limits.ceiling for limits in self.limits_since(one.acting.given))
         present = len(self.present())
         assert present <= ceiling, f"{one.name} made a machine: {present} of {ceiling} allowed"
+
+    def replaces_a_loss_nobody_knew_of(self, one: Set, order: Order) -> bool:
+        """The set has reported more machines under this very order than it has now: somebody else took one, and who
+        affirmed the order since could not know."""
+        members = sum(server.of == one.name for server in self.present())
+        return one.stored.report.generation == order.generation and members <= one.stored.report.existing
 
     def delete(self, one: Set, server: Server) -> None:
         if server.deleting:
