@@ -125,10 +125,11 @@ def _unreported(*sets: Counts) -> Plan | None:
 
 
 def _size_of_new(new: Counts, old: Sequence[Counts], ceiling: int, replicas: int) -> int:
-    """Grows into the room below the ceiling. Above it (the user lowered it) Machines not made yet stay unmade."""
+    """Grows into the room below the ceiling. Above it (the user lowered it) Machines not made yet stay unmade. Those that
+    stand, and were to go when fewer were wanted, stay at once: nothing has to be made for that."""
     room = ceiling - new.held - sum(one.held for one in old)
     unmade = max(new.wanted - new.existing, 0)
-    return min(new.wanted + max(room, -unmade), replicas)
+    return min(max(new.wanted + max(room, -unmade), new.available), replicas)
 
 
 def _shrunk(old: Sequence[Counts], budget: int) -> dict[str, int]:

@@ -11,6 +11,7 @@ was made on counts as if it still stood, for that decision only.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -60,7 +61,8 @@ class Order:
     wanted: int
     generation: int
     given: int
-    knowledge: dict[str, int]
+    knowledge: dict[str, int]  # when each set had last reported
+    available: dict[str, int]  # and how many it had
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,16 @@ class Set:
     stored: Stored
     acting: Order | None = None
     seen: Stored = field(init=False)
+    wanted: dict[int, int] = field(default_factory=dict)  # by generation
 
     def __post_init__(self) -> None:
         self.seen = self.stored
+        self.wanted[self.stored.order.generation] = self.stored.order.wanted
 
     def write(self, **changes: Any) -> None:
         old = self.stored
+        if "order" in changes:
+            self.wanted[changes["order"].generation] = changes["order"].wanted
         self.stored = Stored(
             changes.get("order", old.order), changes.get("report", old.report), self.stored.version + 1
         )
@@ -202,7 +208,8 @@ class Rollouts(RuleBasedStateMachine):
 
     def order(self, wanted: int, generation: int) -> Order:
         knowledge = {one.name: one.seen.report.at for one in self.sets.values()}
-        return Order(wanted, generation, self.tick(), knowledge)
+        available = {one.name: one.seen.report.available for one in self.sets.values()}
+        return Order(wanted, generation, self.tick(), knowledge, available)
 
     @precondition(lambda self: self.sets)
     @rule(data=st.data())
@@ -278,10 +285,13 @@ class Rollouts(RuleBasedStateMachine):
         assert present <= ceiling, f"{one.name} made a machine: {present} of {ceiling} allowed"
 
     def replaces_a_loss_nobody_knew_of(self, one: Set, order: Order) -> bool:
-        """The set has reported more machines under this very order than it has now: somebody else took one, and who
-        affirmed the order since could not know."""
+        """The set's last report has more machines than there are now, and its order has not been raised since: somebody
+        else took some, and who affirmed or lowered the order could not know."""
+        report = one.stored.report
         members = sum(server.of == one.name for server in self.present())
-        return one.stored.report.generation == order.generation and members <= one.stored.report.existing
+        since = [wanted for generation, wanted in sorted(one.wanted.items()) if generation >= report.generation]
+        raised = any(later > earlier for earlier, later in pairwise(since))
+        return report.generation > 0 and not raised and members <= report.existing
 
     def delete(self, one: Set, server: Server) -> None:
         if server.deleting:
@@ -300,6 +310,9 @@ class Rollouts(RuleBasedStateMachine):
         first = min(ages) if self.deletion_order == "Oldest" else max(ages)
         assert server.born == first, f"{self.deletion_order} was to go first"
         assert one.acting is not None
+        counted_on = min(one.acting.available.get(one.name, 0), one.acting.wanted)
+        if sum(other.up for other in rivals if other is not server) >= counted_on:
+            return  # as many stay as the order was given for; those that came up since were nobody's promise
         floor = min(limits.floor for limits in self.limits_since(one.acting.given))
         standing = sum(self.counts_as_standing(other, one.acting) for other in self.servers if other is not server)
         assert standing >= floor, f"{one.name} deleted an available machine: {standing} left, {floor} promised"
