@@ -125,8 +125,8 @@ def _unreported(*sets: Counts) -> Plan | None:
 
 
 def _size_of_new(new: Counts, old: Sequence[Counts], ceiling: int, replicas: int) -> int:
-    """Grows into the room below the ceiling. Above it (the user lowered it) Machines not made yet stay unmade. Those that
-    stand, and were to go when fewer were wanted, stay at once: nothing has to be made for that."""
+    """Grows into the room below the ceiling. Above it (the user lowered it) Machines not made yet stay unmade. Those
+    that stand, and were to go when fewer were wanted, stay at once: nothing has to be made for that."""
     room = ceiling - new.held - sum(one.held for one in old)
     unmade = max(new.wanted - new.existing, 0)
     return min(max(new.wanted + max(room, -unmade), new.available), replicas)
