@@ -19,46 +19,8 @@ from remuda.providers.machine.drivers.amazonec2 import Amazonec2, _pairs
 from remuda.providers.machine.drivers.amazonec2.groups import INSIDE, OPEN
 from remuda.providers.machine.spi import TAG_UID, BadOptions, Context, DriverError, Server
 from tests.lab.conformance import Conformance, Subject
-from tests.lab.up import CAPI, DRIVER_MACHINES, DRIVERS, SECRETS, Up, condition
-
-_OBJECTS = """\
-apiVersion: rke.cattle.io/v1
-kind: RKECluster
-metadata: {name: prairie}
----
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: Cluster
-metadata: {name: prairie}
-spec:
-  infrastructureRef: {apiGroup: rke.cattle.io, kind: RKECluster, name: prairie}
----
-apiVersion: rke-machine.cattle.io/v1
-kind: Amazonec2Machine
-metadata:
-  name: mule
-  labels: {cluster.x-k8s.io/cluster-name: prairie}
-spec:
-  ami: %(ami)s
-  endpoint: %(endpoint)s
-  common: {cloudCredentialSecretName: aws}
----
-apiVersion: rke.cattle.io/v1
-kind: RKEBootstrap
-metadata:
-  name: mule
-  labels: {cluster.x-k8s.io/cluster-name: prairie}
-spec: {clusterName: prairie}
----
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: Machine
-metadata:
-  name: mule
-  labels: {cluster.x-k8s.io/cluster-name: prairie}
-spec:
-  clusterName: prairie
-  bootstrap: {configRef: {apiGroup: rke.cattle.io, kind: RKEBootstrap, name: mule}}
-  infrastructureRef: {apiGroup: rke-machine.cattle.io, kind: Amazonec2Machine, name: mule}
-"""
+from tests.lab.machines import CLUSTER, make
+from tests.lab.up import CAPI, DRIVER_MACHINES, SECRETS, Up
 
 SECRET_KEY = "wJalrXUtnFEMI-very-secret-bPxRfiCYEXAMPLE"
 
@@ -242,11 +204,11 @@ def test_a_job_killed_between_the_call_and_the_record_starts_no_second_instance(
     monkeypatch.setenv("REMUDA_CRASH_ONCE", str(deaths))
     up = Up()
     try:
-        up.until(DRIVERS, "amazonec2", lambda obj: condition(obj, "Active") == "True")
         keys = {f"amazonec2credentialConfig-{name}": value for name, value in ec2.credentials.items()}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "aws"}, "stringData": keys}
         assert up.http("POST", SECRETS, secret).code == 201
-        up.apply(_OBJECTS % {"ami": ec2.options["ami"], "endpoint": ec2.options["endpoint"]})
+        up.apply(CLUSTER)
+        make(up, "amazonec2", "mule", {**ec2.options, "common": {"cloudCredentialSecretName": "aws"}})
         machines = f"{DRIVER_MACHINES}/amazonec2machines"
         made = up.until(machines, "mule", lambda obj: (obj.get("spec") or {}).get("providerID"), seconds=60)
         assert [path.name for path in deaths.iterdir()] == ["amazonec2.run-instance:after"], "nobody was killed"

@@ -130,18 +130,6 @@ class StatusError(Exception):
         self.headers = headers or {}
         self.metadata = metadata or {}
 
-    @classmethod
-    def from_status(cls, status: dict[str, Any], headers: dict[str, str] | None = None) -> StatusError:
-        """The error a received `kind: Status` tells of."""
-        return cls(
-            status.get("code") or 500,
-            status.get("reason") or "",
-            status.get("message") or "the server gave no reason",
-            details=status.get("details"),
-            headers=headers,
-            metadata=status.get("metadata"),
-        )
-
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {
             "kind": "Status",

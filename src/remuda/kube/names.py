@@ -187,10 +187,6 @@ def label_name(name: str, is_prefix: bool = False) -> list[str]:
     return dns1123_label(_masked(name, is_prefix))
 
 
-def label_1035_name(name: str, is_prefix: bool = False) -> list[str]:
-    return dns1035_label(_masked(name, is_prefix))
-
-
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_BASE = 63 - 5
 

@@ -12,11 +12,12 @@ import msgspec
 
 from remuda.kube.core import SECRET, Secret
 from remuda.providers import names
+from remuda.providers.machine.state import EXTRACTED_CONFIG, PRIVATE_KEY
 from remuda.runtime.caches import Caches, Informer
 
 LABEL = names.CLUSTER_NAME  # on every Secret the providers write, with the name of the Cluster
 
-_DROPPED = ("value", "id_rsa", "extractedConfig", "token", "command")
+_DROPPED = ("value", PRIVATE_KEY, EXTRACTED_CONFIG, "token", "command")
 
 
 def informer(caches: Caches) -> Informer[Secret]:

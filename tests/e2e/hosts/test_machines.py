@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import json
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,59 +14,10 @@ from typing import Any
 import pytest
 
 from tests.lab.hosts import Host, Network, groups, interfaces, machines, mounts, until
+from tests.lab.machines import CLUSTER, LOOK, make, nothing_is_left, ready
 from tests.lab.peers import require_peer
 from tests.lab.server import free_port
-from tests.lab.up import CAPI, DRIVER_MACHINES, DRIVERS, RKE, SECRETS, Up, condition, eventually
-
-_CLUSTER = """\
-apiVersion: rke.cattle.io/v1
-kind: RKECluster
-metadata: {name: prairie}
----
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: Cluster
-metadata: {name: prairie}
-spec:
-  infrastructureRef: {apiGroup: rke.cattle.io, kind: RKECluster, name: prairie}
-"""
-
-_MACHINE = """\
-apiVersion: rke-machine.cattle.io/v1
-kind: %(kind)s
-metadata:
-  name: %(name)s
-  labels: {cluster.x-k8s.io/cluster-name: prairie}
-spec: %(spec)s
----
-apiVersion: rke.cattle.io/v1
-kind: RKEBootstrap
-metadata:
-  name: %(name)s
-  labels: {cluster.x-k8s.io/cluster-name: prairie}
-spec: {clusterName: prairie}
----
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: Machine
-metadata:
-  name: %(name)s
-  labels: {cluster.x-k8s.io/cluster-name: prairie}
-spec:
-  clusterName: prairie
-  bootstrap: {configRef: {apiGroup: rke.cattle.io, kind: RKEBootstrap, name: %(name)s}}
-  infrastructureRef: {apiGroup: rke-machine.cattle.io, kind: %(kind)s, name: %(name)s}
-"""
-
-_LOOK = {
-    "files": [{"path": "/etc/prairie/grass", "content": "Z3JlZW4=", "permissions": "0600"}],
-    "instructions": [
-        {
-            "name": "look",
-            "command": "/bin/sh",
-            "args": ["-c", "echo $(cat /etc/prairie/grass) on $(hostname), $(cat /proc/1/comm)"],
-            "saveOutput": True,
-        }
-    ],
-}
+from tests.lab.up import CAPI, RKE, SECRETS, Up, condition, eventually
 
 
 @pytest.fixture
@@ -77,7 +27,7 @@ async def up(network: Network, tmp_path: Path) -> AsyncIterator[Up]:
     assets.mkdir()
     server = Up("--listen", f"{network.address}:{free_port()}", "--assets", str(assets))
     try:
-        server.apply(_CLUSTER)
+        server.apply(CLUSTER)
         yield server
     finally:
         for name in server.names(f"{CAPI}/machines"):  # a test that failed leaves no host behind
@@ -86,38 +36,6 @@ async def up(network: Network, tmp_path: Path) -> AsyncIterator[Up]:
         while machines(server.hosts) and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.1)
         server.stop()
-
-
-def make(up: Up, driver: str, name: str, spec: dict[str, Any]) -> None:
-    up.until(DRIVERS, driver, lambda obj: condition(obj, "Active") == "True")
-    up.apply(_MACHINE % {"kind": f"{driver.capitalize()}Machine", "name": name, "spec": json.dumps(spec)})
-
-
-def provisioned(obj: dict[str, Any]) -> bool:
-    return bool(((obj.get("status") or {}).get("initialization") or {}).get("provisioned"))
-
-
-def ready(up: Up, driver: str, name: str) -> dict[str, Any]:
-    found = up.until(f"{DRIVER_MACHINES}/{driver}machines", name, provisioned, seconds=60)
-    up.until(f"{RKE}/rkebootstraps", name, lambda obj: condition(obj, "AgentConnected") == "True")
-    return found
-
-
-def nothing_is_left(up: Up, name: str) -> None:
-    def left() -> list[str]:
-        paths = ("/apis/batch/v1/jobs", "/api/v1/pods", SECRETS, f"{RKE}/rkebootstraps")
-        paths += tuple(f"{DRIVER_MACHINES}/{kind}machines" for kind in ("nspawn", "existing"))
-        paths += tuple(
-            f"{base}/namespaces/default/{kind}"
-            for base, kind in (
-                ("/api/v1", "serviceaccounts"),
-                ("/apis/rbac.authorization.k8s.io/v1", "roles"),
-                ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
-            )
-        )
-        return [f"{path}: {found}" for path in paths for found in up.names(path) if name in found]
-
-    eventually(lambda: not left(), lambda: f"left: {left()}")
 
 
 @pytest.mark.parametrize("bootstrap", ["cloud-init", "ssh"])
@@ -130,7 +48,7 @@ async def test_a_machine_becomes_a_managed_host_and_nothing_of_it_is_left(
     assert machine["spec"]["providerID"].startswith("nspawn://")
     up.until(f"{CAPI}/machines", "horse", lambda obj: obj["spec"].get("providerID") == machine["spec"]["providerID"])
 
-    said = up.follow_plan("horse", _LOOK)
+    said = up.follow_plan("horse", LOOK)
     hostname = next(a["address"] for a in machine["status"]["addresses"] if a["type"] == "Hostname")
     assert said == {"look": f"green on {hostname}, systemd\n"}
 
@@ -160,7 +78,7 @@ async def test_a_host_outlives_the_manager_and_is_managed_by_the_next(up: Up, ne
     up.kill()
     assert machines(up.hosts) == [before]
     up.start_again()
-    said = up.follow_plan("horse", _LOOK, seconds=60)
+    said = up.follow_plan("horse", LOOK, seconds=60)
     assert said["look"].startswith("green on ")
     assert machines(up.hosts) == [before]
     up.delete(f"{CAPI}/machines", "horse")
@@ -179,7 +97,7 @@ async def test_a_server_somebody_made_is_taken_over_given_back_clean_and_taken_a
     for turn in ("first", "second"):
         make(up, "existing", turn, spec)
         ready(up, "existing", turn)
-        assert up.follow_plan(turn, _LOOK) == {"look": "green on pet, systemd\n"}
+        assert up.follow_plan(turn, LOOK) == {"look": "green on pet, systemd\n"}
         assert "active" in await pet.run("systemctl is-active remuda-agent")
         found = up.remuda("machine", "ssh", turn, "--", "hostname")
         assert (found.returncode, found.stdout) == (0, "pet\n"), found.stderr
@@ -215,7 +133,7 @@ async def _register(up: Up, host: Host, agent: str) -> str:
 async def test_a_host_that_registers_itself_follows_its_plan(up: Up, network: Network) -> None:
     host = await network.host("stranger")
     name = await _register(up, host, "remuda")
-    assert up.follow_plan(name, _LOOK) == {"look": "green on stranger, systemd\n"}
+    assert up.follow_plan(name, LOOK) == {"look": "green on stranger, systemd\n"}
 
 
 @pytest.mark.peer("system-agent")
@@ -229,7 +147,7 @@ async def test_the_real_system_agent_on_a_host_installed_by_our_script_follows_i
     await until(host, "systemctl is-active rancher-system-agent")
     running = await host.run("sha256sum /proc/$(systemctl show -P MainPID rancher-system-agent)/exe")
     assert running.split()[0] == hashlib.sha256(program.read_bytes()).hexdigest()
-    assert up.follow_plan(name, _LOOK, seconds=60) == {"look": "green on stranger, systemd\n"}
+    assert up.follow_plan(name, LOOK, seconds=60) == {"look": "green on stranger, systemd\n"}
     assert await host.run("stat -c %a /etc/prairie/grass") == "600\n"
 
 

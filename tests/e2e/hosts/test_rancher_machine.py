@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.hosts.test_machines import _CLUSTER, _LOOK, make, nothing_is_left, ready
 from tests.lab.hosts import Network
+from tests.lab.machines import CLUSTER, LOOK, make, nothing_is_left, ready
 from tests.lab.peers import require_peer
 from tests.lab.server import free_port
 from tests.lab.up import CAPI, DRIVERS, Up, condition
@@ -23,7 +23,7 @@ async def up(network: Network, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     monkeypatch.setenv("REMUDA_RANCHER_MACHINE", str(program))
     server = Up("--listen", f"{network.address}:{free_port()}")
     try:
-        server.apply(_CLUSTER)
+        server.apply(CLUSTER)
         yield server
     finally:
         server.stop()
@@ -78,7 +78,7 @@ async def test_its_generic_driver_provisions_a_host_through_a_job(up: Up, networ
     machine = ready(up, "generic", "steed")
     assert machine["spec"]["providerID"] == "generic://steed"
     assert {"type": "ExternalIP", "address": pet.address} in machine["status"]["addresses"]
-    assert up.follow_plan("steed", _LOOK)["look"].endswith("systemd\n")
+    assert up.follow_plan("steed", LOOK)["look"].endswith("systemd\n")
     opened = up.remuda("machine", "ssh", "steed", "--", "systemctl", "is-active", "remuda-agent")
     assert (opened.returncode, opened.stdout) == (0, "active\n"), opened.stderr
     up.delete(f"{CAPI}/machines", "steed")

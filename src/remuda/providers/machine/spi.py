@@ -122,7 +122,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     record: Record
     say: Callable[[str], None]  # progress, for the Job's log
     directory: Path  # local drivers keep their servers below it; the same for every Job of one management plane
-    log_directory: Path | None = None
 
     def __repr__(self) -> str:
         return f"<Context {self.directory}>"
