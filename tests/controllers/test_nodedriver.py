@@ -42,6 +42,8 @@ class Workshop:
         self.error: NotAvailable | None = None
 
     async def find(self, driver: NodeDriver, settings: MachineSettings) -> FoundDriver:
+        if driver.metadata.name != self.driver:  # other tests leave theirs on the server
+            raise NotAvailable("Foreign", "not a driver of this test")
         if self.error is not None:
             raise self.error
         return FoundDriver(name=self.driver, model=of_flags(self.driver, self.flags))

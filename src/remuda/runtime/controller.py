@@ -89,6 +89,7 @@ class Controller:
         self._metrics.follow(self._queue)
         self._tasks = Tasks()
         self._ledger = ledger
+        self._listening: list[Callable[[], None]] = []  # each ends one
         self._watched: WeakKeyDictionary[Informer[Any], set[str]] = WeakKeyDictionary()
 
     def watch(
@@ -126,7 +127,7 @@ class Controller:
                 else:
                     self._add(key, LOW if initial else NORMAL)
 
-        informer.listen(changed)
+        self._listening.append(informer.listen(changed))
 
     def enqueue(self, key: Key, after: float = 0.0) -> None:
         if after > 0:
@@ -153,6 +154,8 @@ class Controller:
 
     async def stop(self, seconds: float) -> None:
         """Takes no further key; what runs may come to its end within `seconds`."""
+        for end in self._listening:
+            end()
         self._queue.close()
         await self._tasks.finish(seconds)
         await self._tasks.close()

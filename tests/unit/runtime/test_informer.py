@@ -283,6 +283,16 @@ async def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
     assert heard == [(False, True, True), (True, True, False), (True, False, False)]
 
 
+async def test_whoever_has_stopped_listening_is_told_nothing_more() -> None:
+    told = informer()
+    heard: list[object] = []
+    end = told.listen(lambda before, after, initial: heard.append(after))
+    told.replace([thing("a", 1)], 1)
+    end()
+    told.change(Change("DELETED", thing("a", 2)))
+    assert len(heard) == 1
+
+
 async def test_whoever_listens_later_is_told_of_what_is_there() -> None:
     filled = informer()
     filled.replace([thing("a", 1), thing("b", 2)], 2)
