@@ -20,6 +20,7 @@ from remuda.kube import clock
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.caches import Informer
+from remuda.runtime.informer import Listener
 from remuda.runtime.metrics import TERMINAL, Metrics
 from remuda.runtime.outcome import Again, Blocked, Outcome, Retryable, Terminal
 from remuda.runtime.queue import LOW, NORMAL, Backoff, Queue
@@ -89,8 +90,7 @@ class Controller:
         self._metrics.follow(self._queue)
         self._tasks = Tasks()
         self._ledger = ledger
-        self._listening: list[Callable[[], None]] = []  # each ends one
-        self._watched: WeakKeyDictionary[Informer[Any], set[str]] = WeakKeyDictionary()
+        self._watched: WeakKeyDictionary[Informer[Any], dict[str, Listener[Any]]] = WeakKeyDictionary()
 
     def watch(
         self,
@@ -105,10 +105,9 @@ class Controller:
         of many changes, where `settle` asks for it. What a reconcile has written brings its own key back, too, but not
         at once; what it has deleted does. Asked twice, it is done once: an informer is watched once per `name`.
         `facts`: all of the object that concerns those keys; changes of anything else wake nobody."""
-        names = self._watched.setdefault(informer, set())
-        if name in names:
+        listeners = self._watched.setdefault(informer, {})
+        if name in listeners:
             return
-        names.add(name)
 
         def changed(before: T | None, after: T | None, initial: bool) -> None:
             if facts is not None and before is not None and after is not None and facts(before) == facts(after):
@@ -127,7 +126,8 @@ class Controller:
                 else:
                     self._add(key, LOW if initial else NORMAL)
 
-        self._listening.append(informer.listen(changed))
+        listeners[name] = changed
+        informer.listen(changed)
 
     def enqueue(self, key: Key, after: float = 0.0) -> None:
         if after > 0:
@@ -154,8 +154,9 @@ class Controller:
 
     async def stop(self, seconds: float) -> None:
         """Takes no further key; what runs may come to its end within `seconds`."""
-        for end in self._listening:
-            end()
+        for informer, listeners in self._watched.items():
+            for listener in listeners.values():
+                informer.unlisten(listener)
         self._queue.close()
         await self._tasks.finish(seconds)
         await self._tasks.close()

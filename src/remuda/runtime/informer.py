@@ -72,19 +72,16 @@ class Informer(Generic[T]):
         self._index_functions[name] = function
         self._indexes[name] = {}
 
-    def listen(self, listener: Listener[T]) -> Callable[[], None]:
-        """Calls it with (before, after, initial) for every change from now on, and for what is there already. Returns
-        what ends it.
+    def listen(self, listener: Listener[T]) -> None:
+        """Calls it with (before, after, initial) for every change from now on, and for what is there already.
 
         `initial`: this is from a list, nothing has just happened."""
         self._listeners = [*self._listeners, listener]  # never in place: somebody may be telling them right now
         for entry in list(self._entries.values()):
             self._call(listener, None, self._decode(entry.value), True)
 
-        def end() -> None:
-            self._listeners = [one for one in self._listeners if one is not listener]
-
-        return end
+    def unlisten(self, listener: Listener[T]) -> None:
+        self._listeners = [one for one in self._listeners if one is not listener]
 
     # reading
 

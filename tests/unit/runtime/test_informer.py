@@ -286,9 +286,13 @@ async def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
 async def test_whoever_has_stopped_listening_is_told_nothing_more() -> None:
     told = informer()
     heard: list[object] = []
-    end = told.listen(lambda before, after, initial: heard.append(after))
+
+    def hear(before: Object | None, after: Object | None, initial: bool) -> None:
+        heard.append(after)
+
+    told.listen(hear)
     told.replace([thing("a", 1)], 1)
-    end()
+    told.unlisten(hear)
     told.change(Change("DELETED", thing("a", 2)))
     assert len(heard) == 1
 
