@@ -1,0 +1,1 @@
+"""The control plane provider: from an RKEControlPlane and its Machines to what each host is to do."""
