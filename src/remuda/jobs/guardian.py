@@ -62,9 +62,7 @@ def _become(order: dict[str, Any], output: int, guardian: int) -> NoReturn:
         if order.get("nice"):
             os.nice(order["nice"])
         if order.get("memory"):
-            _, most = resource.getrlimit(
-                resource.RLIMIT_DATA
-            )  # kept: a host that is started here has limits of its own
+            _, most = resource.getrlimit(resource.RLIMIT_DATA)  # kept: a host started here has limits of its own
             limit = order["memory"] if most == resource.RLIM_INFINITY else min(order["memory"], most)
             resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold credentials
@@ -74,11 +72,6 @@ def _become(order: dict[str, Any], output: int, guardian: int) -> NoReturn:
         os.write(2, f"{order['command'][0]} cannot be started: {error.strerror}\n".encode())
     finally:
         os._exit(_CANNOT_START)
-
-
-def _limit(what: int, most: int) -> None:
-    """The program may lift it again for what is to outlive it."""
-    resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
 
 
 def _die_with_parent() -> None:
@@ -95,7 +88,9 @@ def _guard(child: int, output: int, log: logfile.Writer) -> int:
     poll = select.poll()
     for descriptor in (_LIFELINE, output, wakeup):
         poll.register(descriptor, select.POLLIN)
-    while True:
+    while (
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    ):  # it may have ended before we listened
         ready = {descriptor for descriptor, _ in poll.poll()}
         if _LIFELINE in ready and not os.read(_LIFELINE, _PIECE):
             _signal(child, signal.SIGKILL)
@@ -104,8 +99,7 @@ def _guard(child: int, output: int, log: logfile.Writer) -> int:
             poll.unregister(output)
         if wakeup in ready:
             os.read(wakeup, _PIECE)
-            if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                return _end(child, output, log)
+    return _end(child, output, log)
 
 
 def _end(child: int, output: int, log: logfile.Writer) -> int:

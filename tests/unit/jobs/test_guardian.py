@@ -110,5 +110,28 @@ def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
     order = json.dumps({"command": ["/no/such/program"], "log": str(tmp_path / "log")})
     command = [sys.executable, "-m", "remuda.jobs.guardian", order]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        assert process.wait(PATIENCE_SECONDS) == 127
+        try:
+            assert process.wait(PATIENCE_SECONDS) == 127
+        finally:
+            process.kill()
     assert "cannot be started: No such file or directory" in log(tmp_path)
+
+
+def test_a_program_that_ends_before_anybody_listens_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    story = (
+        "import os, pathlib, sys\n"
+        "from remuda.jobs import guardian, logfile\n"
+        "output, into = os.pipe()\n"
+        "child = os.fork()\n"
+        "if child == 0: os._exit(7)\n"
+        "os.close(into)\n"
+        "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)\n"
+        "sys.exit(guardian._guard(child, output, logfile.Writer(pathlib.Path(sys.argv[1]))))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", story, str(tmp_path / "log")], stdin=subprocess.PIPE)
+    try:
+        assert process.wait(PATIENCE_SECONDS) == 7
+    finally:
+        process.kill()
+        process.communicate()
