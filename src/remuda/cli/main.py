@@ -12,6 +12,8 @@ import remuda
 _COMMANDS = {
     "up": ("remuda.cli.up", "Run everything on this machine: API server and controllers."),
     "manager": ("remuda.cli.manager", "Run the controllers on any Kubernetes."),
+    "describe": ("remuda.cli.describe", "Show a cluster with everything that belongs to it."),
+    "why": ("remuda.cli.why", "Say why a cluster is not ready."),
     "machine": ("remuda.cli.machine", "Open a shell on a machine, or read the log of what made it."),
     "drivers": ("remuda.cli.drivers", "What machines can be made with, and each driver's options."),
     "leaks": ("remuda.cli.leaks", "Servers of ours that no machine owns."),

@@ -1,0 +1,81 @@
+"""What an object says of itself, and which object everything waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.provisioning import tree
+
+Json = dict[str, Any]
+THEN = "2026-01-02T03:04:05Z"
+
+
+def thing(kind: str, name: str, *conditions: tuple[str, str, str], **metadata: object) -> Json:
+    said = [
+        {"type": type, "status": status, "reason": "Because", "message": message, "lastTransitionTime": THEN}
+        for type, status, message in conditions
+    ]
+    return {"kind": kind, "metadata": {"name": name, **metadata}, "status": {"conditions": said}}
+
+
+def test_an_object_is_judged_by_its_summary() -> None:
+    obj = thing("Machine", "m", ("InfrastructureReady", "False", "no"), ("Ready", "True", ""))
+    assert tree.judge(obj).well
+
+
+def test_what_it_waits_for_is_told_in_its_own_words_with_since_when() -> None:
+    said = tree.judge(thing("Machine", "m", ("Ready", "False", "the server is being made")))
+    assert (said.state, said.message, said.since) == ("waiting", "the server is being made", THEN)
+
+
+def test_held_comes_before_ready() -> None:
+    said = tree.judge(thing("Cluster", "c", ("Ready", "True", ""), ("Held", "True", "pool w would be replaced")))
+    assert (said.state, said.message) == ("held", "pool w would be replaced")
+
+
+def test_a_deletion_that_says_nothing_is_told_by_its_finalizers() -> None:
+    said = tree.judge(thing("Machine", "m", deletionTimestamp=THEN, finalizers=["a.example/b"]))
+    assert (said.state, said.message, said.since) == ("deleting", "waits for a.example/b", THEN)
+
+
+def test_without_a_summary_the_oldest_complaint_counts() -> None:
+    obj = thing("RKECluster", "c", ("X", "False", "new"), ("Y", "False", "old"), ("ScalingUp", "False", ""))
+    obj["status"]["conditions"][1]["lastTransitionTime"] = "2025-01-01T00:00:00Z"
+    assert tree.judge(obj).message == "old"
+
+
+def test_an_object_nobody_has_looked_at_is_not_called_well() -> None:
+    assert tree.judge({"kind": "Machine", "metadata": {"name": "m"}}).state == "unknown"
+    assert tree.judge({"kind": "NspawnConfig", "metadata": {"name": "m"}}).well
+
+
+def test_the_chain_ends_at_what_everything_waits_for() -> None:
+    server = tree.branch(thing("NspawnMachine", "m-1", ("Ready", "False", "the image is not there")))
+    waiting = tree.branch(thing("Machine", "m-1", ("Ready", "False", "waits for its server")), [server])
+    fine = tree.branch(thing("Machine", "m-0", ("Ready", "True", "")))
+    pool = tree.branch(thing("MachineDeployment", "w", ("Available", "False", "1 of 2")), [fine, waiting])
+    plane = tree.branch(thing("RKEControlPlane", "c", ("Ready", "True", "")))
+    root = tree.branch(thing("Cluster", "c", ("Ready", "False", "not yet")), [plane, pool])
+    assert [str(one) for one in tree.blocking(root)] == [
+        "Cluster c",
+        "MachineDeployment w",
+        "Machine m-1",
+        "NspawnMachine m-1",
+    ]
+
+
+def test_nothing_blocks_what_is_well() -> None:
+    assert tree.blocking(tree.branch(thing("Cluster", "c", ("Ready", "True", "")))) == []
+
+
+def test_a_root_that_is_not_well_by_itself_is_its_own_reason() -> None:
+    plane = tree.branch(thing("RKEControlPlane", "c", ("Ready", "True", "")))
+    root = tree.branch(thing("Cluster", "c", ("Ready", "False", "no pool has the role etcd")), [plane])
+    assert tree.blocking(root) == [root]
+
+
+def test_what_is_held_is_told_before_what_waits() -> None:
+    waits = tree.branch(thing("RKECluster", "c", ("Ready", "False", "later")))
+    held = tree.branch(thing("RKEControlPlane", "c", ("Held", "True", "no quorum")))
+    root = tree.branch(thing("Cluster", "c", ("Ready", "False", "")), [waits, held])
+    assert tree.blocking(root)[-1] is held
