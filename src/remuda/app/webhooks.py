@@ -14,7 +14,7 @@ from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.runtime.manager import Manager
-from remuda.runtime.webhooks import Location, Webhook, WebhookService, lookup_in, unregister
+from remuda.runtime.webhooks import Location, Webhook, WebhookService, lookup_in, select_in, unregister
 
 NAME = "remuda"  # of the two configurations
 SECRET_NAME = "remuda-webhooks"  # noqa: S105 - where the certificates are, not what they are
@@ -42,6 +42,7 @@ def add(
         webhooks,
         lookup_in(manager.caches),
         location=found_at,
+        select=select_in(manager.caches),
         secret=Key(namespace, SECRET_NAME),
         name=NAME,
     )

@@ -6,7 +6,7 @@ must not keep state, must not write, and must answer the same for the same revie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -22,6 +22,22 @@ class Lookup(Protocol):
     def __call__(self, api_version: str, plural: str, namespace: str, name: str) -> dict[str, Any] | None: ...
 
 
+class Select(Protocol):
+    """Reads those objects of a namespace that have all these labels, from committed state."""
+
+    def __call__(
+        self, api_version: str, plural: str, namespace: str, labels: Mapping[str, str]
+    ) -> list[dict[str, Any]]: ...
+
+
+def nothing(api_version: str, plural: str, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    """A Select where there is nothing to select from."""
+    return []
+
+
+EVERY_KIND = "*"  # as the plural of a Registration: every kind of the group, also those to come
+
+
 class Review(msgspec.Struct, frozen=True, kw_only=True):
     operation: Operation
     group: str
@@ -32,6 +48,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     user: str
     lookup: Lookup
+    select: Select = nothing
     subresource: str = ""
     groups: tuple[str, ...] = ()
     old: dict[str, Any] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 import zoneinfo
 from typing import Any
@@ -26,7 +25,7 @@ from remuda.apiserver.kinds.declare import Rules, declare, non_negative, one_of,
 from remuda.apiserver.kinds.podspec import default_pod_spec, validate_template
 from remuda.apiserver.kinds.workloads import mismatch_errors, shown_labels, template_labels
 from remuda.apiserver.resource import Obj
-from remuda.kube import clock, errors, names
+from remuda.kube import clock, cron, errors, names
 from remuda.kube.errors import FieldError
 from remuda.kube.selectors import SelectorError, label_selector_from, validate_label_selector
 
@@ -269,33 +268,6 @@ JOBS = declare(
 )
 
 
-_FIELD = r"(?:\*|\?|[0-9A-Za-z]+(?:-[0-9A-Za-z]+)?)(?:/[0-9]+)?"
-_is_cron_field = re.compile(rf"{_FIELD}(?:,{_FIELD})*").fullmatch
-_NICKNAMES = frozenset(("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"))
-_is_every = re.compile(r"@every (?:[0-9]+(?:\.[0-9]+)?(?:h|m|s|ms|us|ns))+").fullmatch
-_RANGES = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 6))
-
-
-def schedule_complaint(schedule: str) -> str:
-    """What is wrong with a cron schedule, or nothing."""
-    text = schedule.strip()
-    if text.startswith("@"):
-        known = text in _NICKNAMES or _is_every(text)
-        return "" if known else f"unrecognized descriptor: {text}"
-    fields = text.split()
-    if len(fields) != 5:
-        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-    for field, (_, low, high) in zip(fields, _RANGES, strict=True):
-        if not _is_cron_field(field):
-            return f'failed to parse int from {field}: strconv.Atoi: parsing "{field}": invalid syntax'
-        for number in re.findall(r"[0-9]+", re.sub(r"/[0-9]+", "", field)):
-            if len(number) > 4 or int(number) > high:
-                return f"end of range ({number}) above maximum ({high}): {field}"
-            if int(number) < low:
-                return f"beginning of range ({number}) below minimum ({low}): {field}"
-    return ""
-
-
 def _default_cron_job(cron_job: Obj) -> None:
     _default_job_spec(cron_job["spec"]["jobTemplate"]["spec"])
 
@@ -326,7 +298,7 @@ def _schedule_errors(schedule: str) -> list[FieldError]:
     if "TZ" in schedule:
         why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
     else:
-        why = schedule_complaint(schedule)
+        why = cron.complaint(schedule)
     return [errors.invalid("spec.schedule", schedule, why)] if why else []
 
 

@@ -6,14 +6,17 @@ else. The chain is awaited: webhooks called over the network take the same place
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from remuda.apiserver.registry.calls import Call, WriteOptions
 from remuda.apiserver.registry.objects import decode, metadata
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.resource import Obj
 from remuda.apiserver.storage.protocol import Store
-from remuda.kube.admission import AdmissionFunction, Operation, Review
+from remuda.kube.admission import EVERY_KIND, AdmissionFunction, Operation, Review
 from remuda.kube.errors import forbidden_request, invalid_object
 from remuda.kube.patches import apply_merge_patch
+from remuda.kube.selectors import label_selector_from_labels
 
 _EVERY_OPERATION: tuple[Operation, ...] = ("CREATE", "UPDATE", "DELETE")
 
@@ -31,7 +34,8 @@ class AdmissionChain:
         function: AdmissionFunction,
         operations: tuple[Operation, ...] = _EVERY_OPERATION,
     ) -> None:
-        """Calls `function` for every write of a resource, in the order of registration."""
+        """Calls `function` for every write of a resource, in the order of registration; those for every kind of a
+        group come last."""
         self._functions.setdefault((group, plural), []).append((function, operations))
 
     async def admit(
@@ -39,7 +43,7 @@ class AdmissionChain:
     ) -> Obj | None:
         """The object as the functions want it. Raises what they refuse."""
         resource = call.resource
-        for function, operations in self._functions.get((resource.group, resource.plural), ()):
+        for function, operations in self._concerned(resource.group, resource.plural):
             if operation not in operations:
                 continue
             verdict = function(
@@ -58,6 +62,7 @@ class AdmissionChain:
                     new=new,
                     dry_run=options.dry_run,
                     lookup=self.lookup,
+                    select=self.select,
                 )
             )
             call.warnings.extend(verdict.warnings)
@@ -69,6 +74,18 @@ class AdmissionChain:
             if verdict.patch is not None and new is not None:
                 new = apply_merge_patch(new, verdict.patch)
         return new
+
+    def _concerned(self, group: str, plural: str) -> list[tuple[AdmissionFunction, tuple[Operation, ...]]]:
+        return [*self._functions.get((group, plural), ()), *self._functions.get((group, EVERY_KIND), ())]
+
+    def select(self, api_version: str, plural: str, namespace: str, labels: Mapping[str, str]) -> list[Obj]:
+        group, _, version = api_version.rpartition("/")
+        resource = self._served.find(group, version, plural)
+        if resource is None:
+            return []
+        selector = label_selector_from_labels(labels)
+        found = (decode(entry.value) for entry in self._store.scan(resource.table, namespace))
+        return [obj for obj in found if selector.matches(metadata(obj).get("labels") or {})]
 
     def lookup(self, api_version: str, plural: str, namespace: str, name: str) -> Obj | None:
         group, _, version = api_version.rpartition("/")

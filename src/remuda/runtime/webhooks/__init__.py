@@ -5,8 +5,8 @@ registered with the API server, one mutating and one validating webhook per kind
 self-managed: the CA and the serving certificate live in a Secret that all replicas share.
 """
 
-from remuda.runtime.webhooks.answering import Webhook, join, lookup_in
+from remuda.runtime.webhooks.answering import Webhook, join, lookup_in, select_in
 from remuda.runtime.webhooks.configuration import Location, unregister
 from remuda.runtime.webhooks.service import WebhookService
 
-__all__ = ["Location", "Webhook", "WebhookService", "join", "lookup_in", "unregister"]
+__all__ = ["Location", "Webhook", "WebhookService", "join", "lookup_in", "select_in", "unregister"]

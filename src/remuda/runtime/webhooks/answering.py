@@ -8,16 +8,17 @@ refuses and warns.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from remuda.kube.admission import AdmissionFunction, Lookup, Operation, Registration, Review, Verdict
+from remuda.kube.admission import AdmissionFunction, Lookup, Operation, Registration, Review, Select, Verdict, nothing
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError, bad_request, forbidden_request, invalid_object
 from remuda.kube.objects import Kind
 from remuda.kube.patches import apply_merge_patch, create_json_patch
+from remuda.kube.selectors import label_selector_from_labels
 from remuda.runtime.caches import Caches
 
 API_VERSION = "admission.k8s.io/v1"
@@ -66,6 +67,21 @@ def lookup_in(caches: Caches) -> Lookup:
     return lookup
 
 
+def select_in(caches: Caches) -> Select:
+    """The same for several of them."""
+
+    def select(api_version: str, plural: str, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+        informer = caches.known(Target(api_version, plural))
+        if informer is None:
+            return []
+        selector = label_selector_from_labels(labels)
+        chosen = [one.key for one in informer.all(namespace) if selector.matches(one.metadata.labels)]
+        values = (informer.raw(*key) for key in chosen)
+        return [msgspec.json.decode(value) for value in values if value is not None]
+
+    return select
+
+
 class _User(msgspec.Struct):
     username: str = ""
     groups: tuple[str, ...] | None = ()
@@ -106,13 +122,13 @@ class _AdmissionReview(msgspec.Struct, rename="camel"):
 _decode = msgspec.json.Decoder(_AdmissionReview).decode
 
 
-def answer(webhook: Webhook, call: Call, body: bytes, lookup: Lookup) -> bytes:
+def answer(webhook: Webhook, call: Call, body: bytes, lookup: Lookup, select: Select = nothing) -> bytes:
     """Raises a 400 StatusError for what is no AdmissionReview v1."""
     request = _read(body)
     if request.operation not in webhook.operations_of(call):
         return _response(request, {"allowed": True})
-    verdict = webhook.function(_review(request, lookup))
-    return _response(request, _mutated(request, verdict) if call == "mutate" else _validated(webhook, request, verdict))
+    verdict = webhook.function(_review(request, lookup, select))
+    return _response(request, _mutated(request, verdict) if call == "mutate" else _validated(request, verdict))
 
 
 def _read(body: bytes) -> _Request:
@@ -125,7 +141,7 @@ def _read(body: bytes) -> _Request:
     return review.request
 
 
-def _review(request: _Request, lookup: Lookup) -> Review:
+def _review(request: _Request, lookup: Lookup, select: Select) -> Review:
     return Review(
         operation=request.operation,  # type: ignore[arg-type]  # one of the webhook's own
         group=request.resource.group,
@@ -141,6 +157,7 @@ def _review(request: _Request, lookup: Lookup) -> Review:
         new=request.object,
         dry_run=request.dry_run or False,
         lookup=lookup,
+        select=select,
     )
 
 
@@ -158,20 +175,20 @@ def _mutated(request: _Request, verdict: Verdict) -> dict[str, Any]:
     return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(patch)).decode()}
 
 
-def _validated(webhook: Webhook, request: _Request, verdict: Verdict) -> dict[str, Any]:
+def _validated(request: _Request, verdict: Verdict) -> dict[str, Any]:
     response: dict[str, Any] = {"allowed": not (verdict.denied or verdict.errors)}
     if verdict.warnings:
         response["warnings"] = _unique(verdict.warnings)
     if not response["allowed"]:
-        response["status"] = _refusal(webhook, request, verdict).status()
+        response["status"] = _refusal(request, verdict).status()
     return response
 
 
-def _refusal(webhook: Webhook, request: _Request, verdict: Verdict) -> StatusError:
-    group, name = webhook.target.group, request.name or _metadata_name(request)
+def _refusal(request: _Request, verdict: Verdict) -> StatusError:
+    group, name = request.resource.group, request.name or _metadata_name(request)
     if verdict.denied:
-        return forbidden_request(group, webhook.target.plural, name, verdict.denied)
-    return invalid_object(group, webhook.kind, name, verdict.errors)
+        return forbidden_request(group, request.resource.resource, name, verdict.denied)
+    return invalid_object(group, request.kind.kind, name, verdict.errors)
 
 
 def _unique(warnings: Sequence[str]) -> list[str]:

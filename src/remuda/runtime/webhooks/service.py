@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 
 from remuda.kube import clock
-from remuda.kube.admission import Lookup
+from remuda.kube.admission import Lookup, Select, nothing
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.http.tls import load_pair
@@ -42,12 +42,14 @@ class WebhookService:
         *,
         location: Location,
         secret: Key,
+        select: Select = nothing,
         name: str = "remuda",
     ) -> None:
         """`secret` holds the certificates, `name` is that of the two configurations."""
         self._client = client
         self._webhooks = webhooks
         self._lookup = lookup
+        self._select = select
         self.location = location
         self._secret = secret
         self._name = name
@@ -91,7 +93,7 @@ class WebhookService:
         async def handle(request: web.Request) -> web.StreamResponse:
             body = await request.read()
             try:
-                answered = answer(webhook, call, body, self._lookup)
+                answered = answer(webhook, call, body, self._lookup, self._select)
             except StatusError as error:
                 return web.Response(status=error.code, text=error.message)
             return web.Response(body=answered, content_type="application/json")

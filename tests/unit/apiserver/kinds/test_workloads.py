@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.kinds.batch import schedule_complaint
+from remuda.kube import cron
 
 from .writing import POD, SELECTOR, TEMPLATE, UID, changed, complaints, created, defaulted, given, kind, updated
 
@@ -233,7 +233,7 @@ def test_what_a_job_may_change() -> None:
     "schedule", ["* * * * *", "*/5 0-3 1,15 JAN-MAR MON", "@hourly", "@every 1h30m", "0 0 ? * SUN", "5/15 * * * *"]
 )
 def test_schedules(schedule: str) -> None:
-    assert schedule_complaint(schedule) == ""
+    assert cron.complaint(schedule) == ""
 
 
 @pytest.mark.parametrize(
