@@ -20,6 +20,9 @@ from remuda.providers.bootstrap import guard
 from remuda.providers.bootstrap import setup as bootstrap
 from remuda.providers.bootstrap.registration import Registration
 from remuda.providers.bootstrap.site import Site
+from remuda.providers.controlplane import admission as control_plane_admission
+from remuda.providers.controlplane import definitions as control_plane_definitions
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.providers.infrastructure import controller as infrastructure
 from remuda.providers.machine import admission as machine_admission
 from remuda.providers.machine import setup as machine
@@ -30,10 +33,15 @@ from remuda.runtime.webhooks import Webhook, join
 
 CONTROLLERS = (infrastructure.NAME, *bootstrap.CONTROLLERS, *machine.CONTROLLERS, runner.CONTROLLER)
 
-ADMISSION: tuple[Admission, ...] = (*guard.FUNCTIONS, *machine_admission.FUNCTIONS)
+ADMISSION: tuple[Admission, ...] = (
+    *guard.FUNCTIONS,
+    *machine_admission.FUNCTIONS,
+    *control_plane_admission.FUNCTIONS,
+)
 WEBHOOKS: tuple[Webhook, ...] = (  # the same, for an API server elsewhere
     *guard.WEBHOOKS,
     *join((NODE_DRIVER,), machine_admission.FUNCTIONS),
+    *join((RKE_CONTROL_PLANE,), control_plane_admission.FUNCTIONS),
 )
 
 
@@ -53,7 +61,11 @@ class Providers(msgspec.Struct, frozen=True):
 
 def definitions() -> list[dict[str, Any]]:
     """Of the kinds that are always there; those of drivers come and go with them."""
-    return [*bootstrap_definitions.definitions(), *machine.definitions()]
+    return [
+        *bootstrap_definitions.definitions(),
+        *control_plane_definitions.definitions(),
+        *machine.definitions(),
+    ]
 
 
 def add(manager: Manager, settings: Settings, *, only: Collection[str] = CONTROLLERS) -> Providers:

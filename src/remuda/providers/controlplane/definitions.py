@@ -1,0 +1,50 @@
+"""The CustomResourceDefinition of RKEControlPlane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.capi import names as capi_names
+from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition
+from remuda.providers.controlplane.types import AVAILABLE, READY, RKE_CONTROL_PLANE
+
+_CONTRACTS = {capi_names.contract_label(contract): "v1" for contract in capi_names.CONTRACTS}
+
+
+def _condition(name: str, type: str, doc: str) -> Column:
+    return Column(name, f'.status.conditions[?(@.type=="{type}")].status', doc)
+
+
+DEFINITIONS = (
+    Definition(
+        kind=RKE_CONTROL_PLANE,
+        short_names=("rcp",),
+        categories=("cluster-api",),
+        labels={**_CONTRACTS, capi_names.PROVIDER: "control-plane-remuda", capi_names.CLUSTERCTL: ""},
+        columns=(
+            Column("Cluster", ".spec.clusterName", "The Cluster it is the control plane of"),
+            Column("Wanted", ".spec.kubernetesVersion", "The version that nodes are to run"),
+            Column("Version", ".status.version", "The lowest version a node runs"),
+            Column(
+                "Initialized",
+                ".status.initialization.controlPlaneInitialized",
+                "Whether the API has answered",
+                "boolean",
+            ),
+            _condition("Available", AVAILABLE, "Whether the API is served"),
+            _condition("Ready", READY, "Whether every node is as it shall be"),
+            Column(
+                "Message",
+                f'.status.conditions[?(@.type=="{READY}")].message',
+                "What it waits for",
+                priority=WIDE,
+            ),
+            Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date"),
+        ),
+    ),
+)
+
+
+def definitions() -> list[dict[str, Any]]:
+    """Ready to be installed."""
+    return [custom_resource_definition(definition) for definition in DEFINITIONS]
