@@ -112,7 +112,9 @@ def _choose(settings: Settings) -> tuple[str, ...]:
                 "the controllers of providers need --nodes-listen, where this manager serves hosts, and --server-url"
             )
         if settings.site != SiteSettings():
-            raise Refused("--server-url and --assets are for hosts: --nodes-listen must say where they are served")
+            raise Refused(
+                "--server-url, --assets and --artefacts are for hosts: --nodes-listen must say where they are served"
+            )
         return tuple(name for name in chosen if not controllers.has_providers((name,)))
     settings.site.check()
     settings.site.name(settings.nodes)
@@ -176,12 +178,17 @@ async def _add_controllers(manager: Manager, client: HttpClient, settings: Setti
     machine = settings.machine
     if settings.data_dir is not None:
         machine = msgspec.structs.replace(machine, driver_directory=str(settings.data_dir.absolute() / "drivers"))
+    kept = settings.site.kept_artefacts(settings.data_dir)
     wanted = providers.Settings(
-        site=site, bootstrap=settings.bootstrap, machine=machine, jobs=_job_settings(settings, client)
+        site=site,
+        bootstrap=settings.bootstrap,
+        machine=machine,
+        jobs=_job_settings(settings, client),
+        artefacts=kept,
     )
     added = controllers.add(manager, chosen, wanted)
     if added is not None and added.registration is not None:
-        server.add(manager, site, added.registration)
+        server.add(manager, site, added.registration, kept)
     if not settings.namespace:
         await controllers.register_drivers(client, chosen)
 

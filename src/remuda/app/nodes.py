@@ -30,6 +30,8 @@ from remuda.providers.bootstrap import endpoints
 from remuda.providers.bootstrap.endpoints import Endpoints
 from remuda.providers.bootstrap.registration import Registration
 from remuda.providers.bootstrap.site import Site
+from remuda.providers.controlplane.artefacts import Artefacts
+from remuda.providers.controlplane.artefacts import serving as artefacts
 from remuda.runtime.manager import Manager
 from remuda.runtime.tasks import Tasks
 from remuda.runtime.webhooks import certificates
@@ -49,14 +51,23 @@ def starting() -> dict[str, Handler]:
     def wait(request: Request) -> Result:
         return Response(503, b"the manager is starting\n", TEXT_HEADERS + header_block([("Retry-After", "2")]))
 
-    return dict.fromkeys((endpoints.INSTALL, endpoints.AUTHORITIES, endpoints.ASSETS, endpoints.CONNECT), wait)
+    paths = (endpoints.INSTALL, endpoints.AUTHORITIES, endpoints.ASSETS, endpoints.CONNECT, artefacts.PREFIX)
+    return dict.fromkeys(paths, wait)
 
 
-def mount(front: HttpFront, site: Site, registration: Registration, assets: Path | None) -> None:
+def mount(
+    front: HttpFront, site: Site, registration: Registration, assets: Path | None, kept: Artefacts | None = None
+) -> None:
     """On the port of the embedded engine, whose own /healthz serves hosts as well."""
-    for prefix, handler in Endpoints(site, registration, assets).routes().items():
+    for prefix, handler in _routes(Endpoints(site, registration, assets), kept).items():
         if prefix != endpoints.HEALTH:
             front.mount(prefix, handler)
+
+
+def _routes(served: Endpoints, kept: Artefacts | None) -> dict[str, Handler]:
+    """Handlers by the beginnings of paths."""
+    found = served.routes()
+    return found if kept is None else {**found, artefacts.PREFIX: artefacts.ArtefactFiles(kept).serve}
 
 
 class NodeServer:
@@ -73,7 +84,7 @@ class NodeServer:
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._context.set_alpn_protocols(["http/1.1"])
         self._tasks = Tasks()
-        self._endpoints: Endpoints | None = None
+        self._routes: dict[str, Handler] = {}
         self._listener = Listener(self._serve)
         self._serving: certificates.Serving
 
@@ -89,9 +100,9 @@ class NodeServer:
             raise Refused(f"cannot keep the certificate for hosts in Secret {self._secret}: {error}") from None
         return self._settings.settled(self._listen, self._serving.ca_pem)
 
-    def add(self, manager: Manager, site: Site, registration: Registration) -> None:
+    def add(self, manager: Manager, site: Site, registration: Registration, kept: Artefacts | None = None) -> None:
         """Served from the moment the caches are filled until the manager ends."""
-        self._endpoints = Endpoints(site, registration, self._settings.assets)
+        self._routes = _routes(Endpoints(site, registration, self._settings.assets), kept)
         manager.at_start(self.start)
         manager.at_end(self.stop)
 
@@ -109,9 +120,9 @@ class NodeServer:
         await self._passthrough.close()
 
     def _serve(self, request: Request) -> Result | Awaitable[Result]:
-        assert self._endpoints is not None
-        if any(request.path.startswith(prefix) for prefix in self._endpoints.routes()):
-            return self._endpoints.serve(request)
+        for prefix, serve in self._routes.items():
+            if request.path.startswith(prefix):
+                return serve(request)
         return self._passthrough.serve(request)
 
     # -- the certificate -----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from cryptography import x509
 from remuda.app.addresses import Address, shown
 from remuda.app.process import Refused
 from remuda.providers.bootstrap.site import Site
+from remuda.providers.controlplane.artefacts import Artefacts
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server_url: str = ""  # empty: derived from where it listens
     server_ca: Path | None = None  # of what stands before the manager and has a certificate of its own
     assets: Path | None = None  # files for hosts
+    artefacts: Path | None = None  # what nodes install distributions from; made when there is something to keep
 
     def name(self, listen: Address) -> str:
         """What the serving certificate must be good for. Refuses what hosts could not use."""
@@ -68,6 +70,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         self._foreign_ca()
         if self.assets is not None and not self.assets.is_dir():
             raise Refused(f"--assets {self.assets} is not a directory")
+        if self.artefacts is not None and self.artefacts.exists() and not self.artefacts.is_dir():
+            raise Refused(f"--artefacts {self.artefacts} is not a directory")
+
+    def kept_artefacts(self, data_dir: Path | None) -> Artefacts | None:
+        """Where they are said to be, else in the data directory, if there is one."""
+        place = self.artefacts or (data_dir / "artefacts" if data_dir is not None else None)
+        return None if place is None else Artefacts(place.absolute())
 
     def _foreign_ca(self) -> bytes:
         if self.server_ca is None:

@@ -82,11 +82,12 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
         directory=data / "jobs", hosts=data / "hosts", server_url=server.url, ca_pem=server.pki.ca_certificate_pem
     )
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
-    wanted = providers.Settings(site=site, bootstrap=settings.bootstrap, machine=machine, jobs=jobs)
+    kept = settings.site.kept_artefacts(data)
+    wanted = providers.Settings(site=site, bootstrap=settings.bootstrap, machine=machine, jobs=jobs, artefacts=kept)
     added = controllers.add(manager, chosen, wanted)
     assert added is not None
     if added.registration is not None:
-        nodes.mount(server.front, site, added.registration, settings.site.assets)
+        nodes.mount(server.front, site, added.registration, settings.site.assets, kept)
     if added.job_runner is not None:
         server.pod_logs.add(added.job_runner.log_source)
     await controllers.register_drivers(server.client(), chosen)

@@ -107,6 +107,7 @@ def command(
     server_url: str,
     server_ca: Path | None,
     assets: Path | None,
+    artefacts: Path | None,
     bootstrap_token_ttl: float,
     job_timeout: float,
     rancher_machine: str,
@@ -140,7 +141,7 @@ def command(
         webhooks=webhook_listen,
         webhook_url=webhook_url,
         nodes=nodes_listen,
-        site=site_settings(server_url, server_ca, assets),
+        site=site_settings(server_url, server_ca, assets, artefacts),
         bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
         machine=MachineSettings(
             run_jobs=run_jobs, image=job_image, job_seconds=int(job_timeout), rancher_machine=rancher_machine

@@ -41,6 +41,11 @@ _OPTIONS = (
         help="Files for hosts, served under /assets/: rancher-system-agent-amd64, for instance.",
     ),
     click.option(
+        "--artefacts",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="What nodes install distributions from, as `remuda artefacts` keeps it. Default: DATA_DIR/artefacts.",
+    ),
+    click.option(
         "--bootstrap-token-ttl",
         metavar="TIME",
         default="2h",
@@ -71,7 +76,7 @@ def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def site_settings(server_url: str, server_ca: Path | None, assets: Path | None) -> Settings:
+def site_settings(server_url: str, server_ca: Path | None, assets: Path | None, artefacts: Path | None) -> Settings:
     from remuda.app.site import Settings
 
-    return Settings(server_url=server_url, server_ca=server_ca, assets=assets)
+    return Settings(server_url=server_url, server_ca=server_ca, assets=assets, artefacts=artefacts)

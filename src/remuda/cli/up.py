@@ -28,6 +28,7 @@ def command(
     server_url: str,
     server_ca: Path | None,
     assets: Path | None,
+    artefacts: Path | None,
     bootstrap_token_ttl: float,
     job_timeout: float,
     rancher_machine: str,
@@ -52,7 +53,7 @@ def command(
         server=server_settings(**options),
         controllers=controllers,
         health=health_listen,
-        site=site_settings(server_url, server_ca, assets),
+        site=site_settings(server_url, server_ca, assets, artefacts),
         bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
         machine=MachineSettings(job_seconds=int(job_timeout), rancher_machine=rancher_machine),
     )

@@ -22,6 +22,7 @@ from remuda.providers.bootstrap.registration import Registration
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane import admission as control_plane_admission
 from remuda.providers.controlplane import definitions as control_plane_definitions
+from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.providers.infrastructure import controller as infrastructure
 from remuda.providers.machine import admission as machine_admission
@@ -50,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: bootstrap.BootstrapSettings = bootstrap.BootstrapSettings()
     machine: MachineSettings = MachineSettings()
     jobs: runner.Settings | None = None  # None: not run here
+    artefacts: Artefacts | None = None  # None: none are served
 
 
 class Providers(msgspec.Struct, frozen=True):
