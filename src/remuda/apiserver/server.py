@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -114,10 +114,17 @@ class ApiServer:
 
     @classmethod
     async def start(
-        cls, settings: Settings, *, admission: Sequence[Registration] = (), routes: Mapping[str, Handler] | None = None
+        cls,
+        settings: Settings,
+        *,
+        admission: Sequence[Registration] = (),
+        routes: Mapping[str, Handler] | None = None,
+        pki: pki_module.Pki | None = None,
+        before: Callable[[Handler], Handler] | None = None,
     ) -> ApiServer:
         """Raises StartRefused with what is wrong, before anything is served. `admission` and `routes`, which go before
-        the API's own paths, are in force from the first request on."""
+        the API's own paths, are in force from the first request on. `pki`: keys and certificates kept elsewhere. `before`
+        is given the handler that answers for the API, and gives the one that sees every request first."""
         try:
             tokens = _static_tokens(settings)
             pki_module.serving_names(settings.host, settings.names)  # before a directory is made for nothing
@@ -125,14 +132,17 @@ class ApiServer:
         except (StoreUnusable, TokenFileError, pki_module.PkiError) as error:
             raise StartRefused(str(error)) from None
         try:
-            pki = await asyncio.to_thread(
-                pki_module.prepare, settings.data_dir, listen_address=settings.host, extra_names=settings.names
-            )
+            if pki is None:
+                pki = await asyncio.to_thread(
+                    pki_module.prepare, settings.data_dir, listen_address=settings.host, extra_names=settings.names
+                )
             server = cls(settings, store, pki, tokens)
             for registration in admission:
                 server.registry.admission.register(*registration)
             for prefix, handler in (routes or {}).items():
                 server.front.mount(prefix, handler)
+            if before is not None:
+                server.front.stand_before(before)
             await server._start()
         except (pki_module.PkiError, OSError) as error:
             await store.close()

@@ -1,7 +1,8 @@
 """Making and judging X.509 certificates: the pure part, no files.
 
-Keys are EC P-256. Certificates carry the extensions strict verifiers (Go, OpenSSL with X509_STRICT) ask for. Validity
-begins five minutes in the past, for clients whose clock is behind.
+Keys are EC P-256; that of an authority somebody else has made may be RSA. Certificates carry the extensions strict
+verifiers (Go, OpenSSL with X509_STRICT) ask for. Validity begins five minutes in the past, for clients whose clock is
+behind.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Iterable
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+AuthorityKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
 
@@ -44,7 +47,7 @@ def make_ca(key: ec.EllipticCurvePrivateKey, common_name: str, days: int, now: d
 class Authority:
     """A CA that can sign: its certificate and key."""
 
-    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    def __init__(self, certificate: x509.Certificate, key: AuthorityKey) -> None:
         self.certificate = certificate
         self._key = key
 
@@ -57,9 +60,7 @@ class Authority:
         *,
         common_name: str = "kube-apiserver",
     ) -> x509.Certificate:
-        builder = self._leaf(_subject(common_name, ()), key, days, now, ExtendedKeyUsageOID.SERVER_AUTH)
-        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
-        return builder.add_extension(alternatives, critical=False).sign(self._key, hashes.SHA256())
+        return self.sign_server(key.public_key(), common_name, names, days, now)
 
     def issue_client(
         self,
@@ -69,22 +70,49 @@ class Authority:
         days: int,
         now: datetime.datetime,
     ) -> x509.Certificate:
+        return self.sign_client(key.public_key(), common_name, organizations, days, now)
+
+    def sign_client(
+        self,
+        public_key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
+        common_name: str,
+        organizations: Iterable[str],
+        days: int,
+        now: datetime.datetime,
+    ) -> x509.Certificate:
+        """For somebody who keeps the key."""
         subject = _subject(common_name, organizations)
-        builder = self._leaf(subject, key, days, now, ExtendedKeyUsageOID.CLIENT_AUTH)
+        builder = self._leaf(subject, public_key, days, now, (ExtendedKeyUsageOID.CLIENT_AUTH,))
         return builder.sign(self._key, hashes.SHA256())
+
+    def sign_server(
+        self,
+        public_key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
+        common_name: str,
+        names: Iterable[str],
+        days: int,
+        now: datetime.datetime,
+        *,
+        also_client: bool = False,
+    ) -> x509.Certificate:
+        """For somebody who keeps the key. `also_client`: good for both ends of a connection, as peers need."""
+        usages = (ExtendedKeyUsageOID.SERVER_AUTH, *((ExtendedKeyUsageOID.CLIENT_AUTH,) if also_client else ()))
+        builder = self._leaf(_subject(common_name, ()), public_key, days, now, usages)
+        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        return builder.add_extension(alternatives, critical=False).sign(self._key, hashes.SHA256())
 
     def _leaf(
         self,
         subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
+        public_key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
         days: int,
         now: datetime.datetime,
-        usage: x509.ObjectIdentifier,
+        usages: Iterable[x509.ObjectIdentifier],
     ) -> x509.CertificateBuilder:
-        builder = _builder(subject, self.certificate.subject, key.public_key(), days, now)
+        builder = _builder(subject, self.certificate.subject, public_key, days, now)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return builder.add_extension(issuer_key, critical=False)
 
@@ -97,7 +125,7 @@ def is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
     return True
 
 
-def belongs_to(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bool:
+def belongs_to(certificate: x509.Certificate, key: AuthorityKey) -> bool:
     return certificate.public_key() == key.public_key()
 
 
@@ -115,7 +143,11 @@ def _subject(common_name: str, organizations: Iterable[str]) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: int, now: datetime.datetime
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
+    days: int,
+    now: datetime.datetime,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()

@@ -104,6 +104,10 @@ class HttpFront:
         kept = [route for route in self._extra if route[0] != prefix]
         self._extra = sorted([*kept, (prefix, handler)], key=lambda route: -len(route[0]))
 
+    def stand_before(self, outer: Callable[[Handler], Handler]) -> None:
+        """The handler that `outer` makes of ours sees every request first, those for resources too."""
+        self._listener.handler = outer(self._listener.handler)
+
     # -- one request ---------------------------------------------------------------------------------------------
 
     def handle(self, request: Request) -> Result | Awaitable[Result]:

@@ -48,6 +48,7 @@ class SqliteStore:
         self._unsent: list[Write] = []
         self._listeners: list[Listener] = []
         self._closed = False
+        self.refusing: Callable[[], str] | None = None  # why nothing may be written now; empty: it may
         self._loop = asyncio.get_running_loop()
         self._writer: Writer | Unwritten = (
             Unwritten(on_committed=self._committed)
@@ -194,6 +195,8 @@ class SqliteStore:
         waiting leaves the write on its way."""
         if self._closed:
             raise StorageFailed("the store is closed")
+        if self.refusing is not None and (why := self.refusing()):
+            raise StorageFailed(why)
         current = self.latest(table, namespace, name)
         if current is not expect and (current is None or expect is None or current.revision != expect.revision):
             raise WriteConflict(f"{table} {namespace}/{name} is not as expected")
