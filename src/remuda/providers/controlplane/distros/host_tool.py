@@ -1,0 +1,238 @@
+"""What the scripts of plans cannot say in shell: it travels in every plan as a file and runs on the host, with the
+standard library of Python 3.9 and nothing else. TLS is always verified.
+
+    fetch URL-PATH SHA256 DESTINATION   from the manager, by the agent's connection info
+    join LIST CA FILE INIT              which server this host joins by: see `join`
+    members DATA-DIRECTORY PORT         of etcd, as the member on this host sees them: JSON
+    environment PREFIX…                 for a unit: proxies, and what begins so
+
+`REMUDA_HOST_ROOT` and `REMUDA_HOST_ADDRESS` are of hosts that are folders.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import json
+import os
+import re
+import ssl
+import sys
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+_SECONDS = 10
+_CHUNK = 1 << 20
+
+
+def main(arguments: list[str]) -> int:
+    commands = {"fetch": fetch, "join": join, "members": members, "environment": environment}
+    if not arguments or arguments[0] not in commands:
+        print(f"one of {', '.join(commands)} is wanted", file=sys.stderr)
+        return 2
+    try:
+        commands[arguments[0]](*arguments[1:])
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        print(f"{arguments[0]}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+# ---- from the manager --------------------------------------------------------------------------------------------
+
+
+def fetch(path: str, checksum: str, destination: str) -> None:
+    """Nothing is at the destination unless it is what was asked for, whole."""
+    failures = []
+    for server, trust in _managers(_agent_directory()):
+        url = f"{server}/{path.lstrip('/')}"
+        try:
+            return _download(url, trust, checksum, destination)
+        except (OSError, http.client.HTTPException) as error:
+            failures.append(f"{url}: {error}")
+    raise OSError("; ".join(failures) or "the agent's connection info names no server")
+
+
+def _download(url: str, trust: ssl.SSLContext, checksum: str, destination: str) -> None:
+    os.makedirs(os.path.dirname(destination), exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(destination))
+    try:
+        digest = hashlib.sha256()
+        with os.fdopen(handle, "wb") as file, _open(url, trust, seconds=60) as response:
+            for block in iter(lambda: response.read(_CHUNK), b""):
+                digest.update(block)
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        if digest.hexdigest() != checksum:
+            raise OSError(f"has the checksum {digest.hexdigest()}, and {checksum} is wanted")
+        os.replace(temporary, destination)
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def _agent_directory() -> str:
+    return _on_host(os.environ.get("REMUDA_AGENT_DIR") or "/var/lib/rancher/agent")
+
+
+def _managers(folder: str) -> list[tuple[str, ssl.SSLContext]]:
+    """Where the agent finds the manager, and whom it trusts there. The connection info first, then what plans brought."""
+    with open(os.path.join(folder, "rancher2_connection_info.json"), encoding="utf-8") as file:
+        found = [_cluster(json.load(file)["kubeConfig"])]
+    more = os.path.join(folder, "servers.d")
+    for name in sorted(os.listdir(more)) if os.path.isdir(more) else []:
+        if name.endswith(".json"):
+            with open(os.path.join(more, name), encoding="utf-8") as file:
+                entry = json.load(file)
+            found.append((entry.get("server") or "", entry.get("certificate-authority-data") or ""))
+    authorities = "".join(base64.b64decode(authority).decode() + "\n" for _, authority in found if authority)
+    trust = ssl.create_default_context(cadata=authorities or None)
+    return [(server.rstrip("/"), trust) for server, _ in found if server.startswith("https://")]
+
+
+def _cluster(kubeconfig: str) -> tuple[str, str]:
+    """Server and authority of a kubeconfig with one cluster, in YAML or JSON."""
+    server = re.search(r'\bserver"?\s*:\s*["\']?([^\s"\',}]+)', kubeconfig)
+    authority = re.search(r'\bcertificate-authority-data"?\s*:\s*["\']?([A-Za-z0-9+/=]+)', kubeconfig)
+    if server is None:
+        raise ValueError("the agent's connection info names no server")
+    return server.group(1), authority.group(1) if authority else ""
+
+
+# ---- joining -----------------------------------------------------------------------------------------------------
+
+
+def join(listed: str, authority: str, target: str, init: str) -> None:
+    """Writes which server this host joins by, if it has none yet or the one it has is not listed any more. The first
+    that answers is taken, so a dead one blocks nobody. A host that begins the cluster gets `init` instead."""
+    with open(listed, encoding="utf-8") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    if lines == ["init"]:
+        return _write(target, init)
+    try:
+        with open(target, encoding="utf-8") as file:
+            current = json.load(file).get("server")
+    except (OSError, ValueError):
+        current = None
+    if current and (current in lines or not lines):
+        return None
+    trust = ssl.create_default_context(cafile=authority)
+    failures = []
+    for url in lines:
+        try:
+            with _open(f"{url}/ping", trust, direct=True) as response:
+                response.read(_CHUNK)
+            print(f"joining by {url}")
+            return _write(target, json.dumps({"server": url}))
+        except (OSError, http.client.HTTPException) as error:
+            failures.append(f"{url}: {error}")
+    if current:  # it has joined long ago, and the distribution keeps a list of its own
+        print(f"no listed server answers, staying with {current}: {'; '.join(failures)}")
+        return None
+    raise OSError("no server to join by answers: " + ("; ".join(failures) or "none is listed"))
+
+
+def _write(path: str, content: str) -> None:
+    content += "\n"
+    try:
+        with open(path, encoding="utf-8") as file:
+            if file.read() == content:
+                return
+    except OSError:
+        pass
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = f"{path}.new"  # not *.yaml: the distribution reads those
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+# ---- etcd --------------------------------------------------------------------------------------------------------
+
+
+def members(data: str, port: str) -> None:
+    tls = os.path.join(_on_host(data), "server", "tls")
+    here = os.environ.get("REMUDA_HOST_ADDRESS") or "127.0.0.1"
+    trust = ssl.create_default_context(cafile=os.path.join(tls, "server-ca.crt"))
+    with _open(f"https://{_bracketed(here)}:{port}/db/info", trust, direct=True) as response:
+        listed = json.load(response).get("members") or []
+    found = []
+    for member in listed:
+        peers = member.get("peerURLs") or [""]
+        address = urllib.parse.urlsplit(peers[0]).hostname or ""
+        found.append(
+            {
+                "name": member.get("name") or "",
+                "address": address,
+                "learner": bool(member.get("isLearner")),
+                "healthy": bool(address) and _is_healthy(address, os.path.join(tls, "etcd")),
+            }
+        )
+    print(json.dumps({"members": sorted(found, key=lambda member: (str(member["name"]), str(member["address"])))}))
+
+
+def _is_healthy(address: str, tls: str) -> bool:
+    """What the member says of itself; where its client port speaks gRPC only, whether its peer port answers."""
+    try:
+        trust = _mutual(tls, "server-ca.crt", "client")
+        with _open(f"https://{_bracketed(address)}:2379/health", trust, direct=True, seconds=5) as response:
+            return str(json.load(response).get("health")).lower() == "true"
+    except urllib.error.HTTPError as error:
+        if error.code in (500, 503):  # it answers, and is not well
+            return False
+    except (OSError, ValueError, AttributeError, http.client.HTTPException):
+        pass
+    try:
+        trust = _mutual(tls, "peer-ca.crt", "peer-server-client")
+        with _open(f"https://{_bracketed(address)}:2380/version", trust, direct=True, seconds=5) as response:
+            return "etcdserver" in json.load(response)
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+
+
+def _mutual(tls: str, authority: str, pair: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=os.path.join(tls, authority))
+    context.load_cert_chain(os.path.join(tls, f"{pair}.crt"), os.path.join(tls, f"{pair}.key"))
+    return context
+
+
+# ---- units -------------------------------------------------------------------------------------------------------
+
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+
+
+def environment(*prefixes: str) -> None:
+    """Lines of an EnvironmentFile. What could not be one line is left out."""
+    for name, value in sorted(os.environ.items()):
+        if (name in _PROXIES or name.startswith(prefixes)) and "\n" not in value:
+            quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$").replace("`", "\\`")
+            print(f'{name}="{quoted}"')
+
+
+# ---- shared ------------------------------------------------------------------------------------------------------
+
+
+def _open(url: str, trust: ssl.SSLContext, *, direct: bool = False, seconds: float = _SECONDS) -> Any:
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=trust)]
+    if direct:  # servers of the cluster itself are never behind a proxy
+        handlers.append(urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener(*handlers).open(url, timeout=seconds)
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _on_host(path: str) -> str:
+    return (os.environ.get("REMUDA_HOST_ROOT") or "") + path
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

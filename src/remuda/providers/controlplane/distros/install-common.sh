@@ -1,0 +1,131 @@
+# What every installation begins and ends with. It runs as `sh -c`: this file, then that of a distribution, then `main`.
+#
+# The distribution's file defines `install_files`: it puts the version that is wanted where it belongs, unit file
+# included, changes nothing when it is there already, and neither starts nor stops anything. It may use what is defined
+# here. Every path is below $ROOT, which is empty on real hosts.
+#
+#   REMUDA_DISTRO REMUDA_VERSION   k3s, v1.36.4+k3s1
+#   REMUDA_ROLE REMUDA_UNIT        server or agent, and its unit, without .service
+#   REMUDA_DATA_DIR                of the distribution
+#   REMUDA_CONFIG_DIR              of the distribution: /etc/rancher/k3s
+#   REMUDA_STATE_DIR               what we remember on this host
+#   REMUDA_AGENT_DIR               of the node agent
+#   REMUDA_ARTEFACTS               lines "architecture name sha256"; none: an image has brought run.sh
+#   REMUDA_INIT                    what the config of the host that begins the cluster holds
+#   RESTART_STAMP                  a restart is due when it changes
+
+set -eu
+umask 022
+
+ROOT=${REMUDA_HOST_ROOT:-}
+UNIT=$REMUDA_UNIT
+DATA_DIR=$ROOT$REMUDA_DATA_DIR
+CONFIG_DIR=$ROOT$REMUDA_CONFIG_DIR
+STATE_DIR=$ROOT$REMUDA_STATE_DIR
+CACHE_DIR=$STATE_DIR/artefacts
+UNIT_DIR=$ROOT/etc/systemd/system
+
+say() { printf '%s\n' "$*"; }
+
+fail() {
+	printf '%s\n' "$*" >&2
+	exit 1
+}
+
+host_tool() { "${REMUDA_PYTHON:-python3}" "$STATE_DIR/host-tool.py" "$@"; }
+
+architecture() {
+	case $(uname -m) in
+	x86_64 | amd64) echo amd64 ;;
+	aarch64 | arm64) echo arm64 ;;
+	armv7* | armhf) echo arm ;;
+	*) uname -m ;;
+	esac
+}
+
+# checksum NAME: that of an artefact for this host's architecture ("any" will do for all); nothing if there is none.
+checksum() {
+	printf '%s\n' "$REMUDA_ARTEFACTS" | while read -r found_architecture found_name found_sum; do
+		[ "$found_name" = "$1" ] || continue
+		case $found_architecture in "$(architecture)" | any)
+			echo "$found_architecture $found_sum"
+			break
+			;;
+		esac
+	done
+}
+
+# fetch NAME: downloads an artefact, verified, unless it is there; `fetched` is its path.
+fetch() {
+	set -- "$1" $(checksum "$1")
+	[ $# -eq 3 ] || fail "there is no $1 of $REMUDA_DISTRO $REMUDA_VERSION for $(architecture): add it with 'remuda artefacts add'"
+	fetched=$CACHE_DIR/$3/$1
+	[ -f "$fetched" ] || host_tool fetch "artefacts/$REMUDA_DISTRO/$REMUDA_VERSION/$2/$1" "$3" "$fetched"
+}
+
+# offered NAME: whether there is such an artefact for this host.
+offered() { [ -n "$(checksum "$1")" ]; }
+
+# place SOURCE TARGET MODE: copies a file if it is another one; never half of it.
+place() {
+	if ! cmp -s "$1" "$2"; then
+		mkdir -p "$(dirname "$2")"
+		cp "$1" "$2.new"
+		chmod "$3" "$2.new"
+		mv -f "$2.new" "$2"
+	fi
+}
+
+# write TARGET MODE: the same with standard input.
+write() {
+	mkdir -p "$STATE_DIR"
+	(umask 077 && cat >"$STATE_DIR/incoming")
+	place "$STATE_DIR/incoming" "$1" "$2"
+	rm -f "$STATE_DIR/incoming"
+}
+
+# writable DIRECTORY: whether files can be put there, perhaps after making it.
+writable() {
+	mkdir -p "$1" 2>/dev/null && [ -w "$1" ]
+}
+
+choose_server() {
+	host_tool join "$CONFIG_DIR/remuda-servers" "$CONFIG_DIR/remuda-ca.crt" "$CONFIG_DIR/config.yaml.d/51-join.yaml" "$REMUDA_INIT"
+}
+
+# Old artefacts go when the new ones are in place; what is fetched is kept, for uninstalled hosts and retries.
+forget_old_artefacts() {
+	for found in "$CACHE_DIR"/*; do
+		[ -d "$found" ] || continue
+		case $REMUDA_ARTEFACTS in *"${found##*/}"*) ;; *) rm -rf "$found" ;; esac
+	done
+}
+
+# Not waited for: a unit may need the rest of the cluster to become active. Probes tell when it is.
+restart_if_due() {
+	remembered=$(cat "$STATE_DIR/restart-stamp" 2>/dev/null || true)
+	state=$(systemctl is-active "$UNIT.service" 2>/dev/null || true)
+	case $remembered/$state in
+	"$RESTART_STAMP/active" | "$RESTART_STAMP/activating" | "$RESTART_STAMP/reloading")
+		say "$UNIT runs with what is wanted"
+		return
+		;;
+	esac
+	systemctl daemon-reload
+	systemctl enable "$UNIT.service"
+	systemctl reset-failed "$UNIT.service" 2>/dev/null || true
+	systemctl --no-block restart "$UNIT.service"
+	printf '%s\n' "$RESTART_STAMP" | write "$STATE_DIR/restart-stamp" 600
+	say "$UNIT is being restarted"
+}
+
+main() {
+	choose_server
+	if [ -z "$REMUDA_ARTEFACTS" ]; then
+		# The installer of an image restarts by the stamp itself.
+		exec run.sh
+	fi
+	install_files
+	forget_old_artefacts
+	restart_if_due
+}
