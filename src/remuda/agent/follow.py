@@ -56,6 +56,8 @@ class Follower:
         self._written: dict[str, bytes] = {}  # of them, what the channel knows
         self._plan: Plan | None = None
         self._unreadable = ""
+        self._records: formats.Json | None = None  # of periodic instructions; None: as the Secret has them
+        self._told: formats.Json | None = None  # the same when they were last written, before anything was shortened
 
         self._application: _Application | None = None
         self._periodic = Periodic(config, self._stop, lambda *found: self._post(self._on_periodic, *found))
@@ -119,7 +121,7 @@ class Follower:
             self._tell_unreadable()
             return
         if not self._apply(self._plan):
-            records = formats.unpack(self._view().get(rules.PERIODIC_OUTPUT, b""))
+            records = self._told_records() if self._records is None else self._records
             self._wake_in(self._periodic.run_due(self._plan, self._basis, records))
         self._wake_in(self._probing.look(self._plan.probes))
 
@@ -146,6 +148,7 @@ class Follower:
     def _begin(self, basis: Basis, data: Mapping[str, bytes]) -> None:
         """Another plan, or another Secret."""
         self._basis, self._results = basis, {}
+        self._records = self._told = None
         self._periodic.all_due = False
         self._probing.anew(delayed=False)
         self._plan, self._unreadable = None, ""
@@ -283,9 +286,14 @@ class Follower:
     def _on_periodic(self, basis: Basis, records: formats.Json | None) -> None:
         self._periodic.ended(basis)
         if basis == self._basis and records is not None:
-            view = self._view()
-            if records != formats.unpack(view.get(rules.PERIODIC_OUTPUT, b"")):
-                self._results.update(rules.periodic(view, records))
+            self._records = records
+            if rules.is_news(self._told_records(), records, time.time()):
+                self._told = records
+                self._results.update(rules.periodic(self._view(), records))
+
+    def _told_records(self) -> formats.Json:
+        written = self._view().get(rules.PERIODIC_OUTPUT, b"")
+        return self._told if self._told is not None and written else formats.unpack(written)
 
     def _on_probed(self, number: int, found: Mapping[str, bool] | None) -> None:
         if not self._probing.ended(number) or found is None or self._plan is None:

@@ -47,6 +47,7 @@ RESULT_KEYS = frozenset((
 
 RETRY_SECONDS = 30.0
 PROBE_SECONDS = 5.0
+RETELL_SECONDS = 3600.0  # a periodic instruction that comes to the same is told of again after so long
 _PERIOD_SECONDS = 600
 _MOST_PAUSES = 6
 
@@ -202,6 +203,25 @@ def recorded(record: Json | None, instruction: Instruction, result: Result, now:
         "lastFailedRunTime": "" if well else unix_date(now),
         "failures": 0 if well else (before.get("failures") or 0) + 1,
     }
+
+
+def is_news(told: Json, records: Json, now: float) -> bool:
+    """Whether periodic instructions have come to something else than the Secret says. For an hour it is no news that
+    they ran: a host on which nothing changes writes nothing."""
+    if told.keys() != records.keys():
+        return True
+    return any(
+        _outcome(told[name]) != _outcome(record) or not _left(_last_run(told[name]), RETELL_SECONDS, now)
+        for name, record in records.items()
+    )
+
+
+def _outcome(record: Json) -> tuple[object, ...]:
+    return record.get("exitCode"), record.get("stdout"), record.get("stderr")
+
+
+def _last_run(record: Json) -> str:
+    return str(record.get("lastFailedRunTime") or record.get("lastSuccessfulRunTime") or "")
 
 
 def periodic(data: Data, records: Json) -> dict[str, bytes]:

@@ -84,6 +84,7 @@ class Agents:
         self._machinery = machinery
         self._informer = manager.caches.of(SECRET)
         self._seen: set[str] = set()
+        self._records: dict[str, tuple[str, formats.Json]] = {}  # of periodic instructions, by uid, of which plan
         self._until: dict[tuple[str, str], float] = {}  # when applying a plan, by its checksum, will be done
         self._controller = manager.controller("simulatedagent", SECRET, self.reconcile, concurrency=_CONCURRENCY)
 
@@ -91,6 +92,7 @@ class Agents:
         secret = self._informer.get(*agent)
         if secret is not None:
             self._seen.discard(secret.metadata.uid)
+            self._records.pop(secret.metadata.uid, None)
             self._controller.enqueue(agent)
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -143,8 +145,10 @@ class Agents:
         work.changes |= rules.succeeded(work.data, outputs, work.now)
 
     def _run_periodic(self, work: _Pass, plan: Plan, applied: bool) -> None:
-        records = formats.unpack(work.data.get(rules.PERIODIC_OUTPUT, b""))
-        before = dict(records)
+        uid, checksum = work.secret.metadata.uid, rules.checksum(work.data["plan"])
+        told = formats.unpack(work.data.get(rules.PERIODIC_OUTPUT, b""))
+        of, kept = self._records.get(uid, ("", {}))
+        records = dict(kept if of == checksum else told)
         for instruction in plan.periodic_instructions:
             name = instruction.name
             left = 0.0 if applied else rules.seconds_until(records.get(name), instruction, work.now)
@@ -157,7 +161,9 @@ class Agents:
                     work.waits.append(left)
                     break
             work.waits.append(left)
-        if records != before:
+        if plan.periodic_instructions:
+            self._records[uid] = (checksum, records)
+        if rules.is_news(told, records, work.now):
             work.changes |= rules.periodic(work.data, records)
 
     def _probe(self, work: _Pass, plan: Plan) -> None:

@@ -39,6 +39,9 @@ DIFFERENCES = {
     "an image by digest from a local archive": Difference(
         "failed", "succeeded", "upstream looks for tags only, and takes a digest for an error"
     ),
+    "a periodic instruction that comes to the same, told of": Difference(
+        True, False, "ours writes what it came to when that changes, and once an hour: an idle host writes nothing"
+    ),
     "a plan that is no JSON": Difference(
         "not reported", "failed", "upstream only logs it; ours reports the failure in the Secret"
     ),

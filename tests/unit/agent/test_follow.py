@@ -267,6 +267,20 @@ def test_periodic_instructions_run_by_their_period_and_are_recorded(pair: Pair) 
     eventually(lambda: (host.root / "behind").exists())  # not in the pass in which the one before it failed
 
 
+def test_a_periodic_instruction_that_comes_to_the_same_writes_nothing(pair: Pair) -> None:
+    secret, host = pair
+    host.start()
+    noise = f"head -c 300000 /dev/urandom | tee {ROOT}/noise >/dev/null; cat {ROOT}/fixed; echo x >> {ROOT}/often"
+    (host.root / "fixed").write_bytes(bytes(range(256)) * 2000)  # longer than what is kept of it
+    secret.applied(secret.put({"periodicInstructions": [shell(noise, "p", periodSeconds=1)]}))
+    eventually(lambda: "p" in secret.periodic())
+    quiet, before = secret.version(), len(host.lines("often"))
+    eventually(lambda: len(host.lines("often")) >= before + 3)
+    assert secret.version() == quiet
+    (host.root / "fixed").write_bytes(b"changed")
+    eventually(lambda: base64.b64decode(secret.periodic()["p"]["stdout"]) == b"changed")
+
+
 def test_probes_of_loopback_look_at_the_address_of_the_host(pair: Pair, server: Ours) -> None:
     secret, host = pair
     ca = host.root / "ca.pem"

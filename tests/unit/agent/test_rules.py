@@ -222,6 +222,24 @@ def test_records_of_periodic_instructions_are_shortened_where_they_are_long() ->
     assert found["lastSuccessfulRunTime"] == DATE
 
 
+def test_a_periodic_instruction_that_comes_to_the_same_is_told_of_once_an_hour() -> None:
+    instruction = Instruction(name="p", save_stderr=True)
+    told = {"p": rules.recorded(None, instruction, Result(0, b"out"), NOW)}
+
+    def after(seconds: float, result: Result) -> bool:
+        record = rules.recorded(told["p"], instruction, result, NOW + seconds)
+        return rules.is_news(told, {"p": record}, NOW + seconds)
+
+    assert not after(20, Result(0, b"out"))
+    assert not after(3599, Result(0, b"out"))
+    assert after(3600, Result(0, b"out"))
+    assert after(20, Result(0, b"other"))
+    assert after(20, Result(0, b"out", b"err"))
+    assert after(20, Result(1, b"out"))
+    assert rules.is_news({}, told, NOW)
+    assert rules.is_news(told, {}, NOW)
+
+
 @given(st.integers(0, 4_000_000_000))
 def test_dates_are_read_as_they_are_written(seconds: int) -> None:
     text = formats.unix_date(seconds)
