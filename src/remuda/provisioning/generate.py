@@ -1,0 +1,271 @@
+"""Everything that is made of one provisioning Cluster, as it shall be: pure.
+
+Names, labels and hashes are those that Rancher gives, so that its manifests apply unchanged and its objects can be
+recognised. What cannot be made is told all at once, in the words of the user's manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from remuda.capi import names as capi_names
+from remuda.capi.types import CLUSTER as CAPI_CLUSTER
+from remuda.kube.durations import BadDuration
+from remuda.providers import names
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.controlplane.types import INIT_NODE_MACHINE_ID, RKE_CONTROL_PLANE
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.provisioning import machinetemplates, pools
+from remuda.provisioning.machinetemplates import Material
+from remuda.provisioning.types import IN_PLACE_ONLY, Cluster, MachinePool, ObjectReference
+
+Json = dict[str, Any]
+
+AUTOSCALER_ENABLED = "provisioning.cattle.io/cluster-autoscaler-enabled"
+AUTOSCALER_PAUSED = "provisioning.cattle.io/cluster-autoscaler-paused"
+DELETE_MISSING = "rke.cattle.io/delete-missing-custom-machines-after"
+
+# What of spec.rkeConfig is not the control plane's.
+_NOT_CONFIGURATION = frozenset({"machinePools", "machinePoolDefaults", "infrastructureRef", "clusterInfrastructure"})
+_COPIED = ("agentEnvVars", "localClusterAuthEndpoint", "kubernetesVersion")
+
+
+class CannotBeMade(Exception):
+    """The objects of a Cluster cannot be made; the text says why, for users."""
+
+
+class DesiredPool(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    in_place_only: bool
+    autoscaled: bool
+    deployment: Json
+    template: Json | None  # None: it is somebody else's
+    health_check: Json | None
+
+    @property
+    def deployment_name(self) -> str:
+        return str(self.deployment["metadata"]["name"])
+
+    @property
+    def infrastructure(self) -> Json:
+        """The reference to what its machines are made from."""
+        found: Json = self.deployment["spec"]["template"]["spec"]["infrastructureRef"]
+        return found
+
+
+class Desired(msgspec.Struct, frozen=True, kw_only=True):
+    cluster: Json
+    infrastructure: Json | None  # None: it is somebody else's
+    control_plane: Json
+    bootstrap_templates: Sequence[Json]
+    pools: Sequence[DesiredPool]
+
+    @property
+    def objects(self) -> list[Json]:
+        """In the order in which they are to be made: each after what owns it and what it refers to."""
+        found = [self.cluster, self.infrastructure, self.control_plane, *self.bootstrap_templates]
+        found += [pool.template for pool in self.pools]
+        found += [pool.deployment for pool in self.pools]
+        found += [pool.health_check for pool in self.pools]
+        return [obj for obj in found if obj is not None]
+
+
+def takes_config(pool: MachinePool) -> bool:
+    """Whether its machines come from a driver of ours; else it names the template of another provider."""
+    reference = pool.machine_config_ref
+    return reference is not None and reference.api_version in ("", names.CONFIG_API_VERSION)
+
+
+def credential(cluster: Cluster, pool: MachinePool) -> str:
+    return pool.cloud_credential_secret_name or cluster.spec.cloud_credential_secret_name
+
+
+def complaints(cluster: Cluster) -> list[str]:
+    """Why nothing can be made of it, whatever else there is. Admission refuses all of it before."""
+    config = cluster.spec.rke_config
+    if config is None:
+        return ["spec.rkeConfig is not set: a cluster that is only imported is not supported"]
+    found = [] if cluster.spec.kubernetes_version else ["spec.kubernetesVersion is not set"]
+    seen: dict[str, str] = {}
+    for pool in config.machine_pools:
+        here = f"machine pool {pool.name}"
+        reference = pool.machine_config_ref
+        if not pool.name or reference is None or not reference.kind or not reference.name:
+            found.append(f"{here}: it needs a name, and a machineConfigRef with kind and name")
+        elif takes_config(pool) and not reference.kind.endswith("Config"):
+            found.append(f"{here}: machineConfigRef.kind {reference.kind} is no <Driver>Config")
+        if not (pool.etcd_role or pool.control_plane_role or pool.worker_role):
+            found.append(f"{here}: it has no role: set etcdRole, controlPlaneRole or workerRole")
+        deployment = pools.deployment_name(cluster.metadata.name, pool.name)
+        if deployment in seen:
+            found.append(f"{here}: its MachineDeployment would be {deployment}, as that of the pool {seen[deployment]}")
+        seen[deployment] = pool.name
+    return found
+
+
+def generate(raw: Mapping[str, Any], cluster: Cluster, materials: Mapping[str, Material], management: str) -> Desired:
+    """`materials`: by pool, for those that take a Config. `management`: the name of the management Cluster.
+    Raises CannotBeMade."""
+    found = complaints(cluster)
+    if found:
+        raise CannotBeMade("; ".join(found))
+    config = cluster.spec.rke_config
+    assert config is not None
+    name = cluster.metadata.name
+    desired = []
+    for pool in config.machine_pools:
+        try:
+            desired.append(_pool(cluster, pool, materials.get(pool.name)))
+        except (BadDuration, ValueError) as error:
+            found.append(f"machine pool {pool.name}: {error}")
+    if found:
+        raise CannotBeMade("; ".join(found))
+    bootstraps = {_bootstrap_name(cluster, pool): pool for pool in config.machine_pools}
+    return Desired(
+        cluster=_capi_cluster(cluster),
+        infrastructure=None if config.infrastructure_ref is not None else _infrastructure(raw, cluster),
+        control_plane=_control_plane(raw, cluster, management),
+        bootstrap_templates=[_bootstrap_template(name, *each) for each in bootstraps.items()],
+        pools=desired,
+    )
+
+
+# ---- per cluster -----------------------------------------------------------------------------------------------------
+
+
+def _object(api_version: str, kind: str, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Json:
+    metadata: Json = {"name": name}
+    if labels:
+        metadata["labels"] = dict(labels)
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def _capi_cluster(cluster: Cluster) -> Json:
+    config = cluster.spec.rke_config
+    assert config is not None
+    name = cluster.metadata.name
+    external = config.infrastructure_ref
+    spec = {
+        "infrastructureRef": _reference(external) if external is not None else _our(RKE_CLUSTER.name, name),
+        "controlPlaneRef": _our(RKE_CONTROL_PLANE.name, name),
+    }
+    made = _object(CAPI_CLUSTER.api_version, CAPI_CLUSTER.name, name, {}, _autoscaler(cluster))
+    return {**made, "spec": spec}
+
+
+def _our(kind: str, name: str) -> dict[str, str]:
+    return {"apiGroup": names.GROUP, "kind": kind, "name": name}
+
+
+def _reference(reference: ObjectReference) -> dict[str, str]:
+    """As Cluster API has it now: without a version."""
+    group = reference.api_version.rpartition("/")[0]
+    return {"apiGroup": group, "kind": reference.kind, "name": reference.name}
+
+
+def _autoscaler(cluster: Cluster) -> dict[str, str]:
+    config = cluster.spec.rke_config
+    if config is None or not any(pools.is_autoscaled(pool) for pool in config.machine_pools):
+        return {}
+    if cluster.metadata.annotations.get(AUTOSCALER_PAUSED) == "true":
+        return {AUTOSCALER_PAUSED: "true"}
+    return {AUTOSCALER_ENABLED: "true"}
+
+
+def _infrastructure(raw: Mapping[str, Any], cluster: Cluster) -> Json:
+    name = cluster.metadata.name
+    missing = cluster.metadata.annotations.get(DELETE_MISSING)
+    labels = {capi_names.CLUSTER_NAME: name}
+    made = _object(
+        RKE_CLUSTER.api_version, RKE_CLUSTER.name, name, labels, {DELETE_MISSING: missing} if missing else {}
+    )
+    asked = raw["spec"]["rkeConfig"].get("clusterInfrastructure")
+    if asked:
+        credential = cluster.spec.cloud_credential_secret_name
+        named = {"cloudCredentialSecretName": credential} if credential else {}
+        made["spec"] = {"infrastructure": {**asked, **named}}
+    return made
+
+
+def _control_plane(raw: Mapping[str, Any], cluster: Cluster, management: str) -> Json:
+    """The user's words as they are, also those a later version of this program will know."""
+    name = cluster.metadata.name
+    init_node = cluster.metadata.labels.get(INIT_NODE_MACHINE_ID)
+    labels = {capi_names.CLUSTER_NAME: name, **({INIT_NODE_MACHINE_ID: init_node} if init_node else {})}
+    spec = raw["spec"]
+    made = _object(RKE_CONTROL_PLANE.api_version, RKE_CONTROL_PLANE.name, name, labels, {})
+    made["spec"] = {
+        **{key: value for key, value in spec["rkeConfig"].items() if key not in _NOT_CONFIGURATION},
+        **{key: spec[key] for key in _COPIED if key in spec},
+        "clusterName": name,
+        "managementClusterName": management,
+    }
+    return made
+
+
+# ---- per pool --------------------------------------------------------------------------------------------------------
+
+
+def _pool(cluster: Cluster, pool: MachinePool, material: Material | None) -> DesiredPool:
+    config = cluster.spec.rke_config
+    assert config is not None
+    assert pool.machine_config_ref is not None
+    name = cluster.metadata.name
+    template = noted = None
+    reference = _reference(pool.machine_config_ref)
+    if takes_config(pool):
+        if material is None:
+            raise ValueError(f"nothing is known of {pool.machine_config_ref.kind} {pool.machine_config_ref.name}")
+        deployment = pools.deployment_name(name, pool.name)
+        template = machinetemplates.machine_template(name, deployment, pool, credential(cluster, pool), material)
+        noted = machinetemplates.note(material.options if material.pinned is None else material.pinned)
+        reference = {
+            "apiGroup": names.MACHINE_GROUP,
+            "kind": template["kind"],
+            "name": template["metadata"]["name"],
+        }
+    made = pools.machine_deployment(
+        name,
+        pool,
+        infrastructure=reference,
+        bootstrap=_bootstrap_name(cluster, pool),
+        longest_host_name=pool.hostname_length_limit or config.machine_pool_defaults.hostname_length_limit,
+        options_note=noted,
+    )
+    return DesiredPool(
+        name=pool.name,
+        in_place_only=pool.replacement == IN_PLACE_ONLY,
+        autoscaled=pools.is_autoscaled(pool),
+        deployment=made,
+        template=template,
+        health_check=pools.machine_health_check(name, pool),
+    )
+
+
+def _bootstrap_name(cluster: Cluster, pool: MachinePool) -> str:
+    """One for all pools; one for each where somebody else makes the infrastructure, since those may bring user data."""
+    config = cluster.spec.rke_config
+    assert config is not None
+    name = cluster.metadata.name
+    if config.infrastructure_ref is None:
+        return names.join(name, "bootstrap", "template")
+    deployment = pools.deployment_name(name, pool.name)
+    return names.join(deployment, machinetemplates.text_digest(deployment + _user_data(pool)))
+
+
+def _bootstrap_template(cluster: str, name: str, pool: MachinePool) -> Json:
+    inline = _user_data(pool)
+    userdata = {"userdata": {"inlineUserdata": inline}} if inline else {}
+    labels = {names.CLUSTER_NAME: cluster}
+    made = _object(RKE_BOOTSTRAP_TEMPLATE.api_version, RKE_BOOTSTRAP_TEMPLATE.name, name, labels, {})
+    made["spec"] = {"clusterName": cluster, "template": {"spec": {"clusterName": cluster, **userdata}}}
+    return made
+
+
+def _user_data(pool: MachinePool) -> str:
+    return pool.userdata.inline_userdata if pool.userdata is not None else ""

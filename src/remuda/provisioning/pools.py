@@ -1,0 +1,179 @@
+"""What Cluster API is told of one pool: a MachineDeployment, and a MachineHealthCheck if it shall be healed. Pure.
+
+Labels, taints and roles are metadata of the machine template, which Cluster API brings to Machines in place: only
+another infrastructure template replaces any.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from remuda.capi import names as capi_names
+from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK
+from remuda.kube import durations
+from remuda.providers import names
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
+from remuda.provisioning.types import MachinePool
+
+Json = dict[str, Any]
+
+POOL_NAME = "rke.cattle.io/rke-machine-pool-name"  # label of Machines
+DRIVER_OPTIONS = "remuda.dev/driver-options"  # annotation of a MachineDeployment: what the driver had when it was made
+_LINUX = "linux"
+_LONGEST_SECONDS = 2**31 - 1
+
+
+def deployment_name(cluster: str, pool: str) -> str:
+    return names.join(cluster, pool)
+
+
+def is_autoscaled(pool: MachinePool) -> bool:
+    return pool.autoscaling_min_size is not None and pool.autoscaling_max_size is not None
+
+
+def machine_deployment(
+    cluster: str,
+    pool: MachinePool,
+    *,
+    infrastructure: Mapping[str, str],
+    bootstrap: str,
+    longest_host_name: int = 0,
+    options_note: str | None = None,
+) -> Json:
+    """`infrastructure`: the template's reference. Raises durations.BadDuration."""
+    name = deployment_name(cluster, pool.name)
+    os = {names.OS: pool.machine_os or _LINUX}
+    spec: Json = {
+        "clusterName": cluster,
+        "replicas": 1 if pool.quantity is None else pool.quantity,
+        "rollout": {"strategy": _strategy(pool)},
+        "deletion": {"order": "Oldest"},
+        "paused": pool.paused,
+        "selector": {"matchLabels": {capi_names.CLUSTER_NAME: cluster, capi_names.DEPLOYMENT_NAME: name}},
+        "template": {
+            "metadata": {
+                "labels": {
+                    **pool.labels,
+                    **os,
+                    capi_names.CLUSTER_NAME: cluster,
+                    names.CLUSTER_NAME: cluster,
+                    capi_names.DEPLOYMENT_NAME: name,
+                    POOL_NAME: pool.name,
+                    **_roles(pool),
+                },
+                "annotations": _annotations(pool, longest_host_name),
+            },
+            "spec": {
+                "clusterName": cluster,
+                "bootstrap": {
+                    "configRef": {"apiGroup": names.GROUP, "kind": RKE_BOOTSTRAP_TEMPLATE.name, "name": bootstrap}
+                },
+                "infrastructureRef": dict(infrastructure),
+                **_deletion(pool),
+            },
+        },
+    }
+    annotations = {**pool.machine_deployment_annotations, **_sizes(pool)}
+    if options_note is not None:
+        annotations[DRIVER_OPTIONS] = options_note
+    return {
+        "apiVersion": MACHINE_DEPLOYMENT.api_version,
+        "kind": MACHINE_DEPLOYMENT.name,
+        "metadata": {
+            "name": name,
+            "labels": {**pool.labels, **pool.machine_deployment_labels, **os, capi_names.CLUSTER_NAME: cluster},
+            "annotations": annotations,
+        },
+        "spec": spec,
+    }
+
+
+def machine_health_check(cluster: str, pool: MachinePool) -> Json | None:
+    """None: nobody is healed. Raises durations.BadDuration."""
+    timeout = seconds(pool.unhealthy_node_timeout)
+    if not timeout:
+        return None
+    name = deployment_name(cluster, pool.name)
+    unhealthy = [{"type": "Ready", "status": status, "timeoutSeconds": timeout} for status in ("Unknown", "False")]
+    checks: Json = {"unhealthyNodeConditions": unhealthy}
+    startup = seconds(pool.node_startup_timeout)
+    if startup is not None:
+        checks["nodeStartupTimeoutSeconds"] = startup
+    trigger: Json = {}
+    if pool.max_unhealthy:
+        trigger["unhealthyLessThanOrEqualTo"] = _amount(pool.max_unhealthy)
+    if pool.unhealthy_range:
+        trigger["unhealthyInRange"] = pool.unhealthy_range
+    spec: Json = {
+        "clusterName": cluster,
+        "selector": {"matchLabels": {capi_names.DEPLOYMENT_NAME: name}},
+        "checks": checks,
+    }
+    if trigger:
+        spec["remediation"] = {"triggerIf": trigger}
+    return {
+        "apiVersion": MACHINE_HEALTH_CHECK.api_version,
+        "kind": MACHINE_HEALTH_CHECK.name,
+        "metadata": {"name": name, "labels": {capi_names.CLUSTER_NAME: cluster}},
+        "spec": spec,
+    }
+
+
+def seconds(text: str | None) -> int | None:
+    """As Cluster API counts. Raises durations.BadDuration."""
+    return None if not text else max(0, min(int(durations.parse(text)), _LONGEST_SECONDS))
+
+
+def _strategy(pool: MachinePool) -> Json:
+    update = pool.rolling_update
+    found: Json = {}
+    if update is not None and update.max_unavailable is not None:
+        found["maxUnavailable"] = update.max_unavailable
+    if update is not None and update.max_surge is not None:
+        found["maxSurge"] = update.max_surge
+    return {"type": "RollingUpdate", **({"rollingUpdate": found} if found else {})}
+
+
+def _roles(pool: MachinePool) -> dict[str, str]:
+    roles = {
+        names.ETCD_ROLE: pool.etcd_role,
+        names.CONTROL_PLANE_ROLE: pool.control_plane_role,
+        capi_names.CONTROL_PLANE: pool.control_plane_role,
+        names.WORKER_ROLE: pool.worker_role,
+    }
+    return {label: "true" for label, held in roles.items() if held}
+
+
+def _annotations(pool: MachinePool, longest_host_name: int) -> dict[str, str]:
+    found = {}
+    if not pool.drain_before_delete:
+        found[capi_names.EXCLUDE_NODE_DRAINING] = "true"
+    if longest_host_name:
+        found[names.HOSTNAME_LENGTH_LIMIT] = str(longest_host_name)
+    if pool.labels:
+        found[names.NODE_LABELS] = json.dumps(dict(pool.labels), sort_keys=True, separators=(",", ":"))
+    if pool.taints:
+        found[names.NODE_TAINTS] = msgspec.json.encode(pool.taints).decode()
+    return found
+
+
+def _deletion(pool: MachinePool) -> Json:
+    timeout = seconds(pool.drain_before_delete_timeout)
+    return {} if timeout is None else {"deletion": {"nodeDrainTimeoutSeconds": timeout}}
+
+
+def _sizes(pool: MachinePool) -> dict[str, str]:
+    if not is_autoscaled(pool):
+        return {}
+    return {
+        capi_names.AUTOSCALER_MIN_SIZE: str(pool.autoscaling_min_size),
+        capi_names.AUTOSCALER_MAX_SIZE: str(pool.autoscaling_max_size),
+    }
+
+
+def _amount(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
