@@ -123,7 +123,7 @@ class ApiServer:
         before: Callable[[Handler], Handler] | None = None,
     ) -> ApiServer:
         """Raises StartRefused with what is wrong, before anything is served. `admission` and `routes`, which go before
-        the API's own paths, are in force from the first request on. `pki`: keys and certificates kept elsewhere. `before`
+        the API's own paths, are in force from the first request on. `pki`: keys that are kept elsewhere. `before`
         is given the handler that answers for the API, and gives the one that sees every request first."""
         try:
             tokens = _static_tokens(settings)

@@ -1,0 +1,101 @@
+"""What a server and an agent can be told: K3s' keys, each a long flag and a key of the config file.
+
+nano takes all of them, so that whatever fits K3s fits here. Many configure what a stand-in does not have (networks,
+images, snapshots): they are read, shown on the Node, and have no effect; the page of nano lists those that have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+ArgumentType = Literal["string", "boolean", "list"]
+
+
+def _table(**groups: str) -> dict[str, ArgumentType]:
+    types: Mapping[str, ArgumentType] = {"strings": "string", "booleans": "boolean", "lists": "list"}
+    return {key: types[group] for group, keys in groups.items() for key in keys.split()}
+
+
+AGENT: Mapping[str, ArgumentType] = _table(
+    strings="""
+        config token token-file server data-dir node-name node-internal-dns node-external-dns resolv-conf lb-server-port
+        container-runtime-endpoint default-runtime snapshotter pause-image private-registry airgap-extra-registry
+        image-credential-provider-config image-credential-provider-bin-dir bind-address flannel-iface flannel-conf
+        flannel-cni-conf log alsologtostderr vmodule v
+    """,
+    booleans="""
+        debug with-node-id protect-kernel-defaults selinux enable-pprof disable-default-registry-endpoint
+        nonroot-devices docker rootless prefer-bundled-bin disable-apiserver-lb
+    """,
+    lists="node-label node-taint node-ip node-external-ip kubelet-arg kube-proxy-arg",
+)
+
+SERVER: Mapping[str, ArgumentType] = AGENT | _table(
+    strings="""
+        agent-token agent-token-file cluster-reset-restore-path advertise-address advertise-port https-listen-port
+        cluster-domain service-node-port-range egress-selector-mode flannel-backend servicelb-namespace
+        system-default-registry write-kubeconfig write-kubeconfig-mode write-kubeconfig-group write-kubeconfig-name
+        etcd-snapshot-name etcd-snapshot-schedule-cron etcd-snapshot-retention etcd-snapshot-dir
+        etcd-snapshot-reconcile-interval etcd-s3-endpoint etcd-s3-endpoint-ca etcd-s3-access-key etcd-s3-secret-key
+        etcd-s3-session-token etcd-s3-bucket etcd-s3-bucket-lookup-type etcd-s3-region etcd-s3-folder etcd-s3-retention
+        etcd-s3-proxy etcd-s3-timeout etcd-s3-config-secret datastore-endpoint datastore-cafile datastore-certfile
+        datastore-keyfile default-local-storage-path vpn-auth vpn-auth-file secrets-encryption-provider
+        kine-tls tls-san-security helm-job-image
+    """,
+    booleans="""
+        cluster-init cluster-reset disable-apiserver disable-controller-manager disable-scheduler disable-etcd
+        disable-cloud-controller disable-helm-controller disable-network-policy disable-kube-proxy embedded-registry
+        supervisor-metrics flannel-ipv6-masq flannel-external-ip etcd-expose-metrics etcd-disable-snapshots
+        etcd-snapshot-compress etcd-s3 etcd-s3-skip-ssl-verify etcd-s3-insecure secrets-encryption
+    """,
+    lists="""
+        tls-san disable cluster-cidr service-cidr cluster-dns kube-apiserver-arg kube-controller-manager-arg
+        kube-scheduler-arg kube-cloud-controller-manager-arg kube-cloud-controller-arg etcd-arg helm-controller-arg
+    """,
+)
+
+SECRET = frozenset(
+    {
+        "token",
+        "agent-token",
+        "datastore-endpoint",
+        "etcd-s3-access-key",
+        "etcd-s3-secret-key",
+        "etcd-s3-session-token",
+        "vpn-auth",
+    }
+)
+
+# Must be equal on all servers: whoever joins is refused otherwise.
+COMMON = (
+    "cluster-cidr",
+    "service-cidr",
+    "cluster-dns",
+    "cluster-domain",
+    "disable-cloud-controller",
+    "disable-helm-controller",
+    "disable-network-policy",
+    "secrets-encryption",
+    "secrets-encryption-provider",
+    "embedded-registry",
+    "flannel-backend",
+    "flannel-ipv6-masq",
+    "flannel-external-ip",
+    "egress-selector-mode",
+    "supervisor-metrics",
+)
+
+ENVIRONMENT: Mapping[str, str] = {
+    "NANO_TOKEN": "token",
+    "NANO_TOKEN_FILE": "token-file",
+    "NANO_URL": "server",
+    "NANO_AGENT_TOKEN": "agent-token",
+    "NANO_AGENT_TOKEN_FILE": "agent-token-file",
+    "NANO_DATA_DIR": "data-dir",
+    "NANO_NODE_NAME": "node-name",
+    "NANO_CLUSTER_INIT": "cluster-init",
+    "NANO_CONFIG_FILE": "config",
+    "NANO_KUBECONFIG_OUTPUT": "write-kubeconfig",
+    "NANO_KUBECONFIG_MODE": "write-kubeconfig-mode",
+}
