@@ -1,0 +1,138 @@
+"""nano as an artefact: `nano.tar.gz`, made of this installation.
+
+In it is what nano's packages import, found by reading them: the packages themselves, and the distributions those come
+from with everything they require. It runs on hosts of the same architecture with the same minor version of Python,
+and needs nothing else of them. The same installation gives the same bytes, so that a checksum stays what it is.
+
+    bin/nano                  finds a Python, and starts lib/ with it, shut off from everything else of the host
+    bin/nano-killall.sh, bin/nano-uninstall.sh
+    lib/                      packages
+    lib/VERSION               what nodes report
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import importlib.metadata
+import io
+import os
+import platform
+import re
+import sys
+import tarfile
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from remuda.providers.controlplane.artefacts import BadArtefact, naming
+
+NAME = "nano.tar.gz"
+
+# By name: nothing of the engine is imported by those who manage clusters.
+_PACKAGES = ("remuda.kube", "remuda.apiserver", "remuda.nano")
+_MAIN = b'import runpy\n\nrunpy.run_module("remuda.nano", run_name="__main__", alter_sys=True)\n'
+_LAUNCHER = "nano"
+_SCRIPTS = ("nano-killall.sh", "nano-uninstall.sh")
+_PYTHON = b"@PYTHON@"
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_FOR_BUILDING = (".pyx", ".pxd", ".pxi", ".pyi", ".c", ".h", ".hash", ".pyc")
+_UNUSED = ("__pycache__", "tests", "sqlite_extra_binaries")  # folders
+_OF_THE_INSTALLATION = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")  # where and how it was installed
+
+
+def architecture() -> str:
+    """Of this machine, and so of what is made here."""
+    return naming.architecture(platform.machine())
+
+
+def build(version: str, target: Path) -> None:
+    entries: dict[str, tuple[bytes, bool]] = {}  # content, and whether it is a program
+    scripts = files(__package__).joinpath("nano")
+    minor = ".".join(map(str, sys.version_info[:2])).encode()
+    for name in (_LAUNCHER, *_SCRIPTS):
+        entries[f"bin/{name}"] = (scripts.joinpath(f"{name}.in").read_bytes().replace(_PYTHON, minor), True)
+    entries["lib/__main__.py"] = (_MAIN, False)
+    entries["lib/remuda/__init__.py"] = (files("remuda").joinpath("__init__.py").read_bytes(), False)
+    ours = dict(_sources())
+    for path, content in ours.items():
+        entries[f"lib/{path}"] = (content, False)
+    entries["lib/VERSION"] = (f"{version}\n".encode(), False)
+    for distribution in _distributions(_imported(content for path, content in ours.items() if path.endswith(".py"))):
+        for path, content in _files(distribution):
+            entries[f"lib/{path}"] = (content, False)
+    with target.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+        _write(packed, entries)
+
+
+def _write(packed: gzip.GzipFile, entries: dict[str, tuple[bytes, bool]]) -> None:
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(entries):
+            content, program = entries[path]
+            member = tarfile.TarInfo(path)
+            member.size = len(content)
+            member.mode = 0o755 if program else 0o644
+            archive.addfile(member, io.BytesIO(content))
+
+
+# -- what is in it ---------------------------------------------------------------------------------------------------
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    for package in _PACKAGES:
+        yield from _below(files(package), package.replace(".", "/"))
+
+
+def _below(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            if each.name not in _UNUSED:
+                yield from _below(each, f"{path}/{each.name}")
+        elif not each.name.endswith(_FOR_BUILDING):
+            yield f"{path}/{each.name}", each.read_bytes()
+
+
+def _imported(sources: Iterable[bytes]) -> set[str]:
+    """The first words of the modules that are neither ours nor Python's own."""
+    found: set[str] = set()
+    for source in sources:
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found - set(sys.stdlib_module_names) - {"remuda"}
+
+
+def _distributions(modules: set[str]) -> list[importlib.metadata.Distribution]:
+    """Those that hold these modules, and whatever they require; what only some systems require may be missing here."""
+    holders = importlib.metadata.packages_distributions()
+    wanted = sorted({name for module in modules for name in holders.get(module, ())})
+    found: dict[str, importlib.metadata.Distribution] = {}
+    while wanted:
+        name = wanted.pop()
+        key = re.sub("[-_.]+", "-", name).lower()
+        if key in found:
+            continue
+        try:
+            found[key] = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for line in found[key].requires or ():
+            requirement, _, marker = line.partition(";")
+            match = _REQUIREMENT.match(requirement)
+            if match and "extra" not in marker:
+                wanted.append(match[0])
+    return [found[key] for key in sorted(found)]
+
+
+def _files(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, bytes]]:
+    if distribution.files is None:
+        raise BadArtefact(
+            f"which files {distribution.name} has is not known here: install this program with pip, as its page says"
+        )
+    for path in distribution.files:
+        used = not path.is_absolute() and not {"..", *_UNUSED} & set(path.parts)
+        if used and path.name not in _OF_THE_INSTALLATION and not path.name.endswith(_FOR_BUILDING):
+            yield path.as_posix(), Path(os.fspath(path.locate())).read_bytes()
