@@ -59,6 +59,14 @@ class Leave(msgspec.Struct, frozen=True):
     host: str
 
 
+class Expel(msgspec.Struct, frozen=True):
+    """Removes a member of etcd that answers nobody and belongs to no Machine: its Node is deleted, which is how the
+    distribution is told."""
+
+    node: str
+    member: str  # etcd's name of it
+
+
 class Release(msgspec.Struct, frozen=True):
     """The deletion of a Machine may go on."""
 
@@ -66,7 +74,7 @@ class Release(msgspec.Struct, frozen=True):
     why: str
 
 
-Act = Mark | Deliver | RunAgain | RequestDrain | RequestUncordon | Hold | Leave | Release
+Act = Mark | Deliver | RunAgain | RequestDrain | RequestUncordon | Hold | Leave | Expel | Release
 
 Phase = Literal["waiting", "draining", "configuring", "failing", "uncordoning", "ready", "leaving"]
 

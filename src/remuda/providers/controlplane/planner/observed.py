@@ -99,6 +99,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     machine_id: str = ""
     init: bool = False  # it bears the mark
     connected: bool = False  # its agent has called
+    connected_since: float | None = None  # when it first did; None: not known
     infrastructure_ready: bool = False
     failed: str = ""  # why nobody counts on it any more
     deleting_since: float | None = None
