@@ -19,11 +19,12 @@ from remuda.jobs import DIRECTORY_VARIABLE, ROOT_VARIABLE
 from remuda.jobs.in_process import InProcess
 from remuda.jobs.runner import JobRunner
 from remuda.kube.client import Target
-from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRET, SECRETS, SERVICE_ACCOUNTS
 from remuda.providers.machine import job as machine_job
 from remuda.providers.machine.drivers import sim, simcloud
 from remuda.providers.machine.drivers.simcloud import FileCloud, SimCloud
 from remuda.providers.machine.execution import Job
+from remuda.providers.machine.notebook import Notebook
 from remuda.providers.machine.scrub import Scrubber
 from remuda.providers.machine.spi import TAG_UID, Address, Driver, DriverError, Options, Order, Server, SshAccess
 from remuda.providers.machine.state import STATE, State, read
@@ -288,6 +289,21 @@ async def test_a_host_key_nobody_knew_is_pinned_and_then_kept_to(
         monkeypatch.setattr(Barn, "id", "2")  # the driver itself says that it is another server
         await run()
     assert (await state_of(engine, namespace)).phase == "bootstrapped"
+
+
+async def test_a_drivers_private_key_is_kept_apart_from_what_caches_hold(engine: Engine) -> None:
+    namespace = await engine.namespace()
+    order = msgspec.structs.replace(an_order(), namespace=namespace)
+    await ask(engine, namespace, order)
+    notebook = await Notebook.open(engine.client, order)
+    await notebook.save({"life": 1})
+    await notebook.save_private_key("the very secret key")
+    secret = await engine.client.get(SECRETS, namespace, STATE_SECRET)
+    data = SECRET.decode(secret).data
+    assert data["id_rsa"] == b"the very secret key"
+    assert b"very secret" not in data[STATE]
+    again = await Notebook.open(engine.client, order)
+    assert (again.private_key, again.value) == ("the very secret key", {"life": 1})
 
 
 # ---- killed ---------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ import msgspec
 import pytest
 from moto.server import ThreadedMotoServer
 
-from remuda.providers.machine.drivers.amazonec2 import Amazonec2, _pairs
+from remuda.providers.machine.drivers.amazonec2 import Amazonec2
 from remuda.providers.machine.drivers.amazonec2.groups import INSIDE, OPEN
+from remuda.providers.machine.drivers.amazonec2.request import instance, pairs
 from remuda.providers.machine.spi import TAG_UID, BadOptions, Context, DriverError, Server
 from tests.lab.conformance import Conformance, Subject
 from tests.lab.machines import CLUSTER, make
@@ -167,7 +168,7 @@ async def test_large_user_data_is_compressed_and_too_large_is_refused(ec2: Ec2) 
 async def test_a_spot_instance_is_asked_for(ec2: Ec2) -> None:
     order = ec2.order(options={**ec2.options, "requestSpotInstance": True, "spotPrice": "0.05"})
     acting = ec2.act(order)
-    request = acting._request(order, b"", "subnet-1", ["sg-1"], "key")  # type: ignore[attr-defined]
+    request = instance(acting.options, order, b"", subnet="subnet-1", group_ids=["sg-1"], key_name="key")
     assert request["InstanceMarketOptions"]["SpotOptions"]["MaxPrice"] == "0.05"
     server = await acting.create(order, b"")
     assert list(await ec2.servers()) == [server.id]
@@ -247,4 +248,4 @@ def _start_beside(ec2: Ec2, instance: dict[str, Any]) -> str:
 @pytest.mark.parametrize("text", ["a", "a,b,c", ",b"])
 def test_tags_come_in_pairs(text: str) -> None:
     with pytest.raises(BadOptions, match="key,value"):
-        _pairs(text)
+        pairs(text)

@@ -30,6 +30,7 @@ PLACES = {
     **dict.fromkeys(("machinejob.", "simdriver.", "processdriver.", "existingdriver."), _JOBS),
     **dict.fromkeys(("jobrunner.delete-job", "jobrunner.delete-pod"), _CORNERS),
     **dict.fromkeys(("rkebootstrap.renew-data", "clusterregistration.renew-command"), _CORNERS),
+    "machinejob.save-private-key": "tests/controllers/test_machine_job.py",  # of drivers that need a cloud
     # These need root, or a cloud.
     "nspawn.": "tests/e2e/hosts/test_driver.py",
     "amazonec2.": "tests/e2e/test_amazonec2.py",

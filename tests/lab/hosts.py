@@ -56,6 +56,10 @@ class _Forgetful:
     """Hosts are found by their folders."""
 
     value: Mapping[str, Any] = {}
+    private_key = ""
+
+    async def save_private_key(self, private_key: str) -> None:
+        pass
 
     async def save(self, value: Mapping[str, Any]) -> None:
         pass

@@ -171,5 +171,10 @@ class _NoRecord:
     def value(self) -> Mapping[str, Any]:
         return {}
 
+    private_key = ""
+
+    async def save_private_key(self, private_key: str) -> None:
+        raise DriverError("nothing is written down by looking")
+
     async def save(self, value: Mapping[str, Any]) -> None:
         raise DriverError("nothing is written down by looking")

@@ -17,6 +17,8 @@ from remuda.runtime.steps import Step, step
 
 SAVE_RECORD = step("machinejob.save-record", "writes what a driver remembers of its server")
 
+SAVE_KEY = step("machinejob.save-private-key", "writes the private key of a server that is about to be made")
+
 
 class Notebook:
     """Implements `spi.Record` for the driver's own part of it."""
@@ -40,6 +42,9 @@ class Notebook:
 
     async def save(self, value: Mapping[str, Any]) -> None:
         await self.note(SAVE_RECORD, record=dict(value))
+
+    async def save_private_key(self, private_key: str) -> None:
+        await self.note(SAVE_KEY, private_key=private_key)
 
     async def note(self, act: Step, *, private_key: str = "", known_hosts: str = "", **changes: Any) -> None:
         """Writes what has changed; nothing if nothing has."""

@@ -91,6 +91,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     options: Mapping[str, Any] = {}  # as in the spec of the <Driver>Machine
     state_secret: str = ""
     program: Mapping[str, str] = {}  # of a driver that is a program: how it is had (url, checksum, path)
+    network: Mapping[str, str] = {}  # what the same driver has made for the cluster: `ClusterInfrastructure.network`
 
     def __repr__(self) -> str:
         return f"<Order {self.action} {self.name}>"
@@ -106,10 +107,17 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Record(Protocol):
-    """What a driver remembers of its server between Jobs: a small JSON object in the machine-state Secret."""
+    """What a driver remembers between Jobs: a small JSON object in the state Secret, and beside it a private key, which
+    no cache of a management plane ever holds."""
 
     @property
     def value(self) -> Mapping[str, Any]: ...
+
+    @property
+    def private_key(self) -> str: ...
+
+    async def save_private_key(self, private_key: str) -> None:
+        """Durable when it returns."""
 
     async def save(self, value: Mapping[str, Any]) -> None:
         """Durable when it returns. Intent is recorded before the infrastructure is asked."""
@@ -130,6 +138,78 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 O = TypeVar("O", bound=Options)  # noqa: E741
 
 
+# ---- for a cluster as a whole ----------------------------------------------------------------------------------------
+
+
+class ClusterOrder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one Job is to do, for which cluster. Written by the controller of RKEClusters, read by the Job."""
+
+    driver: str
+    action: Literal["ensure", "remove"]
+    name: str  # of what is made: deterministic, a DNS label, no other cluster's
+    namespace: str
+    cluster: str  # name of the RKECluster
+    uid: str  # of the RKECluster
+    owner: str  # which management plane: uid of its kube-system namespace
+    options: Mapping[str, Any] = {}  # as in the spec of the RKECluster
+    backends: Sequence[str] = ()  # addresses of the control plane's machines: what a balancer stands before
+    ports: Sequence[int] = ()  # of those machines; the first is the API's
+    state_secret: str = ""
+
+    def __repr__(self) -> str:
+        return f"<ClusterOrder {self.action} {self.name}>"
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {TAG_OWNER: self.owner, TAG_CLUSTER: f"{self.namespace}/{self.cluster}", TAG_UID: self.uid}
+
+
+class ClusterEndpoint(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+
+
+class ClusterInfrastructure(msgspec.Struct, frozen=True, kw_only=True):
+    """What was made for a cluster, as the infrastructure has it now."""
+
+    id: str  # of the infrastructure
+    name: str
+    endpoint: ClusterEndpoint | None = None  # where the API is reached, once it answers; never changes afterwards
+    network: Mapping[str, str] = {}  # what machines of the same driver have to know: `Order.network`
+    tags: Mapping[str, str] = {}
+
+
+class ClusterDriver(ABC, Generic[O]):
+    """What a driver makes before the first machine of a cluster and removes after the last. It lives in a Job like a
+    Driver, by the same rules: killed anywhere, started anew, never making a thing twice."""
+
+    options_type: ClassVar[type[Any]]
+    credential_fields: ClassVar[tuple[str, ...]] = ()
+    local: ClassVar[bool] = False
+
+    def __init__(self, options: O, context: Context) -> None:
+        self.options = options
+        self.context = context
+
+    async def check(self, order: ClusterOrder) -> None:
+        """Raises BadOptions, before anything is made."""
+
+    @abstractmethod
+    async def ensure(self, order: ClusterOrder) -> ClusterInfrastructure:
+        """Makes it, or finds it, and brings it up to date with the order's backends. Raises DriverError."""
+
+    @abstractmethod
+    async def remove(self, order: ClusterOrder) -> None:
+        """Everything `ensure` made is gone when it returns, whatever `ensure` came to. Raises DriverError."""
+
+    @abstractmethod
+    async def owned(self, owner: str) -> Sequence[ClusterInfrastructure]:
+        """All that carries the tag of this management plane, known to it or not."""
+
+
+# ---- for one machine -------------------------------------------------------------------------------------------------
+
+
 class Driver(ABC, Generic[O]):
     name: ClassVar[str]  # "nspawn": lower case; its kinds are NspawnConfig, NspawnMachine, NspawnMachineTemplate
     doc: ClassVar[str]  # one paragraph: what it makes, what it needs
@@ -137,6 +217,7 @@ class Driver(ABC, Generic[O]):
     credential_fields: ClassVar[tuple[str, ...]] = ()  # options (JSON names) that a cloud credential may bring instead
     user_data_format: ClassVar[Literal["cloud-config", "script"]] = "cloud-config"  # what `create` is given
     local: ClassVar[bool] = False  # its servers live on the machine that runs the Job: only our job runner can
+    cluster: ClassVar[type[ClusterDriver[Any]] | None] = None  # what it can make for a cluster as a whole, if anything
 
     def __init__(self, options: O, context: Context) -> None:
         self.options = options

@@ -79,9 +79,10 @@ class Subject:
     def record(self, order: Order, *, lost: bool = False) -> FileRecord:
         """What an earlier Job of the same machine has recorded, unless that was lost."""
         path = self.directory / "records" / f"{order.uid}.json"
+        record = FileRecord(path)
         if lost:
-            path.unlink(missing_ok=True)
-        return FileRecord(path)
+            record.lose()
+        return record
 
     def act(self, order: Order, *, lost: bool = False) -> Driver[Any]:
         """A driver as a Job has it: new, knowing only what is recorded."""

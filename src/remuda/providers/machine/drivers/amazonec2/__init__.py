@@ -1,14 +1,12 @@
 """`amazonec2`: instances in Amazon EC2.
 
 An instance is found again by the tag with its machine's uid, and the call that starts it carries a token made of the
-same uid, so that a Job killed between the call and the record starts no second one. The key pair of a machine is made
-with it and goes with it; its private half is recorded before an instance can depend on it.
+same uid, so that a Job killed between the call and the record starts no second one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gzip
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +15,14 @@ from typing import Any, ClassVar, TypeVar
 
 from remuda.providers.machine.drivers.amazonec2 import groups
 from remuda.providers.machine.drivers.amazonec2.errors import in_words, tolerated
+from remuda.providers.machine.drivers.amazonec2.keys import KeyPair
 from remuda.providers.machine.drivers.amazonec2.options import DEFAULT_GROUP, Amazonec2Options
+from remuda.providers.machine.drivers.amazonec2.request import addresses, instance, numbers, packed, pairs, tags
 from remuda.providers.machine.spi import (
     TAG_CLUSTER,
     TAG_MACHINE,
     TAG_OWNER,
     TAG_UID,
-    Address,
     BadOptions,
     Driver,
     DriverError,
@@ -36,12 +35,9 @@ from remuda.runtime.steps import step
 
 MAKE_GROUP = step("amazonec2.make-security-group", "makes a security group that is missing")
 OPEN_PORTS = step("amazonec2.open-ports", "adds the rules a security group lacks")
-IMPORT_KEY = step("amazonec2.import-key", "brings the public key of a machine to AWS")
 RUN = step("amazonec2.run-instance", "starts the instance of a machine")
 TERMINATE = step("amazonec2.terminate-instance", "ends the instances of a machine")
-DELETE_KEY = step("amazonec2.delete-key", "deletes the key pair of a machine")
 
-MOST_USER_DATA = 16 * 1024  # bytes, as AWS counts: before base64
 _LIVING = ("pending", "running", "stopping", "stopped", "shutting-down")
 _STATES: Mapping[str, ServerState] = {
     "pending": "starting",
@@ -55,7 +51,6 @@ _OURS = (TAG_OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_UID)
 _LOOK_SECONDS = 3.0
 _END_SECONDS = 300.0
 _MOST_LIVES = 20
-_PRIVATE_KEY = "privateKey"  # in the record: before an instance depends on it
 _LIFE = "life"  # in the record: how many instances of this machine have come and gone
 
 if find_spec("boto3") is None:
@@ -88,27 +83,28 @@ class Amazonec2(Driver[Amazonec2Options]):
         if bool(options.keypair_name) != bool(options.ssh_key_contents):
             raise BadOptions("keypairName and sshKeyContents go together: give both, or none")
         groups.parse_ports(options.open_port)
-        _numbers(options)
-        _pairs(options.tags)
+        numbers(options)
+        pairs(options.tags)
         await self._ask("look up the image", self._client.describe_images, ImageIds=[options.ami])
 
     async def create(self, order: Order, user_data: bytes) -> Server:
-        packed = _packed(user_data)
-        instance = await self._instance(order)
-        if instance is None:
+        small = packed(user_data)
+        found = await self._instance(order)
+        if found is None:
             vpc, subnet = await self._place()
             group_ids = await self._groups(order, vpc)
-            key_name = await self._key_pair(order)
+            key_name = await self._key_name(order)
             self.context.say(f"starting a {self.options.instance_type} from {self.options.ami}")
-            instance = await self._run(order, self._request(order, packed, subnet, group_ids, key_name))
-            self.context.say(f"{instance['InstanceId']} has been started")
+            request = instance(self.options, order, small, subnet=subnet, group_ids=group_ids, key_name=key_name)
+            found = await self._run(order, request)
+            self.context.say(f"{found['InstanceId']} has been started")
         else:
-            self.context.say(f"{instance['InstanceId']} is there already")
-        return self._server(instance)
+            self.context.say(f"{found['InstanceId']} is there already")
+        return self._server(found)
 
     async def find(self, order: Order) -> Server | None:
-        instance = await self._instance(order)
-        return None if instance is None else self._server(instance)
+        found = await self._instance(order)
+        return None if found is None else self._server(found)
 
     async def remove(self, order: Order) -> None:
         while instances := await self._instances("uid", TAG_UID, order.uid):
@@ -118,7 +114,8 @@ class Amazonec2(Driver[Amazonec2Options]):
                 async with TERMINATE:
                     await self._ask("end the instance", self._client.terminate_instances, InstanceIds=ending)
             await self._gone([one["InstanceId"] for one in instances])
-        await self._delete_key(order)
+        if not self.options.keypair_name:
+            await self._key_pair(order).delete()
 
     async def owned(self, owner: str) -> Sequence[Server]:
         return [self._server(one) for one in await self._instances("owner", TAG_OWNER, owner)]
@@ -132,7 +129,7 @@ class Amazonec2(Driver[Amazonec2Options]):
             from botocore.config import Config
 
             options, credentials = self.options, self.context.credentials
-            retries, _ = _numbers(options)
+            retries, _ = numbers(options)
             session = boto3.session.Session(
                 aws_access_key_id=credentials.get("accessKey") or options.access_key or None,
                 aws_secret_access_key=credentials.get("secretKey") or options.secret_key or None,
@@ -205,7 +202,7 @@ class Amazonec2(Driver[Amazonec2Options]):
                     client=self._client,
                     vpc=vpc,
                     name=name,
-                    tags=_tags({TAG_OWNER: order.owner}),
+                    tags=tags({TAG_OWNER: order.owner}),
                 )
         if absent:
             found = await self._ask("look for security groups", groups.find, client=self._client, vpc=vpc, names=names)
@@ -227,38 +224,17 @@ class Amazonec2(Driver[Amazonec2Options]):
                         further=further,
                     )
 
-    # the key pair
+    # the instance
 
-    async def _key_pair(self, order: Order) -> str:
+    async def _key_name(self, order: Order) -> str:
         if self.options.keypair_name:
             return self.options.keypair_name
-        name = _key_name(order)
-        private = str(self.context.record.value.get(_PRIVATE_KEY, ""))
-        if not private:
-            await self._delete_key(order)  # of an attempt whose private half nobody has
-            private = await asyncio.to_thread(_new_key)
-            await self.context.record.save({**self.context.record.value, _PRIVATE_KEY: private})
-        public = _public(private)
+        pair = self._key_pair(order)
+        await pair.ensure()
+        return pair.name
 
-        def import_key() -> None:
-            with tolerated("InvalidKeyPair.Duplicate"):
-                self._client.import_key_pair(
-                    KeyName=name,
-                    PublicKeyMaterial=public.encode(),
-                    TagSpecifications=[{"ResourceType": "key-pair", "Tags": _tags(order.tags)}],
-                )
-
-        async with IMPORT_KEY:
-            await self._ask("bring the key to AWS", import_key)
-        return name
-
-    async def _delete_key(self, order: Order) -> None:
-        """Idempotent: AWS is content when there is none."""
-        if not self.options.keypair_name:
-            async with DELETE_KEY:
-                await self._ask("delete the key pair", self._client.delete_key_pair, KeyName=_key_name(order))
-
-    # the instance
+    def _key_pair(self, order: Order) -> KeyPair:
+        return KeyPair(order, self.context.record, self._client, self._ask)
 
     async def _run(self, order: Order, request: Json) -> Json:
         """AWS remembers a token for longer than the instance it stands for: one that stands for an instance that is
@@ -273,46 +249,11 @@ class Amazonec2(Driver[Amazonec2Options]):
                 return None
 
             async with RUN:
-                instance = await self._ask("start the instance", run)
-            if instance is not None:
-                return instance
+                found = await self._ask("start the instance", run)
+            if found is not None:
+                return found
             await self.context.record.save({**self.context.record.value, _LIFE: life + 1})
         raise DriverError(f"AWS has ended {_MOST_LIVES} instances of this machine: look there for the reason")
-
-    def _request(self, order: Order, user_data: bytes, subnet: str, group_ids: list[str], key_name: str) -> Json:
-        options = self.options
-        _, root_size = _numbers(options)
-        volume: Json = {"VolumeSize": root_size, "VolumeType": options.volume_type, "DeleteOnTermination": True}
-        if options.encrypt_ebs_volume:
-            volume |= {"Encrypted": True} | ({"KmsKeyId": options.kms_key} if options.kms_key else {})
-        tags = _tags({**dict(_pairs(options.tags)), "Name": order.name, **_cluster_tag(options, order), **order.tags})
-        request: Json = {
-            "ImageId": options.ami,
-            "InstanceType": options.instance_type,
-            "MinCount": 1,
-            "MaxCount": 1,
-            "KeyName": key_name,
-            "UserData": user_data,
-            "NetworkInterfaces": [
-                {
-                    "DeviceIndex": 0,
-                    "SubnetId": subnet,
-                    "Groups": group_ids,
-                    "AssociatePublicIpAddress": not options.private_address_only,
-                    "DeleteOnTermination": True,
-                }
-            ],
-            "BlockDeviceMappings": [{"DeviceName": options.device_name, "Ebs": volume}],
-            "MetadataOptions": {"HttpEndpoint": options.http_endpoint, "HttpTokens": options.http_tokens},
-            "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume")],
-        }
-        if options.iam_instance_profile:
-            request["IamInstanceProfile"] = {"Name": options.iam_instance_profile}
-        if options.request_spot_instance:
-            spot: Json = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
-            spot |= {"MaxPrice": options.spot_price} if options.spot_price else {}
-            request["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": spot}
-        return request
 
     async def _gone(self, ids: list[str]) -> None:
         """An instance on its way out still holds addresses and volumes."""
@@ -324,83 +265,17 @@ class Amazonec2(Driver[Amazonec2Options]):
             await asyncio.sleep(_LOOK_SECONDS)
         raise DriverError(f"{', '.join(ids)} should have ended {_END_SECONDS:.0f} s ago and has not")
 
-    def _server(self, instance: Json) -> Server:
-        zone = instance.get("Placement", {}).get("AvailabilityZone", "")
+    def _server(self, found: Json) -> Server:
+        zone = found.get("Placement", {}).get("AvailabilityZone", "")
         options = self.options
-        private_key = options.ssh_key_contents or str(self.context.record.value.get(_PRIVATE_KEY, ""))
+        private_key = options.ssh_key_contents or self.context.record.private_key
         return Server(
-            id=instance["InstanceId"],
-            name=next((tag["Value"] for tag in instance.get("Tags", ()) if tag["Key"] == "Name"), ""),
-            state=_STATES.get(instance["State"]["Name"], "failed"),
-            provider_id=f"aws:///{zone}/{instance['InstanceId']}",
-            addresses=_addresses(instance, private_first=options.use_private_address or options.private_address_only),
+            id=found["InstanceId"],
+            name=next((tag["Value"] for tag in found.get("Tags", ()) if tag["Key"] == "Name"), ""),
+            state=_STATES.get(found["State"]["Name"], "failed"),
+            provider_id=f"aws:///{zone}/{found['InstanceId']}",
+            addresses=addresses(found, private_first=options.use_private_address or options.private_address_only),
             failure_domain=zone,
             ssh=SshAccess(user=options.ssh_user, private_key=private_key),
-            tags={tag["Key"]: tag["Value"] for tag in instance.get("Tags", ()) if tag["Key"] in _OURS},
+            tags={tag["Key"]: tag["Value"] for tag in found.get("Tags", ()) if tag["Key"] in _OURS},
         )
-
-
-def _addresses(instance: Json, *, private_first: bool) -> list[Address]:
-    private = [Address("InternalIP", instance["PrivateIpAddress"])] if instance.get("PrivateIpAddress") else []
-    public = [Address("ExternalIP", instance["PublicIpAddress"])] if instance.get("PublicIpAddress") else []
-    names = [Address("InternalDNS", instance["PrivateDnsName"])] if instance.get("PrivateDnsName") else []
-    return [*private, *public, *names] if private_first else [*public, *private, *names]
-
-
-def _cluster_tag(options: Amazonec2Options, order: Order) -> dict[str, str]:
-    """AWS's own controllers know the machines of a cluster by it; a user who sets it himself has the last word."""
-    if "kubernetes.io/cluster/" in options.tags:
-        return {}
-    return {f"kubernetes.io/cluster/{order.cluster}": "owned"}
-
-
-def _packed(user_data: bytes) -> bytes:
-    """Raises BadOptions. Compressed only where it must be: plain text can be read in AWS's console."""
-    packed = user_data if len(user_data) <= MOST_USER_DATA else gzip.compress(user_data, mtime=0)
-    if len(packed) > MOST_USER_DATA:
-        raise BadOptions(f"userdata: with ours it has {len(packed)} bytes compressed; AWS takes {MOST_USER_DATA}")
-    return packed
-
-
-def _key_name(order: Order) -> str:
-    return f"remuda-{order.name}-{order.uid[:8]}"
-
-
-def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
-
-
-def _pairs(text: str) -> list[tuple[str, str]]:
-    """key,value,key,value. Raises BadOptions."""
-    parts = [part.strip() for part in text.split(",")] if text else []
-    if len(parts) % 2 or not all(parts[::2]):
-        raise BadOptions(f"tags: {text!r} is not a list of key,value,key,value")
-    return list(zip(parts[::2], parts[1::2], strict=True))
-
-
-def _numbers(options: Amazonec2Options) -> tuple[int, int]:
-    """How often to retry, and the size of the root volume. Raises BadOptions."""
-    found = []
-    for name, value, most in (("retries", options.retries, 100), ("rootSize", options.root_size, 65536)):
-        if not str(value).isdigit() or not (0 if name == "retries" else 1) <= int(value) <= most:
-            raise BadOptions(f"{name}: {value!r} is not a number from {'0' if name == 'retries' else '1'} to {most}")
-        found.append(int(value))
-    return found[0], found[1]
-
-
-def _new_key() -> str:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ed25519
-
-    return (
-        ed25519.Ed25519PrivateKey.generate()
-        .private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
-        .decode()
-    )
-
-
-def _public(private: str) -> str:
-    from cryptography.hazmat.primitives import serialization
-
-    key = serialization.load_ssh_private_key(private.encode(), None)
-    return key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()

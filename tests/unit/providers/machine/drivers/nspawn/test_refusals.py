@@ -31,6 +31,11 @@ ORDER = Order(
 class Record:
     value: Mapping[str, Any] = {}
 
+    private_key = ""
+
+    async def save_private_key(self, private_key: str) -> None:
+        raise AssertionError("nothing is made, so nothing is to be remembered")
+
     async def save(self, value: Mapping[str, Any]) -> None:
         raise AssertionError("hosts are found by their folders")
 
