@@ -158,7 +158,7 @@ def _part(part: type[Part]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for field in msgspec.structs.fields(part):
-        inner, said = _peel(field.type)
+        inner, said = peel(field.type)
         properties[field.encode_name] = _described(inner, said)
         if said.required:
             required.append(field.encode_name)
@@ -166,7 +166,7 @@ def _part(part: type[Part]) -> dict[str, Any]:
     return _without_empty({"type": "object", "description": doc, "properties": properties, "required": required})
 
 
-def _peel(hint: Any) -> tuple[Any, Field]:
+def peel(hint: Any) -> tuple[Any, Field]:
     """The bare type below `Annotated` and `| None`, and all that is said of it: the outermost has the last word."""
     said: list[Field] = []
     while True:
@@ -238,7 +238,7 @@ def _shape(inner: Any, said: Field) -> dict[str, Any]:
 
 
 def _member(hint: Any, more: Field | None) -> dict[str, Any]:
-    inner, said = _peel(hint)
+    inner, said = peel(hint)
     return _described(inner, _joined([said, more]) if more is not None else said)
 
 

@@ -176,15 +176,15 @@ class Kind(Generic[T]):
     def _decode_without_nulls(self, value: bytes) -> T:
         """To Kubernetes null is as good as nothing: its servers write a time that was never set, or a list that was
         never made, as null. It is rare, so only what cannot be read otherwise is looked through."""
-        return msgspec.convert(_without_nulls(msgspec.json.decode(value)), self.type)
+        return msgspec.convert(without_nulls(msgspec.json.decode(value)), self.type)
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.api_version}>"
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
-        return [_without_nulls(inner) for inner in value]
+        return [without_nulls(inner) for inner in value]
     return value

@@ -13,7 +13,7 @@ import msgspec
 
 from remuda.kube.admission import ALLOWED, AdmissionFunction, Review, Verdict
 from remuda.kube.errors import FieldError, invalid
-from remuda.kube.objects import Kind, Object
+from remuda.kube.objects import Kind, Object, without_nulls
 from remuda.kube.patches import apply_merge_patch
 
 T = TypeVar("T", bound=Object)
@@ -21,6 +21,7 @@ T = TypeVar("T", bound=Object)
 Defaults = Callable[[T, T | None], dict[str, Any]]  # a merge patch of the new object
 Complaints = Callable[[T], list[FieldError]]
 Transitions = Callable[[T, T], list[FieldError]]  # old, new
+Among = Callable[[Review, T | None, T], Verdict]  # old, new, among other objects: further errors, and warnings
 
 
 def admission(
@@ -29,6 +30,7 @@ def admission(
     complaints: Complaints[T],
     defaults: Defaults[T] = lambda new, old: {},
     transitions: Transitions[T] = lambda old, new: [],
+    among: Among[T] = lambda review, old, new: ALLOWED,
 ) -> AdmissionFunction:
     """The function for writes of whole objects; subresources pass."""
 
@@ -49,14 +51,20 @@ def admission(
             errors = [error for error in errors if str(error) not in known]
         if old is not None:
             errors += transitions(old, new)
-        return Verdict(errors=tuple(errors)) if errors else Verdict(patch=patch or None)
+        if errors:
+            return Verdict(errors=tuple(errors))
+        seen = among(review, old, new)
+        return Verdict(patch=patch or None, warnings=seen.warnings, errors=seen.errors)
 
     return admit
 
 
 def _read(kind: Kind[T], value: dict[str, Any]) -> T:
     judged = {name: value[name] for name in ("metadata", "spec") if name in value}
-    return msgspec.convert(judged, kind.type)
+    try:
+        return msgspec.convert(judged, kind.type)
+    except msgspec.ValidationError:
+        return msgspec.convert(without_nulls(judged), kind.type)
 
 
 def _unreadable(error: msgspec.ValidationError) -> FieldError:

@@ -1,0 +1,28 @@
+"""What admission is told of other objects, as the rules want it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from remuda.capi import names as capi_names
+from remuda.capi.types import MACHINE
+from remuda.kube.admission import Review
+from remuda.providers import names
+from remuda.providers.controlplane.rules.versions import Running
+
+
+def running(review: Review, cluster: str) -> Sequence[Running]:
+    """The versions its nodes are known to run."""
+    machines = review.select(MACHINE.api_version, MACHINE.plural, review.namespace, {capi_names.CLUSTER_NAME: cluster})
+    return [found for machine in machines if (found := _running(machine)) is not None]
+
+
+def _running(machine: dict[str, Any]) -> Running | None:
+    version = ((machine.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion")
+    if not version:
+        return None
+    metadata = machine["metadata"]
+    labels = metadata.get("labels") or {}
+    server = any(labels.get(role) == "true" for role in (names.ETCD_ROLE, names.CONTROL_PLANE_ROLE))
+    return Running(machine=metadata["name"], version=version, server=server)

@@ -1,0 +1,102 @@
+"""Which version may follow which. Pure.
+
+What counts is what nodes run, not what was asked for last: whoever has asked for a version that does not exist, or has
+come half-way, can ask for something else (a wrong version must not wedge a cluster). So a step back is one only if a
+node already runs something newer; and a minor is left out only if a server would leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from remuda.kube.errors import FieldError, forbidden, invalid, required
+from remuda.providers.controlplane.distros import BadVersion, Version, parse_version
+
+# The minors of Kubernetes 1 that are known to have been released, by distribution: first and last.
+KNOWN_MINORS: Mapping[str, tuple[int, int]] = {"k3s": (25, 37), "rke2": (25, 37), "nano": (25, 37)}
+
+_KUBELETS_BEHIND = 3  # minors that a kubelet may be older than the API server
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, as far as it is known."""
+
+    machine: str
+    version: str  # of its kubelet: v1.36.4+k3s1
+    server: bool
+
+
+def read(text: str) -> Version | None:
+    """None: it is none."""
+    try:
+        return parse_version(text)
+    except BadVersion:
+        return None
+
+
+def complaints(text: str, path: str) -> list[FieldError]:
+    if not text:
+        return [required(path, "the distribution and its version, as in v1.36.4+k3s1")]
+    try:
+        parse_version(text)
+    except BadVersion as error:
+        return [invalid(path, text, str(error))]
+    return []
+
+
+def warnings(text: str, path: str) -> list[str]:
+    version = read(text)
+    if version is None:
+        return []
+    first, last = KNOWN_MINORS[version.distro]
+    if version.major == 1 and first <= version.minor <= last:
+        return []
+    return [
+        f"{path}: {text} is well-formed, but not of a release that is known here (v1.{first} to v1.{last}): "
+        "if there is none, its installation will fail"
+    ]
+
+
+def transitions(old: str, new: str, running: Sequence[Running], path: str) -> list[FieldError]:
+    """Complaints of a change. Where nothing is known of any server, what was asked for before counts as run."""
+    before, after = read(old), read(new)
+    if before is None or after is None or old == new:
+        return []
+    if before.distro != after.distro:
+        return [forbidden(path, f"a cluster of {before.distro} cannot become one of {after.distro}")]
+    nodes = [(node, version) for node in running if (version := read(node.version)) is not None]
+    if not any(node.server for node, _ in nodes):
+        nodes.append((Running(machine="", version=old, server=True), before))
+    return [*_backwards(nodes, after, path), *_leaps(nodes, after, path)]
+
+
+def _backwards(nodes: Sequence[tuple[Running, Version]], after: Version, path: str) -> list[FieldError]:
+    newer = [node for node, version in nodes if version > after]
+    if not newer:
+        return []
+    why = f"is older than what {_who(newer)}: data that a newer version has written cannot be read by an older one"
+    return [invalid(path, after.text, f"{why}; restore a snapshot instead")]
+
+
+def _leaps(nodes: Sequence[tuple[Running, Version]], after: Version, path: str) -> list[FieldError]:
+    left_behind = [
+        node
+        for node, version in nodes
+        if (version.major, version.minor + (1 if node.server else _KUBELETS_BEHIND)) < (after.major, after.minor)
+    ]
+    if not left_behind:
+        return []
+    lowest = min(version for node, version in nodes if node in left_behind)
+    why = f"leaves out a minor: {_who(left_behind)}; go to v{lowest.major}.{lowest.minor + 1} first"
+    return [invalid(path, after.text, why)]
+
+
+def _who(nodes: Sequence[Running]) -> str:
+    said = [
+        f"{f'Machine {node.machine} runs' if node.machine else 'the cluster is of'} {node.version}"
+        for node in nodes[:3]
+    ]
+    more = f" (and {len(nodes) - 3} more)" if len(nodes) > 3 else ""
+    return ", ".join(said) + more

@@ -1,0 +1,262 @@
+"""What of a configuration could never work is refused by field; what spells out defaults passes."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from remuda.providers.controlplane.configuration import Operations, Taint
+from remuda.providers.controlplane.distros import Distro
+from remuda.providers.controlplane.rules import configuration, fields, keys
+
+SHA256 = base64.b64encode(b"a" * 32).decode()
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+DISTRO = Distro(
+    name="k3s",
+    env_prefix="K3S",
+    server_unit="k3s",
+    agent_unit="k3s-agent",
+    supervisor_port=6443,
+    server_arguments={"disable": "list", "cluster-cidr": "string", "secrets-encryption": "boolean", "v": "number"},
+    agent_arguments={"node-label": "list"},
+)
+
+
+def read(spec: dict[str, Any]) -> Operations:
+    return msgspec.convert(spec, Operations)
+
+
+def said(spec: dict[str, Any]) -> list[str]:
+    return [str(error) for error in configuration.complaints(read(spec), "spec")]
+
+
+def selecting(selector: dict[str, Any]) -> dict[str, Any]:
+    return {"machineSelectorConfig": [{"machineLabelSelector": selector, "config": {}}, {"config": {}}]}
+
+
+def source(**more: Any) -> dict[str, Any]:
+    return {"machineSelectorFiles": [{"fileSources": [more]}]}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"additionalManifest": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n---\nkind: B\n"},
+        {"additionalManifest": "# only a comment\n"},
+        {"chartValues": {"rke2-calico": {"installation": {"calicoNetwork": {}}}, "rke2-coredns": None}},
+        {"etcd": {"snapshotScheduleCron": "0 */5 * * *", "snapshotRetention": 5, "s3": {}}},
+        {"etcd": {"s3": {"cloudCredentialName": "cattle-global-data:cc-1", "folder": "f"}}},
+        {"etcd": {"s3": {"bucket": "b", "endpoint": "s3.example", "endpointCA": CERTIFICATE}}},
+        {"etcd": {"s3": {"bucket": "b", "endpointCA": "/etc/ssl/ca.crt"}}},
+        {"etcd": {"s3": {"bucket": "b", "endpointCA": base64.b64encode(CERTIFICATE.encode()).decode()}}},
+        {"dataDirectories": {"systemAgent": "/data/agent", "k8sDistro": "/data/k3s", "provisioning": "/data/capr"}},
+        {"registries": {"mirrors": {"docker.io": {"endpoint": ["https://m.example"], "rewrite": {"^x/(.*)": "y/$1"}}}}},
+        {"registries": {"configs": {"m.example:5000": {"caBundle": base64.b64encode(CERTIFICATE.encode()).decode()}}}},
+        selecting({"matchLabels": {"a": "b"}}),
+        source(secret={"name": "s", "items": [{"key": "k", "path": "/etc/x", "permissions": "0644"}]}),
+        source(configMap={"name": "s", "defaultPermissions": "600"}),
+        source(secret={"name": "s", "items": [{"key": "k", "path": "/x", "hash": SHA256}]}),
+        {"upgradeStrategy": {"workerDrainOptions": {"preDrainHooks": [{"annotation": "example.com/hook"}]}}},
+    ],
+)
+def test_what_can_work_passes(spec: dict[str, Any]) -> None:
+    assert said(spec) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "words"),
+    [
+        ({"additionalManifest": "a: [1"}, "spec.additionalManifest", "is no YAML"),
+        ({"additionalManifest": "a: b\n  c: d\n"}, "spec.additionalManifest", "in line 2"),
+        ({"additionalManifest": "- a\n- b\n"}, "spec.additionalManifest", "a list"),
+        ({"additionalManifest": "kubectl apply"}, "spec.additionalManifest", "mere text"),
+        ({"additionalManifest": "a: \x00"}, "spec.additionalManifest", "is no YAML"),
+        ({"chartValues": {"rke2-calico": "yes"}}, "spec.chartValues[rke2-calico]", "a map of values"),
+        ({"etcd": {"snapshotScheduleCron": "every day"}}, "spec.etcd.snapshotScheduleCron", "5 fields"),
+        ({"etcd": {"snapshotScheduleCron": "0 25 * * *"}}, "spec.etcd.snapshotScheduleCron", "above maximum"),
+        ({"etcd": {"s3": {"region": "eu"}}}, "spec.etcd.s3.bucket", "need a bucket"),
+        ({"etcd": {"s3": {"bucket": "b", "endpointCA": "what"}}}, "spec.etcd.s3.endpointCA", ".crt"),
+        ({"dataDirectories": {"systemAgent": "data"}}, "spec.dataDirectories.systemAgent", "absolute"),
+        ({"dataDirectories": {"k8sDistro": "/a/../b"}}, "spec.dataDirectories.k8sDistro", "absolute"),
+        (
+            {"dataDirectories": {"systemAgent": "/data", "k8sDistro": "/data/k3s"}},
+            "spec.dataDirectories.systemAgent",
+            "must not hold k8sDistro",
+        ),
+        ({"registries": {"mirrors": {"a": {"endpoint": ["m.example"]}}}}, "mirrors[a].endpoint[0]", "must be a URL"),
+        ({"registries": {"mirrors": {"a": {"rewrite": {"(": "x"}}}}}, "mirrors[a].rewrite", "no pattern"),
+        ({"registries": {"configs": {"a": {"caBundle": "what"}}}}, "configs[a].caBundle", "base64"),
+        ({"registries": {"configs": {"a": {"tlsSecretName": "A_B"}}}}, "configs[a].tlsSecretName", "RFC 1123"),
+        (
+            {"machineSelectorConfig": [{"machineLabelSelector": {"matchLabels": {"a b": "c"}}}]},
+            "spec.machineSelectorConfig[0].machineLabelSelector",
+            "name part",
+        ),
+        (
+            selecting({"matchExpressions": [{"key": "a", "operator": "is"}]}),
+            "machineLabelSelector",
+            "not a valid label selector operator",
+        ),
+        (source(), "fileSources[0]", "exactly one"),
+        (source(secret={"name": "a"}, configMap={"name": "b"}), "fileSources[0]", "exactly one"),
+        (source(secret={"name": "a", "items": [{"key": "k", "path": "etc"}]}), "items[0].path", "absolute"),
+        (source(secret={"name": "a", "defaultPermissions": "rw"}), "secret.defaultPermissions", "octal"),
+        (source(secret={"name": "a", "items": [{"key": "k", "path": "/a", "hash": "x"}]}), "items[0].hash", "sha256"),
+        (
+            {"upgradeStrategy": {"controlPlaneDrainOptions": {"postDrainHooks": [{"annotation": ""}]}}},
+            "controlPlaneDrainOptions.postDrainHooks[0].annotation",
+            "",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_by_field(spec: dict[str, Any], path: str, words: str) -> None:
+    complaint = said(spec)[0]
+    assert path in complaint.partition(": ")[0]
+    assert words in complaint
+
+
+def test_secrets_are_not_repeated_in_complaints() -> None:
+    assert "swordfish" not in "".join(said({"additionalManifest": "password: swordfish\n bad"}))
+
+
+def test_a_large_manifest_is_judged_quickly() -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\ndata:\n" + "".join(
+        f"  key{n}: value of some length {n}\n" for n in range(8000)
+    )
+    began = time.process_time()
+    assert configuration.manifest_problem(text) == ""
+    assert configuration.manifest_problem(text) == ""
+    assert time.process_time() - began < 2
+
+
+def test_anchors_are_not_followed() -> None:
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [{','.join([f'*{chr(97 + n)}'] * 9)}]\n" for n in range(12)
+    )
+    assert configuration.manifest_problem(bomb) == ""
+
+
+def test_data_directories_are_for_life() -> None:
+    old, new = read({"dataDirectories": {"k8sDistro": "/a"}}), read({"dataDirectories": {"k8sDistro": "/b"}})
+    assert "cannot be changed" in str(configuration.transitions(old, new, "spec")[0])
+    assert configuration.transitions(old, old, "spec") == []
+
+
+def test_a_taint_twice_is_refused() -> None:
+    taint = Taint(key="a", value="b", effect="NoSchedule")
+    assert configuration.taints([taint], "t") == []
+    assert "twice" in str(configuration.taints([taint, taint], "t")[0])
+    assert configuration.taints([Taint(key="no spaces", effect="NoSchedule")], "t") != []
+
+
+@pytest.mark.parametrize(
+    ("reference", "fine"),
+    [
+        ("", True),
+        ("cattle-global-data:cc-1", True),
+        ("mine", True),
+        ("here:mine", True),
+        ("kube-system:admin", False),
+        ("cattle-global-data:", False),
+        ("No Name", False),
+    ],
+)
+def test_credentials_are_named_where_they_may_be(reference: str, fine: bool) -> None:
+    assert (configuration.credential(reference, "here", "p") == []) is fine
+
+
+# ---- keys ------------------------------------------------------------------------------------------------------------
+
+
+def judged(config: dict[str, Any], distro: Distro | None = DISTRO) -> list[str]:
+    return [str(error) for error in keys.complaints(read({"machineGlobalConfig": config}), distro, "spec")]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"disable": ["traefik"]},
+        {"disable": "traefik"},
+        {"disable+": ["servicelb"]},
+        {"secrets-encryption": True},
+        {"secrets-encryption": "true"},
+        {"v": 3},
+        {"v": "3"},
+        {"cluster-cidr": None},
+        {"profile": None, "never-heard-of": 4},
+    ],
+)
+def test_values_a_distribution_can_take_pass(config: dict[str, Any]) -> None:
+    assert judged(config) == []
+    assert judged(config, None) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"disable": {"traefik": True}}, "a list of values"),
+        ({"disable": [["traefik"]]}, "a list of values"),
+        ({"cluster-cidr": ["10.0.0.0/8"]}, "one value"),
+        ({"secrets-encryption": "yes please"}, "true or false"),
+        ({"secrets-encryption": 3}, "true or false"),
+        ({"v": "much"}, "a number"),
+        ({"v": True}, "a number"),
+        ({"never-heard-of": {"a": 1}}, "list of values"),
+    ],
+)
+def test_values_nothing_could_take_are_refused(config: dict[str, Any], words: str) -> None:
+    (complaint,) = judged(config)
+    assert words in complaint
+    assert f"spec.machineGlobalConfig.{next(iter(config))}" in complaint
+
+
+def test_unknown_keys_are_warned_of_by_name_and_distribution() -> None:
+    config = read(
+        {
+            "machineGlobalConfig": {"disable": [], "disable+": [], "dissable": []},
+            "machineSelectorConfig": [{"config": {"node-label": [], "lables": []}}],
+        }
+    )
+    first, second = keys.warnings(config, DISTRO, "spec")
+    assert first.startswith("spec.machineGlobalConfig.dissable: k3s is not known to have a key dissable")
+    assert second.startswith("spec.machineSelectorConfig[0].config.lables: ")
+
+
+# ---- fields ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"etcdSnapshotCreate": {"generation": 0}},
+        {"rotateCertificates": {"generation": 0, "services": []}},
+        {"upgradeStrategy": {"workerDrainOptions": {"ignoreErrors": False}}},
+        {"etcdSnapshotRestore": {"name": ""}},
+    ],
+)
+def test_a_refused_field_may_spell_out_its_default(spec: dict[str, Any]) -> None:
+    assert fields.complaints(fields.CONFIGURATION, read(spec), "spec") == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"etcdSnapshotCreate": {"generation": 3}}, "spec.etcdSnapshotCreate"),
+        ({"etcdSnapshotRestore": {"name": "a"}}, "spec.etcdSnapshotRestore"),
+        ({"rotateCertificates": {"generation": 1}}, "spec.rotateCertificates"),
+        ({"rotateEncryptionKeys": {"generation": 1}}, "spec.rotateEncryptionKeys"),
+        (
+            {"upgradeStrategy": {"workerDrainOptions": {"ignoreErrors": True}}},
+            "spec.upgradeStrategy.workerDrainOptions.ignoreErrors",
+        ),
+    ],
+)
+def test_a_refused_field_is_refused_by_name(spec: dict[str, Any], path: str) -> None:
+    (complaint,) = fields.complaints(fields.CONFIGURATION, read(spec), "spec")
+    assert complaint.path == path
+    assert "not supported" in complaint.detail

@@ -1,0 +1,98 @@
+"""Which version may follow which: by what nodes run, so that a wrong version wedges nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from remuda.providers.controlplane.rules.versions import KNOWN_MINORS, Running, complaints, transitions, warnings
+
+PATH = "spec.kubernetesVersion"
+
+
+def server(version: str, machine: str = "s-1") -> Running:
+    return Running(machine=machine, version=version, server=True)
+
+
+def worker(version: str, machine: str = "w-1") -> Running:
+    return Running(machine=machine, version=version, server=False)
+
+
+def said(old: str, new: str, *nodes: Running) -> list[str]:
+    return [str(error) for error in transitions(old, new, nodes, PATH)]
+
+
+@pytest.mark.parametrize("text", ["v1.36.4+k3s1", "v1.36.4+rke2r12", "v1.36.4-rc2+k3s1", "v1.36.4+nano1"])
+def test_a_version_of_a_distribution_passes(text: str) -> None:
+    assert complaints(text, PATH) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["v1.36.4", "1.36.4+k3s1", "v1.36+k3s1", "latest", "v1.36.4+kubeadm1", "v1.36.4+rke21"]
+)
+def test_anything_else_is_refused(text: str) -> None:
+    (complaint,) = complaints(text, PATH)
+    assert str(complaint).startswith(PATH)
+    assert text in str(complaint)
+
+
+def test_none_at_all_is_asked_for() -> None:
+    assert "Required value" in str(complaints("", PATH)[0])
+
+
+def test_a_minor_nobody_knows_is_warned_of_and_not_refused() -> None:
+    first, last = KNOWN_MINORS["k3s"]
+    assert warnings(f"v1.{last}.0+k3s1", PATH) == []
+    for minor in (first - 1, last + 1):
+        assert complaints(f"v1.{minor}.0+k3s1", PATH) == []
+        assert "not of a release that is known" in warnings(f"v1.{minor}.0+k3s1", PATH)[0]
+
+
+@pytest.mark.parametrize("new", ["v1.35.3+k3s1", "v1.35.2+k3s2", "v1.36.0+k3s1"])
+def test_the_next_patch_release_and_minor_may_follow(new: str) -> None:
+    assert said("v1.35.2+k3s1", new) == []
+    assert said("v1.35.2+k3s1", new, server("v1.35.2+k3s1"), worker("v1.35.2+k3s1")) == []
+
+
+def test_another_distribution_is_refused() -> None:
+    assert "a cluster of k3s cannot become one of rke2" in said("v1.35.2+k3s1", "v1.35.2+rke2r1")[0]
+
+
+def test_a_minor_left_out_is_refused_and_the_next_one_named() -> None:
+    (complaint,) = said("v1.34.1+k3s1", "v1.36.0+k3s1")
+    assert "leaves out a minor" in complaint
+    assert "v1.35 first" in complaint
+
+
+def test_a_step_back_is_refused_with_the_machine_that_runs_the_newer_one() -> None:
+    (complaint,) = said("v1.36.4+k3s1", "v1.36.3+k3s1", server("v1.36.4+k3s1"))
+    assert "Machine s-1 runs v1.36.4+k3s1" in complaint
+
+
+def test_back_from_a_version_that_no_node_has_come_to_run_is_no_step_back() -> None:
+    nodes = (server("v1.35.2+k3s1"), worker("v1.35.2+k3s1"))
+    assert said("v1.36.99+k3s1", "v1.35.2+k3s1", *nodes) == []
+    assert said("v1.36.99+k3s1", "v1.36.4+k3s1", *nodes) == []
+
+
+def test_half_way_through_an_upgrade_one_may_go_on_but_not_back() -> None:
+    nodes = (server("v1.36.0+k3s1"), server("v1.35.2+k3s1", "s-2"), worker("v1.35.2+k3s1"))
+    assert said("v1.36.0+k3s1", "v1.36.4+k3s1", *nodes) == []
+    assert "Machine s-1 runs" in said("v1.36.0+k3s1", "v1.35.2+k3s1", *nodes)[0]
+    assert "Machine s-2 runs" in said("v1.36.0+k3s1", "v1.37.0+k3s1", *nodes)[0]
+
+
+def test_a_worker_may_be_three_minors_behind() -> None:
+    assert said("v1.36.0+k3s1", "v1.37.0+k3s1", server("v1.36.0+k3s1"), worker("v1.34.0+k3s1")) == []
+    (complaint,) = said("v1.36.0+k3s1", "v1.37.0+k3s1", server("v1.36.0+k3s1"), worker("v1.33.0+k3s1"))
+    assert "Machine w-1 runs" in complaint
+
+
+def test_a_candidate_comes_before_its_release() -> None:
+    assert said("v1.36.4-rc1+k3s1", "v1.36.4+k3s1", server("v1.36.4-rc1+k3s1")) == []
+    assert said("v1.36.4+k3s1", "v1.36.4-rc1+k3s1", server("v1.36.4+k3s1")) != []
+
+
+def test_many_machines_are_counted() -> None:
+    nodes = [server("v1.36.4+k3s1", f"s-{number}") for number in range(7)]
+    (complaint,) = said("v1.36.4+k3s1", "v1.36.3+k3s1", *nodes)
+    assert "and 4 more" in complaint
