@@ -28,10 +28,10 @@ class Distro(msgspec.Struct, frozen=True, kw_only=True):
     agent_arguments: Mapping[str, ArgumentType]
     defaults: Mapping[str, Any] = {}  # config of every node that the user has not set
     needs_cluster_init: bool = False  # its first server must be told to begin a cluster of its own
-    static_pods: bool = False  # the control plane runs in pods: what they read from the host must be mounted
     taints_etcd_beside_control_plane: bool = True  # whether a node with both roles also gets the taint of etcd
     kubelet_without_api: bool = True  # whether the kubelet of an etcd-only node answers before there is an API
-    cni_probe: str = ""  # of the default network; empty: none
+    network_probe: str = ""  # port and path on loopback, where the network is one of `probed_networks`; empty: none
+    probed_networks: frozenset[str] = frozenset()
     executed: bool = True  # in tests; else only rendered, and the docs say so
 
     @property

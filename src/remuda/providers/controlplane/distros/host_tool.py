@@ -23,6 +23,7 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 _SECONDS = 10
@@ -30,7 +31,12 @@ _CHUNK = 1 << 20
 
 
 def main(arguments: list[str]) -> int:
-    commands = {"fetch": fetch, "join": join, "members": members, "environment": environment}
+    commands: dict[str, Callable[..., None]] = {
+        "fetch": fetch,
+        "join": join,
+        "members": members,
+        "environment": environment,
+    }
     if not arguments or arguments[0] not in commands:
         print(f"one of {', '.join(commands)} is wanted", file=sys.stderr)
         return 2
@@ -81,7 +87,7 @@ def _agent_directory() -> str:
 
 
 def _managers(folder: str) -> list[tuple[str, ssl.SSLContext]]:
-    """Where the agent finds the manager, and whom it trusts there. The connection info first, then what plans brought."""
+    """Where the manager is, and whom to trust there: by the connection info, then by what plans have brought."""
     with open(os.path.join(folder, "rancher2_connection_info.json"), encoding="utf-8") as file:
         found = [_cluster(json.load(file)["kubeConfig"])]
     more = os.path.join(folder, "servers.d")
