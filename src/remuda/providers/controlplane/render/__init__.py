@@ -1,22 +1,28 @@
 """From a cluster and a host to the plan that makes the host what it shall be. Pure, and stable to the byte.
 
 The same intent gives the same bytes for ever: how plans are written has a version (`Cluster.renderer`), and a version
-never changes once it has been released. Golden files in the tests hold it to that.
+never changes once it has been released. Golden files in the tests hold it to that. The scripts and the tool in
+`distros/` are part of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 
 from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane.render import instructions, layout
+from remuda.providers.controlplane.render.compare import Change, compare
+from remuda.providers.controlplane.render.config import configure
+from remuda.providers.controlplane.render.files import INIT, files, vanished
+from remuda.providers.controlplane.render.plan import Plan, read, write
+from remuda.providers.controlplane.render.probes import probes
+from remuda.providers.controlplane.render.stamps import stamps
+
+__all__ = ["CURRENT", "Change", "Placement", "compare", "dropped", "render", "retire"]
 
 CURRENT = 1  # the version that new clusters get
-
-# What a change of plan means for the host, from least to most.
-Change = Literal["none", "minor", "apply", "restart", "drain"]
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -28,15 +34,33 @@ class Placement(msgspec.Struct, frozen=True):
 
 def render(cluster: Cluster, host: Host, placement: Placement, *, before: bytes = b"") -> bytes:
     """The plan. `before`: the one the host has; files that were in it and are in this one no more are taken away."""
-    raise NotImplementedError
+    _check(cluster)
+    configuration = configure(cluster, host)
+    now = files(cluster, host, configuration, [INIT] if placement.init else placement.servers)
+    gone = vanished(read(before), now, layout.of(cluster)) if before else []
+    plan = Plan(
+        files=[*now, *gone],
+        instructions=[
+            instructions.install(cluster, host, stamps(cluster, now)),
+            instructions.joined(cluster),
+        ],
+        periodic=[instructions.members(cluster)] if host.roles.etcd else [],
+        probes=probes(cluster, host, configuration.values),
+    )
+    return write(plan)
 
 
 def retire(cluster: Cluster, host: Host) -> bytes:
     """The plan of a host that leaves: its services end, and do not start again."""
-    raise NotImplementedError
+    _check(cluster)
+    return write(Plan(instructions=[instructions.retire(cluster, host)]))
 
 
-def compare(before: bytes, after: bytes) -> Change:
-    """`minor`: files nobody needs to wait for. `apply`: nothing is restarted. `restart`: the service is. `drain`: and
-    Pods are moved away before, where the user wants that."""
-    raise NotImplementedError
+def dropped(cluster: Cluster, host: Host) -> list[str]:
+    """What the user has set and this host will not have, and why: sentences for warnings."""
+    return configure(cluster, host).kept_back
+
+
+def _check(cluster: Cluster) -> None:
+    if cluster.renderer != CURRENT:
+        raise ValueError(f"this release cannot write plans in the way {cluster.renderer}, only in the way {CURRENT}")

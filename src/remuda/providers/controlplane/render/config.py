@@ -1,0 +1,191 @@
+"""The config file of a host: what the user wants of it, and over that what its roles and its place make necessary.
+
+It does not say which server is joined, nor who begins the cluster: that is decided on the host, by a list that may
+change without a restart (`distros/install-common.sh`). So the file is the same whoever the others are.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane.render import layout, snapshots, tokens
+from remuda.providers.controlplane.render.arguments import listed, wanted
+from remuda.providers.controlplane.render.plan import File
+
+FILE_ARGUMENTS = (
+    "audit-policy-file",
+    "cloud-provider-config",
+    "flannel-conf",
+)  # a content may stand in place of a path
+SECURE_PORTS = {"kube-controller-manager": "10257", "kube-scheduler": "10259"}
+
+_ETCD_TAINT = "node-role.kubernetes.io/etcd:NoExecute"
+_CONTROL_PLANE_TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"
+# A kubelet does not start with other labels of these domains.
+_RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
+_OPEN_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_OPEN_LABELS = frozenset(
+    f"{domain}/{name}"
+    for domain, names in {
+        "kubernetes.io": ("hostname", "arch", "os"),
+        "beta.kubernetes.io": ("arch", "os", "instance-type"),
+        "node.kubernetes.io": ("instance-type",),
+        "topology.kubernetes.io": ("region", "zone"),
+        "failure-domain.beta.kubernetes.io": ("region", "zone"),
+    }.items()
+    for name in names
+)
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    values: dict[str, Any]
+    files: list[File]  # what values name
+    kept_back: list[str]
+
+
+def configure(cluster: Cluster, host: Host) -> Configuration:
+    found = wanted(cluster, host)
+    values, kept_back = dict(found.values), list(found.kept_back)
+    place = layout.of(cluster)
+    files: list[File] = []
+    if place.data != cluster.distro.data_dir:
+        values["data-dir"] = place.data
+    else:
+        values.pop("data-dir", None)
+    if host.roles.etcd:
+        values |= snapshots.settings(cluster)
+        files += snapshots.files(cluster)
+    if host.roles.server:
+        values |= _roles(host)
+    if host.roles.control_plane:
+        for component in SECURE_PORTS:
+            _serve_verifiably(values, place, component)
+    values |= tokens.settings(cluster, host)
+    values["node-name"] = host.node_name
+    _addresses(cluster, host, values)
+    kept_back += _labels(cluster, host, values)
+    _taints(cluster, host, values)
+    if host.provider_id and not argument(values, "kubelet", "provider-id"):
+        values["kubelet-arg"] = [*listed(values.get("kubelet-arg")), f"provider-id={host.provider_id}"]
+    files += _file_arguments(cluster, place, values, kept_back)
+    values["private-registry"] = place.registries
+    return Configuration({key: value for key, value in values.items() if value not in (None, "", [])}, files, kept_back)
+
+
+def argument(values: dict[str, Any], component: str, flag: str) -> str:
+    """What a component's flag is set to by `<component>-arg`; the last one counts."""
+    pairs = (item.partition("=") for item in listed(values.get(f"{component}-arg")))
+    return next((value for name, _, value in reversed(list(pairs)) if name.lstrip("-") == flag), "")
+
+
+def _roles(host: Host) -> dict[str, Any]:
+    if not host.roles.control_plane:
+        return dict.fromkeys(("disable-apiserver", "disable-controller-manager", "disable-scheduler"), True)
+    return {} if host.roles.etcd else {"disable-etcd": True}
+
+
+def _serve_verifiably(values: dict[str, Any], place: layout.Layout, component: str) -> None:
+    """Left alone, these components sign a certificate for themselves, for one year, and nobody renews it: a probe that
+    trusts it fails a year later. They serve the API server's instead, which the distribution renews and the cluster's
+    authority has signed. The user's own choice stands."""
+    added = []
+    if not argument(values, component, "tls-cert-file") and not argument(values, component, "cert-dir"):
+        pair = f"{place.server}/tls/serving-kube-apiserver"
+        added += [f"tls-cert-file={pair}.crt", f"tls-private-key-file={pair}.key"]
+    if not argument(values, component, "secure-port"):
+        added.append(f"secure-port={SECURE_PORTS[component]}")
+    values[f"{component}-arg"] = [*listed(values.get(f"{component}-arg")), *added]
+
+
+# ---- addresses ---------------------------------------------------------------------------------------------------
+
+
+def _addresses(cluster: Cluster, host: Host, values: dict[str, Any]) -> None:
+    ipv6_first = ":" in next(iter(listed(values.get("service-cidr"))), "").partition(",")[0]
+    inside = sorted(_usable(host.internal_addresses), key=lambda address: (":" in address) != ipv6_first)
+    outside = [address for address in _usable(host.external_addresses) if address not in inside]
+    values.setdefault("node-ip", layout.one_of_each_family(inside))
+    if inside and outside and "cloud-provider-name" not in values:
+        values.setdefault("node-external-ip", layout.one_of_each_family(outside))
+        if host.roles.server:
+            values.setdefault("advertise-address", inside[0])
+    if host.roles.server:
+        endpoint = [cluster.endpoint.host] if cluster.endpoint is not None and cluster.endpoint.host else []
+        values["tls-san"] = list(dict.fromkeys([*listed(values.get("tls-san")), *endpoint, *inside, *outside]))
+
+
+def _usable(addresses: Sequence[str]) -> list[str]:
+    found = []
+    for address in addresses:
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            continue
+        if not parsed.is_link_local and not parsed.is_unspecified:
+            found.append(str(parsed))
+    return list(dict.fromkeys(found))
+
+
+# ---- labels and taints -------------------------------------------------------------------------------------------
+
+
+def _labels(cluster: Cluster, host: Host, values: dict[str, Any]) -> list[str]:
+    refused = sorted(name for name in host.node_labels if not _may_be_label(name))
+    ours = {
+        "rke.cattle.io/machine": host.uid,
+        "plan.cattle.io/cluster-group": "cluster.x-k8s.io",
+        "plan.cattle.io/cluster-kind": "Cluster",
+        "plan.cattle.io/cluster-name": cluster.spec.cluster_name or cluster.name,
+        "plan.cattle.io/machine-group": "cluster.x-k8s.io",
+        "plan.cattle.io/machine-kind": "Machine",
+        "plan.cattle.io/machine-name": host.name,
+    }
+    labels = {name: value for name, value in host.node_labels.items() if name not in refused} | ours
+    written = {f"{name}={value}" for name, value in labels.items()}
+    values["node-label"] = sorted(written | set(listed(values.get("node-label"))))
+    return [f"label {name}: no kubelet starts with a label of that domain" for name in refused]
+
+
+def _may_be_label(name: str) -> bool:
+    domain, slash, _ = name.rpartition("/")
+    if not slash or name in _OPEN_LABELS or _is_below(domain, _OPEN_DOMAINS):
+        return True
+    return not _is_below(domain, _RESERVED_DOMAINS)
+
+
+def _is_below(domain: str, parents: Sequence[str]) -> bool:
+    return any(domain == parent or domain.endswith(f".{parent}") for parent in parents)
+
+
+def _taints(cluster: Cluster, host: Host, values: dict[str, Any]) -> None:
+    roles, found = host.roles, {str(taint) for taint in host.node_taints}
+    if not roles.worker:
+        if roles.control_plane:
+            found.add(_CONTROL_PLANE_TAINT)
+        if roles.etcd and (not roles.control_plane or cluster.distro.taints_etcd_beside_control_plane):
+            found.add(_ETCD_TAINT)
+    values["node-taint"] = sorted(found | set(listed(values.get("node-taint"))))
+
+
+# ---- values that are files ---------------------------------------------------------------------------------------
+
+
+def _file_arguments(cluster: Cluster, place: layout.Layout, values: dict[str, Any], kept_back: list[str]) -> list[File]:
+    files = []
+    for name in FILE_ARGUMENTS:
+        value = values.get(name)
+        if not isinstance(value, str) or (value.startswith("/") and "\n" not in value):
+            continue
+        content = cluster.config_files.get(value, value)
+        if content.startswith("secret://"):
+            del values[name]
+            kept_back.append(f"{name}: {content} is not known")
+            continue
+        values[name] = place.config_file(name)
+        files.append(File(path=values[name], content=content.encode()))
+    return files

@@ -1,0 +1,97 @@
+"""What changes between two plans of a host, in the user's words. Names of things, never their contents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from remuda.providers.controlplane.render.compare import Change, changed_files, compare
+from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE
+from remuda.providers.controlplane.render.layout import AGENT_REGISTRIES
+from remuda.providers.controlplane.render.plan import File, Plan, read
+from remuda.providers.controlplane.render.stamps import DRAIN_HASH, RESTART_STAMP
+
+_SAID_OTHERWISE = {RESTART_STAMP, DRAIN_HASH, "REMUDA_VERSION", "REMUDA_ARTEFACTS"}
+_OF_US = ("REMUDA_", "INSTALL_")
+_WORDS: dict[Change, str] = {
+    "none": "nothing changes",
+    "minor": "applied at once, nothing restarts",
+    "apply": "applied, nothing restarts",
+    "restart": "the service restarts",
+    "drain": "the service restarts, after a drain if drains are enabled",
+}
+
+
+def describe(change: Change) -> str:
+    return _WORDS[change]
+
+
+def why(before: bytes, after: bytes) -> str:
+    """One line for an event."""
+    return ", ".join(changes(before, after)) or "nothing changes"
+
+
+def changes(before: bytes, after: bytes) -> list[str]:
+    if not before:
+        return ["first plan"]
+    if compare(before, after) == "none":
+        return []
+    old, new = read(before), read(after)
+    if any(one.name == RETIRE for one in new.instructions):
+        return ["the host leaves the cluster"]
+    found = [*_installation(old, new), *_environment(old, new)]
+    for file in changed_files(old, new):
+        found += _file(file, old, new)
+    if old.probes != new.probes:
+        found.append("probes")
+    if old.periodic != new.periodic:
+        found.append(f"how {MEMBERS} are asked for")
+    unexplained = old.environment().get(RESTART_STAMP) != new.environment().get(RESTART_STAMP)
+    if unexplained and not found:
+        found.append("a restart was asked for (provisionGeneration)")
+    return list(dict.fromkeys(found)) or ["how the plan is carried out"]
+
+
+def _installation(old: Plan, new: Plan) -> Iterable[str]:
+    was, now = old.environment(), new.environment()
+    if was.get("REMUDA_VERSION") != now.get("REMUDA_VERSION"):
+        yield f"version {was.get('REMUDA_VERSION')} → {now.get('REMUDA_VERSION')}"
+    elif was.get("REMUDA_ARTEFACTS") != now.get("REMUDA_ARTEFACTS") or _images(old) != _images(new):
+        yield "where the version is installed from"
+
+
+def _images(plan: Plan) -> list[str]:
+    return [one.image for one in plan.instructions]
+
+
+def _environment(old: Plan, new: Plan) -> Iterable[str]:
+    was, now = old.environment(), new.environment()
+    for name in sorted({*was, *now} - _SAID_OTHERWISE):
+        if was.get(name) != now.get(name) and not name.startswith(_OF_US):
+            yield f"environment {name}"
+
+
+def _file(file: File, old: Plan, new: Plan) -> list[str]:
+    path = file.path
+    if path.endswith("/config.yaml.d/50-rancher.yaml"):
+        return [f"config key {key}" for key in _keys_that_differ(path, old, new)]
+    for end, words in (
+        ("/remuda-servers", "the servers to join by"),
+        ("/remuda-ca.crt", "the cluster's authority"),
+        ("/host-tool.py", "how the plan is carried out"),
+        ("/addons.yaml", "additionalManifest"),
+        ("/managed-chart-config.yaml", "chartValues"),
+        ("-etcd-snapshot-extra-metadata.yaml", "what snapshots remember of the spec"),
+    ):
+        if path.endswith(end):
+            return [words]
+    if path == AGENT_REGISTRIES or path.endswith("/registries.yaml") or "/etc/tls/registries/" in path:
+        return ["registries"]
+    if "/server/tls/" in path:
+        return ["the cluster's authority"]
+    return [f"file {path} is taken away" if file.deleted else f"file {path}"]
+
+
+def _keys_that_differ(path: str, old: Plan, new: Plan) -> list[str]:
+    was, now = (json.loads(found.content) if (found := plan.file(path)) else {} for plan in (old, new))
+    return sorted(key for key in {*was, *now} if was.get(key) != now.get(key))

@@ -1,0 +1,73 @@
+"""The files of a host, in the order they are written; and those it has had and shall have no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files as resources
+
+from remuda.providers.controlplane import distros
+from remuda.providers.controlplane.planner.observed import Cluster, ExtraFile, Host
+from remuda.providers.controlplane.render import layout, manifests, registries
+from remuda.providers.controlplane.render.config import Configuration
+from remuda.providers.controlplane.render.plan import DELETE, File, Plan, indented
+from remuda.providers.controlplane.render.tokens import SERVER_AUTHORITY
+
+INIT = "init"  # what the host that begins the cluster has in place of a list of servers
+
+
+def files(cluster: Cluster, host: Host, configuration: Configuration, servers: Sequence[str]) -> list[File]:
+    place = layout.of(cluster)
+    found = [
+        *registries.files(cluster),
+        *configuration.files,
+        *_extra(cluster, host),
+        File(path=place.settings, content=indented(configuration.values)),
+        *_authorities(cluster, host, place),
+        File(path=place.servers, content="".join(f"{url}\n" for url in servers).encode(), dynamic=True, minor=True),
+        *manifests.files(cluster, host),
+        File(path=place.tool, content=_tool(), dynamic=True, minor=True),
+    ]
+    return list({file.path: file for file in found}.values())  # a file of the user's that is ours too is ours
+
+
+def vanished(before: Plan, now: Sequence[File], place: layout.Layout) -> list[File]:
+    """What was in the plan before, or was already being taken away, and is no more. Nothing below the server's own
+    directory is: certificates and manifests outlive their delivery."""
+    present = {file.path for file in now}
+    gone = (file for file in before.files if file.path not in present and not file.path.startswith(f"{place.server}/"))
+    return [
+        File(path=file.path, action=DELETE, dynamic=file.dynamic, minor=file.minor)
+        for file in sorted(gone, key=lambda file: file.path)
+    ]
+
+
+def _extra(cluster: Cluster, host: Host) -> list[File]:
+    chosen = (entry for entry in cluster.files if entry.selector is None or entry.selector.matches(host.labels))
+    return [_written(file) for entry in chosen for file in entry.files]
+
+
+def _written(file: ExtraFile) -> File:
+    digits = file.permissions or "600"
+    return File(path=file.path, content=file.content, permissions=digits.rjust(4, "0"), dynamic=file.dynamic)
+
+
+def _authorities(cluster: Cluster, host: Host, place: layout.Layout) -> list[File]:
+    """Servers get the cluster's authorities before their first start; everybody else only whom to trust."""
+    trusted = File(
+        path=place.authority, content=cluster.authorities.get(SERVER_AUTHORITY, b""), dynamic=True, minor=True
+    )
+    if not host.roles.server:
+        return [trusted]
+    return [
+        trusted,
+        *(
+            File(path=f"{place.data}/{path}", content=content, dynamic=True, minor=True)
+            for path, content in sorted(cluster.authorities.items())
+        ),
+    ]
+
+
+@cache
+def _tool() -> bytes:
+    return resources(distros).joinpath("host_tool.py").read_bytes()

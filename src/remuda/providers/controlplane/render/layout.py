@@ -1,0 +1,89 @@
+"""Where things are on a host of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from remuda.providers.controlplane.planner.observed import Cluster
+
+AGENT_REGISTRIES = "/etc/rancher/agent/registries.yaml"
+
+
+class Layout(msgspec.Struct, frozen=True):
+    data: str  # of the distribution
+    state: str  # what plans remember
+    agent: str
+    config: str
+
+    @property
+    def settings(self) -> str:
+        return f"{self.config}/config.yaml.d/50-rancher.yaml"
+
+    @property
+    def registries(self) -> str:
+        return f"{self.config}/registries.yaml"
+
+    @property
+    def servers(self) -> str:
+        """The list a host joins by."""
+        return f"{self.config}/remuda-servers"
+
+    @property
+    def join(self) -> str:
+        """What came of that list: written on the host."""
+        return f"{self.config}/config.yaml.d/51-join.yaml"
+
+    @property
+    def authority(self) -> str:
+        """Whom a host trusts when it joins."""
+        return f"{self.config}/remuda-ca.crt"
+
+    @property
+    def tool(self) -> str:
+        return f"{self.state}/host-tool.py"
+
+    @property
+    def server(self) -> str:
+        return f"{self.data}/server"
+
+    @property
+    def manifests(self) -> str:
+        return f"{self.server}/manifests/rancher"
+
+    def config_file(self, name: str) -> str:
+        return f"{self.data}/etc/config-files/{name}"
+
+
+def of(cluster: Cluster) -> Layout:
+    chosen = cluster.spec.data_directories
+    return Layout(
+        data=_clean(chosen.k8s_distro or _configured(cluster) or cluster.distro.data_dir),
+        state=_clean(chosen.provisioning or "/var/lib/rancher/capr"),
+        agent=_clean(chosen.system_agent or "/var/lib/rancher/agent"),
+        config=cluster.distro.config_dir,
+    )
+
+
+def loopback(cluster: Cluster) -> str:
+    networking = cluster.spec.networking
+    preference = networking.stack_preference if networking is not None else ""
+    return {"": "localhost", "dual": "localhost", "ipv6": "[::1]"}.get(preference, "127.0.0.1")
+
+
+def one_of_each_family(addresses: Sequence[str]) -> list[str]:
+    """The first of each: more than that no kubelet takes."""
+    found: dict[bool, str] = {}
+    for address in addresses:
+        found.setdefault(":" in address, address)
+    return list(found.values())
+
+
+def _configured(cluster: Cluster) -> str:
+    found = cluster.spec.machine_global_config.get("data-dir")
+    return found if isinstance(found, str) else ""
+
+
+def _clean(path: str) -> str:
+    return path.rstrip("/") or "/"

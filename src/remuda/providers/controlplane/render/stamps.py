@@ -1,0 +1,46 @@
+"""What makes a restart due, and what makes it one that Pods are moved away for: two checksums over all that matters.
+
+A list of servers to join by, certificates and manifests are in neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from remuda.providers.controlplane.planner.observed import Cluster
+from remuda.providers.controlplane.render import layout
+from remuda.providers.controlplane.render.instructions import source, user_environment
+from remuda.providers.controlplane.render.plan import File, compact
+
+RESTART_STAMP = "RESTART_STAMP"
+DRAIN_HASH = "DRAIN_HASH"
+
+# Settings that no Pod can notice: the service is restarted for them, and Pods stay.
+_UNNOTICED = ("tls-san", "etcd-disable-snapshots", "etcd-snapshot-", "etcd-s3")
+
+
+def stamps(cluster: Cluster, files: Sequence[File]) -> dict[str, str]:
+    settings = layout.of(cluster).settings
+    lasting = [file for file in files if not file.dynamic]
+    noticed = [_noticed(file) if file.path == settings else file for file in lasting]
+    return {RESTART_STAMP: _stamp(cluster, lasting), DRAIN_HASH: _stamp(cluster, noticed)}
+
+
+def _stamp(cluster: Cluster, files: Sequence[File]) -> str:
+    parts: list[Any] = [
+        cluster.spec.provision_generation,
+        source(cluster),
+        sorted(user_environment(cluster).items()),
+        [[file.path, file.permissions, hashlib.sha256(file.content).hexdigest()] for file in files],
+        cluster.config_generation,
+    ]
+    return hashlib.sha256(compact(parts)).hexdigest()
+
+
+def _noticed(file: File) -> File:
+    values = json.loads(file.content)
+    kept = {key: value for key, value in values.items() if not key.startswith(_UNNOTICED)}
+    return File(path=file.path, content=compact(kept), permissions=file.permissions)
