@@ -32,6 +32,7 @@ class Distro(msgspec.Struct, frozen=True, kw_only=True):
     kubelet_without_api: bool = True  # whether the kubelet of an etcd-only node answers before there is an API
     network_probe: str = ""  # port and path on loopback, where the network is one of `probed_networks`; empty: none
     probed_networks: frozenset[str] = frozenset()
+    installer_image: str = ""  # without its tag; empty: it is installed from artefacts of the manager only
     executed: bool = True  # in tests; else only rendered, and the docs say so
 
     @property

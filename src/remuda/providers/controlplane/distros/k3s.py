@@ -12,6 +12,7 @@ K3S = Distro(
     env_prefix="K3S",
     server_unit="k3s",
     agent_unit="k3s-agent",
+    installer_image="rancher/system-agent-installer-k3s",
     supervisor_port=6443,
     server_arguments=SERVER_ARGUMENTS,
     agent_arguments=AGENT_ARGUMENTS,

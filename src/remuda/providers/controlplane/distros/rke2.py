@@ -12,6 +12,7 @@ RKE2 = Distro(
     env_prefix="RKE2",
     server_unit="rke2-server",
     agent_unit="rke2-agent",
+    installer_image="rancher/system-agent-installer-rke2",
     supervisor_port=9345,
     server_arguments=SERVER_ARGUMENTS,
     agent_arguments=AGENT_ARGUMENTS,
