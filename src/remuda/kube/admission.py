@@ -16,14 +16,18 @@ from remuda.kube.errors import FieldError
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 
+class Unseen(Exception):
+    """Whoever judges knows nothing of objects of that kind: whether there is one cannot be said."""
+
+
 class Lookup(Protocol):
-    """Reads other objects, from committed state; None when there is no such object."""
+    """Reads other objects, from committed state; None when there is no such object. Raises Unseen."""
 
     def __call__(self, api_version: str, plural: str, namespace: str, name: str) -> dict[str, Any] | None: ...
 
 
 class Select(Protocol):
-    """Reads those objects of a namespace that have all these labels, from committed state."""
+    """Reads those objects of a namespace that have all these labels, from committed state. Raises Unseen."""
 
     def __call__(
         self, api_version: str, plural: str, namespace: str, labels: Mapping[str, str]

@@ -75,6 +75,11 @@ class Caches:
         part = self._present(target)
         return None if part is None else part.informer
 
+    def whole(self, target: Target) -> Informer[Any] | None:
+        """The cache of every object of a resource; None where there is none, or not all of them."""
+        part = self._parts.get(target, _NOTHING).get("")
+        return None if part is None or not part.informer.synced.is_set() else part.informer
+
     def _present(self, target: Target, label_selector: str = "") -> _Part | None:
         parts = self._parts.get(target)
         if not parts:

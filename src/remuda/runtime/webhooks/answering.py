@@ -13,13 +13,23 @@ from typing import Any, Literal
 
 import msgspec
 
-from remuda.kube.admission import AdmissionFunction, Lookup, Operation, Registration, Review, Select, Verdict, nothing
+from remuda.kube.admission import (
+    AdmissionFunction,
+    Lookup,
+    Operation,
+    Registration,
+    Review,
+    Select,
+    Unseen,
+    Verdict,
+    nothing,
+)
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError, bad_request, forbidden_request, invalid_object
 from remuda.kube.objects import Kind
 from remuda.kube.patches import apply_merge_patch, create_json_patch
 from remuda.kube.selectors import label_selector_from_labels
-from remuda.runtime.caches import Caches
+from remuda.runtime.caches import Caches, Informer
 
 API_VERSION = "admission.k8s.io/v1"
 
@@ -57,23 +67,27 @@ def join(kinds: Iterable[Kind[Any]], registrations: Iterable[Registration]) -> l
 
 
 def lookup_in(caches: Caches) -> Lookup:
-    """Other objects as the caches have them; a kind that has no cache has no objects."""
+    """Other objects as the caches have them; of a kind that has none, or only part of it, nothing can be said."""
 
     def lookup(api_version: str, plural: str, namespace: str, name: str) -> dict[str, Any] | None:
-        informer = caches.known(Target(api_version, plural))
-        value = informer.raw(namespace, name) if informer is not None else None
+        value = _whole(caches, api_version, plural).raw(namespace, name)
         return msgspec.json.decode(value) if value is not None else None
 
     return lookup
+
+
+def _whole(caches: Caches, api_version: str, plural: str) -> Informer[Any]:
+    informer = caches.whole(Target(api_version, plural))
+    if informer is None:
+        raise Unseen(f"{plural} of {api_version} are not watched here")
+    return informer
 
 
 def select_in(caches: Caches) -> Select:
     """The same for several of them."""
 
     def select(api_version: str, plural: str, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
-        informer = caches.known(Target(api_version, plural))
-        if informer is None:
-            return []
+        informer = _whole(caches, api_version, plural)
         selector = label_selector_from_labels(labels)
         chosen = [one.key for one in informer.all(namespace) if selector.matches(one.metadata.labels)]
         values = (informer.raw(*key) for key in chosen)

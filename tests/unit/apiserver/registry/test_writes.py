@@ -8,7 +8,7 @@ import pytest
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.storage.types import StorageFailed
-from remuda.kube.admission import Review, Verdict
+from remuda.kube.admission import EVERY_KIND, Review, Verdict
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError, invalid
 from tests.unit.apiserver.registry.conftest import NAMESPACES, WIDGETS, Everyone, loads, widget
@@ -276,6 +276,24 @@ class TestAdmission:
         registry.admission.register("test.io", "widgets", look)
         await client.create(WIDGETS, "ns", widget())
         assert seen[0]["metadata"]["name"] == "ns"
+
+    async def test_may_be_for_every_kind_of_a_group_and_selects_by_labels(
+        self, client: LocalClient, registry: Registry
+    ) -> None:
+        seen = []
+
+        def look(review: Review) -> Verdict:
+            found = review.select("test.io/v1", "widgets", "ns", {"horse": "bay"})
+            seen.append((review.kind, [one["metadata"]["name"] for one in found]))
+            return Verdict()
+
+        registry.admission.register("test.io", EVERY_KIND, look, ("CREATE",))
+        for name, horse in (("one", "bay"), ("two", "roan"), ("three", "bay")):
+            body = widget(name)
+            body["metadata"]["labels"] = {"horse": horse, "sort": name}
+            await client.create(WIDGETS, "ns", body)
+        await client.create(NAMESPACES, "", {"metadata": {"name": "other"}})  # of another group
+        assert seen == [("Widget", []), ("Widget", ["one"]), ("Widget", ["one"])]
 
 
 class TestTerminatingNamespace:

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.server import ApiServer
-from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
+from remuda.kube.admission import ALLOWED, Registration, Review, Unseen, Verdict
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind, Object
 from remuda.kube.patches import apply_json_patch, apply_merge_patch
 from remuda.runtime.caches import Caches
-from remuda.runtime.webhooks.answering import Call, Webhook, answer, join, lookup_in
+from remuda.runtime.webhooks.answering import Call, Webhook, answer, join, lookup_in, select_in
 from tests.suites.horses import horse, horse_webhook
 from tests.unit.runtime.things import CONFIG_MAP, create
 
@@ -178,6 +178,37 @@ async def test_lookups_see_the_caches(server: ApiServer) -> None:
         assert found is not None
         assert (found["kind"], found["data"]) == ("ConfigMap", {"a": "b"})
         assert lookup("v1", "configmaps", "default", "gone") is None
-        assert lookup(*Target("v1", "secrets"), "default", "here") is None
+        with pytest.raises(Unseen):
+            lookup(*Target("v1", "secrets"), "default", "here")
+    finally:
+        await caches.close()
+
+
+async def test_of_what_is_cached_in_part_nothing_is_said(server: ApiServer) -> None:
+    caches = Caches(server.client())
+    caches.of(CONFIG_MAP, label_selector="a=b")
+    await caches.start()
+    try:
+        with pytest.raises(Unseen):
+            lookup_in(caches)("v1", "configmaps", "default", "here")
+        with pytest.raises(Unseen):
+            select_in(caches)("v1", "configmaps", "default", {})
+    finally:
+        await caches.close()
+
+
+async def test_those_with_a_label_are_selected_from_the_caches(server: ApiServer) -> None:
+    caches = Caches(server.client())
+    caches.of(CONFIG_MAP)
+    for name, horse in (("one", "bay"), ("two", "roan"), ("three", "bay")):
+        metadata = {"name": name, "labels": {"horse": horse, "sort": name}}
+        await server.client().create(
+            CONFIG_MAP.target, "default", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        )
+    await caches.start()
+    try:
+        found = select_in(caches)("v1", "configmaps", "default", {"horse": "bay"})
+        assert sorted(one["metadata"]["name"] for one in found) == ["one", "three"]
+        assert select_in(caches)("v1", "configmaps", "kube-system", {"horse": "bay"}) == []
     finally:
         await caches.close()

@@ -7,14 +7,18 @@ from typing import Any
 
 from remuda.capi import names as capi_names
 from remuda.capi.types import MACHINE
-from remuda.kube.admission import Review
+from remuda.kube.admission import Review, Unseen
 from remuda.providers import names
 from remuda.providers.controlplane.rules.versions import Running
 
 
 def running(review: Review, cluster: str) -> Sequence[Running]:
     """The versions its nodes are known to run."""
-    machines = review.select(MACHINE.api_version, MACHINE.plural, review.namespace, {capi_names.CLUSTER_NAME: cluster})
+    labels = {capi_names.CLUSTER_NAME: cluster}
+    try:
+        machines = review.select(MACHINE.api_version, MACHINE.plural, review.namespace, labels)
+    except Unseen:
+        return []
     return [found for machine in machines if (found := _running(machine)) is not None]
 
 

@@ -1,0 +1,27 @@
+"""Admission of provisioning Clusters, and of the `<Driver>Config`s their pools refer to.
+
+`FUNCTIONS` is what an engine registers, `WEBHOOKS` the same for an API server elsewhere. All of them are pure; what
+fits CEL is also in the definitions. Kinds of Configs come and go with drivers: one function is for all of them.
+"""
+
+from remuda.kube.admission import EVERY_KIND, Registration
+from remuda.kube.client import Target
+from remuda.providers import names
+from remuda.provisioning.admission import cluster, policy
+from remuda.provisioning.types import CLUSTER
+from remuda.runtime.webhooks import Webhook, join
+
+FUNCTIONS: list[Registration] = [
+    Registration(CLUSTER.group, CLUSTER.plural, cluster.admit),
+    Registration(names.CONFIG_GROUP, EVERY_KIND, policy.admit_config, ("UPDATE",)),
+]
+
+WEBHOOKS: list[Webhook] = [
+    *join((CLUSTER,), FUNCTIONS[:1]),
+    Webhook(
+        kind="MachineConfig",
+        target=Target(names.CONFIG_API_VERSION, EVERY_KIND),
+        function=policy.admit_config,
+        operations=("UPDATE",),
+    ),
+]

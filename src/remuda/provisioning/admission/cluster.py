@@ -1,0 +1,74 @@
+"""Admission of provisioning Clusters: what could never become a cluster is refused in the words of the manifest."""
+
+from __future__ import annotations
+
+import re
+
+from remuda.capi.admission.rules import admission
+from remuda.kube import names as kube_names
+from remuda.kube.admission import ALLOWED, Review, Verdict
+from remuda.kube.errors import FieldError, forbidden, invalid, required
+from remuda.providers.controlplane import distros
+from remuda.providers.controlplane.rules import configuration, keys, versions
+from remuda.providers.controlplane.rules.among import running
+from remuda.provisioning import fields
+from remuda.provisioning.admission import policy, pools, warnings
+from remuda.provisioning.types import CLUSTER, Cluster
+
+VERSION, CONFIG = "spec.kubernetesVersion", "spec.rkeConfig"
+_RESERVED = re.compile(r"local|c-[a-z0-9]{5}")  # names of management Clusters that have no provisioning Cluster
+
+
+def complaints(cluster: Cluster) -> list[FieldError]:
+    found = _name(cluster.metadata.name)
+    found += fields.complaints(cluster)
+    found += configuration.environment(cluster.spec.agent_env_vars, "spec.agentEnvVars")
+    found += configuration.credential(
+        cluster.spec.cloud_credential_secret_name, cluster.metadata.namespace, "spec.cloudCredentialSecretName"
+    )
+    config = cluster.spec.rke_config
+    if config is None:
+        found.append(required(CONFIG, "how the cluster is made; clusters that others have made are not imported"))
+        return found
+    found += versions.complaints(cluster.spec.kubernetes_version, VERSION)
+    found += configuration.complaints(config, CONFIG)
+    version = versions.read(cluster.spec.kubernetes_version)
+    found += keys.complaints(config, distros.of(version) if version is not None else None, CONFIG)
+    found += pools.complaints(cluster, f"{CONFIG}.machinePools")
+    if config.infrastructure_ref is not None:
+        at = f"{CONFIG}.infrastructureRef"
+        found += pools.reference_complaints(config.infrastructure_ref, cluster.metadata.namespace, at)
+        if config.cluster_infrastructure is not None:
+            found.append(forbidden(f"{CONFIG}.clusterInfrastructure", "infrastructureRef is set: either of them"))
+    return found
+
+
+def _name(name: str) -> list[FieldError]:
+    if _RESERVED.fullmatch(name):
+        return [invalid("metadata.name", name, "is kept for clusters that are not made here")]
+    return [
+        invalid("metadata.name", name, f"becomes a label of other objects: {text}")
+        for text in kube_names.label_value(name)
+    ]
+
+
+def transitions(old: Cluster, new: Cluster) -> list[FieldError]:
+    before, after = old.spec.rke_config, new.spec.rke_config
+    if before is None or after is None:
+        return []
+    return configuration.transitions(before, after, CONFIG)
+
+
+def among(review: Review, old: Cluster | None, new: Cluster) -> Verdict:
+    if new.metadata.deleting or (old is not None and old.spec == new.spec):
+        return ALLOWED
+    errors: list[FieldError] = []
+    if old is not None:
+        before, after = old.spec.kubernetes_version, new.spec.kubernetes_version
+        if before != after:
+            errors += versions.transitions(before, after, running(review, new.metadata.name), VERSION)
+        errors += policy.complaints(review, new)
+    return Verdict(errors=tuple(errors), warnings=tuple(warnings.of_cluster(review, new)))
+
+
+admit = admission(CLUSTER, complaints=complaints, transitions=transitions, among=among)

@@ -1,0 +1,93 @@
+"""What is allowed and worth a word: it does nothing, or will wait for something that is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from remuda.capi import inflection
+from remuda.kube.admission import Review, Unseen
+from remuda.kube.core import SECRETS
+from remuda.providers import names
+from remuda.providers.controlplane import distros
+from remuda.providers.controlplane.rules import keys, versions
+from remuda.providers.machine import credentials
+from remuda.providers.machine.types import NODE_DRIVER
+from remuda.provisioning import fields
+from remuda.provisioning.generate import credential, takes_config
+from remuda.provisioning.types import Cluster, MachinePool
+
+_CONFIG = "spec.rkeConfig"
+
+
+def of_cluster(review: Review, cluster: Cluster) -> list[str]:
+    config = cluster.spec.rke_config
+    if config is None:
+        return []
+    version = versions.read(cluster.spec.kubernetes_version)
+    said = [*versions.warnings(cluster.spec.kubernetes_version, "spec.kubernetesVersion"), *fields.warnings(cluster)]
+    if version is not None:
+        said += keys.warnings(config, distros.of(version), _CONFIG)
+    said += _sizes(config.machine_pools)
+    for index, pool in enumerate(config.machine_pools):
+        said += _absent(review, cluster, pool, f"{_CONFIG}.machinePools[{index}]")
+    return said
+
+
+def _sizes(pools: Sequence[MachinePool]) -> Iterator[str]:
+    if not pools:
+        return
+    path = f"{_CONFIG}.machinePools"
+    roles = (
+        ("member of etcd", [pool for pool in pools if pool.etcd_role]),
+        ("control plane", [pool for pool in pools if pool.control_plane_role]),
+        ("worker", [pool for pool in pools if pool.worker_role]),
+    )
+    for role, held in roles:
+        if not held:
+            yield f"{path}: no pool has workerRole: the cluster runs no Pods of users until hosts with it register"
+        elif not sum(map(_quantity, held)):
+            yield f"{path}: there is no {role}, as the quantity of {_listed(held)} is 0"
+    members = sum(map(_quantity, roles[0][1]))
+    if members and members % 2 == 0:
+        yield (
+            f"{path}: {members} members of etcd bear the loss of no more of them than {members - 1} do: "
+            "an odd number is better"
+        )
+
+
+def _quantity(pool: MachinePool) -> int:
+    return 1 if pool.quantity is None else pool.quantity
+
+
+def _listed(pools: Sequence[MachinePool]) -> str:
+    return ", ".join(f"pool {pool.name}" for pool in pools)
+
+
+def _absent(review: Review, cluster: Cluster, pool: MachinePool, path: str) -> Iterator[str]:
+    reference = pool.machine_config_ref
+    if reference is None or not takes_config(pool):
+        return
+    driver = reference.kind.removesuffix("Config").lower()
+    if _is_missing(review, NODE_DRIVER.api_version, NODE_DRIVER.plural, "", driver):
+        yield f"{path}.machineConfigRef.kind: no NodeDriver {driver} is registered, so there is no {reference.kind} yet"
+        return
+    plural = inflection.plural(reference.kind.lower())
+    if _is_missing(review, names.CONFIG_API_VERSION, plural, review.namespace, reference.name):
+        yield (
+            f"{path}.machineConfigRef.name: there is no {reference.kind} {review.namespace}/{reference.name} yet: "
+            "nothing is made until it is there"
+        )
+    said = credential(cluster, pool)
+    if not said:
+        return
+    place = credentials.place(said, review.namespace)
+    if _is_missing(review, SECRETS.api_version, SECRETS.plural, *place):
+        yield f"{path}: there is no Secret {place} yet, which cloudCredentialSecretName {said} names"
+
+
+def _is_missing(review: Review, api_version: str, plural: str, namespace: str, name: str) -> bool:
+    """Whether it is known not to be there."""
+    try:
+        return review.lookup(api_version, plural, namespace, name) is None
+    except Unseen:
+        return False

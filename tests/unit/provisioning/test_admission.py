@@ -1,0 +1,295 @@
+"""Declared clusters that could never come up are refused in words; what is merely unusual gets a warning."""
+
+from __future__ import annotations
+
+import base64
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from remuda.kube.admission import Verdict
+from remuda.kube.definitions import schema
+from remuda.providers.controlplane.admission import FUNCTIONS as CONTROL_PLANE_FUNCTIONS
+from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.provisioning.admission.cluster import admit
+from remuda.provisioning.types import Cluster
+from tests.unit.provisioning import schemas
+from tests.unit.provisioning.judging import NAMESPACE, Json, World, cluster, pool, refused, review, verdict, warned
+
+
+def test_the_least_cluster_is_admitted() -> None:
+    assert refused(cluster()) == []
+
+
+def test_a_custom_cluster_has_no_pools() -> None:
+    obj = cluster()
+    obj["spec"]["rkeConfig"] = {}
+    assert warned(obj) == []
+
+
+def test_nulls_of_exported_manifests_are_nothing() -> None:
+    obj = cluster(pool(taints=None, labels=None, nodeStartupTimeout=None), registries=None, machineSelectorConfig=None)
+    obj["spec"] |= {"agentEnvVars": None, "clusterAgentDeploymentCustomization": None}
+    assert refused(obj) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "words"),
+    [
+        ({"name": "local"}, "metadata.name", "kept"),
+        ({"name": "c-abc12"}, "metadata.name", "kept"),
+        ({"name": "x" * 64}, "metadata.name", "63"),
+        ({"version": ""}, "spec.kubernetesVersion", "Required value"),
+        ({"version": "v1.36.4"}, "spec.kubernetesVersion", "no version of a distribution"),
+        ({"dataDirectories": {"k8sDistro": "here"}}, "spec.rkeConfig.dataDirectories.k8sDistro", "absolute"),
+        ({"etcd": {"snapshotScheduleCron": "x"}}, "spec.rkeConfig.etcd.snapshotScheduleCron", "5 fields"),
+        ({"etcdSnapshotCreate": {"generation": 1}}, "spec.rkeConfig.etcdSnapshotCreate", "not supported yet"),
+        ({"machineGlobalConfig": {"disable": {"a": 1}}}, "spec.rkeConfig.machineGlobalConfig.disable", "list"),
+        ({"machinePoolDefaults": {"hostnameLengthLimit": 5}}, "machinePoolDefaults.hostnameLengthLimit", "between"),
+        (
+            {"infrastructureRef": {"apiVersion": "x/v1", "kind": "XCluster", "name": "x", "namespace": "else"}},
+            "spec.rkeConfig.infrastructureRef.namespace",
+            "the Cluster's own",
+        ),
+        (
+            {
+                "infrastructureRef": {"apiVersion": "x/v1", "kind": "XCluster", "name": "x"},
+                "clusterInfrastructure": {"driver": "process"},
+            },
+            "spec.rkeConfig.clusterInfrastructure",
+            "either of them",
+        ),
+    ],
+)
+def test_what_could_never_be_a_cluster_is_refused(change: dict[str, Any], path: str, words: str) -> None:
+    (complaint,) = refused(cluster(**change))
+    assert path in complaint.partition(": ")[0]
+    assert words in complaint
+
+
+POOL = "spec.rkeConfig.machinePools[0]"
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "words"),
+    [
+        ({"machineConfigRef": None}, f"{POOL}.machineConfigRef", "Required value"),
+        ({"machineConfigRef": {"kind": "SimConfig"}}, f"{POOL}.machineConfigRef.name", "Required value"),
+        ({"machineConfigRef": {"kind": "SimThing", "name": "x"}}, f"{POOL}.machineConfigRef.kind", "<Driver>Config"),
+        (
+            {"machineConfigRef": {"kind": "SimConfig", "name": "x", "namespace": "else"}},
+            f"{POOL}.machineConfigRef.namespace",
+            "the Cluster's own",
+        ),
+        ({"machineOS": "windows"}, f"{POOL}.machineOS", "Windows is not supported"),
+        ({"labels": {"no spaces": "x"}}, f"{POOL}.labels", "name part"),
+        ({"taints": [{"key": "a b", "effect": "NoSchedule"}]}, f"{POOL}.taints[0].key", "name part"),
+        ({"cloudCredentialSecretName": "kube-system:x"}, f"{POOL}.cloudCredentialSecretName", "cattle-global-data"),
+        ({"machineDeploymentLabels": {"a": "b c"}}, f"{POOL}.machineDeploymentLabels", "valid label"),
+        ({"machineDeploymentAnnotations": {"a b": "c"}}, f"{POOL}.machineDeploymentAnnotations", "name part"),
+        ({"drainBeforeDeleteTimeout": "soon"}, f"{POOL}.drainBeforeDeleteTimeout", "no span of time"),
+        ({"nodeStartupTimeout": "-5m"}, f"{POOL}.nodeStartupTimeout", "negative"),
+        ({"unhealthyNodeTimeout": "5"}, f"{POOL}.unhealthyNodeTimeout", "no span of time"),
+        ({"maxUnhealthy": "many"}, f"{POOL}.maxUnhealthy", "percentage"),
+        ({"unhealthyRange": "1-3"}, f"{POOL}.unhealthyRange", "[1-3]"),
+        ({"unhealthyRange": "[3-1]"}, f"{POOL}.unhealthyRange", "begins after its end"),
+        ({"rollingUpdate": {"maxSurge": 0}}, f"{POOL}.rollingUpdate", "nothing could move"),
+        ({"rollingUpdate": {"maxSurge": "x"}}, f"{POOL}.rollingUpdate.maxSurge", "percentage"),
+        ({"hostnameLengthLimit": 64}, f"{POOL}.hostnameLengthLimit", "between 10 and 63"),
+        ({"autoscalingMinSize": 1}, f"{POOL}.autoscalingMaxSize", "both, or neither"),
+        ({"autoscalingMaxSize": 1}, f"{POOL}.autoscalingMinSize", "both, or neither"),
+        ({"autoscalingMinSize": 3, "autoscalingMaxSize": 2}, f"{POOL}.autoscalingMinSize", "autoscalingMaxSize"),
+        ({"autoscalingMinSize": 0, "autoscalingMaxSize": 2}, f"{POOL}.autoscalingMinSize", "more than 0"),
+        ({"dynamicSchemaSpec": "{"}, f"{POOL}.dynamicSchemaSpec", "JSON"),
+        ({"userdata": {"inlineUserdata": "#cloud-config"}}, f"{POOL}.userdata.inlineUserdata", "to the driver"),
+        ({"name": "Pool"}, f"{POOL}.name", "MachineDeployment"),
+        ({"name": "a/b"}, f"{POOL}.name", "label"),
+    ],
+)
+def test_a_pool_that_could_never_work_is_refused(change: dict[str, Any], path: str, words: str) -> None:
+    complaint = refused(cluster(pool(**change) if "name" not in change else {**pool(), **change}))[0]
+    assert complaint.startswith(path)
+    assert words in complaint
+
+
+def test_a_pool_without_a_role_is_refused() -> None:
+    idle = pool("idle", etcdRole=False, controlPlaneRole=False, workerRole=False)
+    (complaint,) = refused(cluster(pool(), idle))
+    assert complaint.startswith("spec.rkeConfig.machinePools[1]: ")
+    assert "the pool idle has no role" in complaint
+
+
+def test_two_pools_of_one_name_are_refused() -> None:
+    assert "spec.rkeConfig.machinePools[1].name: Duplicate value" in refused(cluster(pool(), pool()))[0]
+
+
+@pytest.mark.parametrize("role", ["etcdRole", "controlPlaneRole"])
+def test_a_cluster_that_could_never_come_up_is_refused(role: str) -> None:
+    (complaint,) = refused(cluster(pool(**{role: False})))
+    assert f"no pool has {role}: the cluster could never come up" in complaint
+
+
+def test_an_autoscaled_pool_of_workers_may_shrink_to_nothing() -> None:
+    workers = pool("w", etcdRole=False, controlPlaneRole=False, autoscalingMinSize=0, autoscalingMaxSize=5)
+    assert refused(cluster(pool(), workers)) == []
+
+
+def test_templates_of_other_providers_are_passed_through() -> None:
+    reference = {"apiVersion": "infrastructure.cluster.x-k8s.io/v1", "kind": "DevMachineTemplate", "name": "x"}
+    obj = cluster(pool(machineConfigRef=reference, userdata={"inlineUserdata": "#cloud-config"}))
+    assert warned(obj) == []
+
+
+def test_a_cluster_that_others_have_made_is_refused() -> None:
+    obj = cluster()
+    del obj["spec"]["rkeConfig"]
+    assert "not imported" in refused(obj)[0]
+
+
+# ---- changes ---------------------------------------------------------------------------------------------------------
+
+
+def machine(name: str, version: str, *, owner: str = "prairie", deployment: str = "", server: bool = True) -> Json:
+    labels = {"cluster.x-k8s.io/cluster-name": owner, "cluster.x-k8s.io/deployment-name": deployment}
+    if server:
+        labels["rke.cattle.io/etcd-role"] = "true"
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "Machine",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "status": {"nodeInfo": {"kubeletVersion": version}} if version else {},
+    }
+
+
+def test_a_downgrade_names_the_machines_that_run_something_newer() -> None:
+    old, new = cluster(version="v1.36.4+k3s1"), cluster(version="v1.35.1+k3s1")
+    world = World(("machines", machine("m-1", "v1.36.4+k3s1")), ("machines", machine("m-2", "", owner="other")))
+    (complaint,) = refused(new, old, world)
+    assert "Machine m-1 runs v1.36.4+k3s1" in complaint
+
+
+def test_a_version_that_does_not_exist_can_be_taken_back() -> None:
+    world = World(("machines", machine("m-1", "v1.35.1+k3s1")))
+    assert refused(cluster(version="v1.35.1+k3s1"), cluster(version="v1.36.99+k3s1"), world) == []
+
+
+def test_a_minor_cannot_be_left_out_nor_the_distribution_changed() -> None:
+    assert "leaves out a minor" in refused(cluster(version="v1.36.1+k3s1"), cluster(version="v1.34.1+k3s1"))[0]
+    assert "cannot become one of rke2" in refused(cluster(version="v1.36.1+rke2r1"), cluster())[0]
+
+
+def test_data_directories_are_for_life() -> None:
+    assert "cannot be changed" in refused(cluster(dataDirectories={"k8sDistro": "/a"}), cluster())[0]
+
+
+def test_what_was_wrong_before_a_rule_came_does_not_hold_up_other_changes() -> None:
+    old = cluster(pool(machineOS="windows"))
+    new = deepcopy(old)
+    new["metadata"]["finalizers"] = ["x"]
+    assert refused(new, old) == []
+    new["spec"]["rkeConfig"]["machinePools"][0]["quantity"] = 3
+    assert refused(new, old) == []
+
+
+def test_the_status_is_not_judged() -> None:
+    old = cluster()
+    told = msgspec.structs.replace(review(cluster(version="nonsense"), old), subresource="status")
+    assert admit(told) == Verdict()
+
+
+# ---- warnings --------------------------------------------------------------------------------------------------------
+
+
+def registered() -> World:
+    config = {"apiVersion": "rke-machine-config.cattle.io/v1", "kind": "SimConfig"}
+    return World(
+        ("nodedrivers", {"apiVersion": "management.cattle.io/v3", "metadata": {"name": "sim"}}),
+        ("simconfigs", {**config, "metadata": {"name": "all", "namespace": NAMESPACE}}),
+        ("secrets", {"apiVersion": "v1", "metadata": {"name": "cc-1", "namespace": "cattle-global-data"}}),
+    )
+
+
+def test_nothing_is_said_of_a_cluster_that_has_all_it_needs() -> None:
+    assert warned(cluster(pool(cloudCredentialSecretName="cattle-global-data:cc-1")), world=registered()) == []
+
+
+@pytest.mark.parametrize(
+    ("obj", "words"),
+    [
+        (cluster(pool(machineConfigRef={"kind": "FogConfig", "name": "x"})), "no NodeDriver fog is registered"),
+        (cluster(pool(machineConfigRef={"kind": "SimConfig", "name": "x"})), "no SimConfig fleet-default/x yet"),
+        (cluster(pool(cloudCredentialSecretName="cattle-global-data:gone")), "no Secret cattle-global-data/gone"),
+        (cluster(version="v1.99.0+k3s1"), "not of a release that is known"),
+        (cluster(pool(displayName="Pool")), "displayName does nothing"),
+        (cluster(pool(quantity=2)), "2 members of etcd bear the loss of no more of them than 1 do"),
+        (cluster(pool(workerRole=False)), "no pool has workerRole"),
+    ],
+)
+def test_what_will_wait_or_does_nothing_is_warned_of(obj: Json, words: str) -> None:
+    (said,) = warned(obj, world=registered())
+    assert words in said
+
+
+def test_a_role_of_quantity_nothing_is_warned_of() -> None:
+    servers = pool(workerRole=False)
+    workers = pool(
+        "w", etcdRole=False, controlPlaneRole=False, quantity=0, machineConfigRef=servers["machineConfigRef"]
+    )
+    (said,) = warned(cluster(servers, workers), world=registered())
+    assert "there is no worker, as the quantity of pool w is 0" in said
+
+
+def test_an_update_that_leaves_the_spec_alone_is_not_warned_of_again() -> None:
+    old = cluster(pool(quantity=2))
+    assert warned(deepcopy(old), old) == []
+
+
+# ---- whatever comes --------------------------------------------------------------------------------------------------
+
+CLUSTERS = schemas.of(schema(Cluster)["properties"]["spec"])
+PLANES = schemas.of(schema(RKEControlPlane)["properties"]["spec"])
+_quick = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def around(kind: str, spec: Json) -> Json:
+    metadata = {"name": "prairie", "namespace": NAMESPACE}
+    return {"apiVersion": "x/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@_quick
+@given(st.data())
+def test_no_cluster_that_passes_the_schema_makes_admission_fail(data: st.DataObject) -> None:
+    new, old = around("Cluster", data.draw(CLUSTERS)), around("Cluster", data.draw(CLUSTERS))
+    for before in (None, old, cluster()):
+        found = verdict(new, before, registered())
+        assert all(error.path for error in found.errors)
+        assert all(isinstance(str(error), str) for error in found.errors)
+
+
+@_quick
+@given(st.data())
+def test_no_control_plane_that_passes_the_schema_makes_admission_fail(data: st.DataObject) -> None:
+    (registration,) = CONTROL_PLANE_FUNCTIONS
+    new, old = around("RKEControlPlane", data.draw(PLANES)), around("RKEControlPlane", data.draw(PLANES))
+    for before in (None, old):
+        verdict(new, before, function=registration.function)
+
+
+@_quick
+@given(schemas.ANYTHING)
+def test_nothing_at_all_makes_admission_fail(spec: Any) -> None:
+    """The engine asks admission before it validates."""
+    verdict(around("Cluster", spec))
+
+
+def test_secrets_of_a_manifest_are_not_repeated() -> None:
+    bundle = base64.b64encode(b"swordfish").decode()
+    obj = cluster(registries={"configs": {"r": {"caBundle": bundle}}}, additionalManifest="swordfish")
+    said = "".join(refused(obj))
+    assert said
+    assert bundle not in said
+    assert "swordfish" not in said
