@@ -200,8 +200,8 @@ async def test_of_what_is_cached_in_part_nothing_is_said(server: ApiServer) -> N
 async def test_those_with_a_label_are_selected_from_the_caches(server: ApiServer) -> None:
     caches = Caches(server.client())
     caches.of(CONFIG_MAP)
-    for name, horse in (("one", "bay"), ("two", "roan"), ("three", "bay")):
-        metadata = {"name": name, "labels": {"horse": horse, "sort": name}}
+    for name, coat in (("one", "bay"), ("two", "roan"), ("three", "bay")):
+        metadata = {"name": name, "labels": {"horse": coat, "sort": name}}
         await server.client().create(
             CONFIG_MAP.target, "default", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         )
