@@ -16,6 +16,7 @@ from remuda.runtime.steps import Step, all_steps
 _CORE = "tests/faults/controllers/test_crash_points.py"
 _MACHINES = "tests/faults/machines/test_crash_points.py"
 _HOSTS = "tests/faults/hosts/test_crash_points.py"
+_DECLARED = "tests/faults/declared/test_crash_points.py"
 _JOBS = "tests/faults/providers/test_job_points.py"
 _CORNERS = "tests/faults/providers/test_corner_points.py"
 
@@ -23,6 +24,7 @@ _CORNERS = "tests/faults/providers/test_corner_points.py"
 PLACES = {
     **dict.fromkeys(("cluster.", "machine.", "machinedeployment.", "machineset.", "machinehealthcheck."), _CORE),
     **dict.fromkeys(("definitions.", "inventory.", "template.", "election.", "webhooks."), _CORE),
+    **dict.fromkeys(("provisioningcluster.", "managementcluster."), _DECLARED),
     **dict.fromkeys(("drivermachine.", "nodedriver.", "jobrunner."), _MACHINES),
     **dict.fromkeys(
         ("rkecluster.", "rkebootstrap.", "registration.", "clusterregistration.", "custommachine."), _HOSTS
@@ -31,6 +33,7 @@ PLACES = {
     **dict.fromkeys(("jobrunner.delete-job", "jobrunner.delete-pod"), _CORNERS),
     **dict.fromkeys(("rkebootstrap.renew-data", "clusterregistration.renew-command"), _CORNERS),
     "machinejob.save-private-key": "tests/controllers/test_machine_job.py",  # of drivers that need a cloud
+    **dict.fromkeys(("balancer.", "processcluster."), "tests/unit/providers/machine/drivers/test_process_cluster.py"),
     # These need root, or a cloud.
     "nspawn.": "tests/e2e/hosts/test_driver.py",
     "amazonec2.": "tests/e2e/test_amazonec2.py",

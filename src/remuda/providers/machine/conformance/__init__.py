@@ -8,12 +8,15 @@
 A `Subject` says which driver it is, with which options, and looks at the infrastructure without the driver's help. The
 tests are plain coroutines and need a runner for them (pytest with pytest-asyncio in its automatic mode).
 
+A driver that also makes things for clusters has a `ClusterConformance` for them, with a `ClusterSubject`.
+
 A driver marks each of its acts on the infrastructure as a step (`async with ACT:`, see `runtime.steps`). That one line
 is what the suite kills at: a real process, with SIGKILL, before and after every act, the first, the second, until one
 comes through; and a few times somewhere in between, by the clock.
 """
 
+from remuda.providers.machine.conformance.clusters import ClusterConformance, ClusterSubject
 from remuda.providers.machine.conformance.subject import Subject
 from remuda.providers.machine.conformance.suite import Conformance
 
-__all__ = ["Conformance", "Subject"]
+__all__ = ["ClusterConformance", "ClusterSubject", "Conformance", "Subject"]

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from remuda.providers.machine.conformance.record import FileRecord
-from remuda.providers.machine.spi import Context, Driver, DriverError, Order, Server
+from remuda.providers.machine.spi import ClusterInfrastructure, ClusterOrder, Context, DriverError, Order, Server
 from remuda.runtime.steps import crash_at
 
 _LONGEST_LINE = 16 * 1024 * 1024
@@ -27,9 +27,10 @@ _LONGEST_LINE = 16 * 1024 * 1024
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     driver: str  # module:Class
-    action: Literal["create", "remove"]
-    order: Order
-    user_data: bytes
+    action: Literal["create", "ensure", "remove"]
+    order: Order | None = None  # one of the two
+    cluster: ClusterOrder | None = None
+    user_data: bytes = b""
     credentials: Mapping[str, str]
     directory: str
     record: str
@@ -41,6 +42,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     killed: bool = False
     server: Server | None = None
+    made: ClusterInfrastructure | None = None  # for a cluster
     error: str = ""  # of a driver, for users
     broken: str = ""  # anything else that went wrong
     seconds: float = 0.0
@@ -103,9 +105,9 @@ def _serve(request: Request) -> Answer:
     return msgspec.structs.replace(answer, seconds=time.monotonic() - started)
 
 
-def _load(name: str) -> type[Driver[Any]]:
+def _load(name: str) -> type[Any]:
     module, _, attribute = name.partition(":")
-    found: type[Driver[Any]] = getattr(importlib.import_module(module), attribute)
+    found: type[Any] = getattr(importlib.import_module(module), attribute)
     return found
 
 
@@ -122,7 +124,7 @@ def _wait(child: int, started: float, kill_after: float) -> int:
         time.sleep(0.002)
 
 
-def _job(request: Request, driver: type[Driver[Any]], path: Path) -> None:
+def _job(request: Request, driver: type[Any], path: Path) -> None:
     """In the child: never returns."""
     try:
         crash_at(request.crash_at)
@@ -133,18 +135,21 @@ def _job(request: Request, driver: type[Driver[Any]], path: Path) -> None:
         os._exit(1)
 
 
-async def _act(request: Request, driver: type[Driver[Any]]) -> Answer:
+async def _act(request: Request, driver: type[Any]) -> Answer:
     context = Context(
         credentials=request.credentials,
         record=FileRecord(Path(request.record)),
         say=lambda text: None,
         directory=Path(request.directory),
     )
-    order = request.order
+    order = request.cluster if request.order is None else request.order
+    assert order is not None
     acting = driver(msgspec.convert(dict(order.options), driver.options_type), context)
     try:
         if request.action == "create":
             return Answer(server=await acting.create(order, request.user_data))
+        if request.action == "ensure":
+            return Answer(made=await acting.ensure(order))
         await acting.remove(order)
         return Answer()
     except DriverError as error:

@@ -17,8 +17,7 @@ import pytest
 
 from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.providers.machine.conformance.worker import Request, Worker
-from remuda.providers.machine.drivers import process
-from remuda.providers.machine.drivers.process import proc
+from remuda.providers.machine.drivers import proc, process
 from remuda.providers.machine.drivers.process.host import Details, Hosts, Taken
 from remuda.providers.machine.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, DriverError, Order
 from tests.lab.conformance import Conformance

@@ -8,27 +8,28 @@ in them: they have all capabilities, as a kubelet needs them. Nothing of a host 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import asyncssh
 import msgspec
 
 from remuda.providers.machine.drivers.nspawn import contents, groups, images
 from remuda.providers.machine.drivers.nspawn.bridges import Bridge, Place
-from remuda.providers.machine.drivers.nspawn.commands import attempt, missing
+from remuda.providers.machine.drivers.nspawn.cluster import NspawnCluster
+from remuda.providers.machine.drivers.nspawn.commands import attempt
 from remuda.providers.machine.drivers.nspawn.folder import About, Folder
 from remuda.providers.machine.drivers.nspawn.layer import Layer
-from remuda.providers.machine.drivers.nspawn.options import NspawnOptions, bind_flags, judge, network
+from remuda.providers.machine.drivers.nspawn.machine import judge_machine
+from remuda.providers.machine.drivers.nspawn.options import NspawnOptions, bind_flags, judge, net
 from remuda.providers.machine.spi import (
     TAG_MACHINE,
     TAG_OWNER,
     TAG_UID,
     Address,
     BadOptions,
+    ClusterDriver,
     Driver,
     DriverError,
     Order,
@@ -41,7 +42,6 @@ from remuda.runtime.steps import step
 _BOOT_SECONDS = 90.0
 _SSH_PORT = 22
 _IMAGES = ".images"
-_PROGRAMS = ("systemd-nspawn", "ip", "mount", "unshare", "tar")
 
 RESERVE = step("nspawn.reserve-host", "writes down for whom the host is")
 FILL = step("nspawn.fill-host", "writes the host's own files")
@@ -58,13 +58,14 @@ class Nspawn(Driver[NspawnOptions]):
     )
     options_type: ClassVar[type[NspawnOptions]] = NspawnOptions
     local: ClassVar[bool] = True
+    cluster: ClassVar[type[ClusterDriver[Any]] | None] = NspawnCluster
 
     @property
     def takes_user_data(self) -> bool:
         return self.options.bootstrap == "cloud-init"
 
     async def check(self, order: Order) -> None:
-        _judge_machine()
+        judge_machine()
         judge(self.options)
         if not self.options.image and (lacking := contents.lacking()):
             raise BadOptions(
@@ -80,7 +81,7 @@ class Nspawn(Driver[NspawnOptions]):
         await self.check(order)
         folder = self._folder(order.name)
         about = await self._reserve(folder, order)
-        place = await Bridge(about.bridge).join(folder.path, network(self.options))
+        place = await Bridge(about.bridge).join(folder.path, net(self.options, order.network).subnet)
         if not folder.started:
             about = await self._fill(folder, order, about, place, user_data)
         if not folder.leader:
@@ -96,7 +97,7 @@ class Nspawn(Driver[NspawnOptions]):
                 name=order.name,
                 hostname=order.hostname or order.name,
                 tags=order.tags,
-                bridge=self.options.bridge,
+                bridge=net(self.options, order.network).bridge,
                 ssh_user=self.options.ssh_user,
             )
             async with RESERVE:
@@ -185,7 +186,7 @@ class Nspawn(Driver[NspawnOptions]):
         about = folder.read()
         if about is None or about.tags.get(TAG_UID) != order.uid:
             return
-        _judge_machine()
+        judge_machine()
         self.context.say(f"removing {order.name}")
         async with STOP:
             await folder.stop()
@@ -239,15 +240,6 @@ class Nspawn(Driver[NspawnOptions]):
 
     def _images_in_use(self) -> set[str]:
         return {about.image for folder in self._folders() if (about := folder.read()) is not None}
-
-
-def _judge_machine() -> None:
-    if sys.platform != "linux":
-        raise BadOptions("hosts in systemd-nspawn need Linux")
-    if os.geteuid() != 0:
-        raise BadOptions("hosts in systemd-nspawn need root: run Remuda as root, or take the driver process")
-    if absent := missing(*_PROGRAMS):
-        raise BadOptions(f"this machine has no {', '.join(absent)}; install systemd-container and iproute2")
 
 
 def _has_overlay() -> bool:

@@ -25,6 +25,9 @@ MAKE_BRIDGE = step("nspawn.make-bridge", "makes the bridge and gives it an addre
 TAKE_ADDRESS = step("nspawn.take-address", "enters the host's address into the machine's book")
 GIVE_BACK = step("nspawn.give-back-address", "strikes the host's address out, and removes the bridge after the last")
 
+ADD_ADDRESS = step("nspawn.add-address", "gives the bridge the address of what stands before a control plane")
+REMOVE_ADDRESS = step("nspawn.remove-address", "takes the address of what stood before a control plane off the bridge")
+
 
 class Place(NamedTuple):
     """Where a host is on the network."""
@@ -49,6 +52,20 @@ class Bridge:
                 async with TAKE_ADDRESS:
                     _point(self._folder / str(address), host)
             return Place(address, gateway, network.prefixlen)
+
+    async def also(self, place: Place) -> None:
+        """The bridge itself answers at this place, too: something of this machine listens there."""
+        async with locked(self._folder):
+            if place.address not in [address.ip for address in await self._addresses()]:
+                async with ADD_ADDRESS:
+                    await run("ip", "address", "add", f"{place.address}/32", "dev", self.name)
+
+    async def not_also(self, address: str) -> None:
+        if not self._folder.is_dir() or not await self._exists():
+            return
+        if address in [str(found.ip) for found in await self._addresses()]:
+            async with REMOVE_ADDRESS:
+                await run("ip", "address", "delete", f"{address}/32", "dev", self.name)
 
     async def leave(self, host: Path) -> None:
         """Nothing of the host is in the book afterwards; a bridge that was made here goes with its last host."""
@@ -77,7 +94,7 @@ class Bridge:
                 await run("ip", "link", "add", self.name, "type", "bridge")
         addresses = await self._addresses()
         for address in addresses:
-            if network.subnet_of(address.network) and address.ip in network:
+            if network.subnet_of(address.network) and address.ip in network:  # not one that was added with a /32
                 await run("ip", "link", "set", self.name, "up")
                 return address.ip
         if addresses or not ours.exists():

@@ -103,7 +103,7 @@ class Folder:
 
     def write(self, about: About) -> None:
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _keep(self.path / "host.json", msgspec.json.encode(about))
+        keep(self.path / "host.json", msgspec.json.encode(about))
 
     def key(self) -> str:
         """What opens the host; empty as long as there is none."""
@@ -113,7 +113,7 @@ class Folder:
             return ""
 
     def keep_key(self, key: str) -> None:
-        _keep(self.path / "key", key.encode())
+        keep(self.path / "key", key.encode())
 
     def blank(self) -> None:
         """An empty layer, whatever there was."""
@@ -230,7 +230,7 @@ async def _has_interface(name: str) -> bool:
     return (await attempt("ip", "link", "show", "dev", name))[0] == 0
 
 
-def _keep(path: Path, content: bytes) -> None:
+def keep(path: Path, content: bytes) -> None:
     """All of it or nothing, for our eyes only."""
     part = path.with_name(f".{path.name}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

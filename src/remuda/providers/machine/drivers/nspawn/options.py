@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from remuda.kube.objects import Field
 from remuda.providers.machine.spi import BadOptions, Options
 
+DEFAULT_BRIDGE = "remuda0"
 _LONGEST_INTERFACE = 15
 _SMALLEST_SUBNET = 30  # room for the bridge and one host
 _INTERFACE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
@@ -36,11 +37,12 @@ class NspawnOptions(Options):
     bridge: Annotated[
         str,
         Field(
-            "The bridge hosts are connected to. One that is missing is made, and goes with its last host.",
-            default="remuda0",
+            "The bridge hosts are connected to. One that is missing is made, and goes with its last host. Left at its "
+            "default, hosts of a cluster that has a bridge of its own are connected to that one.",
+            default=DEFAULT_BRIDGE,
             max_length=_LONGEST_INTERFACE,
         ),
-    ] = "remuda0"
+    ] = DEFAULT_BRIDGE
     subnet: Annotated[
         str,
         Field(
@@ -59,15 +61,29 @@ class NspawnOptions(Options):
     dns: Annotated[Sequence[str], Field("Addresses of name servers. Empty: none.", list_type="atomic")] = ()
 
 
-def network(options: NspawnOptions) -> ipaddress.IPv4Network:
+def judge_subnet(text: str, smallest: int = _SMALLEST_SUBNET) -> ipaddress.IPv4Network:
     """Raises BadOptions."""
     try:
-        found = ipaddress.IPv4Network(options.subnet)
+        found = ipaddress.IPv4Network(text)
     except ValueError as error:
-        raise BadOptions(f"subnet: {options.subnet!r} is not an IPv4 network: {error}") from None
-    if found.prefixlen > _SMALLEST_SUBNET:
-        raise BadOptions(f"subnet: {options.subnet} is too small for a bridge and a host; take a /30 or a larger one")
+        raise BadOptions(f"subnet: {text!r} is not an IPv4 network: {error}") from None
+    if found.prefixlen > smallest:
+        raise BadOptions(f"subnet: {text} is too small for a bridge and a host; take a /{smallest} or a larger one")
     return found
+
+
+class Net(NamedTuple):
+    """Where a host is to be."""
+
+    bridge: str
+    subnet: ipaddress.IPv4Network
+
+
+def net(options: NspawnOptions, of_cluster: Mapping[str, str]) -> Net:
+    """That of the cluster, if it has one and the options name no other bridge. Raises BadOptions."""
+    if of_cluster and options.bridge == DEFAULT_BRIDGE:
+        return Net(of_cluster["bridge"], judge_subnet(of_cluster["subnet"]))
+    return Net(options.bridge, judge_subnet(options.subnet))
 
 
 def bind_flags(options: NspawnOptions) -> list[str]:
@@ -88,7 +104,7 @@ def _bind_flag(bind: str) -> str:
 
 def judge(options: NspawnOptions) -> None:
     """Raises BadOptions for what can be seen without looking further than the file system."""
-    network(options)
+    judge_subnet(options.subnet)
     bind_flags(options)
     if not _INTERFACE.match(options.bridge) or len(options.bridge) > _LONGEST_INTERFACE:
         raise BadOptions(f"bridge: {options.bridge!r} cannot be the name of an interface")

@@ -11,20 +11,21 @@ Nothing starts a host again when this machine has been restarted.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 import sys
-from collections.abc import Callable
-from typing import Annotated, ClassVar, ParamSpec, TypeVar
+from typing import Annotated, Any, ClassVar
 
 from remuda.kube.objects import Field
-from remuda.providers.machine.drivers.process import proc
-from remuda.providers.machine.drivers.process.host import Details, Host, Hosts, Taken
+from remuda.providers.machine.drivers import proc
+from remuda.providers.machine.drivers.process.cluster import ProcessCluster
+from remuda.providers.machine.drivers.process.host import Details, Host, Hosts
+from remuda.providers.machine.drivers.process.place import NETWORK, check_address, do
 from remuda.providers.machine.spi import (
     TAG_OWNER,
     TAG_UID,
     Address,
     BadOptions,
+    ClusterDriver,
     Driver,
     DriverError,
     Options,
@@ -38,11 +39,6 @@ WRITE = step("processdriver.write-script", "the driver process writes a host's b
 START = step("processdriver.start-script", "the driver process starts a host's bootstrap script")
 STOP = step("processdriver.stop-processes", "the driver process ends the processes of a host")
 DELETE = step("processdriver.delete-directory", "the driver process deletes the directory of a host")
-
-NETWORK = ipaddress.IPv4Network("127.64.0.0/10")
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _LABEL = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LOOK_SECONDS = 0.05
@@ -68,6 +64,7 @@ class Process(Driver[ProcessOptions]):
     options_type: ClassVar[type[ProcessOptions]] = ProcessOptions
     user_data_format = "script"
     local: ClassVar[bool] = True
+    cluster: ClassVar[type[ClusterDriver[Any]] | None] = ProcessCluster
 
     async def check(self, order: Order) -> None:
         if not proc.available():
@@ -77,7 +74,7 @@ class Process(Driver[ProcessOptions]):
         if not _LABEL.fullmatch(order.name):
             raise BadOptions(f"{order.name!r} cannot be the name of a host")
         if self.options.address:
-            _check_address(self.options.address)
+            check_address(self.options.address)
 
     async def create(self, order: Order, user_data: bytes) -> Server:
         await self.check(order)
@@ -87,35 +84,35 @@ class Process(Driver[ProcessOptions]):
             )
         host, wanted = self._host(order), self._details(order)
         async with CLAIM:
-            details = await _do(self._hosts.claim, wanted, NETWORK)
+            details = await do(self._hosts.claim, wanted, NETWORK)
         async with WRITE:
-            await _do(host.write_script, user_data)
-        if await _do(host.needs_start):
+            await do(host.write_script, user_data)
+        if await do(host.needs_start):
             async with START:
-                await _do(host.start, details)
+                await do(host.start, details)
             self.context.say(f"the host {order.name} has the address {details.address}; its script has been started")
         await self._finish(host)
         return await self._settled(host, details)
 
     async def find(self, order: Order) -> Server | None:
         host = self._host(order)
-        details = await _do(host.details)
+        details = await do(host.details)
         if details is None or details.tags.get(TAG_UID) != order.uid:
             return None
-        return await _do(_server, host, details)
+        return await do(_server, host, details)
 
     async def remove(self, order: Order) -> None:
         host = self._host(order)
-        details = await _do(host.details)
+        details = await do(host.details)
         if details is not None and details.tags.get(TAG_UID) != order.uid:
             return
         async with STOP:
             await self._stop(host)
         async with DELETE:
-            await _do(self._hosts.delete, host)
+            await do(self._hosts.delete, host)
 
     async def owned(self, owner: str) -> list[Server]:
-        return await _do(self._owned, owner)
+        return await do(self._owned, owner)
 
     @property
     def _hosts(self) -> Hosts:
@@ -131,7 +128,8 @@ class Process(Driver[ProcessOptions]):
 
     def _owned(self, owner: str) -> list[Server]:
         found = [(host, details) for host in self._hosts.all() if (details := host.details()) is not None]
-        return [_server(host, details) for host, details in found if details.tags.get(TAG_OWNER) == owner]
+        ours = [(host, details) for host, details in found if details.tags.get(TAG_OWNER) == owner]
+        return [_server(host, details) for host, details in ours if not details.balancer]
 
     async def _finish(self, host: Host) -> None:
         """Waits for the script, whoever has started it, and repeats what it prints."""
@@ -140,8 +138,8 @@ class Process(Driver[ProcessOptions]):
         output = host.output()
         runs = True
         while runs:
-            runs = await _do(host.script_runs)
-            for line in await _do(output.lines, ended=not runs):
+            runs = await do(host.script_runs)
+            for line in await do(output.lines, ended=not runs):
                 self.context.say(line)
             if runs and loop.time() > deadline:
                 limit = f"{self.options.timeout_seconds} s (timeoutSeconds)"
@@ -156,7 +154,7 @@ class Process(Driver[ProcessOptions]):
     async def _settled(self, host: Host, details: Details) -> Server:
         """A process that is just becoming another one is not seen for a moment."""
         for _ in range(_LOOKS):
-            server = await _do(_server, host, details)
+            server = await do(_server, host, details)
             if server.state != "stopped":
                 return server
             await asyncio.sleep(_LOOK_SECONDS)
@@ -168,7 +166,7 @@ class Process(Driver[ProcessOptions]):
         loop = asyncio.get_running_loop()
         started, quiet, hard = loop.time(), 0, False
         members = proc.Members(host.root)
-        left = await _do(members.end, hard=False)
+        left = await do(members.end, hard=False)
         while left or quiet < 2:
             await asyncio.sleep(_LOOK_SECONDS)
             waited = loop.time() - started
@@ -178,28 +176,9 @@ class Process(Driver[ProcessOptions]):
             if left and waited > _GRACE_SECONDS and not hard:
                 self.context.say(f"{len(left)} processes of {host.name} did not end when asked to: they are killed")
                 hard = True
-            left = await _do(members.end, hard=hard)
-            starting = await _do(host.script_runs)
+            left = await do(members.end, hard=hard)
+            starting = await do(host.script_runs)
             quiet = 0 if left or starting else quiet + 1
-
-
-async def _do(act: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """In a thread, and what this machine refuses in words."""
-    try:
-        return await asyncio.to_thread(act, *arguments, **named)
-    except Taken as taken:
-        raise DriverError(str(taken)) from None
-    except OSError as error:
-        raise DriverError(f"this machine does not do it: {error.strerror or error} ({error.filename})") from None
-
-
-def _check_address(text: str) -> None:
-    try:
-        inside = ipaddress.ip_address(text) in ipaddress.ip_network("127.0.0.0/8")
-    except ValueError:
-        inside = False
-    if not inside:
-        raise BadOptions(f"address: {text!r} is no address of 127.0.0.0/8, where process hosts are")
 
 
 def _server(host: Host, details: Details) -> Server:

@@ -27,8 +27,8 @@ from pathlib import Path
 
 import msgspec
 
-from remuda.providers.machine.drivers.process import proc
-from remuda.providers.machine.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, ServerState
+from remuda.providers.machine.drivers import proc
+from remuda.providers.machine.spi import TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_UID, ServerState
 
 _DETAILS = "host.json"
 _NEW = ".new-"
@@ -61,6 +61,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str
     address: str
     tags: Mapping[str, str]
+    balancer: bool = False  # it is no host, but stands before some: its root is the balancer's folder
 
 
 class Output:
@@ -217,7 +218,7 @@ class Hosts:
             found = host.details()
             if found is not None:
                 if found.tags.get(TAG_UID) != wanted.tags[TAG_UID]:
-                    raise Taken(f"there is a host {wanted.name} already: it belongs to {found.tags.get(TAG_MACHINE)}")
+                    raise Taken(f"there is a host {wanted.name} already: it belongs to {_whose(found)}")
                 return found
             details = msgspec.structs.replace(wanted, address=self._address(wanted, network))
             draft = self._draft(wanted.name)
@@ -270,6 +271,10 @@ class Hosts:
             yield
         finally:
             os.close(lock)
+
+
+def _whose(details: Details) -> str:
+    return details.tags.get(TAG_MACHINE) or f"the cluster {details.tags.get(TAG_CLUSTER)}"
 
 
 def _remove_tree(path: Path) -> None:

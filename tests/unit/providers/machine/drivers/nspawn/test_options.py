@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 
 import pytest
 
-from remuda.providers.machine.drivers.nspawn.options import NspawnOptions, bind_flags, judge, network
+from remuda.providers.machine.drivers.nspawn.options import NspawnOptions, bind_flags, judge, net
 from remuda.providers.machine.spi import BadOptions
 
 
 def test_the_defaults_are_good() -> None:
     judge(NspawnOptions())
-    assert str(network(NspawnOptions())) == "198.18.0.0/24"
+    assert str(net(NspawnOptions(), {}).subnet) == "198.18.0.0/24"
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,10 @@ def test_folders_are_seen_where_they_are_wished_for(tmp_path: Path) -> None:
         f"--bind={tmp_path}:/there",
         f"--bind-ro={tmp_path}:/there",
     ]
+
+
+def test_hosts_are_on_the_bridge_of_their_cluster_unless_they_name_another() -> None:
+    of_cluster = {"bridge": "rm-0123", "subnet": "198.19.7.0/24"}
+    assert net(NspawnOptions(), of_cluster) == ("rm-0123", ipaddress.IPv4Network("198.19.7.0/24"))
+    own = NspawnOptions(bridge="mine", subnet="10.0.0.0/24")
+    assert net(own, of_cluster) == ("mine", ipaddress.IPv4Network("10.0.0.0/24"))

@@ -1,0 +1,133 @@
+"""The balancer as the program it is: whom it chooses, and what becomes of connections when backends come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.providers.machine.drivers import balancer
+from remuda.providers.machine.drivers.balancing import Balancing
+from tests.lab.balancers import Greeters, greeting, reached
+from tests.lab.server import free_port
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="addresses of 127.0.0.0/8 need Linux")
+
+HERE = "127.0.62.9"
+
+
+class Stage:
+    def __init__(self, folder: Path, greeters: Greeters) -> None:
+        self.folder = folder
+        self.greeters = greeters
+        self.balancing = Balancing(folder)
+
+    async def tell(self, backends: list[str], drain: float = 30.0) -> None:
+        config = {"address": HERE, "ports": [self.greeters.port], "backends": backends, "drainSeconds": drain}
+        part = self.folder / "part"
+        part.write_text(json.dumps(config))
+        part.rename(self.folder / balancer.CONFIG)
+        await self.until(lambda report: report.revision == balancer.revision(json.dumps(config).encode()))
+
+    async def until(self, holds: Any) -> Any:
+        async with asyncio.timeout(15):
+            while (report := self.balancing.report()) is None or not holds(report):
+                await asyncio.sleep(0.02)
+        return report
+
+    async def who(self) -> str:
+        said, _, writer = await greeting(HERE, self.greeters.port)
+        writer.transport.abort()
+        return said
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with Greeters(["127.0.62.1", "127.0.62.2"]).serving() as greeters:
+        made = Stage(tmp_path, greeters)
+        await made.balancing.ensure(HERE, [greeters.port], greeters.addresses)
+        yield made
+        await made.balancing.stop()
+
+
+async def test_connections_are_shared_out_evenly(stage: Stage) -> None:
+    await stage.until(lambda report: all(one.healthy for one in report.backends))
+    held = [await greeting(HERE, stage.greeters.port) for _ in range(6)]
+    assert sorted(who for who, _, _ in held) == ["127.0.62.1"] * 3 + ["127.0.62.2"] * 3
+    report = await stage.until(lambda report: sum(one.connections for one in report.backends) == 6)
+    assert [one.connections for one in report.backends] == [3, 3]
+    for _, _, writer in held:
+        writer.close()
+    await stage.until(lambda report: sum(one.connections for one in report.backends) == 0)
+
+
+async def test_a_dead_backend_is_passed_over_at_once_and_used_again_when_it_is_back(stage: Stage) -> None:
+    await stage.until(lambda report: all(one.healthy for one in report.backends))
+    await stage.greeters.stop("127.0.62.1")
+    assert [await stage.who() for _ in range(4)] == ["127.0.62.2"] * 4
+    await stage.greeters.start("127.0.62.1")
+    assert await reached(HERE, stage.greeters.port, 2) == ["127.0.62.1", "127.0.62.2"]
+
+
+async def test_a_side_that_has_said_all_still_hears_the_other(stage: Stage) -> None:
+    _, reader, writer = await greeting(HERE, stage.greeters.port)
+    sent = os.urandom(3_000_000)
+
+    async def send() -> None:
+        writer.write(sent)
+        await writer.drain()
+        writer.write_eof()
+
+    sending = asyncio.ensure_future(send())
+    assert await asyncio.wait_for(reader.read(-1), 20) == sent + b"bye"
+    await sending
+
+
+async def test_a_backend_taken_out_gets_nothing_new_and_keeps_what_it_has_for_a_while(stage: Stage) -> None:
+    await stage.tell(["127.0.62.1"])
+    who, reader, writer = await greeting(HERE, stage.greeters.port)
+    assert who == "127.0.62.1"
+    await stage.tell(["127.0.62.2"], drain=1.0)
+    assert [await stage.who() for _ in range(3)] == ["127.0.62.2"] * 3
+    writer.write(b"still here")
+    assert await reader.readexactly(10) == b"still here"
+    try:
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+    except ConnectionResetError:
+        pass  # cut, as it was to be
+
+
+async def test_without_anybody_behind_it_connections_end_at_once(stage: Stage) -> None:
+    await stage.tell([])
+    assert await stage.who() == ""
+
+
+async def test_a_file_it_cannot_read_is_told_and_changes_nothing(stage: Stage) -> None:
+    (stage.folder / balancer.CONFIG).write_text("{")
+    await stage.until(lambda report: "JSONDecodeError" in report.error)
+    assert await stage.who() in stage.greeters.addresses
+
+
+async def test_two_never_serve_one_folder(stage: Stage) -> None:
+    second = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", balancer.__file__, str(stage.folder))
+    assert await asyncio.wait_for(second.wait(), 10) == 0
+    assert stage.balancing.runs()
+
+
+async def test_it_needs_only_the_standard_library(tmp_path: Path) -> None:
+    """-S leaves out every package that is installed."""
+    (tmp_path / balancer.CONFIG).write_text(json.dumps({"address": HERE, "ports": [free_port()], "backends": []}))
+    process = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", balancer.__file__, str(tmp_path))
+    try:
+        async with asyncio.timeout(10):
+            while not (tmp_path / balancer.STATUS).exists():
+                await asyncio.sleep(0.02)
+    finally:
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 10) == 0

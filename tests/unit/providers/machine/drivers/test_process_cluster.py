@@ -1,0 +1,85 @@
+"""What the driver process makes for a cluster: conformant, and a real balancer that outlives whoever started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.providers.machine.drivers import process
+from remuda.providers.machine.drivers.process.cluster import ProcessCluster
+from remuda.providers.machine.spi import ClusterInfrastructure, ClusterOrder
+from tests.lab.balancers import Greeters, reached
+from tests.lab.conformance import ClusterConformance, ClusterSubject
+from tests.lab.drivers import Processes, processes_below
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process hosts need Linux")
+
+BACKENDS = ("127.0.61.1", "127.0.61.2")
+
+
+class Balancers(ClusterSubject):
+    driver = ProcessCluster
+    bad_options: Mapping[str, Mapping[str, Any]] = {"address": {"address": "192.0.2.1"}}
+    backends = BACKENDS
+
+    def __init__(self, directory: Path, port: int) -> None:
+        super().__init__(directory)
+        self.ports = (port,)
+
+    async def things(self) -> list[str]:
+        folder = self.hosts / "process"
+        left = {path.name for path in folder.iterdir()} - {".lock"} if folder.exists() else set()
+        return sorted(left) + [f"process {pid}" for pid in processes_below(self.hosts)]
+
+    async def stands(self, order: ClusterOrder, made: ClusterInfrastructure) -> list[str]:
+        assert made.endpoint is not None
+        return await reached(made.endpoint.host, made.endpoint.port, len(order.backends))
+
+
+@pytest.fixture
+async def subject(tmp_path: Path) -> AsyncIterator[Balancers]:
+    async with Greeters(BACKENDS).serving() as greeters:
+        yield Balancers(tmp_path, greeters.port)
+    for pid in processes_below(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+
+
+class TestProcessCluster(ClusterConformance):
+    pass
+
+
+async def test_hosts_and_balancers_never_share_an_address_and_are_not_taken_for_each_other(
+    subject: Balancers, tmp_path: Path
+) -> None:
+    hosts = Processes(tmp_path)
+    order = subject.order()
+    made = await subject.act(order).ensure(order)
+    assert made.endpoint is not None
+    machine = hosts.order(name="a-host", owner=order.owner, options={"address": made.endpoint.host})
+    with pytest.raises(process.DriverError, match="belongs to another host"):
+        await hosts.act(machine).create(machine, hosts.user_data)
+    assert list(await hosts.act(machine).owned(order.owner)) == []
+
+
+async def test_a_balancer_that_was_killed_comes_back_at_the_same_address(subject: Balancers) -> None:
+    order = subject.order()
+    made = await subject.act(order).ensure(order)
+    for pid in processes_below(subject.hosts):
+        os.kill(pid, signal.SIGKILL)
+    again = await subject.act(order).ensure(order)
+    assert again == made
+    assert await subject.stands(order, again) == list(BACKENDS)
+
+
+async def test_a_port_that_is_taken_is_told(subject: Balancers) -> None:
+    async with Greeters(["127.0.61.9"]).serving() as somebody:
+        order = subject.order(options={"address": "127.0.61.9"}, ports=(somebody.port,))
+        with pytest.raises(process.DriverError, match=r"cannot listen at 127\.0\.61\.9.*in use"):
+            await subject.act(order).ensure(order)
+    await subject.act(order).ensure(order)
