@@ -67,7 +67,7 @@ def among(review: Review, old: Cluster | None, new: Cluster) -> Verdict:
         before, after = old.spec.kubernetes_version, new.spec.kubernetes_version
         if before != after:
             errors += versions.transitions(before, after, running(review, new.metadata.name), VERSION)
-        errors += policy.complaints(review, new)
+        errors += policy.complaints(review, old, new)
     return Verdict(errors=tuple(errors), warnings=tuple(warnings.of_cluster(review, new)))
 
 

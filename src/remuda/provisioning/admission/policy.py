@@ -28,14 +28,22 @@ Json = dict[str, Any]
 _NOT_OPTIONS = frozenset({"apiVersion", "kind", "metadata", "common"})
 
 
-def complaints(review: Review, cluster: Cluster) -> list[FieldError]:
-    """Of the new state of a Cluster."""
-    config = cluster.spec.rke_config
-    places = {pool.name: index for index, pool in enumerate(config.machine_pools)} if config is not None else {}
+def complaints(review: Review, old: Cluster, new: Cluster) -> list[FieldError]:
+    """Of a change of a Cluster. What is held already is not held against it: whoever turns the policy on to stop a
+    replacement, or scales a pool meanwhile, replaces nobody."""
+    before = {pool.name: pool for pool in _pools(old)}
+    places = {pool.name: index for index, pool in enumerate(_pools(new))}
     return [
         invalid(f"spec.rkeConfig.machinePools[{places[held.pool]}].replacement", IN_PLACE_ONLY, str(held))
-        for held in _held(review, cluster, {})
+        for held in _held(review, new, {})
+        if not _was_coming(review, old, before.get(held.pool), held)
     ]
+
+
+def _was_coming(review: Review, old: Cluster, pool: MachinePool | None, held: Consequence) -> bool:
+    """Whether the same would be replaced for the same reason without the change."""
+    found = _judged(review, old, pool, {}) if pool is not None else None
+    return found is not None and (found.action, found.options) == (held.action, held.options)
 
 
 def admit_config(review: Review) -> Verdict:
@@ -85,20 +93,25 @@ def _held(review: Review, cluster: Cluster, edited: Mapping[tuple[str, str], Jso
     if cluster.metadata.deleting:
         return
     for pool in _pools(cluster):
-        if pool.replacement != IN_PLACE_ONLY:
-            continue
-        try:
-            found = _consequence(review, cluster, pool, edited)
-        except (Unseen, CannotBeMade, ValueError):
-            continue
-        if found is not None and found.held:
-            yield found
+        if pool.replacement == IN_PLACE_ONLY:
+            found = _judged(review, cluster, pool, edited)
+            if found is not None and found.held:
+                yield found
+
+
+def _judged(
+    review: Review, cluster: Cluster, pool: MachinePool, edited: Mapping[tuple[str, str], Json]
+) -> Consequence | None:
+    """None: it cannot be known."""
+    try:
+        return _consequence(review, cluster, pool, edited)
+    except (Unseen, CannotBeMade, ValueError):
+        return None
 
 
 def _consequence(
     review: Review, cluster: Cluster, pool: MachinePool, edited: Mapping[tuple[str, str], Json]
 ) -> Consequence | None:
-    """None: it cannot be known."""
     name = deployment_name(cluster.metadata.name, pool.name)
     deployment = review.lookup(MACHINE_DEPLOYMENT.api_version, MACHINE_DEPLOYMENT.plural, review.namespace, name)
     if deployment is None:
