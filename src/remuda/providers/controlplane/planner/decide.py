@@ -1,25 +1,16 @@
-"""What is to be done about a cluster now."""
+"""What is to be done about a cluster now: the state machine that docs/planner.md shows as a table. Pure: the same
+observation gives the same decision, and a cluster that is as it shall be gives no act and no reason to look again.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from remuda.kube.waits import Wait
 from remuda.providers.controlplane import render as rendering
-from remuda.providers.controlplane.planner.decision import Decision
-from remuda.providers.controlplane.planner.observed import Cluster, Host, Observed
-from remuda.providers.controlplane.render import Change, Placement
-
-
-class Render(Protocol):
-    def __call__(self, cluster: Cluster, host: Host, placement: Placement, *, before: bytes = b"") -> bytes: ...
-
-
-class Compare(Protocol):
-    def __call__(self, before: bytes, after: bytes) -> Change: ...
-
-
-class Retire(Protocol):
-    def __call__(self, cluster: Cluster, host: Host) -> bytes: ...
+from remuda.providers.controlplane.planner import beginning, configuring, election, leaving, progress, stage, tiers
+from remuda.providers.controlplane.planner.decision import Decision, HostStatus, Mark, Release, Tier
+from remuda.providers.controlplane.planner.observed import Host, Observed
+from remuda.providers.controlplane.planner.run import Compare, Render, Retire, Run
+from remuda.providers.controlplane.planner.turns import Turns
 
 
 def decide(
@@ -29,4 +20,154 @@ def decide(
     compare: Compare = rendering.compare,
     retire: Retire = rendering.retire,
 ) -> Decision:
-    raise NotImplementedError
+    if observed.deleting:
+        return _let_go(observed)
+    if observed.paused:
+        return _nothing(observed, _wait(observed, "Paused", f"is paused: {observed.paused}", then="nothing is changed"))
+    run = Run(observed, render, compare, retire)
+    leaving.hold(run)
+    if _is_lost(run):
+        return _lost(run)
+    leaving.depart(run)
+    leaving.expel(run)
+    _prepare(run)
+    _place_mark(run)
+    turns = _configure(run)
+    return _answer(run, turns)
+
+
+def _let_go(observed: Observed) -> Decision:
+    """The whole cluster goes: nobody has to leave it."""
+    acts = [Release(host.name, "the whole cluster is being deleted") for host in observed.hosts if host.held]
+    waits = [_wait(observed, "Deleting", "is being deleted", then="its machines are let go")]
+    statuses = {host.name: HostStatus(phase="leaving") for host in observed.hosts}
+    return Decision(acts=acts, hosts=statuses, waits=waits, stage="deleting", initialized=observed.initialized)
+
+
+def _nothing(observed: Observed, wait: Wait) -> Decision:
+    initialized, provisioned = observed.initialized, beginning.roles_are_held(observed)
+    return Decision(
+        waits=[wait], stage=wait.missing, initialized=initialized, bootstrapped=initialized, provisioned=provisioned
+    )
+
+
+# ---- etcd is gone
+
+
+def _is_lost(run: Run) -> bool:
+    """A cluster that was there, and no host is left that has its data."""
+    return run.observed.initialized and not any(
+        host.roles.etcd and host.name not in run.retired and progress.was_ever_applied(host)
+        for host in run.observed.hosts
+    )
+
+
+def _lost(run: Run) -> Decision:
+    missing = "the cluster was there, and no machine is left that has its data: all etcd machines are gone or new"
+    wait = _wait(
+        run.observed, "EtcdLost", missing, then="a snapshot of etcd has to be restored; until then nothing is done"
+    )
+    leaving.depart(run)
+    for host in run.observed.hosts:
+        if not host.deleting:
+            run.statuses[host.name] = HostStatus(phase="waiting", tier=tiers.tier_of(host, None), wait=wait)
+    return Decision(
+        acts=run.acts,
+        hosts=run.statuses,
+        waits=[wait],
+        held=[wait],
+        stage=missing,
+        initialized=True,
+        bootstrapped=True,
+        provisioned=beginning.roles_are_held(run.observed),
+        stable=False,
+        look_again=run.look_again,
+    )
+
+
+# ---- before hosts are looked at one by one
+
+
+def _prepare(run: Run) -> None:
+    """What keeps all plans as they are."""
+    run.waits += run.observed.problems
+    if not run.observed.infrastructure_ready:
+        run.waits.append(_wait(run.observed, "WaitingForInfrastructure", "waiting for infrastructure ready"))
+    run.frozen = bool(run.waits)
+
+
+def _place_mark(run: Run) -> None:
+    """Who begins, or has begun, the cluster. A mark that moves is written before plans are made with it."""
+    observed = run.observed
+    without = ""
+    if not election.is_begun(observed, run.membership):
+        gathered = beginning.muster(observed)
+        if gathered.until is not None:
+            run.look_at(gathered.until)
+        if gathered.wait is not None:
+            run.waits.append(gathered.wait)
+            run.frozen = True
+            return
+        without = f"; it begins without {gathered.missing}" if gathered.missing else ""
+    result = election.elect(observed, run.membership)
+    run.init = result.chosen
+    if result.chosen is None:
+        run.waits.append(election.wait_for_candidate(observed, result))
+    elif result.moves:
+        run.acts.append(Mark(result.chosen.name, result.why + without))
+        run.frozen = True
+
+
+# ---- one by one
+
+
+def _configure(run: Run) -> Turns:
+    by_tier: dict[Tier, list[Host]] = {tier: [] for tier in tiers.ORDER}
+    for host in run.observed.hosts:
+        tier = tiers.tier_of(host, run.init)
+        if host.deleting:
+            continue
+        if tier is None:
+            wait = Wait(reason="NoRole", on=str(host), missing="has no role", then="nothing is done with it")
+            run.statuses[host.name] = HostStatus(phase="waiting", wait=wait)
+        else:
+            by_tier[tier].append(host)
+    turns = Turns(run, by_tier)
+    for tier, hosts in by_tier.items():
+        statuses = [(host, configuring.configure(run, turns, host, tier)) for host in sorted(hosts, key=_place)]
+        for host, status in statuses:
+            run.statuses[host.name] = status
+            turns.told(host, status)
+    return turns
+
+
+def _place(host: Host) -> tuple[bool, float, str]:
+    """Those that are out of service first, then the oldest."""
+    return not host.planned or progress.is_settled(host), host.created, host.name
+
+
+def _answer(run: Run, turns: Turns) -> Decision:
+    observed = run.observed
+    rank = {tier: place for place, tier in enumerate(tiers.ORDER)}
+    by_rank = sorted(
+        run.statuses.items(), key=lambda item: (rank.get(item[1].tier or "worker", 0), item[1].tier is None, item[0])
+    )
+    waits = [*run.waits, *(status.wait for _, status in by_rank if status.wait is not None)]
+    initialized = observed.initialized or turns.control_plane_is_there
+    return Decision(
+        acts=run.acts,
+        hosts=run.statuses,
+        waits=waits,
+        held=run.held,
+        stage=stage.tell(run.statuses, waits),
+        initialized=initialized,
+        bootstrapped=initialized or any(run.membership.votes(host) for host in observed.hosts),
+        provisioned=beginning.roles_are_held(observed),
+        look_again=run.look_again,
+    )
+
+
+def _wait(observed: Observed, reason: str, missing: str, *, then: str = "") -> Wait:
+    cluster = observed.cluster
+    on = f"RKEControlPlane {cluster.namespace}/{cluster.name}"
+    return Wait(reason=reason, on=on, missing=missing, since=cluster.created, then=then)

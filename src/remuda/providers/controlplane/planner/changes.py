@@ -1,0 +1,104 @@
+"""Changes of etcd's members: one at a time, whether a host joins or leaves, and only while all is quiet.
+
+A host joins by its first plan. From then on it may become a member at any moment, until it votes, or until it is clear
+that it will not: its plan failed a while ago, or it has been silent for so long that others need not wait for it. etcd
+itself refuses a second learner, so one that wakes up late does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from remuda.kube.waits import Wait
+from remuda.providers.controlplane.planner import progress, retries
+from remuda.providers.controlplane.planner.membership import Membership, name_of, node_of
+from remuda.providers.controlplane.planner.observed import Host, Member
+from remuda.providers.controlplane.planner.quorum import Guard
+
+PATIENCE = 600.0  # with a host that is to join
+AFTERMATH = 60.0  # a failed attempt may have made a member; the others say so by then
+
+
+class Changes:
+    def __init__(self, guard: Guard, hosts: Sequence[Host], retired: set[str], now: float) -> None:
+        self._guard = guard
+        self._now = now
+        self.joining = [h for h in hosts if h.roles.etcd and h.name not in retired and self.may_become_member(h)]
+        self._leaving = [
+            h for h in hosts if h.node is not None and h.node.leaving and guard.membership.of(h) is not None
+        ]
+        self._begun: Host | None = None  # in this very decision
+
+    @property
+    def membership(self) -> Membership:
+        return self._guard.membership
+
+    def may_become_member(self, host: Host) -> bool:
+        """It has a plan that makes it join, does not vote yet, and nothing says that it never will."""
+        if not host.planned or self.membership.votes(host):
+            return False
+        member = self.membership.of(host)
+        waited = self._now - retries.asked_at(host, self._now)
+        if member is not None:
+            return waited < PATIENCE or not self.membership.is_down(member)
+        return waited < (AFTERMATH if progress.is_failing(host) else PATIENCE)
+
+    def patience_ends(self, host: Host) -> float:
+        limit = AFTERMATH if progress.is_failing(host) else PATIENCE
+        return retries.asked_at(host, self._now) + limit
+
+    def under_way(self, *, but: Host | None = None) -> Host | None:
+        """A host whose membership is changing."""
+        for host in (self._begun, *self._leaving, *self.joining):
+            if host is not None and (but is None or host.name != but.name):
+                return host
+        return None
+
+    def begin(self, host: Host) -> None:
+        self._begun = host
+
+    def against_joining(self, host: Host) -> Wait | None:
+        """None also for one that is at it."""
+        other = self.under_way(but=host)
+        if other is not None:
+            return _wait(
+                host, f"{other} is joining or leaving etcd: one at a time", then="it is the next ones' turn then"
+            )
+        if self.under_way() is not None:
+            return None
+        if not self.membership.known:
+            return _wait(host, "nobody says yet who the members of etcd are, or they do not agree")
+        learner = next((m for m in self.membership.learners if self.membership.host_of(m) != host), None)
+        if learner is not None:
+            return _wait(host, f"member {name_of(learner)} of etcd is still a learner")
+        unwell = [name_of(voter) for voter in self.membership.voters if not self._guard.is_well(voter)]
+        if unwell:
+            return _wait(
+                host,
+                f"these members of etcd are not surely well: {', '.join(sorted(unwell))}",
+                then="a host joins when all of them are",
+            )
+        return None
+
+    def against_leaving(self, host: Host, seen: Membership) -> Wait | None:
+        other = self.under_way(but=host)
+        if other is not None:
+            return _wait(host, f"{other} is joining or leaving etcd: one at a time")
+        return self._guard.by(seen).against_leaving(host)
+
+    def strays(self) -> list[Member]:
+        """Members of nobody: they answer no one, and no Machine is theirs."""
+        if not self.membership.known or self.under_way() is not None:
+            return []
+        return [m for m in self.membership.members if self.membership.host_of(m) is None]
+
+    def may_expel(self, stray: Member) -> bool:
+        """Surely dead, and the others are a majority without it."""
+        voters = self.membership.voters
+        well = sum(self._guard.is_well(voter) for voter in voters)
+        return bool(node_of(stray)) and self.membership.is_down(stray) and well >= len(voters) // 2 + 1
+
+
+def _wait(host: Host, missing: str, *, then: str = "") -> Wait:
+    since = host.deleting_since if host.deleting else host.connected_since
+    return Wait(reason="WaitingForEtcd", on=str(host), missing=missing, since=since, then=then)

@@ -1,0 +1,216 @@
+"""One host that stays: from what it has to what it shall have, one step at a time, and each host for itself.
+
+A host without a plan gets one as soon as its tier may begin. Files that nobody waits for are delivered at once. Every
+other change waits for its turn: tiers before it are done, few of its tier are out of service, the quorum is safe, and
+Pods have been moved away. A host that is out of service already gets newer intent without waiting for a turn.
+"""
+
+from __future__ import annotations
+
+from remuda.kube import clock
+from remuda.kube.waits import Wait
+from remuda.providers.controlplane.planner import draining, progress, retries
+from remuda.providers.controlplane.planner.decision import (
+    Deliver,
+    HostStatus,
+    Phase,
+    RequestDrain,
+    RequestUncordon,
+    RunAgain,
+    Tier,
+)
+from remuda.providers.controlplane.planner.election import unready
+from remuda.providers.controlplane.planner.observed import Host
+from remuda.providers.controlplane.planner.run import Run
+from remuda.providers.controlplane.planner.turns import Turns
+from remuda.providers.controlplane.render import Change
+
+
+def configure(run: Run, turns: Turns, host: Host, tier: Tier) -> HostStatus:
+    if host.failed:
+        wait = _wait(
+            host, "MachineFailed", f"has failed: {host.failed}", "nothing waits for it; delete it to have another"
+        )
+        return HostStatus(phase="failing", tier=tier, wait=wait)
+    if not host.planned:
+        return _begin(run, turns, host, tier)
+    desired = host.report.plan if run.frozen else run.desired(host)
+    change = run.compare(host.report.plan, desired)
+    if change == "none":
+        return _carry_on(run, host, tier)
+    blocked = _against_change(run, turns, host, tier, change)
+    if blocked is not None:
+        return blocked
+    run.acts.append(Deliver(host.name, desired, _why(run, host, change)))
+    if change in progress.RESTARTING:
+        run.guard.disturb(host)
+        turns.take(host, tier)
+    return _status("configuring", tier, host, "PlanDelivered", "waiting for plan to be applied", since=None)
+
+
+# ---- the first plan
+
+
+def _begin(run: Run, turns: Turns, host: Host, tier: Tier) -> HostStatus:
+    if why := unready(host):
+        wait = host.waits[0] if host.waits else _wait(host, "WaitingForHost", why, "it gets its plan then", agent=False)
+        return HostStatus(phase="waiting", tier=tier, wait=wait)
+    if (missing := turns.against_beginning(host, tier)) is not None:
+        return _status("waiting", tier, host, "WaitingForCluster", missing, since=host.connected_since)
+    if tier == "etcd" and (held := run.changes.against_joining(host)) is not None:
+        return HostStatus(phase="waiting", tier=tier, wait=held)
+    if run.frozen:
+        return _status("waiting", tier, host, "WaitingForCluster", "no plan is made now", since=host.connected_since)
+    run.acts.append(Deliver(host.name, run.desired(host), "first plan"))
+    if host.roles.etcd:
+        run.changes.begin(host)
+    return _status("configuring", tier, host, "PlanDelivered", "waiting for agent to check in and apply initial plan")
+
+
+# ---- a change
+
+
+def _against_change(run: Run, turns: Turns, host: Host, tier: Tier, change: Change) -> HostStatus | None:
+    if (status := _against_joining_again(run, host, tier)) is not None:
+        return status
+    if change == "minor":
+        return None
+    out = draining.is_over(host) or run.is_out_of_service(host)
+    if not out and not host.drain.requested and (missing := turns.against(host, tier)) is not None:
+        return _status("waiting", tier, host, "WaitingForTurn", missing, up_to_date=False)
+    if change not in progress.RESTARTING:
+        return None
+    if (held := _against_stopping(run, host)) is not None:
+        return HostStatus(phase="waiting", tier=tier, wait=held)
+    return None if out else _drain(run, turns, host, tier, change)
+
+
+def _against_stopping(run: Run, host: Host) -> Wait | None:
+    """Of a host that is out of service nothing is taken away; but a voter that answers the others is in service."""
+    if not host.roles.etcd:
+        return None
+    wait = run.guard.against_stopping(host)
+    if wait is None and run.membership.votes(host) and (other := run.changes.under_way(but=host)) is not None:
+        wait = _wait(host, "WaitingForEtcd", f"is not restarted while {other} is joining or leaving etcd", agent=False)
+    return run.hold(wait) if wait is not None else None
+
+
+def _against_joining_again(run: Run, host: Host, tier: Tier) -> HostStatus | None:
+    """A host that has failed to join may try again when nobody else is at it."""
+    if tier != "etcd" or progress.was_ever_applied(host) or run.membership.of(host) is not None:
+        return None
+    wait = run.changes.against_joining(host)
+    if wait is not None:
+        return HostStatus(phase="failing" if progress.is_failing(host) else "waiting", tier=tier, wait=wait)
+    run.changes.begin(host)
+    return None
+
+
+def _drain(run: Run, turns: Turns, host: Host, tier: Tier, change: Change) -> HostStatus | None:
+    """None: there is nothing to move away, or it has been."""
+    options = draining.options_for(run.cluster.spec.upgrade_strategy, host.roles)
+    if change != "drain" or not draining.is_wanted(options) or len(run.observed.hosts) < 2:
+        return None
+    if not run.observed.reachable:
+        why = run.observed.unreachable or "the API of the cluster does not answer"
+        return _status("draining", tier, host, "ClusterUnreachable", f"its Pods cannot be moved away: {why}")
+    if host.node is None:
+        return None
+    request = draining.request(options)
+    if host.drain.requested != request:
+        run.acts.append(RequestDrain(host.name, request))
+    run.guard.disturb(host)
+    turns.take(host, tier)
+    missing = f"error draining machine {host.name}: {host.drain.error}" if host.drain.error else "draining node"
+    return _status("draining", tier, host, "Draining", missing, then="it is restarted then")
+
+
+# ---- no change
+
+
+def _carry_on(run: Run, host: Host, tier: Tier) -> HostStatus:
+    if progress.is_failing(host):
+        return _retry(run, host, tier)
+    if not progress.is_applied(host):
+        first = not progress.was_ever_applied(host)
+        missing = "waiting for agent to check in and apply initial plan" if first else "waiting for plan to be applied"
+        if run.is_unanswered(host):
+            missing += "; it does not answer"
+        return _status("configuring", tier, host, "WaitingForPlan", missing)
+    if unhealthy := progress.unhealthy_probes(host):
+        return _status("configuring", tier, host, "WaitingForProbes", _probes(host, unhealthy))
+    if host.roles.etcd and not _votes(run, host):
+        return _status("configuring", tier, host, "WaitingForEtcd", "waiting for etcd to list it as a voting member")
+    if run.observed.reachable and progress.runs_version(run.cluster, host) is False:
+        return _status("configuring", tier, host, "WaitingForKubelet", "waiting for kubelet to update")
+    if host.drain.requested and not run.frozen:
+        if host.drain.uncordon != host.drain.requested:
+            run.acts.append(RequestUncordon(host.name, host.drain.requested))
+        return _status("uncordoning", tier, host, "Uncordoning", "waiting for uncordon to finish", up_to_date=True)
+    return HostStatus(phase="ready", tier=tier, up_to_date=True)
+
+
+def _votes(run: Run, host: Host) -> bool:
+    return run.membership.votes(host) and not (host.node is not None and host.node.voter is False)
+
+
+def _retry(run: Run, host: Host, tier: Tier) -> HostStatus:
+    attempt = max(host.report.failures, 1)
+    failed = f"failure while applying plan (attempt {attempt}): {host.report.failed_message or 'it does not say why'}"
+    again = retries.next_attempt(host, run.now)
+    then = f"tried again at {clock.rfc3339(again)}"
+    if run.now >= again:
+        held = _against_joining_again(run, host, tier) or None
+        stopping = _against_stopping(run, host) if held is None and _may_restart(run, host) else None
+        if held is None and stopping is None:
+            run.acts.append(RunAgain(host.name, attempt + 1))
+            if _may_restart(run, host):
+                run.guard.disturb(host)
+        elif stopping is not None:
+            then = f"tried again when the quorum allows it: {stopping.missing}"
+        elif held is not None and held.wait is not None:
+            then = f"tried again when it may join: {held.wait.missing}"
+    else:
+        run.look_at(again)
+    return _status("failing", tier, host, "PlanFailed", failed, then=then)
+
+
+def _may_restart(run: Run, host: Host) -> bool:
+    return run.outstanding(host) in progress.RESTARTING
+
+
+def _probes(host: Host, names: list[str]) -> str:
+    messages = [f"{name}: {text}" for name in names if (text := host.report.probe_messages.get(name))]
+    return f"waiting for probes: {', '.join(names)}" + (f" ({'; '.join(messages)})" if messages else "")
+
+
+# ---- words
+
+
+def _why(run: Run, host: Host, change: Change) -> str:
+    if progress.runs_version(run.cluster, host) is False and host.node is not None:
+        return f"kubernetesVersion {host.node.kubelet_version} → {run.cluster.version.text}"
+    meaning = {"minor": "files change", "apply": "nothing is restarted", "restart": "it is restarted"}
+    return f"its configuration has changed: {meaning.get(change, 'it is drained and restarted')}"
+
+
+def _status(
+    phase: Phase,
+    tier: Tier,
+    host: Host,
+    reason: str,
+    missing: str,
+    *,
+    since: float | None = None,
+    then: str = "",
+    up_to_date: bool = False,
+) -> HostStatus:
+    wait = _wait(host, reason, missing, then, since=since if since is not None else host.report.delivered)
+    return HostStatus(phase=phase, tier=tier, wait=wait, up_to_date=up_to_date)
+
+
+def _wait(
+    host: Host, reason: str, missing: str, then: str = "", *, since: float | None = None, agent: bool = True
+) -> Wait:
+    log = f"remuda machine logs {host.name} -n {host.namespace}" + (" --agent" if agent else "")
+    return Wait(reason=reason, on=str(host), missing=missing, since=since, then=then, log=log)

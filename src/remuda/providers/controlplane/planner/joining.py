@@ -1,0 +1,35 @@
+"""By which servers a host may join: all of them that stay, so that one dead server blocks nobody.
+
+Servers join by hosts with etcd, workers by control planes. The order is that of age and changes only when machines come
+and go: the list is part of a plan, and whoever joins takes the first that answers. Those nobody counts on come last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from remuda.providers.controlplane.distros import Distro
+from remuda.providers.controlplane.planner.observed import Host
+
+
+def servers(distro: Distro, hosts: Sequence[Host], joiner: Host) -> tuple[str, ...]:
+    listed = [
+        host
+        for host in hosts
+        if host.name != joiner.name and not host.deleting and address(host) and _serves(host, joiner)
+    ]
+    listed.sort(key=lambda host: (bool(host.failed), host.created, host.name))
+    return tuple(url(distro, host) for host in listed)
+
+
+def _serves(host: Host, joiner: Host) -> bool:
+    return host.roles.etcd if joiner.roles.server else host.roles.control_plane
+
+
+def address(host: Host) -> str:
+    return next(iter((*host.internal_addresses, *host.external_addresses)), "")
+
+
+def url(distro: Distro, host: Host) -> str:
+    name = address(host)
+    return f"https://{f'[{name}]' if ':' in name else name}:{distro.supervisor_port}"
