@@ -17,7 +17,7 @@ def _table(**groups: str) -> dict[str, ArgumentType]:
     return {key: types[group] for group, keys in groups.items() for key in keys.split()}
 
 
-AGENT: Mapping[str, ArgumentType] = _table(
+AGENT: dict[str, ArgumentType] = _table(
     strings="""
         config token token-file server data-dir node-name node-internal-dns node-external-dns resolv-conf lb-server-port
         container-runtime-endpoint default-runtime snapshotter pause-image private-registry airgap-extra-registry
@@ -31,7 +31,7 @@ AGENT: Mapping[str, ArgumentType] = _table(
     lists="node-label node-taint node-ip node-external-ip kubelet-arg kube-proxy-arg",
 )
 
-SERVER: Mapping[str, ArgumentType] = AGENT | _table(
+SERVER: dict[str, ArgumentType] = AGENT | _table(
     strings="""
         agent-token agent-token-file cluster-reset-restore-path advertise-address advertise-port https-listen-port
         cluster-domain service-node-port-range egress-selector-mode flannel-backend servicelb-namespace

@@ -1,0 +1,113 @@
+"""Manifests in server/manifests are applied when nano starts and whenever they change; looked at every 15 s.
+
+As with K3s a file that is taken away leaves its objects there, `<file>.skip` beside a file keeps it from being applied,
+and `disable` names files that are not. What cannot be applied is said in the log and tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from remuda.kube.client import Target
+from remuda.kube.errors import StatusError
+from remuda.kube.http import HttpClient
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 15.0
+_AGAIN_SECONDS = 3.0
+_ENDINGS = (".yaml", ".yml", ".json")
+
+Stamp = tuple[int, int]
+
+
+class Manifests:
+    def __init__(self, folder: Path, client: HttpClient, disabled: Collection[str], manager: str) -> None:
+        self._folder = folder
+        self._client = client
+        self._disabled = disabled
+        self._manager = manager
+        self._applied: dict[Path, Stamp] = {}
+        self._kinds: dict[tuple[str, str], tuple[str, bool]] = {}
+
+    async def run(self) -> None:
+        while True:
+            well = await self.apply_changed()
+            await asyncio.sleep(_LOOK_SECONDS if well else _AGAIN_SECONDS)
+
+    async def apply_changed(self) -> bool:
+        """Whether all of them are applied."""
+        well = True
+        for path, stamp in (await asyncio.to_thread(wanted, self._folder, self._disabled)).items():
+            if self._applied.get(path) == stamp:
+                continue
+            try:
+                for document in await asyncio.to_thread(documents, path):
+                    await self._apply(document)
+            except (StatusError, yaml.YAMLError, ValueError, OSError) as error:
+                log.warning("%s is not applied: %s", path.relative_to(self._folder), error)
+                well = False
+            else:
+                self._applied[path] = stamp
+        return well
+
+    async def _apply(self, document: dict[str, Any]) -> None:
+        api_version, kind = document.get("apiVersion", ""), document.get("kind", "")
+        meta = document.get("metadata") or {}
+        if not api_version or not kind or not meta.get("name"):
+            raise ValueError("an object without apiVersion, kind and metadata.name")
+        plural, namespaced = await self._resource(api_version, kind)
+        namespace = meta.get("namespace") or "default" if namespaced else ""
+        await self._client.patch(
+            Target(api_version, plural),
+            namespace,
+            meta["name"],
+            document,
+            kind="apply",
+            field_manager=self._manager,
+            force=True,
+        )
+
+    async def _resource(self, api_version: str, kind: str) -> tuple[str, bool]:
+        if (api_version, kind) not in self._kinds:
+            path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+            for resource in msgspec.json.decode(await self._client.raw_get(path)).get("resources") or ():
+                if "/" not in resource["name"]:
+                    self._kinds[api_version, resource["kind"]] = (resource["name"], resource["namespaced"])
+        found = self._kinds.get((api_version, kind))
+        if found is None:
+            raise ValueError(f"the cluster has no kind {kind} of {api_version}")
+        return found
+
+
+def wanted(folder: Path, disabled: Collection[str]) -> dict[Path, Stamp]:
+    """The files that are to be applied, in the order of their names, each with what changes when it does."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix not in _ENDINGS or path.stem in disabled or not path.is_file():
+            continue
+        if path.with_name(path.name + ".skip").exists():
+            continue
+        status = path.stat()
+        found[path] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    """Every object of a file, those of lists one by one."""
+    found: list[dict[str, Any]] = []
+    for document in yaml.safe_load_all(path.read_text()):
+        if document is None:
+            continue
+        if not isinstance(document, dict):
+            raise ValueError("it holds something else than objects")
+        items = document.get("items")
+        found += items if str(document.get("kind", "")).endswith("List") and isinstance(items, list) else [document]
+    return found

@@ -1,0 +1,247 @@
+"""What the cluster keeps true of its Nodes: their part in etcd, and whether they are still there.
+
+Runs where the data is. A Node that is annotated `etcd.nano.cattle.io/remove: "true"`, or deleted, loses its member;
+what must not be is refused and tried again. A Node whose Lease is not renewed is Unknown, and nothing new goes there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from remuda.kube import clock
+from remuda.kube.client import Client, Target
+from remuda.kube.errors import StatusError
+from remuda.nano import passwords
+from remuda.nano.keeper import Keeper
+from remuda.nano.members import Member, MemberRefused
+
+log = logging.getLogger(__name__)
+
+NODES = Target("v1", "nodes")
+LEASES = Target("coordination.k8s.io/v1", "leases")
+LEASE_NAMESPACE = "kube-node-lease"
+
+REMOVE = "etcd.nano.cattle.io/remove"
+REMOVED_NAME = "etcd.nano.cattle.io/removed-node-name"
+MEMBER_NAME = "etcd.nano.cattle.io/node-name"
+MEMBER_ADDRESS = "etcd.nano.cattle.io/node-address"
+ETCD_LABEL = "node-role.kubernetes.io/etcd"
+IS_VOTER = "EtcdIsVoter"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+
+_LOOK_SECONDS = 5.0
+_AGAIN_SECONDS = 2.0
+
+Obj = dict[str, Any]
+# Gives the data to another member before this server, which keeps it, leaves. Raises MemberRefused.
+HandOver = Callable[[str], Awaitable[None]]
+
+
+class Nodes:
+    def __init__(self, client: Client, keeper: Keeper, grace_seconds: float, hand_over: HandOver) -> None:
+        self._client = client
+        self._keeper = keeper
+        self._grace = grace_seconds
+        self._hand_over = hand_over
+        self._seen: dict[str, Obj] = {}
+        self._wake = asyncio.Event()
+        self._leave: set[str] = set()  # members whose Nodes are gone
+        keeper.on_change(self._wake.set)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch())
+            tasks.create_task(self._keep_etcd())
+            tasks.create_task(self._keep_leases())
+
+    # -- what there is -------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async for change in self._client.watch(NODES):
+                    if change.type in ("ADDED", "MODIFIED", "DELETED"):
+                        await self._take(change.type, msgspec.json.decode(change.value))
+            except StatusError as error:
+                log.info("the watch of Nodes ends: %s", error)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _take(self, kind: str, node: Obj) -> None:
+        name = node["metadata"]["name"]
+        if kind != "DELETED":
+            self._seen[name] = node
+        else:
+            self._seen.pop(name, None)
+            annotations = node["metadata"].get("annotations") or {}
+            if MEMBER_NAME in annotations and REMOVED_NAME not in annotations:
+                self._leave.add(annotations[MEMBER_NAME])
+            try:
+                await passwords.forget(self._client, name)
+            except StatusError as error:
+                log.warning("the password of %s is not forgotten: %s", name, error)
+        self._wake.set()
+
+    # -- etcd ----------------------------------------------------------------------------------------------------
+
+    async def _keep_etcd(self) -> None:
+        while True:
+            waiting = await self._all_of_etcd()
+            try:
+                await asyncio.wait_for(self._wake.wait(), _AGAIN_SECONDS if waiting else None)
+            except TimeoutError:
+                pass
+            self._wake.clear()
+
+    async def _all_of_etcd(self) -> bool:
+        """Whether something is left to be done."""
+        waiting = await self._finish_removals()
+        for member in self._keeper.members.members:
+            try:
+                node = self._seen.get(member.node)
+                if node is not None and _asked_to_leave(node):
+                    await self._remove(member, node)
+                elif member.name in self._leave and node is None:
+                    await self._remove(member, None)
+                elif node is not None and (patch := etcd_patch(node, member)):
+                    await self._client.patch(NODES, "", member.node, patch)
+                    waiting = True  # the condition comes with the next look
+                elif node is not None and (status := voter_patch(node, member)):
+                    await self._client.patch(NODES, "", member.node, status, kind="strategic", subresource="status")
+            except MemberRefused as refused:
+                log.warning("%s cannot be removed now: %s", member.name, refused)
+                waiting = True
+            except StatusError as error:
+                log.info("what etcd is on Node %s is not written: %s", member.node, error)
+                waiting = True
+        return waiting
+
+    async def _finish_removals(self) -> bool:
+        """Of members that have left while nobody could write so on their Nodes."""
+        waiting = False
+        for node in list(self._seen.values()):
+            name = (node["metadata"].get("annotations") or {}).get(MEMBER_NAME, "")
+            if name and _asked_to_leave(node) and self._keeper.members.find(name) is None:
+                try:
+                    await mark_removed(self._client, node["metadata"]["name"], name)
+                except StatusError as error:
+                    log.info("Node %s does not say yet that its member has left: %s", node["metadata"]["name"], error)
+                    waiting = True
+        return waiting
+
+    async def _remove(self, member: Member, node: Obj | None) -> None:
+        if member.name == self._keeper.members.keeper:
+            await self._hand_over(member.node if node is not None else "")
+            return
+        self._keeper.remove(member.name)
+        self._leave.discard(member.name)
+        if node is not None:
+            await mark_removed(self._client, member.node, member.name)
+
+    # -- heartbeats ----------------------------------------------------------------------------------------------
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await asyncio.sleep(min(_LOOK_SECONDS, self._grace / 4))
+            if self._keeper.refusing():
+                continue
+            try:
+                leases = [msgspec.json.decode(one) for one in (await self._client.list(LEASES, LEASE_NAMESPACE)).items]
+                renewed = {one["metadata"]["name"]: renewal(one) for one in leases}
+                for node in list(self._seen.values()):
+                    if stale(node, renewed, clock.time(), self._grace):
+                        await self._mark_unknown(node)
+            except StatusError as error:
+                log.info("Nodes are not looked after: %s", error)
+
+    async def _mark_unknown(self, node: Obj) -> None:
+        name = node["metadata"]["name"]
+        log.warning("Node %s has not reported for %g s", name, self._grace)
+        await self._client.patch(NODES, "", name, unknown_patch(), kind="strategic", subresource="status")
+        taints = [one for one in node["spec"].get("taints") or () if one["key"] != UNREACHABLE]
+        added = [{"key": UNREACHABLE, "effect": effect, "timeAdded": clock.now()} for effect in _EFFECTS]
+        await self._client.patch(NODES, "", name, {"spec": {"taints": [*taints, *added]}})
+
+
+_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+async def mark_removed(client: Client, node: str, member: str) -> None:
+    annotations = {REMOVED_NAME: member, MEMBER_NAME: None, MEMBER_ADDRESS: None}
+    await client.patch(NODES, "", node, {"metadata": {"annotations": annotations, "labels": {ETCD_LABEL: None}}})
+
+
+def _asked_to_leave(node: Obj) -> bool:
+    annotations = node["metadata"].get("annotations") or {}
+    return annotations.get(REMOVE) == "true" and REMOVED_NAME not in annotations
+
+
+def etcd_patch(node: Obj, member: Member) -> Obj:
+    """What the Node of a member must say of it and does not; empty: nothing."""
+    meta = node["metadata"]
+    wanted = {MEMBER_NAME: member.name, MEMBER_ADDRESS: member.address}
+    annotations = {k: v for k, v in wanted.items() if (meta.get("annotations") or {}).get(k) != v}
+    labels = {} if (meta.get("labels") or {}).get(ETCD_LABEL) == "true" else {ETCD_LABEL: "true"}
+    if not annotations and not labels:
+        return {}
+    return {"metadata": {"annotations": annotations, "labels": labels}}
+
+
+def voter_patch(node: Obj, member: Member) -> Obj:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    known = next((one for one in conditions if one["type"] == IS_VOTER), None)
+    status = "False" if member.learner else "True"
+    if known is not None and known["status"] == status:
+        return {}
+    told = (
+        ("MemberIsLearner", "Node has not been promoted to voting member of the etcd cluster")
+        if member.learner
+        else ("MemberNotLearner", "Node is a voting member of the etcd cluster")
+    )
+    condition = {
+        "type": IS_VOTER,
+        "status": status,
+        "reason": told[0],
+        "message": told[1],
+        "lastHeartbeatTime": clock.now(),
+        "lastTransitionTime": clock.now(),
+    }
+    return {"status": {"conditions": [condition]}}
+
+
+def renewal(lease: Obj) -> float:
+    spec = lease.get("spec") or {}
+    return clock.parse(spec["renewTime"]) if spec.get("renewTime") else 0.0
+
+
+def stale(node: Obj, renewed: Mapping[str, float], now: float, grace: float) -> bool:
+    """Whether it is to be marked: silent for too long, and not marked yet."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    ready = next((one["status"] for one in conditions if one["type"] == "Ready"), "")
+    if ready == "Unknown":
+        return False
+    meta = node["metadata"]
+    last = max(renewed.get(meta["name"], 0.0), clock.parse(meta["creationTimestamp"]))
+    return now - last > grace
+
+
+def unknown_patch() -> Obj:
+    now = clock.now()
+    return {
+        "status": {
+            "conditions": [
+                {
+                    "type": kind,
+                    "status": "Unknown",
+                    "reason": "NodeStatusUnknown",
+                    "message": "Kubelet stopped posting node status.",
+                    "lastTransitionTime": now,
+                }
+                for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+            ]
+        }
+    }

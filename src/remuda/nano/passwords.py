@@ -1,0 +1,92 @@
+"""Node passwords: whoever has had a node's name first keeps it.
+
+A node makes up a password when it joins first; the cluster keeps a hash. Another host that asks for certificates in the
+same name is refused until the Node is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+
+import msgspec
+
+from remuda.kube.client import Client, Target
+from remuda.kube.errors import StatusError
+
+SECRETS = Target("v1", "secrets")
+NAMESPACE = "kube-system"
+_COST = {"n": 2**14, "r": 8, "p": 1}
+
+
+class WrongPassword(Exception):
+    pass
+
+
+async def check(client: Client, node: str, password: str) -> None:
+    """Keeps the hash of a password that comes first. Raises WrongPassword, StatusError."""
+    stored = await _stored(client, node)
+    if stored is None:
+        made = await asyncio.to_thread(hashed, password)
+        try:
+            await client.create(SECRETS, NAMESPACE, _secret(node, made))
+            return
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        stored = await _stored(client, node)
+    if stored is None or not await asyncio.to_thread(matches, password, stored):
+        raise WrongPassword(
+            "node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match "
+            f"server node-passwd entry: {node} belongs to another host until its Node is deleted"
+        )
+
+
+async def forget(client: Client, node: str) -> None:
+    try:
+        await client.delete(SECRETS, NAMESPACE, name_of(node))
+    except StatusError as error:
+        if error.code != 404:
+            raise
+
+
+def name_of(node: str) -> str:
+    return f"{node}.node-password.nano"
+
+
+def hashed(password: str) -> str:
+    salt = secrets.token_bytes(8)
+    return f"$1:{salt.hex()}:{hashlib.scrypt(password.encode(), salt=salt, **_COST, dklen=32).hex()}"
+
+
+def matches(password: str, stored: str) -> bool:
+    try:
+        version, salt, wanted = stored.split(":")
+        found = hashlib.scrypt(password.encode(), salt=bytes.fromhex(salt), **_COST, dklen=32).hex()
+    except ValueError:
+        return False
+    return version == "$1" and hmac.compare_digest(found, wanted)
+
+
+async def _stored(client: Client, node: str) -> str | None:
+    try:
+        secret = msgspec.json.decode(await client.get(SECRETS, NAMESPACE, name_of(node)))
+    except StatusError as error:
+        if error.code == 404:
+            return None
+        raise
+    return base64.b64decode((secret.get("data") or {}).get("hash", "")).decode(errors="replace")
+
+
+def _secret(node: str, made: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name_of(node), "namespace": NAMESPACE},
+        "type": "Opaque",
+        "immutable": True,
+        "data": {"hash": base64.b64encode(made.encode()).decode()},
+    }

@@ -1,0 +1,297 @@
+"""`nano server`: puts a server together, and runs it until it is told to stop or was removed from the cluster.
+
+The first server begins a cluster and keeps its data. Every other one joins by the server it was told, reports to the
+keeper, and passes on to it what it is asked. Which of the two a server is, it knows from its disk at every later start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import logging
+import socket
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from remuda.apiserver.http.listener import Listener
+from remuda.kube import kubeconfig
+from remuda.kube.http import HttpClient
+from remuda.kube.http.tls import client_context
+from remuda.kube.kubeconfig import Access
+from remuda.kube.web import Handler
+from remuda.nano import arguments, authorities, credentials, facts, joining, leaves, notify, ports, seat
+from remuda.nano.apiaccess import ApiAccess
+from remuda.nano.calling import Answered, Caller, NoAnswer
+from remuda.nano.configuration import DATA_DIR, Configuration, Refused
+from remuda.nano.facts import Facts
+from remuda.nano.follower import REMOVED, Follower
+from remuda.nano.forwarding import Forwarder
+from remuda.nano.gate import Gate
+from remuda.nano.host import Host
+from remuda.nano.identity import Identity
+from remuda.nano.keeper import Keeper
+from remuda.nano.kubelet import Kubelet
+from remuda.nano.layout import Layout
+from remuda.nano.manifests import Manifests
+from remuda.nano.members import Members, shown
+from remuda.nano.ports import Ports
+from remuda.nano.seat import Report, Seat
+from remuda.nano.supervisor import Credentials, Supervisor
+from remuda.nano.tokens import NODE, SERVER, Token
+from remuda.nano.working import until
+
+log = logging.getLogger(__name__)
+
+KUBECONFIG = "/etc/rancher/nano/nano.yaml"
+_GRACE_SECONDS = 5.0
+
+
+class Server:
+    def __init__(self, configuration: Configuration, host: Host, version: str) -> None:
+        """Raises Refused."""
+        self.configuration = configuration
+        self.host = host
+        self.version = version
+        self.facts: Facts = facts.gather(configuration, host, version)
+        self.layout = Layout(host.path(configuration.text("data-dir") or DATA_DIR))
+        self.port = _port(configuration)
+        self.intervals = seat.intervals(configuration)
+        self._closing = AsyncExitStack()
+        self._work: list[Coroutine[Any, Any, None]] = []
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Raises Refused: at the start for what cannot be, later when it was removed from the cluster."""
+        _check(self.configuration)
+        self.layout.make(server=True)
+        if self.layout.tombstone.exists():
+            raise Refused(REMOVED.format(self.layout.db))
+        async with self._closing:
+            await self._start()
+            await until(stop, self._work)
+
+    # -- the start -----------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        own = self._report()
+        members = seat.load(self.layout.cluster)
+        passwords = credentials.of_server(self.configuration, self.host, self.layout)
+        if members is None:
+            members = await self._enter(own, passwords)
+        identity = await asyncio.to_thread(self._prepare_keys)
+        credentials.write(self.layout, passwords, identity.server_ca_pem)
+        caller = Caller(client_context(ca_pem=identity.server_ca_pem), Token(passwords.server), SERVER)
+        self._closing.push_async_callback(caller.close)
+        place: Seat
+        if members.keeper == own.member and own.member:
+            from remuda.nano.keeping import Keeping  # the engine, which only one server of a cluster loads
+
+            keeper = Keeper(self.layout, members, own, self.intervals)
+            keeping = Keeping(self, keeper, identity, passwords, caller)
+            await keeping.start(self._closing)
+            self._work += keeping.work()
+            place = keeper
+        else:
+            place = await self._follow(members, own, identity, passwords, caller)
+        await self._open_ports(place, identity)
+        self._write_kubeconfig(identity)
+        self._work.append(self._be_a_node(place, identity, passwords))
+
+    async def _enter(self, own: Report, passwords: Credentials) -> Members:
+        """Begins a cluster, or joins one."""
+        server = self.configuration.text("server").rstrip("/")
+        if not server:
+            if not own.member:
+                raise Refused("invalid flag use; --server is required with --disable-etcd")
+            authorities.prepare(self.layout)
+            members = Members(keeper=own.member, members=(own.as_member(),))
+            seat.save(self.layout.cluster, members)
+            return members
+        if not server.startswith("https://"):
+            raise Refused(f"--server {server}: must be an https URL")
+        token = credentials.configured(self.configuration, self.host, "token")
+        if token is None:
+            raise Refused("--token is required to join a cluster")
+        return await joining.join_as_server(server, token, self.layout, own, self.common())
+
+    def _prepare_keys(self) -> Identity:
+        found = authorities.prepare(self.layout)
+        made = leaves.ensure(leaves.of_server(self.layout, found, self.names()), datetime.datetime.now(datetime.UTC))
+        if made:
+            log.info("certificates made: %s", ", ".join(path.name for path in made))
+        return Identity(self.layout, found)
+
+    async def _follow(
+        self, members: Members, own: Report, identity: Identity, passwords: Credentials, caller: Caller
+    ) -> Follower:
+        follower = Follower(self.layout, members, own, self.intervals, caller)
+        forwarder = Forwarder(identity, lambda: follower.keeper_url)
+        self._closing.push_async_callback(forwarder.close)
+        supervisor = Supervisor(follower, identity.server_ca_pem, passwords, None, forwarder.handle)
+        gate = Gate(identity, follower, supervisor, self.version)
+        gate.open = True
+        await self._listen(gate.before(forwarder.handle), identity)
+        await follower.report()
+        self._work.append(follower.run())
+        return follower
+
+    async def _listen(self, handler: Handler, identity: Identity) -> None:
+        listener = Listener(handler)
+        try:
+            await listener.start(self.address, self.port, identity.server_context())
+        except OSError as error:
+            raise Refused(f"cannot listen on {self.address}:{self.port}: {error.strerror}") from None
+        self._closing.push_async_callback(listener.stop, _GRACE_SECONDS)
+
+    async def _open_ports(self, place: Seat, identity: Identity) -> None:
+        opened = Ports()
+        self._closing.push_async_callback(opened.close)
+        await ports.open_kubelet(opened, self.host, lambda: True)
+        if place.own.member:
+            await ports.open_etcd(opened, self.host, self.layout, place, identity.authorities.pem("etcd/server-ca"))
+        for name, off in (
+            ("kube-controller-manager", "disable-controller-manager"),
+            ("kube-scheduler", "disable-scheduler"),
+        ):
+            if place.own.api and not self.configuration.flag(off):
+                await ports.open_component(opened, name, self.configuration, self.host, self.layout, self.names())
+
+    # -- the node on this server ---------------------------------------------------------------------------------
+
+    async def _be_a_node(self, place: Seat, identity: Identity, passwords: Credentials) -> None:
+        if not place.own.api:
+            notify.ready()  # a server of etcd alone is up before there is an API to be a node of
+        await self._certify(identity, passwords)
+        access = ApiAccess(
+            lambda: [self.url] if place.own.api else place.standing().apiservers,
+            identity.server_ca_pem,
+            self.layout.agent / "client-kubelet.crt",
+            self.layout.agent / "client-kubelet.key",
+        )
+        kubelet = Kubelet(self.facts, access)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(kubelet.run())
+                await kubelet.registered.wait()
+                notify.ready()
+                print(f"nano {self.version} is up: node {self.facts.name} at {self.url}", flush=True)
+                if place.own.api:
+                    await self._deploy(identity)
+        finally:
+            await access.close()
+
+    async def _certify(self, identity: Identity, passwords: Credentials) -> None:
+        """By this server itself, or through it."""
+        caller = Caller(client_context(ca_pem=identity.server_ca_pem), Token(passwords.agent), NODE)
+        password = facts.node_password(self.host)
+        try:
+            while True:
+                try:
+                    await joining.node_certificates(caller, self.url, self.facts, self.layout, password)
+                    return
+                except (Answered, NoAnswer) as error:
+                    log.warning("the node on this server has no certificates yet: %s", error)
+                await asyncio.sleep(joining.AGAIN_SECONDS)
+        finally:
+            await caller.close()
+
+    async def _deploy(self, identity: Identity) -> None:
+        tls = self.layout.tls
+        access = Access(
+            server=self.url,
+            origin="server/tls",
+            ca=identity.server_ca_pem,
+            client_certificate=tls / "client-admin.crt",
+            client_key=tls / "client-admin.key",
+        )
+        client = HttpClient(access, field_manager="deploy@" + self.facts.name)
+        try:
+            disabled = self.configuration.split("disable")
+            await Manifests(self.layout.manifests, client, disabled, "deploy@" + self.facts.name).run()
+        finally:
+            await client.close()
+
+    # -- what it is called ---------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        return self.host.address or self.configuration.text("bind-address") or self.host.everywhere
+
+    @property
+    def url(self) -> str:
+        """Where this host reaches it."""
+        return f"https://{shown(self.host.loopback)}:{self.port}"
+
+    def names(self) -> list[str]:
+        domain = self.configuration.text("cluster-domain", "cluster.local")
+        service = next(iter(self.configuration.split("service-cidr")), "10.43.0.0/16")
+        named = [
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            f"kubernetes.default.svc.{domain}",
+            str(ipaddress.ip_network(service, strict=False)[1]),
+            socket.gethostname().lower(),
+            self.facts.name,
+            self.host.loopback,
+            *self.facts.addresses,
+            *self.facts.external_addresses,
+            *self.configuration.split("tls-san"),
+            *self.configuration.split("advertise-address"),
+        ]
+        return list(dict.fromkeys(named))
+
+    def common(self) -> dict[str, tuple[str, ...]]:
+        """What must be the same on all servers."""
+        return {key: tuple(self.configuration.items(key)) for key in arguments.COMMON}
+
+    def _report(self) -> Report:
+        member = joining.member_name(self.layout, self.facts.name) if self.facts.etcd else ""
+        address = self.configuration.text("advertise-address") or self.facts.address
+        return Report(
+            node=self.facts.name,
+            address=address,
+            port=self.port,
+            member=member,
+            api=self.facts.control_plane,
+            version=self.version,
+        )
+
+    def _write_kubeconfig(self, identity: Identity) -> None:
+        tls = self.layout.tls
+        config = kubeconfig.build(
+            self.url,
+            ca_pem=identity.server_ca_pem,
+            client_certificate_pem=(tls / "client-admin.crt").read_bytes(),
+            client_key_pem=(tls / "client-admin.key").read_bytes(),
+            name=self.configuration.text("write-kubeconfig-name", "default"),
+            user="default",
+        )
+        path = self.host.path(self.configuration.text("write-kubeconfig") or KUBECONFIG)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kubeconfig.write(path, config)
+        if mode := self.configuration.text("write-kubeconfig-mode"):
+            path.chmod(int(mode, 8))
+
+
+def _port(configuration: Configuration) -> int:
+    text = configuration.text("https-listen-port", "6443")
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise Refused(f"https-listen-port: {text} is no port")
+    return int(text)
+
+
+def _check(configuration: Configuration) -> None:
+    for key in ("cluster-reset", "cluster-reset-restore-path", "datastore-endpoint"):
+        if configuration.text(key) and configuration.text(key) != "false":
+            raise Refused(f"--{key}: nano has no snapshots and no other datastore than its own")
+    try:
+        for key in ("service-cidr", "cluster-cidr"):
+            for network in configuration.split(key):
+                ipaddress.ip_network(network, strict=False)
+    except ValueError as error:
+        raise Refused(f"{key}: {error}") from None
