@@ -88,6 +88,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     status: bool = True
     scale: Scale | None = None
     labels: Mapping[str, str] = {}
+    nullable: bool = False  # null in a field of spec that is not required is nothing, as manifests in the field have it
 
 
 def custom_resource_definition(definition: Definition) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def custom_resource_definition(definition: Definition) -> dict[str, Any]:
         "name": kind.target.version,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": schema(kind.type)},
+        "schema": {"openAPIV3Schema": _schema(definition)},
         "subresources": _subresources(definition),
         "additionalPrinterColumns": [_column(column) for column in definition.columns],
     }
@@ -120,6 +121,25 @@ def custom_resource_definition(definition: Definition) -> dict[str, Any]:
             "conversion": {"strategy": "None"},
         },
     }
+
+
+def _schema(definition: Definition) -> dict[str, Any]:
+    found = schema(definition.kind.type)
+    if definition.nullable:
+        _allow_null(found["properties"]["spec"])
+    return found
+
+
+def _allow_null(node: dict[str, Any]) -> None:
+    """Not where a list is a map: its keys must be there. Not where values are named: null is none of them."""
+    if "items" in node:
+        _allow_null(node["items"])
+    elif isinstance(node.get("additionalProperties"), dict):
+        _allow_null(node["additionalProperties"])
+    for name, inner in node.get("properties", {}).items():
+        if name not in node.get("required", ()) and "enum" not in inner:
+            inner["nullable"] = True
+        _allow_null(inner)
 
 
 def schema(type: type[Part]) -> dict[str, Any]:

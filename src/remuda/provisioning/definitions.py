@@ -18,6 +18,7 @@ DEFINITIONS = (
     Definition(
         kind=CLUSTER,
         categories=("provisioning",),
+        nullable=True,
         labels={"auth.cattle.io/cluster-indexed": "true"},
         columns=(
             Column("Version", ".spec.kubernetesVersion", "The version that is wanted"),

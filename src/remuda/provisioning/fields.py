@@ -15,7 +15,8 @@ _DEPRECATED = without_effect("it is deprecated, and nobody reads it")
 CLUSTER: Table = {
     **fields.CONFIGURATION,
     t.ClusterSpec: {
-        **done("kubernetesVersion cloudCredentialSecretName rkeConfig agentEnvVars localClusterAuthEndpoint"),
+        **done("kubernetesVersion cloudCredentialSecretName rkeConfig agentEnvVars"),
+        "localClusterAuthEndpoint": fields.AUTHORISED_ENDPOINT,
         "clusterAgentDeploymentCustomization": _NO_AGENT,
         "fleetAgentDeploymentCustomization": refused("is not supported: there is no Fleet"),
         "webhookDeploymentCustomization": _NO_AGENT,

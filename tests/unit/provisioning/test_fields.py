@@ -55,6 +55,7 @@ def test_every_field_says_what_it_is() -> None:
 
 
 REFUSED: dict[str, Any] = {
+    "localClusterAuthEndpoint": {"fqdn": "api.example"},
     "clusterAgentDeploymentCustomization": {"appendTolerations": [{"key": "a"}]},
     "fleetAgentDeploymentCustomization": {"overrideAffinity": {"nodeAffinity": {"x": 1}}},
     "webhookDeploymentCustomization": {"replicaCount": 2},
@@ -81,7 +82,7 @@ def test_a_field_that_does_nothing_here_is_refused_by_name(name: str) -> None:
 def test_the_authorised_endpoint_is_refused_only_when_it_is_asked_for() -> None:
     assert fields.complaints(read({"localClusterAuthEndpoint": {"enabled": False, "fqdn": "", "caCerts": ""}})) == []
     (complaint,) = fields.complaints(read({"localClusterAuthEndpoint": {"enabled": True}}))
-    assert complaint.path == "spec.localClusterAuthEndpoint.enabled"
+    assert complaint.path == "spec.localClusterAuthEndpoint"
 
 
 @pytest.mark.parametrize(

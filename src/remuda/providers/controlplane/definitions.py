@@ -20,6 +20,7 @@ DEFINITIONS = (
         kind=RKE_CONTROL_PLANE,
         short_names=("rcp",),
         categories=("cluster-api",),
+        nullable=True,
         labels={**_CONTRACTS, capi_names.PROVIDER: "control-plane-remuda", capi_names.CLUSTERCTL: ""},
         columns=(
             Column("Cluster", ".spec.clusterName", "The Cluster it is the control plane of"),

@@ -51,7 +51,7 @@ def read_only(why: str) -> Support:
 
 _LATER = "is not supported yet"
 _SNAPSHOTS = refused(f"{_LATER}: snapshots are taken by schedule, and restored by hand")
-_ENDPOINT = refused(f"{_LATER}: clusters are reached through the manager or at their servers")
+AUTHORISED_ENDPOINT = refused(f"{_LATER}: clusters are reached through the manager or at their servers")
 
 CONFIGURATION: Table = {
     c.Operations: {
@@ -86,7 +86,6 @@ CONFIGURATION: Table = {
     c.Etcd: done("disableSnapshots snapshotScheduleCron snapshotRetention s3"),
     c.Networking: done("stackPreference"),
     c.DataDirectories: done("systemAgent provisioning k8sDistro"),
-    c.LocalClusterAuthEndpoint: {"enabled": _ENDPOINT, "fqdn": _ENDPOINT, "caCerts": _ENDPOINT},
     Selector: done("matchLabels matchExpressions"),
     SelectorRequirement: done("key operator values"),
 }
@@ -96,8 +95,8 @@ CONTROL_PLANE: Table = {
     Endpoint: done("host port"),
     RKEControlPlaneSpec: {
         **CONFIGURATION[c.Operations],
-        **done("kubernetesVersion clusterName managementClusterName agentEnvVars localClusterAuthEndpoint"),
-        **done("controlPlaneEndpoint"),
+        **done("kubernetesVersion clusterName managementClusterName agentEnvVars controlPlaneEndpoint"),
+        "localClusterAuthEndpoint": AUTHORISED_ENDPOINT,
         "unmanagedConfig": refused("is not supported: nodes that are not configured need no plan"),
     },
 }
