@@ -99,8 +99,12 @@ def control_plane_field_list() -> str:
 
 
 def _fields(rows: Sequence[configuration_fields.Row]) -> str:
-    lines = [f"| `{row.path}` | {_cell(row.doc).replace('<', '&lt;')} | {_how(row.support)} |" for row in rows]
+    lines = [f"| `{row.path}` | {_shown_doc(row.doc)} | {_how(row.support)} |" for row in rows]
     return "\n".join(["| field | what it is | |", "|---|---|---|", *lines])
+
+
+def _shown_doc(doc: str) -> str:
+    return _cell(doc).replace("<", "&lt;")
 
 
 def _how(support: configuration_fields.Support) -> str:
