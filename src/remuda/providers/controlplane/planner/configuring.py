@@ -41,7 +41,7 @@ def configure(run: Run, turns: Turns, host: Host, tier: Tier) -> HostStatus:
     blocked = _against_change(run, turns, host, tier, change)
     if blocked is not None:
         return blocked
-    run.acts.append(Deliver(host.name, desired, _why(run, host, change)))
+    run.acts.append(Deliver(host.name, desired, run.explain(host, desired)))
     if change in progress.RESTARTING:
         run.guard.disturb(host)
         turns.take(host, tier)
@@ -185,13 +185,6 @@ def _probes(host: Host, names: list[str]) -> str:
 
 
 # ---- words
-
-
-def _why(run: Run, host: Host, change: Change) -> str:
-    if progress.runs_version(run.cluster, host) is False and host.node is not None:
-        return f"kubernetesVersion {host.node.kubelet_version} → {run.cluster.version.text}"
-    meaning = {"minor": "files change", "apply": "nothing is restarted", "restart": "it is restarted"}
-    return f"its configuration has changed: {meaning.get(change, 'it is drained and restarted')}"
 
 
 def _status(

@@ -9,8 +9,9 @@ from remuda.providers.controlplane import render as rendering
 from remuda.providers.controlplane.planner import beginning, configuring, election, leaving, progress, stage, tiers
 from remuda.providers.controlplane.planner.decision import Decision, HostStatus, Mark, Release, Tier
 from remuda.providers.controlplane.planner.observed import Host, Observed
-from remuda.providers.controlplane.planner.run import Compare, Render, Retire, Run
+from remuda.providers.controlplane.planner.run import Compare, Craft, Explain, Render, Retire, Run
 from remuda.providers.controlplane.planner.turns import Turns
+from remuda.providers.controlplane.render import consequence
 
 
 def decide(
@@ -19,12 +20,13 @@ def decide(
     render: Render = rendering.render,
     compare: Compare = rendering.compare,
     retire: Retire = rendering.retire,
+    explain: Explain = consequence.why,
 ) -> Decision:
     if observed.deleting:
         return _let_go(observed)
     if observed.paused:
         return _nothing(observed, _wait(observed, "Paused", f"is paused: {observed.paused}", then="nothing is changed"))
-    run = Run(observed, render, compare, retire)
+    run = Run(observed, Craft(render, compare, retire, explain))
     leaving.hold(run)
     if _is_lost(run):
         return _lost(run)

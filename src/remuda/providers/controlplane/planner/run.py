@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
+
 from remuda.kube.waits import Wait
 from remuda.providers.controlplane.planner import joining, membership, progress, retries
 from remuda.providers.controlplane.planner.changes import Changes
@@ -25,15 +27,29 @@ class Retire(Protocol):
     def __call__(self, cluster: Cluster, host: Host) -> bytes: ...
 
 
+class Explain(Protocol):
+    def __call__(self, before: bytes, after: bytes) -> str: ...
+
+
+class Craft(msgspec.Struct, frozen=True):
+    """How plans are made and read."""
+
+    render: Render
+    compare: Compare
+    retire: Retire
+    explain: Explain
+
+
 class Run:
-    def __init__(self, observed: Observed, render: Render, compare: Compare, retire: Retire) -> None:
+    def __init__(self, observed: Observed, craft: Craft) -> None:
         self.observed = observed
         self.cluster = observed.cluster
         self.now = observed.now
-        self._render = render
-        self._compare = compare
+        self._craft = craft
         self._changes: dict[str, Change] = {}
-        self.retirements = {h.name: retire(observed.cluster, h) for h in observed.hosts if h.deleting and h.roles.etcd}
+        self.retirements = {
+            h.name: craft.retire(observed.cluster, h) for h in observed.hosts if h.deleting and h.roles.etcd
+        }
         self.retired = {h.name for h in observed.hosts if h.planned and h.report.plan == self.retirements.get(h.name)}
         self.membership = membership.gather(observed.hosts, ignored=self.retired)
         disturbed = {h.name for h in observed.hosts if h.roles.etcd and h.planned and self.is_disturbed(h)}
@@ -54,10 +70,13 @@ class Run:
     def desired(self, host: Host) -> bytes:
         init = self.init is not None and self.init.name == host.name
         servers = () if init else joining.servers(self.cluster.distro, self.observed.hosts, host)
-        return self._render(self.cluster, host, Placement(init, servers), before=host.report.plan)
+        return self._craft.render(self.cluster, host, Placement(init, servers), before=host.report.plan)
 
     def compare(self, before: bytes, after: bytes) -> Change:
-        return "none" if before == after else self._compare(before, after)
+        return "none" if before == after else self._craft.compare(before, after)
+
+    def explain(self, host: Host, after: bytes) -> str:
+        return self._craft.explain(host.report.plan, after)
 
     def outstanding(self, host: Host) -> Change:
         """What the plan it was given last means for it, as long as it has not applied that."""
