@@ -1,7 +1,8 @@
 """Which controllers one process runs, and what they need on a server before they start.
 
 A choice is made of names and of groups of names: `core` is Cluster API's own, `providers` the other side of its
-hand-offs. On a cluster whose core is upstream's, only providers may run: two cores would fight over every Machine.
+hand-offs, `provisioning` makes the objects of both out of declared clusters. On a cluster whose core is upstream's,
+only the latter two may run: two cores would fight over every Machine.
 """
 
 from __future__ import annotations
@@ -16,14 +17,24 @@ from remuda.kube.admission import Registration
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.providers import setup as providers
+from remuda.provisioning import admission as provisioning_admission
+from remuda.provisioning import setup as provisioning
 from remuda.runtime.definitions import ForeignDefinitions, NotEstablished
 from remuda.runtime.definitions import install as install_definitions
 from remuda.runtime.manager import Manager
 from remuda.runtime.webhooks import Webhook, join
 
-GROUPS: dict[str, tuple[str, ...]] = {"core": setup.CONTROLLERS, "providers": providers.CONTROLLERS}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "core": setup.CONTROLLERS,
+    "providers": providers.CONTROLLERS,
+    "provisioning": provisioning.CONTROLLERS,
+}
 EVERY = tuple(name for names in GROUPS.values() for name in names)
-ADMISSION: tuple[Registration, ...] = (*admission.FUNCTIONS, *providers.ADMISSION)
+ADMISSION: tuple[Registration, ...] = (
+    *admission.FUNCTIONS,
+    *providers.ADMISSION,
+    *provisioning_admission.FUNCTIONS,
+)
 
 _FORBIDDEN = 403
 
@@ -54,7 +65,11 @@ async def install(client: Client, chosen: Sequence[str]) -> None:
         if has_core(chosen):
             await inventory.install(client, inventory.CORE)
     except ForeignDefinitions as error:
-        beside = " With --controllers=providers this program works beside the other one." if has_core(chosen) else ""
+        beside = (
+            " With --controllers=providers,provisioning this program works beside the other one."
+            if has_core(chosen)
+            else ""
+        )
         raise Refused(f"{error}{beside}") from None
     except NotEstablished as error:
         raise Refused(str(error)) from None
@@ -63,8 +78,11 @@ async def install(client: Client, chosen: Sequence[str]) -> None:
 
 
 def _definitions(chosen: Sequence[str]) -> list[dict[str, Any]]:
-    core = definitions() if has_core(chosen) else []
-    return [*core, *(providers.definitions() if has_providers(chosen) else [])]
+    """Provisioning makes objects of the providers, whoever runs those."""
+    found = definitions() if has_core(chosen) else []
+    if has_providers(chosen) or has_provisioning(chosen):
+        found = [*found, *providers.definitions()]
+    return [*found, *provisioning.definitions()] if has_provisioning(chosen) else found
 
 
 def _refusal(error: StatusError) -> str:
@@ -84,10 +102,15 @@ def has_providers(chosen: Sequence[str]) -> bool:
     return bool(set(chosen) & set(providers.CONTROLLERS))
 
 
+def has_provisioning(chosen: Sequence[str]) -> bool:
+    return bool(set(chosen) & set(provisioning.CONTROLLERS))
+
+
 def webhooks(chosen: Sequence[str]) -> list[Webhook]:
     """The admission of the kinds those controllers manage."""
     found = join((one.kind for one in DEFINITIONS), admission.FUNCTIONS) if has_core(chosen) else []
-    return [*found, *(providers.WEBHOOKS if has_providers(chosen) else ())]
+    found += providers.WEBHOOKS if has_providers(chosen) else ()
+    return [*found, *(provisioning_admission.WEBHOOKS if has_provisioning(chosen) else ())]
 
 
 def add(
@@ -96,6 +119,7 @@ def add(
     """`settings` are needed where controllers of providers are chosen."""
     if has_core(chosen):
         setup.add_controllers(manager, only=chosen)
+    provisioning.add(manager, only=chosen)
     if not has_providers(chosen):
         return None
     assert settings is not None
@@ -108,3 +132,13 @@ async def register_drivers(client: Client, chosen: Sequence[str]) -> None:
         await providers.register_drivers(client, chosen)
     except StatusError as error:
         raise Refused(f"cannot register the drivers that come with this program: {error}") from None
+
+
+async def make_workspaces(client: Client, chosen: Sequence[str]) -> None:
+    """The namespaces that manifests of declared clusters expect, where they are absent."""
+    if not has_provisioning(chosen):
+        return
+    try:
+        await provisioning.make_workspaces(client)
+    except StatusError as error:
+        raise Refused(f"cannot make the namespaces of declared clusters: {error}") from None

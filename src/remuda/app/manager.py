@@ -104,7 +104,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
 
 
 def _choose(settings: Settings) -> tuple[str, ...]:
-    """Providers need a place to serve hosts. Nobody has to have one: whoever asks for everything gets the rest then."""
+    """Providers need a place to serve hosts. Nobody has to have one: whoever asks for everything gets the core then."""
     chosen = controllers.choose(settings.controllers)
     if settings.nodes is None:
         if settings.controllers and controllers.has_providers(chosen):
@@ -115,7 +115,7 @@ def _choose(settings: Settings) -> tuple[str, ...]:
             raise Refused(
                 "--server-url, --assets and --artefacts are for hosts: --nodes-listen must say where they are served"
             )
-        return tuple(name for name in chosen if not controllers.has_providers((name,)))
+        return chosen if settings.controllers else controllers.GROUPS["core"]
     settings.site.check()
     settings.site.name(settings.nodes)
     if not settings.nodes[1] and not settings.site.server_url:
@@ -160,6 +160,8 @@ async def _manage(
         await unless(stop, controllers.install(client, chosen))
         if election is not None or found_at is not None or settings.nodes is not None:
             await unless(stop, _make_namespace(client, settings.lease.namespace))
+        if not settings.namespace:
+            await unless(stop, controllers.make_workspaces(client, chosen))
         await unless(stop, _add_controllers(manager, client, settings, chosen))
         if found_at is not None and settings.webhooks is not None:
             hooks = controllers.webhooks(chosen)

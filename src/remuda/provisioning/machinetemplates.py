@@ -96,6 +96,7 @@ def machine_template(cluster: str, deployment: str, pool: MachinePool, credentia
     assert reference is not None
     chosen = options(material)
     hashed = digest(deployment, chosen)
+    shared = common(pool, credential)
     return {
         "apiVersion": names.MACHINE_API_VERSION,
         "kind": f"{reference.kind.removesuffix('Config')}MachineTemplate",
@@ -108,7 +109,7 @@ def machine_template(cluster: str, deployment: str, pool: MachinePool, credentia
                 f"{CLONED_FROM}-name": reference.name,
             },
         },
-        "spec": {"clusterName": cluster, "template": {"spec": {**chosen, "common": common(pool, credential)}}},
+        "spec": {"clusterName": cluster, "template": {"spec": {**chosen, **({"common": shared} if shared else {})}}},
     }
 
 

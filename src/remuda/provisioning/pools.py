@@ -35,6 +35,14 @@ def is_autoscaled(pool: MachinePool) -> bool:
     return pool.autoscaling_min_size is not None and pool.autoscaling_max_size is not None
 
 
+def with_replicas(deployment: Json, present: int | None) -> Json:
+    """The MachineDeployment of an autoscaled pool with as many machines as it has, within its bounds."""
+    annotations, spec = deployment["metadata"]["annotations"], deployment["spec"]
+    least, most = int(annotations[capi_names.AUTOSCALER_MIN_SIZE]), int(annotations[capi_names.AUTOSCALER_MAX_SIZE])
+    wanted = spec["replicas"] if present is None else present
+    return {**deployment, "spec": {**spec, "replicas": max(least, min(wanted, most))}}
+
+
 def machine_deployment(
     cluster: str,
     pool: MachinePool,
@@ -65,7 +73,7 @@ def machine_deployment(
                     POOL_NAME: pool.name,
                     **_roles(pool),
                 },
-                "annotations": _annotations(pool, longest_host_name),
+                **_annotations(pool, longest_host_name),
             },
             "spec": {
                 "clusterName": cluster,
@@ -148,7 +156,7 @@ def _roles(pool: MachinePool) -> dict[str, str]:
     return {label: "true" for label, held in roles.items() if held}
 
 
-def _annotations(pool: MachinePool, longest_host_name: int) -> dict[str, str]:
+def _annotations(pool: MachinePool, longest_host_name: int) -> Json:
     found = {}
     if not pool.drain_before_delete:
         found[capi_names.EXCLUDE_NODE_DRAINING] = "true"
@@ -158,7 +166,7 @@ def _annotations(pool: MachinePool, longest_host_name: int) -> dict[str, str]:
         found[names.NODE_LABELS] = json.dumps(dict(pool.labels), sort_keys=True, separators=(",", ":"))
     if pool.taints:
         found[names.NODE_TAINTS] = msgspec.json.encode(pool.taints).decode()
-    return found
+    return {"annotations": found} if found else {}
 
 
 def _deletion(pool: MachinePool) -> Json:

@@ -1,0 +1,288 @@
+"""The provisioning Cluster: from one declaration to every object under it, and back to nothing.
+
+    its name as management Cluster, and its finalizer → the management Cluster → what its pools are made of → the
+    objects: Cluster API's Cluster first, which owns the others → what is no longer wanted goes → one status
+
+Nothing is made while anything is wrong with the declaration: it is told, and what is there stays as it is. A pool
+that may not replace its machines keeps what they were made from, and the Cluster says so (Held). Whether the Cluster
+of Cluster API is paused is the user's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from remuda.capi.belonging import index_by_cluster, members
+from remuda.capi.external import Externals
+from remuda.capi.types import CLUSTER as CAPI_CLUSTER
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, MACHINE_SET
+from remuda.capi.types import Cluster as CapiCluster
+from remuda.kube import conditions
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key, Kind, Object
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.provisioning import applying, generate, management, removal, status
+from remuda.provisioning.consequence import Consequence
+from remuda.provisioning.generate import CannotBeMade
+from remuda.provisioning.management import BadName, Management
+from remuda.provisioning.materials import Materials, config_reference
+from remuda.provisioning.objects import Objects
+from remuda.provisioning.status import REMOTE_PROBE, Facts, Problem
+from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER, Cluster, ManagementCluster
+from remuda.runtime.controller import SETTLE_SECONDS
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
+from remuda.runtime.steps import step
+
+NAME = "provisioningcluster"
+FINALIZER = "remuda.dev/provisioning-cluster"
+
+PROTECT = step("provisioningcluster.protect", "writes a Cluster's finalizer, and the name its management Cluster gets")
+APPLY_MANAGEMENT = step("provisioningcluster.apply-management", "makes or changes a management Cluster")
+DELETE = step("provisioningcluster.delete", "deletes an object of a Cluster that goes")
+PUBLISH = step("provisioningcluster.publish", "writes what is known of a Cluster")
+RELEASE = step("provisioningcluster.release", "lets a Cluster go of which nothing is left")
+
+_MACHINE_MAKERS: tuple[Kind[Any], ...] = (MACHINE_DEPLOYMENT, MACHINE_SET)
+_MEMBERS: tuple[Kind[Any], ...] = (*_MACHINE_MAKERS, MACHINE_HEALTH_CHECK, RKE_BOOTSTRAP_TEMPLATE)
+_PROVIDERS: tuple[Kind[Any], ...] = (RKE_CONTROL_PLANE, RKE_CLUSTER)
+_LOOK_AGAIN_SECONDS = 15.0  # at what cannot be watched: a credential
+_NAMESPACE_SECONDS = 1.0
+_NOT_FOUND = 404
+
+
+class _Stopped(Exception):
+    """Nothing more is done in this run; the problem says why."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class ProvisioningController:
+    def __init__(self, manager: Manager, externals: Externals, found: Management) -> None:
+        self._client = manager.client
+        self._events = manager.events
+        self._caches = manager.caches
+        self._management = found
+        self._clusters = manager.caches.of(CLUSTER)
+        self._capi_clusters = manager.caches.of(CAPI_CLUSTER)
+        self._control_planes = manager.caches.of(RKE_CONTROL_PLANE)
+        self._materials = Materials(manager, externals)
+        self._objects = Objects(manager, externals)
+        controller = manager.controller(NAME, CLUSTER, self.reconcile)
+        externals.follow(controller, CLUSTER, _configs_of)
+        controller.watch(found.objects, _of_management, "management cluster", facts=_head_facts)
+        controller.watch(self._capi_clusters, _same_key, "capi cluster", facts=_capi_facts)
+        controller.watch(self._control_planes, _same_key, "control plane", facts=_control_plane_facts)
+        controller.watch(manager.caches.of(RKE_CLUSTER), _same_key, "infrastructure", facts=_head_facts)
+        for kind in _MEMBERS:
+            index_by_cluster(manager.caches, kind)
+            controller.watch(manager.caches.of(kind), _of_member, kind.plural, facts=_head_facts)
+        index_by_cluster(manager.caches, MACHINE)
+        controller.watch(
+            manager.caches.of(MACHINE), _of_member, "machines", settle=SETTLE_SECONDS, facts=_machine_facts
+        )
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self._clusters.raw(*key)
+        if value is None:
+            self._objects.forget(key)
+            return DONE
+        cluster = CLUSTER.decode(value)
+        if cluster.metadata.deleting:
+            return await self._remove(cluster, value)
+        return await self._provide(cluster, value)
+
+    # ---- as it shall be ----------------------------------------------------------------------------------------------
+
+    async def _provide(self, cluster: Cluster, value: bytes) -> Outcome:
+        problem: Problem | None = None
+        not_created: Problem | None = None
+        held: list[Consequence] = []
+        try:
+            wrong = generate.complaints(cluster)
+            if wrong:
+                raise _Stopped(Problem("NotPossible", "; ".join(wrong)))
+            try:
+                value = await self._protect(cluster, value)
+                cluster = CLUSTER.decode(value)
+                await self._keep_management(cluster)
+            except _Stopped as stopped:
+                not_created = stopped.problem
+                raise
+            held = await self._make(cluster, value)
+        except _Stopped as stopped:
+            problem = stopped.problem
+        except (Retryable, StatusError) as error:
+            if not (isinstance(error, StatusError) and error.reason == "Conflict"):
+                problem = Problem("Failed", f"{error}; tried again", lasting=False)
+                await self._publish(cluster, value, not_created, problem, held)
+            raise
+        await self._publish(cluster, value, not_created, problem, held)
+        if problem is None:
+            return DONE
+        return Blocked(problem.reason, f"Cluster {cluster.key}", problem.message, _LOOK_AGAIN_SECONDS)
+
+    async def _protect(self, cluster: Cluster, value: bytes) -> bytes:
+        """The name is known before anything bears it: a second run does not choose another."""
+        draft = Draft(CLUSTER.target, value)
+        draft.add_finalizer(FINALIZER)
+        if not cluster.status.cluster_name:
+            try:
+                draft.status["clusterName"] = management.choose_name(cluster)
+            except BadName as error:
+                raise _Stopped(Problem("BadName", str(error))) from None
+        return await save(self._client, draft, PROTECT)
+
+    async def _keep_management(self, cluster: Cluster) -> None:
+        name = cluster.status.cluster_name
+        value = self._management.objects.raw("", name)
+        if value is not None:
+            present = MANAGEMENT_CLUSTER.decode(value)
+            if management.provisioning_key(present) != cluster.key:
+                raise _Stopped(Problem("NameTaken", f"Cluster {name} of {MANAGEMENT_CLUSTER.group} is another one's"))
+            if present.metadata.deleting:
+                raise _Stopped(Problem("Removing", f"its management Cluster {name} is being deleted", lasting=False))
+        wanted = applying.prepared(management.desired(cluster, name))
+        await applying.apply(self._client, MANAGEMENT_CLUSTER.target, "", value, wanted, APPLY_MANAGEMENT)
+
+    async def _make(self, cluster: Cluster, value: bytes) -> list[Consequence]:
+        """What is held back."""
+        present = self._capi_clusters.get(*cluster.key)
+        if present is not None and (owner := _foreign_owner(present, cluster)):
+            raise _Stopped(Problem("NameTaken", f"Cluster {CAPI_CLUSTER.group} {present.key} {owner}"))
+        if present is not None and present.metadata.deleting:
+            why = f"Cluster {CAPI_CLUSTER.group} {present.key} is being deleted; it is made again when it is gone"
+            raise _Stopped(Problem("Removing", why, lasting=False))
+        try:
+            materials = await self._materials.gather(cluster)
+            raw = msgspec.json.decode(value)
+            desired = generate.generate(raw, cluster, materials, cluster.status.cluster_name)
+        except CannotBeMade as error:
+            raise _Stopped(Problem("Error", str(error))) from None
+        held = await self._objects.make(cluster, desired)
+        for one in held:
+            self._events.warning(cluster, "Held", str(one))
+        return held
+
+    async def _publish(
+        self,
+        cluster: Cluster,
+        value: bytes,
+        not_created: Problem | None,
+        problem: Problem | None,
+        held: list[Consequence],
+    ) -> None:
+        draft = Draft(CLUSTER.target, self._clusters.raw(*cluster.key) or value)
+        facts = Facts(
+            not_created=not_created,
+            not_made=problem,
+            held=held,
+            control_plane=self._control_planes.get(*cluster.key),
+            capi_cluster=self._capi_clusters.get(*cluster.key),
+        )
+        status.write(draft.status, cluster, facts)
+        await save(self._client, draft, PUBLISH)
+
+    # ---- gone --------------------------------------------------------------------------------------------------------
+
+    async def _remove(self, cluster: Cluster, value: bytes) -> Outcome:
+        if FINALIZER not in cluster.metadata.finalizers:
+            return DONE
+        stage = removal.plan(self._left(cluster))
+        for kind, obj in stage.delete:
+            try:
+                async with DELETE:
+                    await self._client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
+            except StatusError as error:
+                if error.code != _NOT_FOUND:
+                    raise
+        if stage.waits:
+            await self._say_removing(cluster, value, stage.waits[0].reason, stage.message)
+            return Blocked(stage.waits[0].reason, stage.waits[0].on, stage.message)
+        for present in self._management.of(cluster.key):
+            if present.metadata.name != cluster.status.cluster_name:
+                continue
+            if not await self._management.end(present):
+                why = f"namespace {present.metadata.name} of the management Cluster: it is still there"
+                await self._say_removing(cluster, value, "WaitingForNamespace", why)
+                return Again(_NAMESPACE_SECONDS, why)
+        draft = Draft(CLUSTER.target, value)
+        draft.remove_finalizer(FINALIZER)
+        await save(self._client, draft, RELEASE)
+        return DONE
+
+    def _left(self, cluster: Cluster) -> removal.Left:
+        key = cluster.key
+        others: list[tuple[Kind[Any], Object]] = []
+        for kind in _MACHINE_MAKERS:
+            others += [(kind, obj) for obj in members(self._caches, kind, key)]
+        for kind in _PROVIDERS:
+            obj = self._caches.of(kind).get(*key)
+            if obj is not None and applying.APPLIED in obj.metadata.annotations:
+                others.append((kind, obj))
+        present = self._capi_clusters.get(*key)
+        if present is not None and _foreign_owner(present, cluster):
+            return removal.Left()  # none of it is ours
+        return removal.Left(cluster=present, machines=members(self._caches, MACHINE, key), others=others)
+
+    async def _say_removing(self, cluster: Cluster, value: bytes, reason: str, message: str) -> None:
+        draft = Draft(CLUSTER.target, value)
+        status.write_removal(draft.status, cluster, reason, message)
+        await save(self._client, draft, PUBLISH)
+
+
+def _foreign_owner(present: CapiCluster, cluster: Cluster) -> str:
+    """Why a Cluster of Cluster API is not this one's; empty if it is."""
+    owner = present.metadata.controller
+    if owner is None:
+        return "exists already, and was made by somebody else"
+    return "" if owner.uid == cluster.metadata.uid else f"belongs to {owner.kind} {owner.name}"
+
+
+# ---- what wakes a Cluster --------------------------------------------------------------------------------------------
+
+
+def _configs_of(cluster: Cluster) -> Iterable[Any]:
+    config = cluster.spec.rke_config
+    return [config_reference(pool) for pool in config.machine_pools] if config is not None else []
+
+
+def _of_management(found: ManagementCluster) -> list[Key]:
+    key = management.provisioning_key(found)
+    return [] if key is None else [key]
+
+
+def _same_key(obj: Object) -> list[Key]:
+    return [obj.key]
+
+
+def _of_member(obj: Any) -> list[Key]:
+    return [Key(obj.metadata.namespace, obj.spec.cluster_name)]
+
+
+def _head_facts(obj: Object) -> object:
+    metadata = obj.metadata
+    return metadata.uid, metadata.generation, metadata.labels, metadata.annotations, metadata.deletion_timestamp
+
+
+def _capi_facts(cluster: CapiCluster) -> object:
+    said = cluster.status.conditions
+    return _head_facts(cluster), conditions.find(said, REMOTE_PROBE), conditions.find(said, "Deleting")
+
+
+def _control_plane_facts(control_plane: RKEControlPlane) -> object:
+    said = control_plane.status
+    return _head_facts(control_plane), said.observed_generation, said.initialization, said.conditions
+
+
+def _machine_facts(machine: Any) -> object:
+    deleting = conditions.find(machine.status.conditions, "Deleting") if machine.metadata.deleting else None
+    return machine.spec.cluster_name, machine.metadata.labels, machine.metadata.deletion_timestamp, deleting

@@ -1,0 +1,255 @@
+"""The management Cluster: the id a cluster is reached by (`/k8s/clusters/<id>`), and a namespace of the same name.
+
+Its name is chosen once, by chance or by the user, and written into the status of the provisioning Cluster before it is
+made: so there are never two. Whichever of both is deleted takes the other along; the management Cluster goes last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.capi import names as capi_names
+from remuda.capi.belonging import index_by_cluster, members
+from remuda.capi.types import CLUSTER as CAPI_CLUSTER
+from remuda.capi.types import MACHINE, Machine
+from remuda.kube import chance, conditions
+from remuda.kube import names as kube_names
+from remuda.kube.conditions import UNKNOWN, condition
+from remuda.kube.core import NAMESPACES
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Condition, Key
+from remuda.provisioning.status import REMOTE_PROBE
+from remuda.provisioning.types import (
+    CLUSTER,
+    MANAGEMENT_CLUSTER,
+    PROVISIONED,
+    READY,
+    REMOVED,
+    UPDATED,
+    Cluster,
+    ManagementCluster,
+)
+from remuda.runtime.controller import SETTLE_SECONDS
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
+from remuda.runtime.steps import step
+
+NAME = "managementcluster"
+FINALIZER = "remuda.dev/management-cluster"
+ADMINISTRATED = "provisioning.cattle.io/administrated"  # annotation: its truth is a provisioning Cluster
+CHOSEN_NAME = "provisioning.cattle.io/management-cluster-name"  # annotation of a provisioning Cluster
+PROVIDER = "ui.rancher/provider"  # annotation of a provisioning Cluster: what its machines are on
+DESCRIPTION = "field.cattle.io/description"
+CONNECTED, NAMESPACE_CREATED = "Connected", "NamespaceCreated"
+
+MAKE_NAMESPACE = step("managementcluster.create-namespace", "creates the namespace of a management Cluster")
+DELETE_NAMESPACE = step("managementcluster.delete-namespace", "deletes the namespace of a management Cluster")
+PUBLISH = step("managementcluster.publish", "writes what is known of a management Cluster")
+DELETE_CLUSTER = step(
+    "managementcluster.delete-cluster", "deletes the provisioning Cluster of a management Cluster that goes"
+)
+RELEASE = step("managementcluster.release", "lets a management Cluster go whose cluster is gone")
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_BY_PROVISIONING = "provisioning cluster"
+_NAMESPACE_SECONDS = 1.0
+_NOT_FOUND = 404
+
+
+class BadName(Exception):
+    """In words for users."""
+
+
+def choose_name(cluster: Cluster) -> str:
+    """Raises BadName."""
+    said = cluster.metadata.annotations.get(CHOSEN_NAME)
+    if said is None:
+        return f"c-m-{chance.letters(_ALPHABET, 8)}"
+    if complaints := kube_names.dns1123_label(said):
+        raise BadName(f"the annotation {CHOSEN_NAME} cannot be a name: {complaints[0]}")
+    return said
+
+
+def desired(cluster: Cluster, name: str) -> dict[str, Any]:
+    metadata = cluster.metadata
+    kept = {key: value for key, value in metadata.annotations.items() if key != capi_names.LAST_APPLIED}
+    return {
+        "apiVersion": MANAGEMENT_CLUSTER.api_version,
+        "kind": MANAGEMENT_CLUSTER.name,
+        "metadata": {
+            "name": name,
+            **({"labels": dict(metadata.labels)} if metadata.labels else {}),
+            "annotations": {**kept, ADMINISTRATED: "true"},
+            "finalizers": [FINALIZER],
+        },
+        "spec": {
+            "displayName": metadata.name,
+            "description": metadata.annotations.get(DESCRIPTION, ""),
+            "fleetWorkspaceName": metadata.namespace,
+        },
+    }
+
+
+def provisioning_key(management: ManagementCluster) -> Key | None:
+    """The provisioning Cluster it stands for."""
+    if management.metadata.annotations.get(ADMINISTRATED) != "true":
+        return None
+    return Key(management.spec.fleet_workspace_name, management.spec.display_name)
+
+
+def machine_provider(cluster: Cluster) -> str:
+    """As Rancher calls it: the driver of the first pool."""
+    said = cluster.metadata.annotations.get(PROVIDER)
+    config = cluster.spec.rke_config
+    if said or config is None:
+        return said or ""
+    reference = config.machine_pools[0].machine_config_ref if config.machine_pools else None
+    return "custom" if reference is None else reference.kind.removesuffix("Config").lower()
+
+
+class Management:
+    """What both controllers do to it."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self.objects = manager.caches.of(MANAGEMENT_CLUSTER)
+        self.objects.index(_BY_PROVISIONING, _places)
+
+    def of(self, key: Key) -> list[ManagementCluster]:
+        return self.objects.select(_BY_PROVISIONING, str(key))
+
+    async def end(self, management: ManagementCluster) -> bool:
+        """Takes away its namespace, then itself; whether both are gone."""
+        name = management.metadata.name
+        if not await self._namespace_gone(name):
+            return False
+        value = self.objects.raw("", name)
+        if value is None:
+            return True
+        if not management.metadata.deleting:
+            async with RELEASE:
+                value = await self._client.delete(
+                    MANAGEMENT_CLUSTER.target, "", name, uid=management.metadata.uid or None
+                )
+            value = self.objects.raw("", name)
+            if value is None:
+                return True
+        draft = Draft(MANAGEMENT_CLUSTER.target, value)
+        draft.remove_finalizer(FINALIZER)
+        await save(self._client, draft, RELEASE)
+        return True
+
+    async def make_namespace(self, name: str) -> None:
+        obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            async with MAKE_NAMESPACE:
+                await self._client.create(NAMESPACES, "", obj)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _namespace_gone(self, name: str) -> bool:
+        try:
+            async with DELETE_NAMESPACE:
+                await self._client.delete(NAMESPACES, "", name)
+        except StatusError as error:
+            if error.code == _NOT_FOUND:
+                return True
+            if error.reason != "Conflict":  # it is on its way
+                raise
+        return False
+
+
+class ManagementController:
+    """Its status, and its end."""
+
+    def __init__(self, manager: Manager, management: Management) -> None:
+        self._client = manager.client
+        self._caches = manager.caches
+        self._namespace = manager.namespace
+        self._management = management
+        self._clusters = manager.caches.of(CLUSTER)
+        self._capi_clusters = manager.caches.of(CAPI_CLUSTER)
+        index_by_cluster(manager.caches, MACHINE)
+        controller = manager.controller(NAME, MANAGEMENT_CLUSTER, self.reconcile)
+        controller.watch(self._clusters, lambda cluster: self._keys(cluster.key), "cluster")
+        controller.watch(
+            self._capi_clusters, lambda cluster: self._keys(cluster.key), "capi cluster", facts=_capi_facts
+        )
+        controller.watch(
+            manager.caches.of(MACHINE),
+            lambda machine: self._keys(Key(machine.metadata.namespace, machine.spec.cluster_name)),
+            "machine",
+            settle=SETTLE_SECONDS,
+            facts=_machine_facts,
+        )
+
+    def _keys(self, cluster: Key) -> list[Key]:
+        return self._management.objects.keys(_BY_PROVISIONING, str(cluster))
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self._management.objects.raw(*key)
+        if value is None:
+            return DONE
+        management = MANAGEMENT_CLUSTER.decode(value)
+        of = provisioning_key(management)
+        if of is None or self._namespace not in ("", of.namespace):
+            return DONE  # somebody else's
+        cluster = self._clusters.get(*of)
+        if management.metadata.deleting:
+            return await self._end(management, cluster)
+        if cluster is None or cluster.status.cluster_name != management.metadata.name:
+            return Blocked("NoCluster", f"Cluster {of}", "its provisioning Cluster does not name it")
+        draft = Draft(MANAGEMENT_CLUSTER.target, value)
+        if not conditions.is_true(management.status.conditions, NAMESPACE_CREATED):
+            await self._management.make_namespace(key.name)
+        self._describe(draft.status, management, cluster)
+        await save(self._client, draft, PUBLISH)
+        return DONE
+
+    async def _end(self, management: ManagementCluster, cluster: Cluster | None) -> Outcome:
+        if cluster is not None and cluster.status.cluster_name == management.metadata.name:
+            if not cluster.metadata.deleting:
+                try:
+                    async with DELETE_CLUSTER:
+                        await self._client.delete(CLUSTER.target, *cluster.key, uid=cluster.metadata.uid)
+                except StatusError as error:
+                    if error.code != _NOT_FOUND:
+                        raise
+            return Blocked("Removing", f"Cluster {cluster.key}", "its cluster is being removed")
+        if not await self._management.end(management):
+            return Again(_NAMESPACE_SECONDS, f"namespace {management.metadata.name} is being removed")
+        return DONE
+
+    def _describe(self, status: dict[str, Any], management: ManagementCluster, cluster: Cluster) -> None:
+        status["info"] = {
+            "machineProvider": machine_provider(cluster),
+            "kubernetesVersion": cluster.spec.kubernetes_version,
+            "nodeCount": len(members(self._caches, MACHINE, cluster.key)),
+            "provisioningClusterRef": {"namespace": cluster.metadata.namespace, "name": cluster.metadata.name},
+        }
+        said = {one.type: one for one in cluster.status.conditions}
+        mirrored = [said[type] for type in (READY, UPDATED, PROVISIONED, REMOVED) if type in said]
+        news = [condition(NAMESPACE_CREATED, True, "Created"), self._connected(cluster), *mirrored]
+        conditions.put(status, news, generation=management.metadata.generation)
+
+    def _connected(self, cluster: Cluster) -> Condition:
+        found = self._capi_clusters.get(*cluster.key)
+        said = None if found is None else conditions.find(found.status.conditions, REMOTE_PROBE)
+        if said is None:
+            return condition(CONNECTED, UNKNOWN, "Waiting", "the cluster's API has not been asked yet")
+        return condition(CONNECTED, said.status, said.reason or "Reported", said.message)
+
+
+def _places(management: ManagementCluster) -> list[str]:
+    key = provisioning_key(management)
+    return [] if key is None else [str(key)]
+
+
+def _capi_facts(cluster: Any) -> object:
+    return conditions.find(cluster.status.conditions, REMOTE_PROBE)
+
+
+def _machine_facts(machine: Machine) -> object:
+    return machine.spec.cluster_name  # only how many there are

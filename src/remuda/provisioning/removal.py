@@ -1,0 +1,118 @@
+"""How a Cluster goes, as a plan anybody can read: what is left, what holds each of them, since when. Pure.
+
+    the Cluster of Cluster API, which takes workers, control plane and infrastructure along, in this order → whatever
+    of it is left where somebody has removed that one by force → the management Cluster and its namespace → the Cluster
+
+Nothing is drained: the whole cluster goes. Configs belong to the Cluster and go with it. Every state has a way to the
+end; a paused Cluster waits for who paused it, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from remuda.capi.pausing import is_paused
+from remuda.capi.types import CLUSTER as CAPI_CLUSTER
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, Machine
+from remuda.capi.types import Cluster as CapiCluster
+from remuda.kube import clock, conditions
+from remuda.kube.objects import Kind, Object
+from remuda.kube.waits import Wait
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+
+_MOST_WAITS = 5
+_ORDER = (MACHINE_DEPLOYMENT, MACHINE_SET, MACHINE, RKE_CONTROL_PLANE, RKE_CLUSTER)
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """What there still is."""
+
+    cluster: CapiCluster | None = None
+    machines: Sequence[Machine] = ()
+    others: Sequence[tuple[Kind[Any], Object]] = ()  # MachineDeployments, MachineSets, RKEControlPlane, RKECluster
+
+
+class Stage(NamedTuple):
+    waits: Sequence[Wait]  # nothing: all of it is gone
+    delete: Sequence[tuple[Kind[Any], Object]] = ()
+
+    @property
+    def message(self) -> str:
+        shown = [str(wait) for wait in self.waits[:_MOST_WAITS]]
+        more = len(self.waits) - len(shown)
+        return "\n".join([*shown, *([f"and {more} more"] if more else [])])
+
+
+def plan(left: Left) -> Stage:
+    cluster = left.cluster
+    if cluster is not None:
+        delete = () if cluster.metadata.deleting else ((CAPI_CLUSTER, cluster),)
+        waits = [_of_machine(machine) for machine in left.machines]
+        return Stage([*waits, _of_cluster(cluster)], delete)
+    remaining = [*left.others, *((MACHINE, machine) for machine in left.machines)]
+    remaining.sort(key=lambda one: _ORDER.index(one[0]))
+    for kind in _ORDER:  # the first sort that is left; what is controlled by another goes with it
+        present = [(each, obj) for each, obj in remaining if each is kind]
+        if present:
+            ours = [(each, obj) for each, obj in present if not obj.metadata.deleting and not _goes_with(obj)]
+            return Stage([_of_object(each, obj) for each, obj in remaining], ours)
+    return Stage(())
+
+
+def _goes_with(obj: Object) -> bool:
+    owner = obj.metadata.controller
+    return owner is not None and owner.kind in (MACHINE_DEPLOYMENT.name, MACHINE_SET.name)
+
+
+def _of_cluster(cluster: CapiCluster) -> Wait:
+    on = f"Cluster {CAPI_CLUSTER.group} {cluster.key}"
+    if is_paused(cluster, cluster.metadata):
+        return Wait(
+            reason="Paused",
+            on=on,
+            missing="it is paused, and so nothing of it goes",
+            since=_since(cluster),
+            then=f"take the pause back: kubectl patch clusters.cluster.x-k8s.io -n {cluster.metadata.namespace} "
+            f'{cluster.metadata.name} --type merge -p \'{{"spec":{{"paused":false}}}}\'',
+        )
+    said = conditions.find(cluster.status.conditions, "Deleting")
+    missing = " ".join(said.message.split()) if said is not None and said.message else "it is still there"
+    return Wait(reason=_reason(said), on=on, missing=missing, since=_since(cluster))
+
+
+def _of_machine(machine: Machine) -> Wait:
+    said = conditions.find(machine.status.conditions, "Deleting")
+    deleting = said is not None and said.status == conditions.TRUE
+    missing = "it is still there"
+    if deleting and said is not None:
+        missing = said.message or said.reason
+    infrastructure = machine.spec.infrastructure_ref
+    log = f"kubectl describe {infrastructure.kind.lower()} -n {machine.metadata.namespace} {infrastructure.name}"
+    return Wait(
+        reason=_reason(said) if deleting else "WaitingForMachine",
+        on=f"Machine {machine.key}",
+        missing=missing,
+        since=_since(machine),
+        log=log if machine.metadata.deleting else "",
+    )
+
+
+def _of_object(kind: Kind[Any], obj: Object) -> Wait:
+    if isinstance(obj, Machine):
+        return _of_machine(obj)
+    held = ", ".join(obj.metadata.finalizers)
+    missing = f"it is still there{f', held by {held}' if held else ''}"
+    return Wait(reason=f"WaitingFor{kind.name}", on=f"{kind.name} {obj.key}", missing=missing, since=_since(obj))
+
+
+def _reason(said: Any) -> str:
+    return str(said.reason) if said is not None and said.reason else "WaitingForCluster"
+
+
+def _since(obj: Object) -> float | None:
+    asked = obj.metadata.deletion_timestamp
+    return None if asked is None else clock.parse(asked)

@@ -1,0 +1,56 @@
+"""Declared clusters as one thing to be added to a manager."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from remuda.capi.external import Externals
+from remuda.kube.client import Client
+from remuda.kube.core import NAMESPACES
+from remuda.kube.errors import StatusError
+from remuda.provisioning import controller, management
+from remuda.provisioning import definitions as kinds
+from remuda.provisioning.controller import ProvisioningController
+from remuda.provisioning.management import Management, ManagementController
+from remuda.runtime.manager import Manager
+from remuda.runtime.steps import step
+
+CONTROLLERS = (controller.NAME, management.NAME)
+WORKSPACES = ("fleet-default", "cattle-global-data")  # where manifests of Rancher put clusters and credentials
+
+MAKE_WORKSPACE = step("provisioningcluster.create-workspace", "creates a namespace that manifests expect")
+
+
+def definitions() -> list[dict[str, Any]]:
+    return kinds.definitions()
+
+
+def add(manager: Manager, *, only: Collection[str] = CONTROLLERS) -> None:
+    """To a manager that has not started yet."""
+    if not set(only) & set(CONTROLLERS):
+        return
+    shared = Management(manager)
+    if controller.NAME in only:
+        ProvisioningController(manager, Externals(manager.caches, manager.client), shared)
+    if management.NAME in only:
+        ManagementController(manager, shared)
+
+
+async def make_workspaces(client: Client) -> None:
+    """Where they are absent."""
+    for name in WORKSPACES:
+        try:
+            await client.get(NAMESPACES, "", name)
+            continue
+        except StatusError as error:
+            if error.code != 404:
+                raise
+        try:
+            async with MAKE_WORKSPACE:
+                await client.create(
+                    NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                )
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise

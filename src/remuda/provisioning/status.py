@@ -1,0 +1,131 @@
+"""What a provisioning Cluster says of itself: pure. The same facts give the same bytes.
+
+Ready, Updated and Provisioned all tell what the RKEControlPlane says, word for word, as tools of Rancher expect; where
+there is none yet, they tell what keeps it from being made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from remuda.capi import names as capi_names
+from remuda.capi.types import Cluster as CapiCluster
+from remuda.kube import conditions
+from remuda.kube.conditions import UNKNOWN, condition
+from remuda.kube.objects import Condition
+from remuda.providers.controlplane.types import READY as CONTROL_PLANE_READY
+from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.provisioning.consequence import Consequence
+from remuda.provisioning.types import (
+    CREATED,
+    HELD,
+    PROVISIONED,
+    READY,
+    RECONCILING,
+    REMOVED,
+    RKE_CLUSTER_CONDITION,
+    STALLED,
+    UPDATED,
+    Cluster,
+)
+
+Json = dict[str, Any]
+
+REMOTE_PROBE = "RemoteConnectionProbe"  # condition of a CAPI Cluster: its API answers
+
+
+class Problem(msgspec.Struct, frozen=True):
+    reason: str
+    message: str
+    lasting: bool = True  # somebody has to do something
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    not_created: Problem | None = None  # why there is no management Cluster
+    not_made: Problem | None = None  # why the objects are not as they shall be
+    held: Sequence[Consequence] = ()
+    control_plane: RKEControlPlane | None = None
+    capi_cluster: CapiCluster | None = None
+
+
+def write(status: Json, cluster: Cluster, facts: Facts) -> None:
+    """Into a raw status."""
+    problem = facts.not_created or facts.not_made
+    ready = _ready(facts, problem)
+    news = [
+        _done(CREATED, facts.not_created),
+        _done(RKE_CLUSTER_CONDITION, problem),
+        *(msgspec.structs.replace(ready, type=type) for type in (READY, UPDATED, PROVISIONED)),
+        *_progress(ready, problem),
+    ]
+    remove = [REMOVED]
+    if facts.held:
+        news.append(condition(HELD, True, "WouldReplaceMachines", "; ".join(str(one) for one in facts.held)))
+    else:
+        remove.append(HELD)
+    conditions.put(status, news, generation=cluster.metadata.generation, remove=remove)
+    status["fleetWorkspaceName"] = cluster.metadata.namespace
+    if ready.status == conditions.TRUE:
+        status["ready"] = True
+    if initialized(facts.control_plane):
+        status["clientSecretName"] = capi_names.kubeconfig_secret(cluster.metadata.name)
+    answers = _answers(facts.capi_cluster)
+    if answers or "agentDeployed" in status:
+        status["agentDeployed"] = answers
+    if problem is None:
+        status["observedGeneration"] = cluster.metadata.generation
+
+
+def initialized(control_plane: RKEControlPlane | None) -> bool:
+    return control_plane is not None and bool(control_plane.status.initialization.control_plane_initialized)
+
+
+def _answers(cluster: CapiCluster | None) -> bool:
+    return cluster is not None and conditions.is_true(cluster.status.conditions, REMOTE_PROBE)
+
+
+def _done(type: str, problem: Problem | None) -> Condition:
+    if problem is None:
+        return condition(type, True, type)
+    return condition(type, False, problem.reason, problem.message)
+
+
+def _ready(facts: Facts, problem: Problem | None) -> Condition:
+    if problem is not None:
+        return condition(READY, False, problem.reason, problem.message)
+    said = (
+        None
+        if facts.control_plane is None
+        else conditions.find(facts.control_plane.status.conditions, CONTROL_PLANE_READY)
+    )
+    if said is None or facts.control_plane is None:
+        return condition(READY, UNKNOWN, "Waiting", "the RKEControlPlane has said nothing yet")
+    if said.status == conditions.TRUE and _outdated(facts.control_plane):
+        return condition(READY, UNKNOWN, "Waiting", "the RKEControlPlane has not seen the last change yet")
+    return condition(READY, said.status, said.reason or "Reported", said.message)
+
+
+def _outdated(control_plane: RKEControlPlane) -> bool:
+    return control_plane.status.observed_generation < control_plane.metadata.generation
+
+
+def _progress(ready: Condition, problem: Problem | None) -> list[Condition]:
+    """As kstatus has it: what is under way, and what will not get on by itself."""
+    stalled = problem is not None and problem.lasting
+    working = not stalled and ready.status != conditions.TRUE
+    return [
+        condition(STALLED, stalled, problem.reason if stalled and problem else "NotStalled", ready.message * stalled),
+        condition(RECONCILING, working, ready.reason if working else "NotReconciling", ready.message * working),
+    ]
+
+
+def write_removal(status: Json, cluster: Cluster, reason: str, message: str) -> None:
+    news = [
+        condition(REMOVED, UNKNOWN, reason, message),
+        condition(READY, False, "Removing", message),
+        condition(RECONCILING, True, "Removing", message),
+    ]
+    conditions.put(status, news, generation=cluster.metadata.generation, remove=[HELD])

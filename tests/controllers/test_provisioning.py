@@ -1,0 +1,348 @@
+"""From a declared cluster to its objects, and what edits of it do, on either engine."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+
+from remuda.capi import names as capi_names
+from remuda.capi.types import CLUSTER as CAPI_CLUSTER
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, MACHINE_SET
+from remuda.kube.core import NAMESPACES
+from remuda.providers import names
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
+from tests.controllers.engine import Engine, Json, condition, named
+from tests.controllers.ranch import CONFIG, TEMPLATE, Ranch, pool
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ranch(engine: Engine) -> Ranch:
+    return await Ranch.create(engine)
+
+
+def template_of(deployment: Json) -> str:
+    return deployment["spec"]["template"]["spec"]["infrastructureRef"]["name"]  # type: ignore[no-any-return]
+
+
+async def test_one_declaration_becomes_all_its_objects(ranch: Ranch) -> None:
+    await ranch.config("servers", zone="a")
+    await ranch.config("workers")
+    workers = pool(
+        "workers",
+        workerRole=True,
+        quantity=2,
+        labels={"tier": "web"},
+        taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}],
+        drainBeforeDelete=True,
+        drainBeforeDeleteTimeout="10m",
+        unhealthyNodeTimeout="5m",
+        hostnameLengthLimit=20,
+    )
+    async with ranch.running():
+        await ranch.cluster(pool("servers"), workers, machineGlobalConfig={"cni": "calico"})
+        declared = await ranch.made()
+        await ranch.machines(3)
+        cluster = await ranch.get(CAPI_CLUSTER)
+        control_plane = await ranch.get(RKE_CONTROL_PLANE)
+        servers = await ranch.get(MACHINE_DEPLOYMENT, "prairie-servers")
+        deployment = await ranch.get(MACHINE_DEPLOYMENT, "prairie-workers")
+        template = await ranch.get(TEMPLATE, template_of(deployment))
+        check = await ranch.get(MACHINE_HEALTH_CHECK, "prairie-workers")
+
+    assert cluster["spec"]["infrastructureRef"] == {
+        "apiGroup": "rke.cattle.io",
+        "kind": "RKECluster",
+        "name": "prairie",
+    }
+    assert cluster["spec"]["controlPlaneRef"]["kind"] == "RKEControlPlane"
+    assert cluster["metadata"]["ownerReferences"][0]["uid"] == declared["metadata"]["uid"]
+    assert control_plane["spec"]["machineGlobalConfig"] == {"cni": "calico"}
+    assert control_plane["spec"]["managementClusterName"] == declared["status"]["clusterName"]
+    assert "machinePools" not in control_plane["spec"]
+    assert (
+        servers["spec"]["template"]["metadata"]["labels"].items()
+        >= {
+            names.ETCD_ROLE: "true",
+            names.CONTROL_PLANE_ROLE: "true",
+            capi_names.CONTROL_PLANE: "true",
+        }.items()
+    )
+    assert names.WORKER_ROLE not in servers["spec"]["template"]["metadata"]["labels"]
+    metadata = deployment["spec"]["template"]["metadata"]
+    assert metadata["annotations"] == {
+        names.HOSTNAME_LENGTH_LIMIT: "20",
+        names.NODE_LABELS: '{"tier":"web"}',
+        names.NODE_TAINTS: '[{"key":"k","value":"v","effect":"NoSchedule"}]',
+    }
+    assert metadata["labels"]["tier"] == "web"
+    assert deployment["spec"]["deletion"] == {"order": "Oldest"}
+    assert deployment["spec"]["template"]["spec"]["deletion"]["nodeDrainTimeoutSeconds"] == 600
+    assert deployment["spec"]["replicas"] == 2
+    assert template["spec"]["template"]["spec"]["common"]["labels"] == {"tier": "web"}
+    assert template["metadata"]["labels"]["objectset.rio.cattle.io/prune"] == "false"
+    assert named(template).startswith("prairie-workers-")
+    assert {one["status"] for one in check["spec"]["checks"]["unhealthyNodeConditions"]} == {"Unknown", "False"}
+    assert await ranch.names(RKE_BOOTSTRAP_TEMPLATE) == ["prairie-bootstrap-template"]
+    assert await ranch.names(RKE_CLUSTER) == ["prairie"]
+    assert await ranch.names(MACHINE_HEALTH_CHECK) == ["prairie-workers"]
+
+
+async def test_the_management_cluster_gives_it_an_id_and_a_namespace(ranch: Ranch) -> None:
+    await ranch.config()
+    async with ranch.running():
+        await ranch.cluster(pool(), annotations={"field.cattle.io/description": "grass"})
+        status = (await ranch.made())["status"]
+        found = await ranch.engine.until(
+            MANAGEMENT_CLUSTER.target,
+            "",
+            status["clusterName"],
+            lambda obj: obj.get("status", {}).get("info", {}).get("nodeCount") == 1,
+        )
+        namespace = await ranch.engine.get(NAMESPACES, "", status["clusterName"])
+    assert status["clusterName"].startswith("c-m-")
+    assert len(status["clusterName"]) == len("c-m-") + 8
+    assert found["spec"]["displayName"] == "prairie"
+    assert found["spec"]["description"] == "grass"
+    assert found["metadata"]["annotations"]["provisioning.cattle.io/administrated"] == "true"
+    assert found["status"]["info"]["machineProvider"] == "sim"
+    assert found["status"]["info"]["provisioningClusterRef"] == {"namespace": ranch.namespace, "name": "prairie"}
+    assert namespace is not None
+
+
+async def test_the_user_may_choose_the_id_but_not_take_anothers(ranch: Ranch) -> None:
+    chosen = f"c-{ranch.namespace}"
+    annotations = {"provisioning.cattle.io/management-cluster-name": chosen}
+    async with ranch.running():
+        await ranch.cluster(annotations=annotations)
+        assert (await ranch.made())["status"]["clusterName"] == chosen
+        await ranch.cluster(name="steppe", annotations=annotations)
+        said = await ranch.says("Created", "False", "steppe")
+        assert said["reason"] == "NameTaken"
+        assert chosen in said["message"]
+        assert await ranch.engine.get(CAPI_CLUSTER.target, ranch.namespace, "steppe") is None
+
+
+async def test_what_the_control_plane_says_is_what_the_cluster_says(ranch: Ranch) -> None:
+    await ranch.config()
+    async with ranch.running():
+        await ranch.cluster(pool())
+        await ranch.made()
+        await ranch.control_plane_says("Unknown", "Waiting", "waiting for something named")
+        said = await ranch.until(
+            CLUSTER, "prairie", lambda obj: condition(obj, "Ready").get("message", "")[:7] == "waiting"
+        )
+        for type in ("Ready", "Updated", "Provisioned"):
+            assert condition(said, type)["message"] == "waiting for something named"
+        assert condition(said, "Reconciling")["status"] == "True"
+        assert condition(said, "Stalled")["status"] == "False"
+        assert "ready" not in said["status"]
+
+        await ranch.control_plane_says("True", "Ready", initialization={"controlPlaneInitialized": True})
+        said = await ranch.until(CLUSTER, "prairie", lambda obj: obj["status"].get("ready"))
+        assert said["status"]["clientSecretName"] == "prairie-kubeconfig"
+        assert condition(said, "Reconciling")["status"] == "False"
+
+        await ranch.control_plane_says("False", "Waiting", "a node is gone")
+        await ranch.says("Ready", "False")
+        assert (await ranch.get(CLUSTER))["status"]["ready"] is True, "once ready, it has been"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"labels": {"a": "b"}},
+        {"taints": [{"key": "a", "effect": "NoExecute"}]},
+        {"quantity": 2},
+        {"cloudCredentialSecretName": "other"},
+        {"drainBeforeDelete": True},
+        {"workerRole": True, "etcdRole": True, "controlPlaneRole": True},
+    ],
+    ids=lambda edit: next(iter(edit)),
+)
+async def test_an_edit_that_is_no_drivers_option_replaces_nobody(ranch: Ranch, edit: Json) -> None:
+    await ranch.config()
+    await ranch.credential("other")
+    async with ranch.running():
+        await ranch.cluster(pool())
+        await ranch.made()
+        before = await ranch.get(MACHINE_DEPLOYMENT, "prairie-servers")
+        (machine,) = await ranch.machines(1)
+        await ranch.edit(pool(**edit))
+        await ranch.made()
+        after = await ranch.get(MACHINE_DEPLOYMENT, "prairie-servers")
+        machines = await ranch.machines(edit.get("quantity", 1))
+        templates = await ranch.names(TEMPLATE)
+        sets = await ranch.names(MACHINE_SET)
+    assert (
+        before["spec"]["template"]["spec"]["infrastructureRef"]
+        == after["spec"]["template"]["spec"]["infrastructureRef"]
+    )
+    assert named(machine) in {named(one) for one in machines}
+    assert len(templates) == len(sets) == 1
+
+
+async def test_an_edited_option_makes_a_new_template_and_the_old_one_goes_when_nothing_uses_it(ranch: Ranch) -> None:
+    await ranch.config()
+    async with ranch.running():
+        await ranch.cluster(pool())
+        await ranch.made()
+        (machine,) = await ranch.machines(1)
+        old = template_of(await ranch.get(MACHINE_DEPLOYMENT, "prairie-servers"))
+        await ranch.engine.patch(CONFIG.target, ranch.namespace, "servers", {"zone": "b"})
+        deployment = await ranch.until(MACHINE_DEPLOYMENT, "prairie-servers", lambda obj: template_of(obj) != old)
+        assert await ranch.names(TEMPLATE) == sorted([old, template_of(deployment)]), "its machines still need it"
+        for name in await ranch.names(MACHINE_SET):
+            if (await ranch.get(MACHINE_SET, name))["spec"]["template"]["spec"]["infrastructureRef"]["name"] == old:
+                await ranch.engine.delete(MACHINE_SET.target, ranch.namespace, name)
+        await ranch.engine.gone(TEMPLATE.target, ranch.namespace, old)
+        assert await ranch.names(TEMPLATE) == [template_of(deployment)]
+        assert named(machine)
+
+
+async def test_a_pool_that_may_not_replace_machines_is_held_and_says_what_to_do(ranch: Ranch) -> None:
+    await ranch.config()
+    async with ranch.running():
+        await ranch.cluster(pool(replacement="inPlaceOnly"))
+        await ranch.made()
+        (machine,) = await ranch.machines(1)
+        old = template_of(await ranch.get(MACHINE_DEPLOYMENT, "prairie-servers"))
+        await ranch.engine.patch(CONFIG.target, ranch.namespace, "servers", {"zone": "b"})
+        said = await ranch.says("Held", "True")
+        assert "machine pool servers" in said["message"]
+        assert named(machine) in said["message"]
+        assert "because of zone" in said["message"]
+        assert "set replacement to replace" in said["message"]
+        await ranch.edit(pool(replacement="inPlaceOnly", labels={"still": "managed"}))
+        await ranch.until(MACHINE_DEPLOYMENT, "prairie-servers", lambda obj: "still" in obj["metadata"]["labels"])
+        assert template_of(await ranch.get(MACHINE_DEPLOYMENT, "prairie-servers")) == old
+        assert await ranch.names(TEMPLATE) == [old]
+
+        await ranch.edit(pool(replacement="replace"))
+        await ranch.until(MACHINE_DEPLOYMENT, "prairie-servers", lambda obj: template_of(obj) != old)
+        await ranch.until(CLUSTER, "prairie", lambda obj: not condition(obj, "Held"))
+
+
+async def test_a_pool_that_is_taken_out_goes_with_its_health_check(ranch: Ranch) -> None:
+    await ranch.config("servers")
+    await ranch.config("workers")
+    async with ranch.running():
+        await ranch.cluster(pool("servers"), pool("workers", workerRole=True, unhealthyNodeTimeout="1m"))
+        await ranch.made()
+        await ranch.machines(2)
+        await ranch.edit(pool("servers"))
+        await ranch.engine.gone(MACHINE_DEPLOYMENT.target, ranch.namespace, "prairie-workers")
+        await ranch.engine.gone(MACHINE_HEALTH_CHECK.target, ranch.namespace, "prairie-workers")
+        await ranch.machines(1)
+        await ranch.engine.when(TEMPLATE.target, ranch.namespace, lambda objects: len(objects) == 1)
+
+
+async def test_all_that_is_missing_is_named_and_nothing_is_made_until_it_is_there(ranch: Ranch) -> None:
+    async with ranch.running():
+        await ranch.cluster(pool("servers", cloudCredentialSecretName="gold"), pool("workers", workerRole=True))
+        said = await ranch.says("RKECluster", "False")
+        assert f"there is no Secret {ranch.namespace}/gold" in said["message"]
+        assert f"machine pool workers: there is no SimConfig {ranch.namespace}/workers" in said["message"]
+        assert await ranch.engine.get(CAPI_CLUSTER.target, ranch.namespace, "prairie") is None
+        assert (await ranch.says("Stalled", "True"))["message"] == said["message"]
+        await ranch.credential("gold")
+        await ranch.config("workers")
+        await ranch.config("servers")
+        await ranch.made()
+        await ranch.machines(2)
+
+
+async def test_a_config_of_another_cluster_is_left_alone(ranch: Ranch) -> None:
+    await ranch.config()
+    async with ranch.running():
+        first = await ranch.cluster(pool())
+        await ranch.made()
+        await ranch.cluster(pool(), name="steppe")
+        said = await ranch.says("RKECluster", "False", "steppe")
+        assert f"SimConfig {ranch.namespace}/servers belongs to Cluster prairie" in said["message"]
+        owners = (await ranch.get(CONFIG, "servers"))["metadata"]["ownerReferences"]
+        assert [owner["uid"] for owner in owners] == [first["metadata"]["uid"]]
+
+
+async def test_what_somebody_changed_of_ours_is_put_right_and_the_rest_stays(ranch: Ranch) -> None:
+    await ranch.config()
+    async with ranch.running():
+        await ranch.cluster(pool(labels={"a": "b"}))
+        await ranch.made()
+        await ranch.engine.patch(
+            MACHINE_DEPLOYMENT.target,
+            ranch.namespace,
+            "prairie-servers",
+            {"metadata": {"labels": {"mine": "yes"}}, "spec": {"replicas": 5, "paused": True}},
+        )
+        found = await ranch.until(MACHINE_DEPLOYMENT, "prairie-servers", lambda obj: not obj["spec"].get("paused"))
+        assert found["spec"]["replicas"] == 1
+        assert found["metadata"]["labels"]["mine"] == "yes"
+        await ranch.edit(pool())
+        found = await ranch.until(
+            MACHINE_DEPLOYMENT, "prairie-servers", lambda obj: "a" not in obj["metadata"]["labels"]
+        )
+        assert "a" not in found["spec"]["template"]["metadata"]["labels"]
+        assert found["metadata"]["labels"]["mine"] == "yes"
+
+
+async def test_an_autoscaler_has_its_way_within_the_bounds(ranch: Ranch) -> None:
+    await ranch.config()
+    sizes: Json = {"autoscalingMinSize": 1, "autoscalingMaxSize": 3}
+    async with ranch.running():
+        await ranch.cluster(pool(**sizes))
+        await ranch.made()
+        assert (await ranch.get(CAPI_CLUSTER))["metadata"]["annotations"][
+            "provisioning.cattle.io/cluster-autoscaler-enabled"
+        ] == "true"
+        scale = {"spec": {"replicas": 3}}
+        await ranch.engine.patch(MACHINE_DEPLOYMENT.target, ranch.namespace, "prairie-servers", scale)
+        await ranch.machines(3)
+        await ranch.edit(pool(labels={"a": "b"}, **sizes))
+        found = await ranch.until(MACHINE_DEPLOYMENT, "prairie-servers", lambda obj: "a" in obj["metadata"]["labels"])
+        assert found["spec"]["replicas"] == 3
+        assert found["metadata"]["annotations"][capi_names.AUTOSCALER_MAX_SIZE] == "3"
+        await ranch.edit(pool(autoscalingMinSize=1, autoscalingMaxSize=2))
+        await ranch.until(MACHINE_DEPLOYMENT, "prairie-servers", lambda obj: obj["spec"]["replicas"] == 2)
+
+
+async def test_without_pools_hosts_register_themselves(ranch: Ranch) -> None:
+    async with ranch.running():
+        await ranch.cluster()
+        await ranch.made()
+        await ranch.until(RKE_CLUSTER, "prairie", lambda obj: obj.get("status", {}).get("initialization"))
+    assert await ranch.names(MACHINE_DEPLOYMENT) == []
+    assert await ranch.names(RKE_BOOTSTRAP_TEMPLATE) == []
+
+
+async def test_whether_the_cluster_is_paused_is_the_users_affair(ranch: Ranch) -> None:
+    await ranch.config()
+    async with ranch.running():
+        await ranch.cluster(pool())
+        await ranch.made()
+        await ranch.engine.patch(CAPI_CLUSTER.target, ranch.namespace, "prairie", {"spec": {"paused": True}})
+        await ranch.edit(pool(), machineGlobalConfig={"cni": "none"})
+        await ranch.made()
+        assert (await ranch.get(CAPI_CLUSTER))["spec"]["paused"] is True
+
+
+async def test_a_cluster_at_rest_writes_nothing(ranch: Ranch) -> None:
+    await ranch.config()
+    async with ranch.running():
+        await ranch.cluster(pool(unhealthyNodeTimeout="5m", autoscalingMinSize=1, autoscalingMaxSize=2))
+        await ranch.made()
+        await ranch.machines(1)
+        await ranch.settled()
+        await asyncio.sleep(1.0)
+        await ranch.settled()
+        before = await ranch.versions()
+    async with ranch.running():
+        await ranch.settled()
+        await asyncio.sleep(0.5)
+        await ranch.settled()
+        assert await ranch.versions() == before, "a manager that starts anew finds all as it shall be"
+    assert await ranch.engine.list(MACHINE.target, ranch.namespace)

@@ -1,0 +1,97 @@
+"""`remuda up` dies before and after everything it does for a declared cluster, and it is made, changed and removed all
+the same: one management Cluster, each object once, and in the end nothing.
+
+Which points there are is asked of the program: a new step is killed at, or this test fails.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from remuda.capi.types import CLUSTER as CAPI_CLUSTER
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
+from remuda.kube.core import NAMESPACES
+from remuda.kube.http import HttpClient
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.machine.types import config_kind, machine_kind, template_kind
+from remuda.provisioning.setup import WORKSPACES
+from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
+from tests.faults import register
+from tests.faults.machines.story import Teller
+from tests.faults.plane import running
+
+SUITE = "tests/faults/declared/test_crash_points.py"
+CONFIG, TEMPLATE = config_kind("sim"), template_kind("sim")
+PLACE = WORKSPACES[0]
+_ROUNDS = 4
+_ALL = (
+    CLUSTER,
+    CAPI_CLUSTER,
+    RKE_CLUSTER,
+    RKE_CONTROL_PLANE,
+    CONFIG,
+    TEMPLATE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_SET,
+    MACHINE,
+    machine_kind("sim"),
+)
+Json = dict[str, Any]
+
+
+async def test_it_dies_at_every_point_and_the_cluster_comes_and_goes_whole(tmp_path: Path) -> None:
+    async with running(tmp_path, register.points(SUITE)) as (plane, client):
+        teller = Teller(client)
+        for number in range(_ROUNDS):
+            await live(teller, client, f"c{number}", from_management=bool(number % 2))
+            if number and not plane.left:
+                break
+        print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
+        assert plane.left == set(), "the story has not come here"
+
+
+async def live(teller: Teller, client: HttpClient, name: str, *, from_management: bool) -> None:
+    for pool in ("servers", "workers"):
+        await teller.make(CONFIG.target, PLACE, CONFIG.name, f"{name}-{pool}")
+    pools = [_pool(name, "servers", etcdRole=True, controlPlaneRole=True)]
+    workers = _pool(name, "workers", workerRole=True, unhealthyNodeTimeout="1h")
+    spec = {"kubernetesVersion": "v1.34.1+k3s1", "rkeConfig": {"machinePools": [*pools, workers]}}
+    await teller.make(CLUSTER.target, PLACE, CLUSTER.name, name, spec=spec)
+    for pool in ("servers", "workers"):
+        await teller.until(MACHINE_DEPLOYMENT.target, PLACE, f"{name}-{pool}", lambda obj: _status(obj).get("replicas"))
+    await teller.patch(CLUSTER.target, PLACE, name, {"spec": {"rkeConfig": {"machinePools": pools}}})
+    await teller.until(MACHINE_DEPLOYMENT.target, PLACE, f"{name}-workers", lambda obj: obj is None)
+    await teller.until(CLUSTER.target, PLACE, name, lambda obj: _status(obj).get("observedGeneration", 0) > 1)
+    twins = await _twins(teller, client, name)
+    assert len(twins) == 1, "a second id was given"
+    if from_management:
+        await teller.delete(MANAGEMENT_CLUSTER.target, "", twins[0])
+    else:
+        await teller.delete(CLUSTER.target, PLACE, name)
+    await teller.until(CLUSTER.target, PLACE, name, lambda obj: obj is None)
+    await teller.until(MANAGEMENT_CLUSTER.target, "", twins[0], lambda obj: obj is None)
+    await teller.until(NAMESPACES, "", twins[0], lambda obj: obj is None)
+    for kind in _ALL:
+        listing = await teller.persist(lambda kind=kind: client.list(kind.target, PLACE))  # type: ignore[misc]
+        for item in listing.items:
+            left = msgspec.json.decode(item)["metadata"]["name"]
+            await teller.until(kind.target, PLACE, left, lambda obj: obj is None)
+
+
+def _pool(cluster: str, name: str, **more: Any) -> Json:
+    config = {"kind": CONFIG.name, "name": f"{cluster}-{name}"}
+    return {"name": name, "quantity": 1, "machineConfigRef": config, **more}
+
+
+def _status(obj: Json | None) -> Json:
+    return (obj or {}).get("status") or {}
+
+
+async def _twins(teller: Teller, client: HttpClient, name: str) -> list[str]:
+    listing = await teller.persist(lambda: client.list(MANAGEMENT_CLUSTER.target))
+    found = [msgspec.json.decode(item) for item in listing.items]
+    return [one["metadata"]["name"] for one in found if one["spec"]["displayName"] == name]
