@@ -47,7 +47,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 def wanted(cluster: Cluster, host: Host) -> Wanted:
     """Defaults, then the config of all machines, then of those that match; later ones win, `key+` adds to a list."""
-    values: dict[str, Any] = dict(cluster.distro.defaults)
+    values: dict[str, Any] = {}
     kept_back: list[str] = []
     for source, config in _sources(cluster, host):
         for key in sorted(config, key=lambda key: (key.endswith("+"), key)):
@@ -69,6 +69,7 @@ def listed(value: Any) -> list[str]:
 
 
 def _sources(cluster: Cluster, host: Host) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    yield "defaults", cluster.distro.defaults
     yield "machineGlobalConfig", cluster.spec.machine_global_config
     for index, entry in enumerate(cluster.spec.machine_selector_config):
         if _matches(entry.machine_label_selector, host):

@@ -16,7 +16,12 @@ MEMBERS = "etcd-members"
 RETIRE = "retire"
 _MEMBERS_SECONDS = 20
 
-_ROOT = '"${REMUDA_HOST_ROOT:-}'  # of hosts that are folders; the quote is closed after the path
+# Values are given by the environment, so that no path can be anything but a path.
+_SHOW_JOINED = 'cat "${REMUDA_HOST_ROOT:-}$REMUDA_CONFIG_DIR/config.yaml.d/51-join.yaml"'
+_LIST_MEMBERS = (
+    'exec "${REMUDA_PYTHON:-python3}" "${REMUDA_HOST_ROOT:-}$REMUDA_STATE_DIR/host-tool.py"'
+    ' members "$REMUDA_DATA_DIR" "$REMUDA_SUPERVISOR_PORT"'
+)
 
 
 def install(cluster: Cluster, host: Host, stamps: Mapping[str, str]) -> Instruction:
@@ -32,15 +37,21 @@ def install(cluster: Cluster, host: Host, stamps: Mapping[str, str]) -> Instruct
 
 
 def joined(cluster: Cluster) -> Instruction:
-    return Instruction(name=JOINED, args=["-c", f'cat {_ROOT}{layout.of(cluster).join}"'], save_output=True)
+    environment = [f"REMUDA_CONFIG_DIR={layout.of(cluster).config}"]
+    return Instruction(name=JOINED, args=["-c", _SHOW_JOINED], env=environment, save_output=True)
 
 
 def members(cluster: Cluster) -> Instruction:
     place = layout.of(cluster)
-    command = f'exec "${{REMUDA_PYTHON:-python3}}" {_ROOT}{place.tool}" members {place.data} '
+    environment = {
+        "REMUDA_DATA_DIR": place.data,
+        "REMUDA_STATE_DIR": place.state,
+        "REMUDA_SUPERVISOR_PORT": str(cluster.distro.supervisor_port),
+    }
     return Instruction(
         name=MEMBERS,
-        args=["-c", command + str(cluster.distro.supervisor_port)],
+        args=["-c", _LIST_MEMBERS],
+        env=[f"{name}={value}" for name, value in environment.items()],
         period_seconds=_MEMBERS_SECONDS,
     )
 

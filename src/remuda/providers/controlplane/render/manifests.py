@@ -16,14 +16,13 @@ from remuda.providers.controlplane.planner.observed import Cluster, Host
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.plan import File, compact
 
-# Of the spec: what a restored snapshot may bring back.
+# Of the spec: what a restored snapshot may bring back. Maps of the user's own are kept to the letter.
+_USERS_MAPS = ("chartValues", "machineGlobalConfig", "machineSelectorConfig")
 _REMEMBERED = (
+    *_USERS_MAPS,
     "additionalManifest",
-    "chartValues",
     "dataDirectories",
     "etcd",
-    "machineGlobalConfig",
-    "machineSelectorConfig",
     "machineSelectorFiles",
     "networking",
     "registries",
@@ -79,9 +78,10 @@ def _part(values: dict[str, Any], key: str) -> dict[str, Any]:
 def _metadata(cluster: Cluster, name: str) -> bytes:
     """The distribution copies it into each snapshot: what the cluster was to be when that was taken."""
     spec = msgspec.to_builtins(cluster.spec)
+    kept = {key: spec[key] if key in _USERS_MAPS else _without_nothing(spec[key]) for key in _REMEMBERED if key in spec}
     remembered = {
         "kubernetesVersion": cluster.spec.kubernetes_version,
-        "rkeConfig": {key: spec[key] for key in _REMEMBERED if key in spec},
+        "rkeConfig": {key: value for key, value in kept.items() if value},
     }
     return compact(
         {
@@ -91,6 +91,14 @@ def _metadata(cluster: Cluster, name: str) -> bytes:
             "data": {"provisioning-cluster-spec": base64.b64encode(stored_gzip(compact(remembered))).decode()},
         }
     )
+
+
+def _without_nothing(value: Any) -> Any:
+    """Whether nothing was said, or said in so many words, is the same intent."""
+    if isinstance(value, dict):
+        parts = {key: _without_nothing(part) for key, part in value.items()}
+        return {key: part for key, part in parts.items() if part not in (None, "", [], {})}
+    return [_without_nothing(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def stored_gzip(content: bytes) -> bytes:

@@ -1,0 +1,150 @@
+"""What a change of plan means for a host, and what it is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from remuda.providers.controlplane import distros, render
+from remuda.providers.controlplane.configuration import S3, EnvVar, Etcd, Mirror, Registries, UpgradeStrategy
+from remuda.providers.controlplane.planner.observed import Cluster, ExtraFile, ExtraFiles, S3Access
+from remuda.providers.controlplane.render import Placement, consequence
+from tests.unit.providers.controlplane.render import sample
+
+PLAIN = sample.plain()
+
+
+def rendered(cluster: Cluster, role: str = "server", before: bytes = b"", **host: object) -> bytes:
+    return render.render(cluster, sample.host(role, **host), sample.place(role), before=before)
+
+
+def upgraded() -> Cluster:
+    version = distros.parse_version("v1.36.5+k3s1")
+    installer = sample.Installer(version=version.text, image="rancher/system-agent-installer-k3s:v1.36.5-k3s1")
+    return sample.with_(PLAIN, version=version, installer=installer)
+
+
+def with_file(content: bytes, *, dynamic: bool = False) -> Cluster:
+    return sample.with_(
+        PLAIN, files=[ExtraFiles(None, [ExtraFile(path="/etc/extra", content=content, dynamic=dynamic)])]
+    )
+
+
+CHANGES = {
+    "config": (sample.plain(machine_global_config={"debug": True}), "drain", "config key debug"),
+    "version": (upgraded(), "drain", "version v1.36.4+k3s1 → v1.36.5+k3s1"),
+    "registries": (
+        sample.plain(registries=Registries(mirrors={"docker.io": Mirror(endpoint=["https://m"])})),
+        "drain",
+        "registries",
+    ),
+    "generation": (
+        sample.plain(provision_generation=1),
+        "drain",
+        "a restart was asked for (provisionGeneration)",
+    ),
+    "config generation": (
+        sample.with_(PLAIN, config_generation=1),
+        "drain",
+        "a restart was asked for (provisionGeneration)",
+    ),
+    "environment": (
+        sample.plain(agent_env_vars=[EnvVar(name="HTTPS_PROXY", value="http://p")]),
+        "drain",
+        "environment HTTPS_PROXY",
+    ),
+    "file": (with_file(b"x"), "drain", "file /etc/extra"),
+    "schedule": (
+        sample.plain(etcd=Etcd(snapshot_schedule_cron="0 1 * * *")),
+        "restart",
+        "config key etcd-snapshot-schedule-cron, what snapshots remember of the spec",
+    ),
+    "s3": (
+        sample.with_(PLAIN, s3=S3Access(s3=S3(folder="f"))),
+        "restart",
+        "config key etcd-s3, config key etcd-s3-folder",
+    ),
+    "dynamic file": (with_file(b"x", dynamic=True), "apply", "file /etc/extra"),
+    "manifest": (sample.plain(additional_manifest="a: b"), "apply", "additionalManifest"),
+    "charts": (sample.plain(chart_values={"k3s-coredns": {}}), "apply", "chartValues"),
+    "remembered": (
+        sample.plain(upgrade_strategy=UpgradeStrategy(worker_concurrency="2")),
+        "minor",
+        "what snapshots remember of the spec",
+    ),
+    "authorities": (
+        sample.with_(PLAIN, authorities={**sample.AUTHORITIES, "server/tls/client-ca.crt": b"c"}),
+        "minor",
+        "the cluster's authority",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_means_no_more_than_it_must_and_says_what_it_is(name: str) -> None:
+    cluster, change, words = CHANGES[name]
+    before = rendered(PLAIN)
+    after = rendered(cluster, before=before)
+    assert render.compare(before, after) == change
+    assert words in consequence.why(before, after)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_taking_a_change_back_means_as_much(name: str) -> None:
+    cluster, change, _ = CHANGES[name]
+    before = rendered(cluster)
+    assert render.compare(before, rendered(PLAIN, before=before)) == change
+
+
+def test_another_server_to_join_by_disturbs_nobody() -> None:
+    host = sample.host("worker")
+    before = render.render(PLAIN, host, Placement(servers=["https://a:6443"]))
+    after = render.render(PLAIN, host, Placement(servers=["https://b:6443"]), before=before)
+    assert render.compare(before, after) == "minor"
+    assert consequence.why(before, after) == "the servers to join by"
+
+
+@pytest.mark.parametrize("distro", sample.VERSIONS)
+def test_another_first_server_disturbs_nobody(distro: str) -> None:
+    """The init mark moves when the host that bore it goes: the cluster is long there, and nothing restarts."""
+    cluster, host = sample.plain(distro), sample.host("server")
+    before = render.render(cluster, host, Placement(servers=["https://a:6443"]))
+    assert render.compare(before, render.render(cluster, host, Placement(init=True), before=before)) == "minor"
+
+
+def test_labels_and_taints_are_told_by_their_key() -> None:
+    before = rendered(PLAIN, "worker")
+    after = rendered(PLAIN, "worker", before=before, node_labels={"colour": "red"}, node_taints=[])
+    assert consequence.changes(before, after) == ["config key node-label", "config key node-taint"]
+
+
+def test_a_first_plan_starts_the_service_and_is_called_so() -> None:
+    plan = rendered(PLAIN)
+    assert render.compare(b"", plan) == "restart"
+    assert consequence.why(b"", plan) == "first plan"
+
+
+def test_the_same_plan_is_no_change() -> None:
+    plan = rendered(PLAIN)
+    assert render.compare(plan, plan) == "none"
+    assert consequence.why(plan, plan) == "nothing changes"
+
+
+def test_the_last_plan_is_called_so() -> None:
+    before = rendered(PLAIN)
+    after = render.retire(PLAIN, sample.host("server"))
+    assert consequence.why(before, after) == "the host leaves the cluster"
+    assert render.compare(before, after) in {"restart", "drain"}
+
+
+def test_no_secret_is_in_the_words() -> None:
+    secret = sample.with_(PLAIN, tokens=sample.Tokens("other-server-token", "other-agent-token"))
+    before = rendered(PLAIN)
+    assert consequence.changes(before, rendered(secret, before=before)) == [
+        "config key agent-token",
+        "config key token",
+    ]
+
+
+def test_a_file_that_goes_is_told() -> None:
+    before = rendered(with_file(b"x"))
+    assert consequence.changes(before, rendered(PLAIN, before=before)) == ["file /etc/extra is taken away"]

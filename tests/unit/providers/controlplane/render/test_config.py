@@ -1,0 +1,262 @@
+"""The config file of a host."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from remuda.capi.types import Endpoint
+from remuda.capi.types.shared import Selector
+from remuda.providers.controlplane import render
+from remuda.providers.controlplane.configuration import S3, Etcd, SelectorConfig, Taint
+from remuda.providers.controlplane.planner.observed import Cluster, Host, S3Access
+from remuda.providers.controlplane.render import plan as plans
+from remuda.providers.controlplane.render import tokens
+from tests.lab.certificates import Authority
+from tests.unit.providers.controlplane.render import sample
+
+
+def config(cluster: Cluster, host: Host) -> dict[str, Any]:
+    plan = plans.read(render.render(cluster, host, sample.place("worker")))
+    found = plan.file(f"{cluster.distro.config_dir}/config.yaml.d/50-rancher.yaml")
+    assert found is not None
+    result: dict[str, Any] = json.loads(found.content)
+    return result
+
+
+def of_role(role: str, distro: str = "k3s", **spec: object) -> dict[str, Any]:
+    return config(sample.plain(distro, **spec), sample.host(role))
+
+
+# ---- what users want ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "written"),
+    [
+        ("write-kubeconfig-mode", 644, "644"),
+        ("write-kubeconfig-mode", 644.0, "644"),
+        ("etcd-snapshot-retention", "7", 7),
+        ("secrets-encryption", "true", True),
+        ("secrets-encryption", "False", False),
+        ("disable", "traefik", "traefik"),
+        ("kube-apiserver-arg", ["v=2", 3], ["v=2", "3"]),
+        ("cluster-dns", 10, ["10"]),
+    ],
+)
+def test_values_get_the_type_that_the_distribution_wants(key: str, given: object, written: object) -> None:
+    cluster = sample.plain(machine_global_config={key: given})
+    assert config(cluster, sample.host("server"))[key] == written
+    assert render.dropped(cluster, sample.host("server")) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "words"),
+    [
+        ("colour", "blue", "machineGlobalConfig: colour: k3s has no such key"),
+        ("disable", {"a": 1}, "machineGlobalConfig: disable: is neither a text"),
+        ("disable", [["a"]], "machineGlobalConfig: disable: is neither a text"),
+        ("secrets-encryption", "perhaps", "machineGlobalConfig: secrets-encryption: is neither true nor false"),
+        ("etcd-snapshot-retention", "many", "machineGlobalConfig: etcd-snapshot-retention: is no whole number"),
+        ("flannel-backend", ["a"], "machineGlobalConfig: flannel-backend: is a list, and one value is wanted"),
+        ("token", "mine", "machineGlobalConfig: token: the manager makes tokens"),
+        ("disable-etcd", True, "machineGlobalConfig: disable-etcd: the roles of machines decide that"),
+    ],
+)
+def test_what_cannot_be_written_is_kept_back_and_told(key: str, given: object, words: str) -> None:
+    cluster = sample.plain(machine_global_config={key: given})
+    [told] = render.dropped(cluster, sample.host("server"))
+    assert told.startswith(words)
+    assert config(cluster, sample.host("server")).get(key) != given
+
+
+def test_keys_of_servers_are_not_given_to_workers_and_not_missed_there() -> None:
+    """An agent of K3s does not start with a key it does not know."""
+    cluster = sample.plain(machine_global_config={"cluster-cidr": "10.1.0.0/16", "kubelet-arg": "v=1"})
+    assert "cluster-cidr" not in config(cluster, sample.host("worker"))
+    assert config(cluster, sample.host("server"))["cluster-cidr"] == "10.1.0.0/16"
+    assert render.dropped(cluster, sample.host("worker")) == []
+
+
+@pytest.mark.parametrize("distro", sample.VERSIONS)
+def test_a_worker_has_nothing_but_keys_of_agents(distro: str) -> None:
+    cluster = sample.rich(distro)
+    assert config(cluster, sample.host("worker")).keys() <= cluster.distro.agent_arguments.keys()
+
+
+@pytest.mark.parametrize("distro", sample.VERSIONS)
+@pytest.mark.parametrize("role", ["init", "server", "etcd", "control-plane"])
+def test_a_server_has_nothing_but_keys_of_servers(distro: str, role: str) -> None:
+    cluster = sample.rich(distro)
+    assert config(cluster, sample.host(role)).keys() <= cluster.distro.server_arguments.keys()
+
+
+def test_later_selectors_win_and_a_plus_adds() -> None:
+    cluster = sample.plain(
+        machine_global_config={"kubelet-arg": ["a=1"], "debug": False, "selinux": True},
+        machine_selector_config=[
+            SelectorConfig(config={"kubelet-arg+": ["b=2"], "debug": True}),
+            SelectorConfig(machine_label_selector=Selector(match_labels={"pool": "other"}), config={"selinux": False}),
+        ],
+    )
+    found = config(cluster, sample.host("worker", provider_id=""))
+    assert (found["kubelet-arg"], found["debug"], found["selinux"]) == (["a=1", "b=2"], True, True)
+
+
+# ---- roles -------------------------------------------------------------------------------------------------------
+
+
+def test_roles_turn_off_what_a_server_is_not() -> None:
+    off = {"disable-apiserver", "disable-controller-manager", "disable-scheduler"}
+    assert off <= of_role("etcd").keys()
+    assert "disable-etcd" not in of_role("etcd")
+    assert of_role("control-plane")["disable-etcd"] is True
+    assert not (off | {"disable-etcd"}) & of_role("server").keys()
+
+
+def test_the_file_says_nothing_of_who_begins_and_who_joins() -> None:
+    for role in sample.ROLES:
+        for distro in sample.VERSIONS:
+            assert not {"server", "cluster-init"} & of_role(role, distro).keys()
+
+
+@pytest.mark.parametrize(
+    ("distro", "role", "taints"),
+    [
+        ("k3s", "init", []),
+        ("k3s", "etcd", ["node-role.kubernetes.io/etcd:NoExecute"]),
+        ("k3s", "server", ["node-role.kubernetes.io/control-plane:NoSchedule"]),
+        (
+            "rke2",
+            "server",
+            ["node-role.kubernetes.io/control-plane:NoSchedule", "node-role.kubernetes.io/etcd:NoExecute"],
+        ),
+        ("rke2", "worker", []),
+    ],
+)
+def test_nodes_that_are_no_workers_are_tainted(distro: str, role: str, taints: list[str]) -> None:
+    found = config(sample.plain(distro), sample.host(role, node_taints=[]))
+    assert found.get("node-taint", []) == taints
+
+
+def test_taints_are_written_as_the_kubelet_reads_them() -> None:
+    taints = [Taint(key="b", effect="NoExecute"), Taint(key="a", value="x", effect="NoSchedule")]
+    found = config(sample.plain(), sample.host("worker", node_taints=taints))
+    assert found["node-taint"] == ["a=x:NoSchedule", "b:NoExecute"]
+
+
+def test_a_label_that_stops_the_kubelet_is_kept_back_and_told() -> None:
+    labels = {
+        "node-role.kubernetes.io/worker": "true",
+        "topology.kubernetes.io/zone": "z",
+        "node.kubernetes.io/mine": "1",
+        "example.com/a": "b",
+    }
+    host = sample.host("worker", node_labels=labels)
+    found = config(sample.plain(), host)["node-label"]
+    assert "node-role.kubernetes.io/worker=true" not in found
+    assert {"topology.kubernetes.io/zone=z", "node.kubernetes.io/mine=1", "example.com/a=b"} <= set(found)
+    assert render.dropped(sample.plain(), host) == [
+        "label node-role.kubernetes.io/worker: no kubelet starts with a label of that domain"
+    ]
+
+
+# ---- tokens ------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_joins_nobody_but_the_clusters_authority() -> None:
+    found = of_role("worker")
+    assert found["token"] == f"K10{tokens.fingerprint(sample.CERTIFICATE)}::node:{sample.AGENT_TOKEN}"
+    assert "agent-token" not in found
+
+
+def test_servers_share_both_tokens() -> None:
+    for role in ("init", "server", "etcd", "control-plane"):
+        found = of_role(role)
+        assert (found["token"], found["agent-token"]) == (sample.SERVER_TOKEN, sample.AGENT_TOKEN)
+
+
+def test_the_fingerprint_of_a_bundle_is_that_of_its_root() -> None:
+    root = Authority("root")
+    other = Authority("other").pem
+    assert tokens.fingerprint(root.pem + other) != tokens.fingerprint(root.pem)
+    assert tokens.fingerprint(root.pem + other) == tokens.fingerprint(root.pem + root.pem)
+
+
+# ---- addresses ---------------------------------------------------------------------------------------------------
+
+
+def test_a_server_can_be_spoken_to_by_every_address_it_has() -> None:
+    cluster = sample.with_(sample.plain(), endpoint=Endpoint(host="api.example.com", port=6443))
+    found = config(cluster, sample.host("server"))
+    assert found["node-ip"] == ["10.0.0.5", "fd00::5"]
+    assert found["node-external-ip"] == ["203.0.113.5"]
+    assert found["advertise-address"] == "10.0.0.5"
+    assert found["tls-san"] == ["api.example.com", "10.0.0.5", "fd00::5", "203.0.113.5"]
+
+
+def test_the_first_family_is_that_of_services() -> None:
+    found = of_role("server", machine_global_config={"service-cidr": "fd01::/112,10.43.0.0/16"})
+    assert found["node-ip"] == ["fd00::5", "10.0.0.5"]
+    assert found["advertise-address"] == "fd00::5"
+
+
+def test_a_cloud_provider_knows_outer_addresses_itself() -> None:
+    found = of_role("server", "rke2", machine_global_config={"cloud-provider-name": "aws"})
+    assert "node-external-ip" not in found
+
+
+def test_the_users_own_address_stands() -> None:
+    assert of_role("worker", machine_global_config={"node-ip": "10.9.9.9"})["node-ip"] == "10.9.9.9"
+
+
+def test_without_addresses_the_distribution_finds_its_own() -> None:
+    host = sample.host("worker", internal_addresses=["a-name.example.com"], external_addresses=[])
+    assert not {"node-ip", "node-external-ip"} & config(sample.plain(), host).keys()
+
+
+# ---- the rest ----------------------------------------------------------------------------------------------------
+
+
+def test_the_kubelet_is_told_which_machine_it_is_on() -> None:
+    assert of_role("worker")["kubelet-arg"] == ["provider-id=process://prairie-worker-1"]
+    mine = of_role("worker", machine_global_config={"kubelet-arg": ["provider-id=mine"]})
+    assert mine["kubelet-arg"] == ["provider-id=mine"]
+
+
+def test_snapshots_concern_hosts_with_etcd_alone() -> None:
+    cluster = sample.with_(
+        sample.plain(etcd=Etcd(disable_snapshots=True)),
+        s3=S3Access(s3=S3(bucket="b", endpoint_ca="/etc/ca.crt", skip_ssl_verify=True), access_key="a"),
+    )
+    found = config(cluster, sample.host("etcd"))
+    assert found["etcd-disable-snapshots"] is True
+    assert found["etcd-s3"] is True
+    assert found["etcd-s3-skip-ssl-verify"] is True
+    assert found["etcd-s3-endpoint-ca"] == "/etc/ca.crt"
+    assert not [key for key in config(cluster, sample.host("control-plane")) if key.startswith("etcd-")]
+
+
+def test_s3_without_anything_set_is_no_s3() -> None:
+    cluster = sample.with_(sample.plain(), s3=S3Access(s3=S3(retention=3), access_key="a"))
+    assert "etcd-s3" not in config(cluster, sample.host("etcd"))
+
+
+def test_a_secret_that_is_not_known_is_never_written_as_its_own_name() -> None:
+    cluster = sample.plain("rke2", machine_global_config={"cloud-provider-config": "secret://ns:n"})
+    assert "cloud-provider-config" not in config(cluster, sample.host("server"))
+    assert render.dropped(cluster, sample.host("server")) == ["cloud-provider-config: secret://ns:n is not known"]
+
+
+def test_a_path_of_the_host_stays_a_path() -> None:
+    found = of_role("server", "rke2", machine_global_config={"audit-policy-file": "/etc/audit.yaml"})
+    assert found["audit-policy-file"] == "/etc/audit.yaml"
+
+
+def test_the_data_directory_may_also_stand_in_the_config() -> None:
+    cluster = sample.plain(machine_global_config={"data-dir": "/big/k3s/"})
+    found = config(cluster, sample.host("server"))
+    assert found["data-dir"] == "/big/k3s"
+    assert "tls-cert-file=/big/k3s/server/tls/serving-kube-apiserver.crt" in found["kube-scheduler-arg"]
