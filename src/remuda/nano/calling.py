@@ -67,6 +67,7 @@ class Caller:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float = _ANSWER_SECONDS,
+        most: int = _MOST,
     ) -> bytes:
         """The body of a 200. Raises NoAnswer, Answered."""
         try:
@@ -76,16 +77,18 @@ class Caller:
                     method, URL(url, encoded=True), data=body, headers=headers, allow_redirects=False
                 ) as answer,
             ):
-                content = await answer.content.read(_MOST)
-                while not answer.content.at_eof() and len(content) < _MOST:
-                    content += await answer.content.read(_MOST)
+                content = bytearray()
+                while (piece := await answer.content.readany()) and len(content) <= most:
+                    content += piece
         except (aiohttp.ClientError, OSError) as error:
             raise NoAnswer(f"{url} does not answer: {_words(error)}") from None
         except TimeoutError:
             raise NoAnswer(f"{url} does not answer in time") from None
         if answer.status != 200:
             raise Answered(answer.status, content[:1000].decode(errors="replace").strip())
-        return content
+        if len(content) > most:
+            raise NoAnswer(f"{url} answers more than {most} bytes")
+        return bytes(content)
 
     async def ask_json(self, method: str, url: str, value: Any = None, *, seconds: float = _ANSWER_SECONDS) -> Any:
         body = msgspec.json.encode(value) if value is not None else None

@@ -10,9 +10,9 @@ from remuda.nano import engine
 from remuda.nano.calling import Caller
 from remuda.nano.configuration import Configuration, Refused
 from remuda.nano.gate import Gate
+from remuda.nano.handover import Leaving, settle
 from remuda.nano.identity import Identity
 from remuda.nano.keeper import Keeper
-from remuda.nano.members import MemberRefused
 from remuda.nano.nodes import Nodes
 from remuda.nano.office import Office
 from remuda.nano.supervisor import Credentials, Supervisor
@@ -30,10 +30,11 @@ class Keeping:
         self._identity = identity
         self._passwords = passwords
         self._caller = caller
-        self._nodes: Nodes | None = None
+        self._work: list[Coroutine[Any, Any, None]] = []
 
     async def start(self, closing: AsyncExitStack) -> None:
         server, keeper = self._server, self._keeper
+        await settle(server.layout, self._caller)
         supervisor = Supervisor(keeper, self._identity.server_ca_pem, self._passwords, None, None)
         gate = Gate(self._identity, keeper, supervisor, server.version)
         running = await engine.start(self._identity, server.address, server.port, gate.before)
@@ -41,16 +42,17 @@ class Keeping:
         client = running.client(field_manager="nano")
         await engine.furnish(client)
         running.store.refusing = keeper.refusing
-        supervisor.office = Office(keeper, self._identity, client, {"common": server.common()})
-        self._nodes = Nodes(client, keeper, grace_seconds(server.configuration), self._hand_over)
+        leaving = Leaving(keeper, server.layout, self._caller, client)
+        office = Office(keeper, self._identity, client, {"common": server.common()})
+        office.add("GET", "etcd/data", leaving.data)
+        office.add("POST", "etcd/confirm", leaving.confirm)
+        supervisor.office = office
+        nodes = Nodes(client, keeper, grace_seconds(server.configuration), leaving.hand_over)
+        self._work = [keeper.run(), nodes.run(), leaving.run()]
         gate.open = True
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
-        assert self._nodes is not None
-        return [self._keeper.run(), self._nodes.run()]
-
-    async def _hand_over(self, node: str) -> None:
-        raise MemberRefused("this server keeps the data")
+        return self._work
 
 
 def grace_seconds(configuration: Configuration) -> float:

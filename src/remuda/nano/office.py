@@ -18,7 +18,7 @@ from remuda.kube import certificates, clock
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.names import dns1123_subdomain
-from remuda.kube.web import Request, Response, header_block, text
+from remuda.kube.web import Request, Response, Result, header_block, text
 from remuda.nano import authorities, passwords, tokens
 from remuda.nano.certificate_user import NODES, PREFIX
 from remuda.nano.identity import Identity
@@ -38,7 +38,7 @@ _PEM = header_block([("Content-Type", "text/plain")])
 _BOOTSTRAP_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 _MOST_REQUEST = 64 * 1024
 
-_Answer = Callable[[Request, Who], Awaitable[Response]]
+_Answer = Callable[[Request, Who], Awaitable[Result]]
 
 
 class Office:
@@ -68,7 +68,7 @@ class Office:
         """One more question, of servers only."""
         self._for_servers[method, path] = answer
 
-    async def answer(self, request: Request, path: str, who: Who) -> Response:
+    async def answer(self, request: Request, path: str, who: Who) -> Result:
         key = (request.method, path)
         known = self._for_nodes.get(key) or self._for_servers.get(key)
         if known is None:

@@ -94,9 +94,14 @@ async def _serve(role: Role, configuration: Configuration, host: Host) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if role == "server":
+        from remuda.nano.follower import Moved
         from remuda.nano.server import Server
 
-        await Server(configuration, host, version.current()).run(stop)
+        while not stop.is_set():
+            try:
+                await Server(configuration, host, version.current()).run(stop)
+            except Moved:
+                continue  # as the server that keeps the data
     else:
         from remuda.nano.agent import Agent
 

@@ -29,6 +29,7 @@ from remuda.nano.facts import Facts
 from remuda.nano.follower import REMOVED, Follower
 from remuda.nano.forwarding import Forwarder
 from remuda.nano.gate import Gate
+from remuda.nano.handover import Inheriting
 from remuda.nano.host import Host
 from remuda.nano.identity import Identity
 from remuda.nano.keeper import Keeper
@@ -129,6 +130,10 @@ class Server:
         forwarder = Forwarder(identity, lambda: follower.keeper_url)
         self._closing.push_async_callback(forwarder.close)
         supervisor = Supervisor(follower, identity.server_ca_pem, passwords, None, forwarder.handle)
+        if own.member:
+            inheriting = Inheriting(follower, self.layout, caller)
+            supervisor.take_over = inheriting.take_over
+            self._work.append(inheriting.run())
         gate = Gate(identity, follower, supervisor, self.version)
         gate.open = True
         await self._listen(gate.before(forwarder.handle), identity)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -23,6 +23,7 @@ Caller = Literal["", "node", "server"]
 _JSON = header_block([("Content-Type", "application/json")])
 _PREFIX = "/v1-nano/"
 _OWN = ("/ping", "/cacerts", "/db/info", "/v1-nano/cluster")
+_TAKE_OVER = "/v1-nano/etcd/take-over"
 _CHALLENGE = header_block([("Content-Type", "text/plain"), ("WWW-Authenticate", 'Basic realm="nano"')])
 
 
@@ -51,7 +52,7 @@ class Office(Protocol):
 
     async def is_bootstrap_token(self, token: str) -> bool: ...
 
-    async def answer(self, request: Request, path: str, who: Who) -> Response: ...
+    async def answer(self, request: Request, path: str, who: Who) -> Result: ...
 
 
 class Supervisor:
@@ -59,6 +60,7 @@ class Supervisor:
         self, seat: Seat, ca_pem: bytes, credentials: Credentials, office: Office | None, pass_on: Handler | None
     ) -> None:
         self.office = office
+        self.take_over: Callable[[Request], Awaitable[Response]] | None = None  # by a member that follows
         self._seat = seat
         self._ca_pem = ca_pem
         self._credentials = credentials
@@ -72,7 +74,7 @@ class Supervisor:
             return text(200, "pong")
         if request.path == "/cacerts":
             return Response(200, self._ca_pem, header_block([("Content-Type", "text/plain")]))
-        if request.path in _OWN:
+        if request.path in _OWN or request.path == _TAKE_OVER:
             return self._own(request)
         if self.office is not None:
             return self._official(request, self.office)
@@ -84,12 +86,16 @@ class Supervisor:
         local = request.path == "/db/info" and _is_loopback(request.peer.address)
         if not local and (await self._who(request)).caller != "server":
             return _refused()
+        if request.path == _TAKE_OVER:
+            if self.take_over is None or request.method != "POST":
+                return text(409, "this server cannot take the data\n")
+            return await self.take_over(request)
         members = self._seat.standing().members
         if request.path == "/db/info":
             return json_answer({"members": [member.described() for member in members.members]})
         return json_answer(members)
 
-    async def _official(self, request: Request, office: Office) -> Response:
+    async def _official(self, request: Request, office: Office) -> Result:
         who = await self._who(request)
         if not who.caller:
             return _refused()
