@@ -17,6 +17,7 @@ _CORE = "tests/faults/controllers/test_crash_points.py"
 _MACHINES = "tests/faults/machines/test_crash_points.py"
 _HOSTS = "tests/faults/hosts/test_crash_points.py"
 _DECLARED = "tests/faults/declared/test_crash_points.py"
+_CONTROL_PLANE = "tests/faults/controllers/test_control_plane_points.py"
 _JOBS = "tests/faults/providers/test_job_points.py"
 _CORNERS = "tests/faults/providers/test_corner_points.py"
 
@@ -29,6 +30,7 @@ PLACES = {
     **dict.fromkeys(
         ("rkecluster.", "rkebootstrap.", "registration.", "clusterregistration.", "custommachine."), _HOSTS
     ),
+    **dict.fromkeys(("rkecontrolplane.", "rkedrain."), _CONTROL_PLANE),
     **dict.fromkeys(("machinejob.", "simdriver.", "processdriver.", "existingdriver."), _JOBS),
     **dict.fromkeys(("jobrunner.delete-job", "jobrunner.delete-pod"), _CORNERS),
     **dict.fromkeys(("rkebootstrap.renew-data", "clusterregistration.renew-command"), _CORNERS),

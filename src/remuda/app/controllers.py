@@ -117,13 +117,12 @@ def add(
     manager: Manager, chosen: Sequence[str], settings: providers.Settings | None = None
 ) -> providers.Providers | None:
     """`settings` are needed where controllers of providers are chosen."""
-    if has_core(chosen):
-        setup.add_controllers(manager, only=chosen)
+    remote = setup.add_controllers(manager, only=chosen) if has_core(chosen) else None
     provisioning.add(manager, only=chosen)
     if not has_providers(chosen):
         return None
     assert settings is not None
-    return providers.add(manager, settings, only=chosen)
+    return providers.add(manager, settings, only=chosen, remote=remote)
 
 
 async def register_drivers(client: Client, chosen: Sequence[str]) -> None:

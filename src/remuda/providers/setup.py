@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from remuda.capi.machine.workload import NODE
+from remuda.capi.remote import dialer
 from remuda.jobs import runner
 from remuda.jobs.runner import JobRunner
 from remuda.kube.admission import Registration as Admission
@@ -22,6 +24,7 @@ from remuda.providers.bootstrap.registration import Registration
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane import admission as control_plane_admission
 from remuda.providers.controlplane import definitions as control_plane_definitions
+from remuda.providers.controlplane import setup as control_plane
 from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.providers.infrastructure import controller as infrastructure
@@ -30,9 +33,16 @@ from remuda.providers.machine import setup as machine
 from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.types import NODE_DRIVER
 from remuda.runtime.manager import Manager
+from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.webhooks import Webhook, join
 
-CONTROLLERS = (infrastructure.NAME, *bootstrap.CONTROLLERS, *machine.CONTROLLERS, runner.CONTROLLER)
+CONTROLLERS = (
+    infrastructure.NAME,
+    *bootstrap.CONTROLLERS,
+    *control_plane.CONTROLLERS,
+    *machine.CONTROLLERS,
+    runner.CONTROLLER,
+)
 
 ADMISSION: tuple[Admission, ...] = (
     *guard.FUNCTIONS,
@@ -70,19 +80,38 @@ def definitions() -> list[dict[str, Any]]:
     ]
 
 
-def add(manager: Manager, settings: Settings, *, only: Collection[str] = CONTROLLERS) -> Providers:
-    """To a manager that has not started yet."""
+def add(
+    manager: Manager, settings: Settings, *, only: Collection[str] = CONTROLLERS, remote: RemoteClusters | None = None
+) -> Providers:
+    """To a manager that has not started yet. `remote`: the core's connections to workload clusters, where it runs in
+    this process."""
     if infrastructure.NAME in only:
         infrastructure.add(manager)
     registration = None
     if set(only) & set(bootstrap.CONTROLLERS):
         registration = bootstrap.add(manager, settings.site, settings=settings.bootstrap, only=only)
+    if set(only) & set(control_plane.CONTROLLERS):
+        shared = remote if remote is not None else _own_remote(manager)
+        control_plane.add(manager, shared, _control_plane_settings(settings), only=only)
     if set(only) & set(machine.CONTROLLERS):
         machine.add(manager, _machine_settings(settings))
     job_runner = None
     if settings.jobs is not None and runner.CONTROLLER in only:
         job_runner = JobRunner(manager, settings.jobs)
     return Providers(registration, job_runner)
+
+
+def _own_remote(manager: Manager) -> RemoteClusters:
+    """Where another program runs the core."""
+    remote = RemoteClusters(dialer(manager.client), nodes=NODE)
+    manager.at_end(remote.close)
+    return remote
+
+
+def _control_plane_settings(settings: Settings) -> control_plane.ControlPlaneSettings:
+    if settings.artefacts is None:
+        return control_plane.ControlPlaneSettings()
+    return control_plane.ControlPlaneSettings(artefacts=settings.artefacts.lookup)
 
 
 def _machine_settings(settings: Settings) -> MachineSettings:

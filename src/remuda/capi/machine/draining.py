@@ -87,20 +87,20 @@ async def _cordon(client: Client, node: Node) -> None:
 
 
 async def _plan(world: World, scope: Scope, client: Client, node: Node) -> DrainPlan:
-    pods = await _listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
+    pods = await listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
     rules = drain.rules_for(scope.machine, scope.cluster, world.rules.all(scope.namespace))
-    namespaces = await _listed(client, NAMESPACE) if drain.need_namespaces(rules) else []
+    namespaces = await listed(client, NAMESPACE) if drain.need_namespaces(rules) else []
     around = Surroundings(
         now=scope.now,
         unreachable=node.unreachable,
-        daemon_sets=await _existing_daemon_sets(client, pods),
+        daemon_sets=await existing_daemon_sets(client, pods),
         namespace_labels={found.metadata.name: found.metadata.labels for found in namespaces},
         rules=rules,
     )
     return drain.plan(pods, around)
 
 
-async def _existing_daemon_sets(client: Client, pods: Sequence[Pod]) -> set[Key]:
+async def existing_daemon_sets(client: Client, pods: Sequence[Pod]) -> set[Key]:
     named = {found for found in map(drain.daemon_set_of, pods) if found is not None}
     existing = set()
     for daemon_set in sorted(named):
@@ -123,7 +123,7 @@ async def _evict(world: World, scope: Scope, client: Client, node: Node, pods: S
         if loop.time() < until:
             try:
                 async with asyncio.timeout_at(until), EVICT:
-                    why = await _ask_to_leave(client, pod, grace_seconds=1 if node.unreachable else None)
+                    why = await ask_to_leave(client, pod, grace_seconds=1 if node.unreachable else None)
             except TimeoutError:
                 why = "the request to evict it was not answered in time"
         if why:
@@ -141,7 +141,7 @@ def _tell_losses(world: World, scope: Scope, pod: Pod) -> None:
         world.events.warning(scope.machine, "EvictedPod", f"Pod {pod.key} was evicted: {'; '.join(losses)}")
 
 
-async def _ask_to_leave(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:
+async def ask_to_leave(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:
     """Why it may not; empty if it goes. A pod of the same name that has come meanwhile is not meant."""
     options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
     if grace_seconds is not None:
@@ -181,10 +181,10 @@ async def await_volumes(world: World, scope: Scope, facts: Facts) -> Waiting | N
     node = await _node(client, facts.node)
     if node is None:
         return None
-    found = volumes.attached(node, await _listed(client, VOLUME_ATTACHMENT))
+    found = volumes.attached(node, await listed(client, VOLUME_ATTACHMENT))
     if found:
         plan = await _plan(world, scope, client, node)
-        found = set(volumes.blocking(found, plan.stay, await _listed(client, PERSISTENT_VOLUME)))
+        found = set(volumes.blocking(found, plan.stay, await listed(client, PERSISTENT_VOLUME)))
     if not found:
         if scope.machine.status.deletion.wait_for_node_volume_detach_start_time:
             world.events.normal(scope.machine, "NodeVolumesDetached", f"No volume is attached to Node {facts.node}")
@@ -196,7 +196,7 @@ async def await_volumes(world: World, scope: Scope, facts: Facts) -> Waiting | N
 # ---- what both need ----------------------------------------------------------------------------------------------
 
 
-async def _listed(client: Client, kind: Kind[Any], *, field_selector: str = "") -> list[Any]:
+async def listed(client: Client, kind: Kind[Any], *, field_selector: str = "") -> list[Any]:
     listing = await list_all(client, kind.target, field_selector=field_selector, page=_PAGE)
     return [kind.decode(item) for item in listing.items]
 

@@ -1,0 +1,144 @@
+"""The authorities of a cluster: Cluster API's Secrets `<cluster>-ca`, `-etcd`, `-proxy` and `-sa`.
+
+Those that are there are used, whoever put them there; those that are not are made, before the first host gets a plan.
+Servers have them before they start for the first time, so the manager can sign for them and never has to fetch
+anything from a node. Once plans were delivered a missing one is told and never made anew: nobody would trust it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from remuda.kube import certificates, clock
+from remuda.kube.client import Client
+from remuda.kube.objects import Key
+from remuda.kube.waits import Wait
+from remuda.providers.controlplane import belongings
+from remuda.providers.controlplane.named import Held, Named
+from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.steps import step
+
+CREATE = step("rkecontrolplane.create-authority", "creates one of the authorities of a cluster")
+
+CERTIFICATE, KEY = "tls.crt", "tls.key"
+CLUSTER, ETCD, PROXY, ACCOUNTS = "ca", "etcd", "proxy", "sa"
+_PURPOSES = (CLUSTER, ETCD, PROXY, ACCOUNTS)
+_DAYS = 3650
+_SOON_SECONDS = 90 * 86400.0
+
+# Below the data directory of a server: where an authority goes, without its ending.
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    CLUSTER: ("server/tls/server-ca", "server/tls/client-ca"),
+    ETCD: ("server/tls/etcd/server-ca", "server/tls/etcd/peer-ca"),
+    PROXY: ("server/tls/request-header-ca",),
+}
+_ACCOUNT_KEYS = ("server/tls/service.key", "server/tls/service.current.key")
+
+
+class Authorities(msgspec.Struct, kw_only=True):
+    files: dict[str, bytes] = msgspec.field(default_factory=dict)  # below the data directory of a server
+    signing: dict[str, bytes] = msgspec.field(default_factory=dict)  # CERTIFICATE and KEY of the cluster's own
+    problems: list[Wait] = msgspec.field(default_factory=list)
+    expiring: str = ""  # which one ends soon
+
+    def __repr__(self) -> str:
+        return "<Authorities>"
+
+
+def secret_name(cluster: str, purpose: str) -> str:
+    return f"{cluster}-{purpose}"
+
+
+def secret_names(cluster: str) -> list[str]:
+    return [secret_name(cluster, purpose) for purpose in _PURPOSES]
+
+
+async def authorities(client: Client, named: Named, plane: RKEControlPlane, *, delivered: bool) -> Authorities:
+    found = Authorities()
+    for purpose in _PURPOSES:
+        key = Key(plane.metadata.namespace, secret_name(plane.spec.cluster_name, purpose))
+        held = await named.secret(key)
+        if held is None and delivered:
+            found.problems.append(
+                _problem(key, "does not exist any more", "put it back as it was: nodes trust no other")
+            )
+            continue
+        held = held or await _made(client, named, plane, key, purpose)
+        problem, ends = _judged(purpose, held.data.get(CERTIFICATE, b""), held.data.get(KEY, b""))
+        if ends is not None and ends < clock.time():
+            problem = f"{CERTIFICATE} has ended at {clock.rfc3339(ends)}"
+        if problem:
+            found.problems.append(_problem(key, problem, "mend it, or delete it before the first host has a plan"))
+        else:
+            _take(found, purpose, held, ends)
+    return found
+
+
+def _take(found: Authorities, purpose: str, held: Held, ends: float | None) -> None:
+    certificate, key = held.data.get(CERTIFICATE, b""), held.data[KEY]
+    if purpose == ACCOUNTS:
+        found.files.update(dict.fromkeys(_ACCOUNT_KEYS, key))
+    else:
+        for place in _PLACES[purpose]:
+            found.files[f"{place}.crt"] = certificate
+            found.files[f"{place}.key"] = key
+    if purpose == CLUSTER:
+        found.signing = {CERTIFICATE: certificate, KEY: key}
+    if ends is not None and ends - clock.time() < _SOON_SECONDS:
+        found.expiring = f"the authority in Secret {held.key} ends at {clock.rfc3339(ends)}"
+
+
+async def _made(client: Client, named: Named, plane: RKEControlPlane, key: Key, purpose: str) -> Held:
+    private = certificates.new_key()
+    if purpose == ACCOUNTS:
+        public = private.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        data = {CERTIFICATE: public, KEY: certificates.key_pem(private)}
+    else:
+        now = datetime.datetime.fromtimestamp(clock.time(), datetime.UTC)
+        made = certificates.make_ca(private, f"{plane.spec.cluster_name}-{purpose}", _DAYS, now)
+        data = {CERTIFICATE: certificates.certificate_pem(made), KEY: certificates.key_pem(private)}
+    await belongings.create(client, plane, belongings.secret(plane, key.name, data), CREATE)
+    held = await named.secret(key)
+    if held is None:
+        raise Retryable(f"the Secret {key} was made and is gone again")
+    return held
+
+
+@lru_cache(maxsize=256)
+def _judged(purpose: str, certificate: bytes, key: bytes) -> tuple[str, float | None]:
+    """Why it cannot be used, and when it ends."""
+    try:
+        private = serialization.load_pem_private_key(key, password=None)
+    except (ValueError, TypeError):
+        return f"{KEY} is no private key in PEM, or one with a password", None
+    if not isinstance(private, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        return f"{KEY} is neither RSA nor EC", None
+    if purpose == ACCOUNTS:
+        return "", None
+    try:
+        (found, *_) = x509.load_pem_x509_certificates(certificate)
+    except ValueError:
+        return f"{CERTIFICATE} is no certificate in PEM", None
+    if found.public_key() != private.public_key():
+        return f"{CERTIFICATE} and {KEY} do not belong together", None
+    try:
+        signs = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        signs = False
+    if not signs:
+        return f"{CERTIFICATE} is not that of an authority: it may not sign", None
+    return "", found.not_valid_after_utc.timestamp()
+
+
+def _problem(key: Key, missing: str, then: str) -> Wait:
+    return Wait(reason="BadAuthority", on=f"Secret {key}", missing=missing, then=then)

@@ -1,0 +1,215 @@
+"""RKEControlPlane: from one spec and the Machines of a Cluster to nodes that are as it says, for life.
+
+    pin what is decided once → gather what is known → the planner decides → acts → the kubeconfig → one status
+
+It decides nothing about nodes itself: `planner.decide` does, without I/O, on what `gather` brings. Whatever it writes
+may be the last thing this process does: the finalizer comes first, pins come before plans, marks and plans are
+optimistic patches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from remuda.capi.belonging import index_by_cluster
+from remuda.capi.pacing import STATUS_SECONDS, Pace
+from remuda.capi.pausing import paused
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, Cluster
+from remuda.kube import conditions
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key
+from remuda.kube.waits import Wait
+from remuda.providers.controlplane import (
+    admission,
+    distros,
+    hooks,
+    installing,
+    kubeconfig,
+    publishing,
+    removal,
+    status,
+    wakeups,
+)
+from remuda.providers.controlplane.acts import Acts
+from remuda.providers.controlplane.gather import Gathered, Gatherer
+from remuda.providers.controlplane.installing import Lookup
+from remuda.providers.controlplane.planner.decide import decide
+from remuda.providers.controlplane.planner.decision import Decision
+from remuda.providers.controlplane.planner.observed import Observed
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.remote import RemoteClusters
+from remuda.runtime.steps import step
+
+NAME = "rkecontrolplane"
+PREPARE = step(
+    "rkecontrolplane.prepare", "writes a control plane's finalizer, and what is decided once for all its plans"
+)
+UNDECIDED = step("rkecontrolplane.publish-wait", "writes what a control plane waits for before anything can be decided")
+
+Decide = Callable[[Observed], Decision]
+
+_CONCURRENCY = 20
+_FEW_HOSTS = 4  # with more of them deciding takes long enough to be done beside the loop
+_HELD_SECONDS = 15.0
+_ARTEFACTS_SECONDS = 15.0  # files that appear in the store tell nobody
+
+
+class RKEControlPlaneController:
+    def __init__(self, manager: Manager, remote: RemoteClusters, lookup: Lookup, decide: Decide = decide) -> None:
+        self._client = manager.client
+        self._events = manager.events
+        self._remote = remote
+        self._lookup = lookup
+        self._decide = decide
+        self._objects = manager.caches.of(RKE_CONTROL_PLANE)
+        index_by_cluster(manager.caches, MACHINE)
+        index_by_cluster(manager.caches, MACHINE_DEPLOYMENT)
+        self._source = Gatherer(manager, remote)
+        self._controller = manager.controller(NAME, RKE_CONTROL_PLANE, self.reconcile, concurrency=_CONCURRENCY)
+        seconds = manager.settling(STATUS_SECONDS)
+        self._publisher = publishing.Publisher(
+            manager, self._source.machines, Pace(seconds, lambda: self._controller.backlog), Pace(seconds)
+        )
+        wakeups.listen(self._controller, self._objects, self._source, manager.caches, remote)
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self._objects.raw(*key)
+        if value is None:
+            await self._leave_behind(key)
+            return DONE
+        plane = RKE_CONTROL_PLANE.decode(value)
+        cluster = self._source.clusters.get(key.namespace, plane.spec.cluster_name)
+        if plane.metadata.deleting:
+            left = self._source.machines_of(Key(key.namespace, plane.spec.cluster_name))
+            await hooks.release_all(self._client, self._source.machines, left)
+            return await removal.remove(self._client, Draft(RKE_CONTROL_PLANE.target, value), plane, left)
+        try:
+            return await self._keep(value, plane, cluster)
+        except _Undecided as undecided:
+            return await self._tell_wait(key, cluster, undecided)
+        except Exception as error:
+            if not _is_conflict(error):  # then somebody was faster, which is harmless
+                why = str(error) or type(error).__name__
+                wait = Wait(reason="Failed", on=f"RKEControlPlane {key}", missing=why, then="it is tried again")
+                await self._tell_wait(key, cluster, _Undecided(wait))
+            raise
+
+    async def _leave_behind(self, key: Key) -> None:
+        """The control plane is gone, or there never was one: what waits for it waits no longer."""
+        self._publisher.forget(key)
+        if not wakeups.planes_of(self._objects, key):
+            await hooks.release_all(self._client, self._source.machines, self._source.machines_of(key))
+
+    async def _tell_wait(self, key: Key, cluster: Cluster | None, undecided: _Undecided) -> Outcome:
+        wait, value = undecided.wait, self._objects.raw(*key)
+        if value is not None:
+            plane, draft = RKE_CONTROL_PLANE.decode(value), Draft(RKE_CONTROL_PLANE.target, value)
+            news = [paused(cluster, plane.metadata), *status.undecided(plane.status.conditions, wait)]
+            conditions.put(draft.status, news, generation=plane.metadata.generation)
+            await save(self._client, draft, UNDECIDED)
+        return Blocked(wait.reason, wait.on, str(wait), undecided.check_after)
+
+    # ---- one run
+
+    async def _keep(self, value: bytes, plane: RKEControlPlane, cluster: Cluster | None) -> Outcome:
+        cluster = await self._living(plane, cluster)
+        _check(plane)
+        version = distros.parse_version(plane.spec.kubernetes_version)
+        distro = distros.of(version)
+        installer = await installing.installer(plane, distro, version, self._lookup)
+        if isinstance(installer, Wait):
+            raise _Undecided(installer, _ARTEFACTS_SECONDS)
+        draft = Draft(RKE_CONTROL_PLANE.target, value)
+        draft.add_finalizer(removal.FINALIZER)
+        draft.status["renderer"] = {"version": installing.renderer(plane).version}
+        draft.status["installer"] = msgspec.to_builtins(installer)
+        value = await save(self._client, draft, PREPARE)
+        plane = RKE_CONTROL_PLANE.decode(value)
+        gathered = await self._source.gather(plane, cluster, distro, version, installer)
+        decision = await self._decided(gathered.observed)
+        work = Acts(self._client, self._events, self._source, plane, gathered)
+        await work.carry_out(decision)
+        kept = await self._keep_kubeconfig(plane, cluster, gathered, work)
+        judged = status.Judged(
+            observed=gathered.observed,
+            decision=decision,
+            authorities=gathered.authorities,
+            held=work.held,
+            foreign_kubeconfig=kept.foreign,
+            error=next((str(error) for error in work.errors if not _is_conflict(error)), ""),
+        )
+        told = await self._publisher.publish(value, cluster, gathered, judged)
+        for error in work.errors:
+            raise error
+        return soonest(told, _next_look(decision, work, kept))
+
+    async def _living(self, plane: RKEControlPlane, cluster: Cluster | None) -> Cluster:
+        name = f"Cluster {plane.metadata.namespace}/{plane.spec.cluster_name}"
+        if cluster is None:
+            raise _Undecided(Wait(reason="WaitingForCluster", on=name, missing="does not exist"))
+        if cluster.metadata.deleting:
+            await hooks.release_all(self._client, self._source.machines, self._source.machines_of(cluster.key))
+            raise _Undecided(Wait(reason="Deleting", on=name, missing="is being deleted"))
+        return cluster
+
+    async def _decided(self, observed: Observed) -> Decision:
+        if len(observed.hosts) <= _FEW_HOSTS:
+            return self._decide(observed)
+        return await asyncio.to_thread(self._decide, observed)
+
+    async def _keep_kubeconfig(
+        self, plane: RKEControlPlane, cluster: Cluster, gathered: Gathered, work: Acts
+    ) -> kubeconfig.Kept:
+        subject = gathered.observed.cluster
+        secrets = self._source.named.secrets
+        where = kubeconfig.endpoint(
+            subject.endpoint,
+            gathered.told_endpoint,
+            status.serving(gathered.observed.hosts),
+            subject.distro.api_port,
+            kubeconfig.present_server(secrets, plane),
+        )
+        try:
+            kept = await kubeconfig.keep(self._client, secrets, plane, where, gathered.authorities.signing)
+        except (StatusError, Retryable) as error:
+            work.errors.append(error)
+            return kubeconfig.Kept()
+        if kept.present and cluster.status.initialization.infrastructure_provisioned:
+            self._remote.want(cluster.key)
+        return kept
+
+
+class _Undecided(Exception):
+    """What must be there before anything can be decided."""
+
+    def __init__(self, wait: Wait, check_after: float | None = None) -> None:
+        super().__init__(str(wait))
+        self.wait = wait
+        self.check_after = check_after
+
+
+def _check(plane: RKEControlPlane) -> None:
+    """What admission should have refused is not acted on."""
+    wrong = [str(error) for error in admission.complaints(plane)]
+    if wrong:
+        on, then = f"RKEControlPlane {plane.key}", "nothing is changed until it is mended"
+        raise _Undecided(Wait(reason="InvalidSpec", on=on, missing="; ".join(wrong), then=then))
+
+
+def _next_look(decision: Decision, work: Acts, kept: kubeconfig.Kept) -> Outcome:
+    looks = [decision.look_again, kept.renew_in, _HELD_SECONDS if work.held else None]
+    soon = min((seconds for seconds in looks if seconds is not None), default=None)
+    if decision.waits:
+        first = decision.waits[0]
+        return Blocked(first.reason, first.on, str(first), soon)
+    return DONE if soon is None else Again(max(0.0, soon))
+
+
+def _is_conflict(error: Exception) -> bool:
+    return isinstance(error, StatusError) and error.reason == "Conflict"

@@ -1,0 +1,285 @@
+"""Whoever drains nodes for the planner: a conversation in annotations of the plan Secret, so that others can take part.
+
+    drain-options = R     the planner asks; R is a DrainOptions as JSON, and everything below is R again, to the byte
+    pre-drain = R         hooks may begin; each answers with R in an annotation of its own
+    drain-done = R        the node is cordoned, and empty if that was wanted: the planner may go on
+    uncordon = R          the planner is through
+    post-drain = R        hooks again; then the node takes Pods, and all of these annotations go
+
+What keeps it from going on stands in drain-error. Pods are not watched, so it looks again after a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from remuda.capi.belonging import index_by_cluster, members
+from remuda.capi.machine import draining
+from remuda.capi.machine.drain import listed
+from remuda.capi.machine.workload import NODE, POD, Node, Pod
+from remuda.capi.pausing import is_paused
+from remuda.capi.types import CLUSTER, MACHINE, Machine
+from remuda.kube import clock
+from remuda.kube.client import Client
+from remuda.kube.core import SECRETS, Secret
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key
+from remuda.providers import names, secrets
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.controlplane import evacuation, hosts
+from remuda.providers.controlplane.configuration import DrainHook, DrainOptions
+from remuda.providers.controlplane.report import (
+    DRAIN_DONE,
+    DRAIN_ERROR,
+    DRAIN_REQUEST,
+    POST_DRAIN,
+    PRE_DRAIN,
+    UNCORDON_REQUEST,
+)
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
+from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
+from remuda.runtime.steps import step
+
+NAME = "rkedrain"
+CORDON = step("rkedrain.cordon", "keeps new Pods away from a node that is about to be restarted")
+EVICT = step("rkedrain.evict", "asks one Pod to leave a node that is about to be restarted")
+UNCORDON = step("rkedrain.uncordon", "lets Pods onto a node again")
+TELL = step("rkedrain.tell", "says in a plan Secret how far the drain of its node is")
+
+_CONCURRENCY = 20
+_TIMEOUT_SECONDS = 600  # where the options say none
+_OURS = (DRAIN_REQUEST, DRAIN_DONE, UNCORDON_REQUEST, PRE_DRAIN, POST_DRAIN, DRAIN_ERROR)
+_NOT_FOUND = 404
+
+
+class DrainSettings(msgspec.Struct, frozen=True, kw_only=True):
+    retry_seconds: float = 5.0  # between two looks at Pods
+    eviction_seconds: float = 10.0  # for all evictions of one look
+
+
+class _Work(NamedTuple):
+    """One look at one node."""
+
+    secret: Secret
+    machine: Machine
+    request: str
+    options: DrainOptions
+    connection: Connection
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        return self.secret.metadata.annotations
+
+
+class Drainer:
+    def __init__(self, manager: Manager, remote: RemoteClusters, settings: DrainSettings) -> None:
+        self._client = manager.client
+        self._events = manager.events
+        self._caches = manager.caches
+        self._remote = remote
+        self._settings = settings
+        self._bootstraps = manager.caches.of(RKE_BOOTSTRAP)
+        self._machines = manager.caches.of(MACHINE)
+        self._clusters = manager.caches.of(CLUSTER)
+        self._secrets = secrets.informer(manager.caches)
+        self._began: dict[Key, tuple[str, float]] = {}  # by RKEBootstrap: for which request, since when
+        index_by_cluster(manager.caches, MACHINE)
+        self._controller = manager.controller(NAME, RKE_BOOTSTRAP, self.reconcile, concurrency=_CONCURRENCY)
+        self._controller.watch(self._secrets, _bootstrap_of, "plan", facts=_facts)
+        remote.on_change(self._on_remote_change)
+
+    def _on_remote_change(self, cluster: Key, node: object) -> None:
+        """A cluster that answers again, or no more; Nodes are looked at when it is their turn."""
+        if node is not None:
+            return
+        for machine in members(self._caches, MACHINE, cluster):
+            reference = machine.spec.bootstrap.config_ref
+            if hosts.is_ours(machine) and reference is not None:
+                self._controller.enqueue(Key(machine.metadata.namespace, reference.name))
+
+    async def reconcile(self, key: Key) -> Outcome:
+        work = self._look(key)
+        if work is None:
+            self._began.pop(key, None)
+            return DONE
+        cluster = self._clusters.get(key.namespace, work.machine.spec.cluster_name)
+        if is_paused(cluster, work.machine.metadata):
+            return Blocked("Paused", f"Machine {work.machine.key}", "it is left alone")
+        if work.said.get(UNCORDON_REQUEST) == work.request:
+            return await self._uncordon(work)
+        if work.said.get(DRAIN_DONE) == work.request:
+            return DONE
+        try:
+            return await self._drain(key, work)
+        except (StatusError, OSError, TimeoutError) as error:
+            await self._tell(work, {DRAIN_ERROR: str(error) or type(error).__name__})
+            raise
+
+    def _look(self, key: Key) -> _Work | None:
+        bootstrap = self._bootstraps.get(*key)
+        secret = self._secrets.get(key.namespace, names.plan_secret(key.name))
+        if bootstrap is None or secret is None or bootstrap.metadata.deleting:
+            return None
+        request = secret.metadata.annotations.get(DRAIN_REQUEST, "")
+        owner = bootstrap.metadata.owner(MACHINE.name, MACHINE.group)
+        machine = self._machines.get(key.namespace, owner.name) if owner is not None else None
+        if not request or machine is None or machine.metadata.deleting:
+            return None
+        try:
+            options = msgspec.json.decode(request, type=DrainOptions)
+        except msgspec.MsgspecError:
+            return None
+        cluster = Key(key.namespace, machine.spec.cluster_name)
+        return _Work(secret, machine, request, options, self._remote.look(cluster))
+
+    # ---- before
+
+    async def _drain(self, key: Key, work: _Work) -> Outcome:
+        client = work.connection.client
+        if client is None:
+            cluster = f"Cluster {work.machine.metadata.namespace}/{work.machine.spec.cluster_name}"
+            why = f"{cluster} does not answer: {work.connection.error}"
+            await self._tell(work, {DRAIN_ERROR: why})
+            return Blocked("WaitingForConnection", cluster, why, self._settings.retry_seconds)
+        node = await self._node(client, work)
+        if node is not None:
+            if not node.spec.unschedulable:
+                async with CORDON:
+                    await client.patch(NODE.target, "", node.metadata.name, {"spec": {"unschedulable": True}})
+            if waiting := await self._hooks(work, PRE_DRAIN, work.options.pre_drain_hooks):
+                return waiting
+            if (
+                work.options.enabled
+                and self._has_company(work.machine)
+                and (why := await self._empty(key, client, node, work))
+            ):
+                await self._tell(work, {DRAIN_ERROR: why})
+                return Again(self._settings.retry_seconds, why)
+        await self._tell(work, {DRAIN_DONE: work.request, DRAIN_ERROR: None})
+        self._began.pop(key, None)
+        self._events.normal(work.machine, "Drained", "its node takes no Pods until its new plan is applied")
+        return DONE
+
+    def _has_company(self, machine: Machine) -> bool:
+        """The only machine of a cluster is never emptied: its Pods would have nowhere to go."""
+        cluster = Key(machine.metadata.namespace, machine.spec.cluster_name)
+        return sum(hosts.is_ours(one) for one in members(self._caches, MACHINE, cluster)) > 1
+
+    async def _empty(self, key: Key, client: Client, node: Node, work: _Work) -> str:
+        """What is waited for; empty when the node is."""
+        pods: list[Pod] = await draining.listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
+        existing = await draining.existing_daemon_sets(client, pods)
+        found = evacuation.plan(pods, work.options, existing, now=clock.time(), unreachable=node.unreachable)
+        if found.finished:
+            return ""
+        if found.forbidden:
+            return found.forbidden
+        refusals = await self._evict(client, found.evict, work.options)
+        lines = [f"{listed([pod])}: {why}" for pod, why in refusals]
+        if not lines:
+            lines = [f"{listed([*found.evict, *found.leaving])}: still ending"]
+        return "; ".join([*lines[:5], *self._late(key, work)])
+
+    def _late(self, key: Key, work: _Work) -> list[str]:
+        request, began = self._began.setdefault(key, (work.request, clock.time()))
+        if request != work.request:
+            began = clock.time()
+            self._began[key] = (work.request, began)
+        limit = work.options.timeout or _TIMEOUT_SECONDS
+        return [f"this takes longer than the {limit} s allowed for it"] if clock.time() - began > limit else []
+
+    async def _evict(self, client: Client, pods: Sequence[Pod], options: DrainOptions) -> list[tuple[Pod, str]]:
+        """Whom it was refused. Those for whom the time does not suffice are asked at the next look."""
+        loop, refusals = asyncio.get_running_loop(), []
+        until = loop.time() + self._settings.eviction_seconds
+        grace = options.grace_period if options.grace_period >= 0 else None
+        for pod in pods:
+            why = "not asked to leave yet, there are many"
+            if loop.time() < until:
+                try:
+                    async with asyncio.timeout_at(until), EVICT:
+                        why = await _send_away(client, pod, grace, by_force=options.disable_eviction)
+                except TimeoutError:
+                    why = "the request to evict it was not answered in time"
+            if why:
+                refusals.append((pod, why))
+        return refusals
+
+    # ---- after
+
+    async def _uncordon(self, work: _Work) -> Outcome:
+        client = work.connection.client
+        if client is None:
+            why = f"the cluster does not answer: {work.connection.error}"
+            return Blocked("WaitingForConnection", f"Machine {work.machine.key}", why, self._settings.retry_seconds)
+        if waiting := await self._hooks(work, POST_DRAIN, work.options.post_drain_hooks):
+            return waiting
+        node = await self._node(client, work)
+        if node is not None and node.spec.unschedulable:
+            async with UNCORDON:
+                await client.patch(NODE.target, "", node.metadata.name, {"spec": {"unschedulable": None}})
+        answers = [hook.annotation for hook in (*work.options.pre_drain_hooks, *work.options.post_drain_hooks)]
+        await self._tell(work, dict.fromkeys((*_OURS, *filter(None, answers))))
+        return DONE
+
+    # ---- both
+
+    async def _hooks(self, work: _Work, stage: str, hooks: Sequence[DrainHook]) -> Outcome | None:
+        wanted = [hook.annotation for hook in hooks if hook.annotation]
+        if not wanted:
+            return None
+        await self._tell(work, {stage: work.request})
+        missing = [name for name in wanted if work.said.get(name) != work.request]
+        if not missing:
+            return None
+        why = f"waits for hooks: {', '.join(missing)} of Secret {work.secret.key} must become the value of {stage}"
+        return Blocked("WaitingForHook", f"Secret {work.secret.key}", why)
+
+    async def _node(self, client: Client, work: _Work) -> Node | None:
+        """As the cluster has it now."""
+        nodes, name = work.connection.nodes, hosts.node_name(work.machine)
+        same = (
+            nodes.select(PROVIDER_ID, work.machine.spec.provider_id) if nodes and work.machine.spec.provider_id else []
+        )
+        if same:
+            name = same[0].metadata.name
+        try:
+            return NODE.decode(await client.get(NODE.target, "", name))
+        except StatusError as error:
+            if error.code != _NOT_FOUND:
+                raise
+            return None
+
+    async def _tell(self, work: _Work, notes: Mapping[str, str | None]) -> None:
+        """Nothing is written that stands there already."""
+        present = self._secrets.get(*work.secret.key) or work.secret
+        news = {name: value for name, value in notes.items() if present.metadata.annotations.get(name) != value}
+        if news:
+            patch = {"metadata": {"annotations": news, "resourceVersion": present.metadata.resource_version}}
+            async with TELL:
+                await self._client.patch(SECRETS, *present.key, patch)
+
+
+async def _send_away(client: Client, pod: Pod, grace: int | None, *, by_force: bool) -> str:
+    """Why it may not go; empty if it does."""
+    if not by_force:
+        return await draining.ask_to_leave(client, pod, grace_seconds=grace)
+    try:
+        await client.delete(POD.target, *pod.key, uid=pod.metadata.uid, grace_period_seconds=grace)
+    except StatusError as error:
+        return "" if error.code == _NOT_FOUND else draining.refusal(error)
+    return ""
+
+
+def _bootstrap_of(secret: Secret) -> list[Key]:
+    owner = secret.metadata.owner(RKE_BOOTSTRAP.name, RKE_BOOTSTRAP.group)
+    return [Key(secret.metadata.namespace, owner.name)] if owner is not None and secret.type == names.PLAN_TYPE else []
+
+
+def _facts(secret: Secret) -> object:
+    return secret.metadata.annotations

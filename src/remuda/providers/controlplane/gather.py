@@ -1,0 +1,210 @@
+"""Gathers what the planner is told: everything a decision depends on, read once, before anything is decided.
+
+Most of it comes from caches. Read from the server are plans that were not looked at lately and the contents of Secrets;
+Nodes come from the cache that the core keeps of every connected cluster. What is missing is told as a `Wait`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from remuda.capi import names as capi_names
+from remuda.capi.belonging import members
+from remuda.capi.machine.workload import Node
+from remuda.capi.pausing import paused
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, Cluster, Endpoint, Machine
+from remuda.kube import clock, conditions
+from remuda.kube.core import Secret
+from remuda.kube.objects import Key
+from remuda.kube.waits import Wait
+from remuda.providers import names, secrets
+from remuda.providers.bootstrap.access import is_of
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP, RKEBootstrap
+from remuda.providers.controlplane import authorities, hosts, installing, resolving, state
+from remuda.providers.controlplane.authorities import Authorities
+from remuda.providers.controlplane.distros import Distro, Version
+from remuda.providers.controlplane.named import Named
+from remuda.providers.controlplane.planner.observed import Cluster as Subject
+from remuda.providers.controlplane.planner.observed import Host, Observed, Pool, Tokens
+from remuda.providers.controlplane.plans import Plans
+from remuda.providers.controlplane.types import INIT_NODE_MACHINE_ID, Installer, RKEControlPlane
+from remuda.providers.infrastructure.types import RKE_CLUSTER, RKECluster, standing_endpoint
+from remuda.runtime.manager import Manager
+from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
+
+_NO_TOKENS = Tokens("", "")
+
+
+class Gathered(msgspec.Struct, kw_only=True):
+    """What was read, for those who act on the answer."""
+
+    observed: Observed
+    authorities: Authorities
+    machines: dict[str, Machine]  # by name
+    bootstraps: dict[str, RKEBootstrap]  # by name of their Machine
+    secrets: dict[str, Secret]  # the same: plan Secrets as wholes
+    connection: Connection
+    told_endpoint: Endpoint | None = None  # what the infrastructure says, also where it is only one of the servers
+
+
+class Gatherer:
+    def __init__(self, manager: Manager, remote: RemoteClusters) -> None:
+        self._client = manager.client
+        self._caches = manager.caches
+        self._remote = remote
+        self.named = Named(manager)
+        self.plans = Plans(manager.client)
+        self.machines = manager.caches.of(MACHINE)
+        self.clusters = manager.caches.of(CLUSTER)
+        self.bootstraps = manager.caches.of(RKE_BOOTSTRAP)
+        self.infrastructure = manager.caches.of(RKE_CLUSTER)
+        self.plan_secrets = secrets.informer(manager.caches)
+
+    def machines_of(self, cluster: Key) -> list[Machine]:
+        """Those whose plans are made here, by name."""
+        return [machine for machine in members(self._caches, MACHINE, cluster) if hosts.is_ours(machine)]
+
+    async def gather(
+        self, plane: RKEControlPlane, cluster: Cluster, distro: Distro, version: Version, installer: Installer
+    ) -> Gathered:
+        machines = self.machines_of(cluster.key)
+        bootstraps = {one.metadata.name: known for one in machines if (known := self._bootstrap(one)) is not None}
+        held = {name: plan for name, one in bootstraps.items() if (plan := await self._plan(one)) is not None}
+        connection = self._remote.look(cluster.key)
+        problems: list[Wait] = []
+        gathered = [
+            self._host(one, bootstraps, held, self._node(one, connection), distro, problems) for one in machines
+        ]
+        delivered = any(host.planned for host in gathered)
+        trusted = await authorities.authorities(self._client, self.named, plane, delivered=delivered)
+        tokens = await state.tokens(self._client, self.named, plane, delivered=delivered)
+        if isinstance(tokens, Wait):
+            problems.append(tokens)
+            tokens = _NO_TOKENS
+        found = await resolving.resolve(self.named, plane)
+        infrastructure = self._infrastructure(cluster)
+        pause = paused(cluster, plane.metadata)
+        observed = Observed(
+            cluster=Subject(
+                name=cluster.metadata.name,
+                namespace=cluster.metadata.namespace,
+                uid=cluster.metadata.uid,
+                created=_created(plane),
+                spec=plane.spec,
+                distro=distro,
+                version=version,
+                renderer=installing.renderer(plane).version,
+                installer=installer,
+                tokens=tokens,
+                authorities=trusted.files,
+                config_generation=plane.status.config_generation,
+                endpoint=_standing(plane, cluster, infrastructure),
+                registries=found.registries,
+                files=found.files,
+                config_files=found.config_files,
+                s3=found.s3,
+                init_machine_id=plane.metadata.labels.get(INIT_NODE_MACHINE_ID, ""),
+            ),
+            hosts=gathered,
+            pools=self._pools(cluster.key),
+            now=clock.time(),
+            initialized=bool(plane.status.initialization.control_plane_initialized),
+            infrastructure_ready=cluster.status.initialization.infrastructure_provisioned,
+            paused=pause.message if pause.status == conditions.TRUE else "",
+            deleting=plane.metadata.deleting or cluster.metadata.deleting,
+            reachable=connection.connected,
+            unreachable="" if connection.connected else connection.error,
+            problems=(*problems, *trusted.problems, *found.problems),
+        )
+        return Gathered(
+            observed=observed,
+            authorities=trusted,
+            machines={one.metadata.name: one for one in machines},
+            bootstraps=bootstraps,
+            secrets=held,
+            connection=connection,
+            told_endpoint=infrastructure.spec.control_plane_endpoint if infrastructure is not None else None,
+        )
+
+    def _host(
+        self,
+        machine: Machine,
+        bootstraps: dict[str, RKEBootstrap],
+        plans: dict[str, Secret],
+        node: Node | None,
+        distro: Distro,
+        problems: list[Wait],
+    ) -> Host:
+        name = machine.metadata.name
+        try:
+            return hosts.host(machine, bootstraps.get(name), plans.get(name), node, distro)
+        except hosts.BadNote as error:
+            problems.append(Wait(reason="BadAnnotation", on=f"Machine {machine.key}", missing=str(error)))
+            return hosts.host(machine, bootstraps.get(name), plans.get(name), node, distro, notes=False)
+
+    def _bootstrap(self, machine: Machine) -> RKEBootstrap | None:
+        reference = machine.spec.bootstrap.config_ref
+        assert reference is not None
+        found = self.bootstraps.get(machine.metadata.namespace, reference.name)
+        return found if found is not None and is_of(found.metadata, machine.metadata.uid) else None
+
+    async def _plan(self, bootstrap: RKEBootstrap) -> Secret | None:
+        name = names.plan_secret(bootstrap.metadata.name)
+        found = self.plan_secrets.get(bootstrap.metadata.namespace, name)
+        if found is None or found.type != names.PLAN_TYPE or not is_of(found.metadata, bootstrap.metadata.uid):
+            return None
+        return await self.plans.whole(found)
+
+    def _node(self, machine: Machine, connection: Connection) -> Node | None:
+        """By what it is first, by its name where it does not say what it is."""
+        nodes = connection.nodes
+        if nodes is None:
+            return None
+        same = nodes.select(PROVIDER_ID, machine.spec.provider_id) if machine.spec.provider_id else []
+        if same:
+            found: Node = same[0]
+            return found
+        named: Node | None = nodes.get("", hosts.node_name(machine))
+        return named if named is not None and not named.spec.provider_id else None
+
+    def _pools(self, cluster: Key) -> list[Pool]:
+        return [
+            hosts.pool(one)
+            for one in members(self._caches, MACHINE_DEPLOYMENT, cluster)
+            if not one.metadata.deleting and _is_of_ours(one.spec.template.spec.bootstrap.config_ref)
+        ]
+
+    def _infrastructure(self, cluster: Cluster) -> RKECluster | None:
+        reference = cluster.spec.infrastructure_ref
+        if reference is None or (reference.api_group, reference.kind) != (RKE_CLUSTER.group, RKE_CLUSTER.name):
+            return None
+        return self.infrastructure.get(cluster.metadata.namespace, reference.name)
+
+
+def _is_of_ours(reference: object) -> bool:
+    group = getattr(reference, "api_group", "")
+    return group == RKE_BOOTSTRAP.group and str(getattr(reference, "kind", "")).startswith(RKE_BOOTSTRAP.name)
+
+
+def _created(plane: RKEControlPlane) -> float:
+    made = plane.metadata.creation_timestamp
+    return clock.parse(made) if made else 0.0
+
+
+def _standing(plane: RKEControlPlane, cluster: Cluster, infrastructure: RKECluster | None) -> Endpoint | None:
+    """What stands before the servers. It is in their certificates, so the address of one of them will not do."""
+    own = plane.spec.control_plane_endpoint
+    if own is not None and own.valid:
+        return own
+    if infrastructure is not None:
+        return standing_endpoint(infrastructure)
+    return cluster.spec.control_plane_endpoint if cluster.spec.control_plane_endpoint.valid else None
+
+
+def belongings(plane: RKEControlPlane) -> Sequence[str]:
+    """Secrets a control plane has without naming them, as `resolving.place` has them."""
+    cluster, namespace = plane.spec.cluster_name, plane.metadata.namespace
+    own = [*authorities.secret_names(cluster), state.secret_name(cluster), capi_names.kubeconfig_secret(cluster)]
+    return [resolving.place("Secret", Key(namespace, name)) for name in own]

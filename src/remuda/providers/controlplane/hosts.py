@@ -1,0 +1,187 @@
+"""From a Machine, its RKEBootstrap, its plan Secret and its Node to a host as the planner knows it. Pure.
+
+Roles, the init mark, labels and addresses come from objects that no host can write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from remuda.capi import names as capi_names
+from remuda.capi.machine.workload import Node as WorkloadNode
+from remuda.capi.types import Machine, MachineDeployment
+from remuda.kube import clock, conditions
+from remuda.kube.core import Secret
+from remuda.kube.objects import Condition
+from remuda.kube.waits import Wait
+from remuda.providers import names
+from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP, RKEBootstrap
+from remuda.providers.controlplane import report
+from remuda.providers.controlplane.configuration import Taint
+from remuda.providers.controlplane.distros import Distro
+from remuda.providers.controlplane.planner.observed import Drain, Host, Node, Pool, Report, Roles
+
+POOL_NAME = "rke.cattle.io/rke-machine-pool-name"  # label of Machines: the pool they are of
+HOOK = f"{capi_names.PRE_TERMINATE_HOOK}/rke-bootstrap-cleanup"  # annotation of Machines: their end waits for us
+HOOK_OWNER = "rke-bootstrap-controller"
+FORCE_REMOVE = ("rke.cattle.io/etcd-force-remove", "provisioning.cattle.io/force-machine-remove")  # annotations
+
+ETCD_IS_VOTER = "EtcdIsVoter"  # condition of Nodes that are members of etcd
+_STALLED = "Stalled"  # why infrastructure is not ready: nobody tries any more
+_BEFORE = ("InfrastructureReady", "BootstrapConfigReady")
+_TRUE = "true"
+
+
+class BadNote(ValueError):
+    """An annotation that cannot be read, in words."""
+
+
+def is_ours(machine: Machine) -> bool:
+    """Whether what it runs is decided here: its bootstrap is an RKEBootstrap."""
+    reference = machine.spec.bootstrap.config_ref
+    return reference is not None and (reference.api_group, reference.kind) == (RKE_BOOTSTRAP.group, RKE_BOOTSTRAP.name)
+
+
+def roles(labels: Mapping[str, str]) -> Roles:
+    return Roles(
+        labels.get(names.ETCD_ROLE) == _TRUE,
+        labels.get(names.CONTROL_PLANE_ROLE) == _TRUE,
+        labels.get(names.WORKER_ROLE) == _TRUE,
+    )
+
+
+def pool(deployment: MachineDeployment) -> Pool:
+    labels = deployment.spec.template.metadata.labels
+    replicas = deployment.spec.replicas
+    return Pool(
+        name=labels.get(POOL_NAME) or deployment.metadata.name,
+        roles=roles(labels),
+        replicas=1 if replicas is None else replicas,
+    )
+
+
+def host(
+    machine: Machine,
+    bootstrap: RKEBootstrap | None,
+    plan: Secret | None,
+    node: WorkloadNode | None,
+    distro: Distro,
+    *,
+    notes: bool = True,
+) -> Host:
+    """`notes`: read what is noted on what its Node is to have. Raises BadNote."""
+    metadata, status = machine.metadata, machine.status
+    said = {**(bootstrap.metadata.annotations if bootstrap is not None else {}), **metadata.annotations}
+    seen = bootstrap.status.conditions if bootstrap is not None else ()
+    return Host(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        created=clock.parse(metadata.creation_timestamp) if metadata.creation_timestamp else 0.0,
+        roles=roles(metadata.labels),
+        pool=metadata.labels.get(POOL_NAME) or metadata.labels.get(capi_names.DEPLOYMENT_NAME, ""),
+        labels=metadata.labels,
+        node_name=node_name(machine),
+        node_labels=_labels(said.get(names.NODE_LABELS, "")) if notes else {},
+        node_taints=_taints(said.get(names.NODE_TAINTS, "")) if notes else (),
+        provider_id=machine.spec.provider_id,
+        internal_addresses=_addresses(machine, "InternalIP"),
+        external_addresses=_addresses(machine, "ExternalIP"),
+        machine_id=metadata.labels.get(names.MACHINE_ID, ""),
+        init=bootstrap is not None and bootstrap.metadata.labels.get(names.INIT_NODE) == _TRUE,
+        connected=conditions.is_true(seen, AGENT_CONNECTED),
+        connected_since=_connected_since(seen),
+        infrastructure_ready=status.initialization.infrastructure_provisioned,
+        failed=_failed(machine),
+        deleting_since=clock.parse(metadata.deletion_timestamp) if metadata.deletion_timestamp else None,
+        drained=status.deletion.wait_for_pre_terminate_hook_start_time is not None,
+        held=HOOK in metadata.annotations,
+        force_remove=any(said.get(name) == _TRUE for name in FORCE_REMOVE),
+        report=report.report(plan) if plan is not None else Report(),
+        drain=report.drain(plan) if plan is not None else Drain(),
+        node=_node(node, distro) if node is not None else None,
+        waits=_waits(machine),
+    )
+
+
+def _connected_since(seen: Sequence[Condition]) -> float | None:
+    found = conditions.find(seen, AGENT_CONNECTED)
+    if found is None or found.status != conditions.TRUE or not found.last_transition_time:
+        return None
+    return clock.parse(found.last_transition_time)
+
+
+def node_name(machine: Machine) -> str:
+    hostnames = _addresses(machine, "Hostname")
+    return machine.metadata.labels.get(names.NODE_NAME) or (hostnames[0] if hostnames else machine.metadata.name)
+
+
+def _addresses(machine: Machine, type: str) -> list[str]:
+    return [one.address for one in machine.status.addresses if one.type == type]
+
+
+def _failed(machine: Machine) -> str:
+    found = conditions.find(machine.status.conditions, "InfrastructureReady")
+    return found.message if found is not None and found.reason == _STALLED and found.status != conditions.TRUE else ""
+
+
+def _waits(machine: Machine) -> list[Wait]:
+    found = []
+    for type in _BEFORE:
+        seen = conditions.find(machine.status.conditions, type)
+        if seen is not None and seen.status != conditions.TRUE:
+            found.append(
+                Wait(
+                    reason=seen.reason or type,
+                    on=f"Machine {machine.key}",
+                    missing=seen.message or seen.reason or type,
+                    since=clock.parse(seen.last_transition_time) if seen.last_transition_time else None,
+                    log=f"remuda machine logs {machine.metadata.name} -n {machine.metadata.namespace}",
+                )
+            )
+    return found
+
+
+def _node(node: WorkloadNode, distro: Distro) -> Node:
+    voter, ready = node.condition(ETCD_IS_VOTER), node.condition("Ready")
+    said = node.metadata.annotations
+    left = f"{distro.etcd_annotation}/removed-node-name"
+    return Node(
+        name=node.metadata.name,
+        ready=ready is not None and ready.status == conditions.TRUE,
+        kubelet_version=str(node.status.node_info.get("kubeletVersion", "")),
+        voter=None if voter is None else voter.status == conditions.TRUE,
+        leaving=said.get(f"{distro.etcd_annotation}/remove") == _TRUE,
+        left=bool(said.get(left)),
+    )
+
+
+# ---- notes on what the Node is to have ---------------------------------------------------------------------------
+
+
+def _labels(text: str) -> dict[str, str]:
+    """A JSON object, or key=value,key=value: hosts that register themselves write it so."""
+    if not text.startswith("{"):
+        pairs = (part.partition("=") for part in text.split(",") if part.strip())
+        return {key.strip(): value.strip() for key, _, value in pairs}
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.MsgspecError as error:
+        raise BadNote(f"the annotation {names.NODE_LABELS} is not a JSON object of strings: {error}") from None
+
+
+def _taints(text: str) -> Sequence[Taint]:
+    """A JSON list, or key=value:Effect,key:Effect."""
+    if text.startswith("["):
+        try:
+            return msgspec.json.decode(text, type=list[Taint])
+        except msgspec.MsgspecError as error:
+            raise BadNote(f"the annotation {names.NODE_TAINTS} is not a JSON list of taints: {error}") from None
+    found = []
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        pair, _, effect = part.rpartition(":")
+        key, _, value = pair.partition("=")
+        found.append(Taint(key=key, value=value, effect=effect))
+    return found

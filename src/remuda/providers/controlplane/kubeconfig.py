@@ -1,0 +1,129 @@
+"""The Secret `<cluster>-kubeconfig`: an administrator's access, signed with the cluster's own authority.
+
+Nothing is fetched from a node. It points at what stands before the servers, else at one of them, and is pointed at
+another when that one goes. It is signed anew when a third of its certificate's life is left, or the authority is
+another. What it was made of is noted beside it, so looking whether it is still right reads no key. One that somebody
+else has put there is theirs, and left alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import yaml
+from cryptography import x509
+
+from remuda.capi import names as capi_names
+from remuda.capi.cluster.kubeconfig import make_kubeconfig
+from remuda.capi.types import Endpoint
+from remuda.kube import clock
+from remuda.kube.client import Client
+from remuda.kube.core import SECRETS
+from remuda.kube.objects import Key, Object, ObjectMeta
+from remuda.providers.controlplane import belongings
+from remuda.providers.controlplane.authorities import CERTIFICATE
+from remuda.providers.controlplane.planner.observed import Host
+from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.runtime.informer import Informer
+from remuda.runtime.steps import step
+
+CREATE = step("rkecontrolplane.create-kubeconfig", "creates the kubeconfig of a cluster")
+RENEW = step("rkecontrolplane.renew-kubeconfig", "signs the kubeconfig of a cluster anew, or points it elsewhere")
+
+# Annotations of the Secret: what it was made of.
+SERVER = "remuda.dev/server"
+AUTHORITY = "remuda.dev/authority"
+RENEW_AT = "remuda.dev/renew-at"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """How it stands with the Secret."""
+
+    present: bool = False
+    foreign: bool = False  # somebody else's
+    renew_in: float | None = None
+
+
+async def keep(
+    client: Client,
+    secrets: Informer[Object],
+    plane: RKEControlPlane,
+    endpoint: Endpoint | None,
+    signing: Mapping[str, bytes],
+) -> Kept:
+    cluster = plane.spec.cluster_name
+    key = Key(plane.metadata.namespace, capi_names.kubeconfig_secret(cluster))
+    seen = secrets.get(*key)
+    if seen is not None and not _is_ours(seen.metadata, plane):
+        return Kept(present=True, foreign=True)
+    if endpoint is None or not signing:
+        return Kept(present=seen is not None)
+    notes = {SERVER: str(endpoint), AUTHORITY: hashlib.sha256(signing[CERTIFICATE]).hexdigest()[:16]}
+    if seen is not None and (left := _seconds_good(seen.metadata.annotations, notes)) > 0:
+        return Kept(present=True, renew_in=left)
+    config = make_kubeconfig(cluster, endpoint.host, endpoint.port, dict(signing))
+    value = yaml.safe_dump(config, sort_keys=False).encode()
+    renew_at = _renew_at(base64.b64decode(config["users"][0]["user"]["client-certificate-data"]))
+    notes[RENEW_AT] = clock.rfc3339(renew_at)
+    wanted = belongings.secret(plane, key.name, {capi_names.KUBECONFIG_KEY: value}, annotations=notes)
+    if seen is None:
+        if not await belongings.create(client, plane, wanted, CREATE):
+            return Kept(present=True, renew_in=1.0)  # somebody's: who it is the watch will tell
+    else:
+        version = seen.metadata.resource_version
+        async with RENEW:
+            await client.patch(
+                SECRETS,
+                *key,
+                {"metadata": {"annotations": notes, "resourceVersion": version}, "data": wanted["data"]},
+            )
+    return Kept(present=True, renew_in=renew_at - clock.time())
+
+
+def present_server(secrets: Informer[Object], plane: RKEControlPlane) -> str:
+    """Where it points now."""
+    seen = secrets.get(plane.metadata.namespace, capi_names.kubeconfig_secret(plane.spec.cluster_name))
+    return seen.metadata.annotations.get(SERVER, "") if seen is not None else ""
+
+
+def _is_ours(metadata: ObjectMeta, plane: RKEControlPlane) -> bool:
+    return SERVER in metadata.annotations and metadata.labels.get(capi_names.CLUSTER_NAME) == capi_names.label_value(
+        plane.spec.cluster_name
+    )
+
+
+def _seconds_good(present: Mapping[str, str], wanted: Mapping[str, str]) -> float:
+    if any(present.get(name) != value for name, value in wanted.items()):
+        return 0.0
+    try:
+        return clock.parse(present.get(RENEW_AT, "")) - clock.time()
+    except ValueError:
+        return 0.0
+
+
+def _renew_at(certificate: bytes) -> float:
+    found = x509.load_pem_x509_certificate(certificate)
+    begins, ends = found.not_valid_before_utc.timestamp(), found.not_valid_after_utc.timestamp()
+    return ends - (ends - begins) / 3
+
+
+def endpoint(
+    standing: Endpoint | None, told: Endpoint | None, serving: Sequence[Host], port: int, present: str
+) -> Endpoint | None:
+    """Where the API is reached: by what stands before the servers; else by the server it was reached by last, or that
+    its infrastructure tells, as long as it serves; else by any that does."""
+    if standing is not None and standing.valid:
+        return standing
+    candidates = [Endpoint(host=found, port=port) for host in serving if (found := address(host))]
+    kept = next((one for one in candidates if str(one) == present), None)
+    if told is not None and told.valid and (not candidates or any(one.host == told.host for one in candidates)):
+        return told
+    return kept or (candidates[0] if candidates else None)
+
+
+def address(host: Host) -> str:
+    """Where others than its own cluster find it."""
+    return next(iter((*host.external_addresses, *host.internal_addresses)), "")

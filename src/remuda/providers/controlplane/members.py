@@ -1,0 +1,87 @@
+"""Members of etcd that leave, by what the distribution offers: an annotation of their Node.
+
+The planner has judged by what it was told; before the one act that cannot be taken back, the Nodes are read once more
+from the cluster itself, and where they do not show a majority that stays, nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from remuda.capi.machine.workload import NODE, Node
+from remuda.kube import conditions
+from remuda.kube.client import Client, list_all
+from remuda.kube.errors import StatusError
+from remuda.kube.waits import Wait
+from remuda.providers.controlplane.distros import Distro
+from remuda.providers.controlplane.hosts import ETCD_IS_VOTER
+from remuda.runtime.steps import step
+
+LEAVE = step("rkecontrolplane.leave-etcd", "asks the distribution to remove the member of etcd on a node that goes")
+EXPEL = step("rkecontrolplane.expel-member", "deletes the Node of a member of etcd that belongs to no Machine")
+
+_ETCD_ROLE = "node-role.kubernetes.io/etcd"
+_PAGE = 100
+_NOT_FOUND = 404
+
+
+async def leave(client: Client, distro: Distro, node_name: str) -> Wait | None:
+    """Why the member was not asked to leave; None if it was."""
+    nodes = await _etcd_nodes(client)
+    leaver = next((node for node in nodes if node.metadata.name == node_name), None)
+    if leaver is None:
+        return None  # without a Node there is nobody to ask; the planner waits until the members agree
+    if risk := majority_at_risk(nodes, leaver, distro):
+        return Wait(reason="QuorumAtRisk", on=f"Node {node_name}", missing=risk, then="it is looked at again")
+    async with LEAVE:
+        patch = {"metadata": {"annotations": {f"{distro.etcd_annotation}/remove": "true"}}}
+        await client.patch(NODE.target, "", node_name, patch)
+    return None
+
+
+async def expel(client: Client, node_name: str) -> None:
+    async with EXPEL:
+        try:
+            await client.delete(NODE.target, "", node_name)
+        except StatusError as error:
+            if error.code != _NOT_FOUND:
+                raise
+
+
+def majority_at_risk(nodes: Sequence[Node], leaver: Node, distro: Distro) -> str:
+    """Why the others could not go on without it; empty if they can."""
+    staying = [node for node in nodes if node is not leaver and _is_voter(node) and not _has_left(node, distro)]
+    healthy = [node for node in staying if _is_ready(node)]
+    going = [node for node in nodes if node is not leaver and _is_leaving(node, distro) and not _has_left(node, distro)]
+    if going:
+        return f"the member of Node {going[0].metadata.name} is leaving: one at a time"
+    if not staying:
+        return "no other member of etcd would be left"
+    majority = len(staying) // 2 + 1
+    if len(healthy) < majority:
+        away = ", ".join(sorted(node.metadata.name for node in staying if node not in healthy))
+        return f"of the {len(staying)} members that stay only {len(healthy)} are well, {majority} must be; not: {away}"
+    return ""
+
+
+async def _etcd_nodes(client: Client) -> list[Node]:
+    listing = await list_all(client, NODE.target, label_selector=_ETCD_ROLE, page=_PAGE)
+    return [NODE.decode(item) for item in listing.items]
+
+
+def _is_voter(node: Node) -> bool:
+    found = node.condition(ETCD_IS_VOTER)
+    return found is not None and found.status == conditions.TRUE
+
+
+def _is_ready(node: Node) -> bool:
+    found = node.condition("Ready")
+    return found is not None and found.status == conditions.TRUE
+
+
+def _is_leaving(node: Node, distro: Distro) -> bool:
+    return node.metadata.annotations.get(f"{distro.etcd_annotation}/remove") == "true"
+
+
+def _has_left(node: Node, distro: Distro) -> bool:
+    return bool(node.metadata.annotations.get(f"{distro.etcd_annotation}/removed-node-name"))

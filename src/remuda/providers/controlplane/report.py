@@ -1,0 +1,127 @@
+"""What a plan Secret says: what its host was given, what it has reported, and how far a drain is. Pure.
+
+A host writes the results itself, so they are read with care: nothing in them can break a reconcile, and a success
+counts only for the very plan that the host has.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from remuda.agent import formats, rules
+from remuda.kube import clock
+from remuda.kube.core import Secret
+from remuda.providers.controlplane.planner.observed import Drain, Member, PlanState, Report
+from remuda.providers.secrets import APPLIED_PLAN
+
+PLAN_LAST_UPDATED = "rke.cattle.io/plan-last-updated"  # annotation: when the plan was delivered
+
+# The handshake with whoever drains nodes: annotations of the plan Secret. All values are the request, to the byte.
+DRAIN_REQUEST = "rke.cattle.io/drain-options"
+PRE_DRAIN = "rke.cattle.io/pre-drain"
+DRAIN_DONE = "rke.cattle.io/drain-done"
+UNCORDON_REQUEST = "rke.cattle.io/uncordon"
+POST_DRAIN = "rke.cattle.io/post-drain"
+DRAIN_ERROR = "rke.cattle.io/drain-error"
+
+ETCD_MEMBERS = "etcd-members"  # the periodic instruction that tells of the members of etcd
+
+_MOST_MESSAGE = 2000
+_MOST_MEMBERS = 64
+_STATES: Mapping[str, PlanState] = {
+    rules.PENDING: "pending",
+    rules.IN_PROGRESS: "in-progress",
+    rules.SUCCEEDED: "succeeded",
+    rules.FAILED: "failed",
+}
+
+
+def report(secret: Secret) -> Report:
+    """Of a whole plan Secret (`plans.Plans.whole`)."""
+    data = secret.data
+    plan = data.get(rules.PLAN, b"")
+    found = Report(
+        secret=secret.metadata.name,
+        plan=plan,
+        delivered=_time(secret.metadata.annotations.get(PLAN_LAST_UPDATED, "")),
+        state=_STATES.get(rules.text(data, rules.STATE), ""),
+        applied=data.get(APPLIED_PLAN, b""),
+        last_apply=formats.seconds_of(rules.text(data, rules.LAST_APPLY)),
+        probes={name: bool(status.get("healthy")) for name, status in _probes(data).items()},
+        probe_messages=_probe_messages(data),
+        members=_members(data),
+    )
+    if not plan:
+        return found
+    checksum = rules.checksum(plan)
+    failed = found.state == "failed"
+    if failed or rules.text(data, rules.FAILED_CHECKSUM) == checksum:
+        found = msgspec.structs.replace(
+            found,
+            failures=max(int(failed), rules.number(data, rules.FAILURES, 0)),
+            failed_message=rules.text(data, rules.FAILED_MESSAGE)[:_MOST_MESSAGE],
+        )
+    if found.state != "succeeded":
+        return found
+    if rules.text(data, rules.APPLIED_CHECKSUM) == checksum:
+        return msgspec.structs.replace(found, applied=plan)
+    return msgspec.structs.replace(
+        found, state="failed", failures=1, failed_message="the host reports the success of another plan than it has"
+    )
+
+
+def drain(secret: Secret) -> Drain:
+    said = secret.metadata.annotations
+    return Drain(
+        requested=said.get(DRAIN_REQUEST, ""),
+        done=said.get(DRAIN_DONE, ""),
+        uncordon=said.get(UNCORDON_REQUEST, ""),
+        error=said.get(DRAIN_ERROR, ""),
+    )
+
+
+def facts(secret: Secret) -> object:
+    """What of a plan Secret concerns the planner: all that hosts report but outputs and times."""
+    data = secret.data
+    kept = {key: value for key, value in data.items() if key != rules.PERIODIC_OUTPUT}
+    return kept, _members(data), secret.metadata.annotations, secret.metadata.deleting
+
+
+def _probes(data: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
+    return {str(name): one for name, one in rules.probe_statuses(data).items() if isinstance(one, dict)}
+
+
+def _probe_messages(data: Mapping[str, bytes]) -> dict[str, str]:
+    found = {}
+    for name, status in _probes(data).items():
+        failures = status.get("failureCount")
+        if not status.get("healthy") and isinstance(failures, int) and failures:
+            found[name] = f"failed {failures} times in a row"
+    return found
+
+
+def _members(data: Mapping[str, bytes]) -> Sequence[Member] | None:
+    record = formats.unpack(data.get(rules.PERIODIC_OUTPUT, b"")).get(ETCD_MEMBERS)
+    if not isinstance(record, dict) or record.get("exitCode") != 0:
+        return None
+    try:
+        said = json.loads(base64.b64decode(record.get("stdout") or ""))
+        members = said["members"]
+        if not isinstance(members, list) or len(members) > _MOST_MEMBERS:
+            return None
+        return tuple(msgspec.convert(one, Member) for one in members)
+    except (ValueError, TypeError, KeyError, RecursionError, binascii.Error, msgspec.ValidationError):
+        return None
+
+
+def _time(text: str) -> float | None:
+    try:
+        return clock.parse(text) if text else None
+    except ValueError:
+        return None
