@@ -128,3 +128,10 @@ def test_every_driver_of_ours_has_a_model_that_documents_everything(name: str) -
     for option in model.options:
         assert option.doc, f"{name}: {option.name} says nothing of itself"
         assert option.flag.startswith(f"--{name}-")
+
+
+@pytest.mark.parametrize("name", drivers.names())
+def test_options_of_our_drivers_are_called_as_their_flags_would_be(name: str) -> None:
+    """vpcId, not vpcID: manifests for Rancher have the former."""
+    found = [option.name for option in of_driver(drivers.find(name)).options]
+    assert found == [camel(kebab(option)) for option in found]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
+
 from remuda.kube.objects import Field
 from remuda.providers.machine.spi import Options
 
@@ -19,10 +21,12 @@ class Amazonec2Options(Options):
     session_token: Annotated[str, Field("Token of a temporary session.", format="password")] = ""
     region: Annotated[str, Field("Region.", pattern="^[a-z]{2}(-[a-z]+)+-[0-9]+$")] = "us-east-1"
     zone: Annotated[str, Field("Availability zone: its letter.", pattern="^[a-z]?$")] = "a"
-    vpc_id: Annotated[str, Field("VPC; without one, the default VPC of the region.", pattern="^(vpc-[0-9a-f]+)?$")] = ""
+    vpc_id: Annotated[str, Field("VPC; without one, the default VPC of the region.", pattern="^(vpc-[0-9a-f]+)?$")] = (
+        msgspec.field(name="vpcId", default="")
+    )
     subnet_id: Annotated[
         str, Field("Subnet; without one, a subnet of the VPC in the zone.", pattern="^(subnet-[0-9a-f]+)?$")
-    ] = ""
+    ] = msgspec.field(name="subnetId", default="")
     ami: Annotated[str, Field("Image to start from.", required=True, pattern="^ami-[0-9a-f]+$")] = ""
     instance_type: Annotated[str, Field("Size of the instance.")] = "t3.medium"
     root_size: Annotated[int | str, Field("Size of the root volume, in GB.", int_or_string=True)] = 16

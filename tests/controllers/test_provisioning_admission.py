@@ -1,0 +1,141 @@
+"""Manifests as people write them for Rancher: taken as they are, or refused in the words they state themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from remuda.kube.client import Target
+from remuda.kube.errors import StatusError
+from remuda.providers import setup as providers
+from remuda.provisioning import definitions as provisioning_definitions
+from remuda.provisioning.types import CLUSTER
+from tests.controllers.engine import NAMESPACES, Engine, Json, decode
+from tests.lab import rancher_manifests as manifests
+from tests.lab.rancher_manifests import MANIFESTS, Manifest, target
+
+NODE_DRIVERS = Target("management.cattle.io/v3", "nodedrivers")
+SHARED = "cattle-global-data"
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def ranch(engine: Engine) -> AsyncIterator[str]:
+    """A namespace on an engine that knows the drivers of the manifests."""
+    await engine.install([*providers.definitions(), *provisioning_definitions.definitions(), *manifests.definitions()])
+    for obj in manifests.node_drivers():
+        await _make(engine, NODE_DRIVERS, "", obj)
+    await _make(engine, NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHARED}})
+    yield await engine.namespace()
+    for obj in manifests.node_drivers():
+        await engine.delete(NODE_DRIVERS, "", obj["metadata"]["name"])
+
+
+async def _make(engine: Engine, where: Target, namespace: str, obj: Json) -> None:
+    try:
+        await engine.create(where, namespace, obj)
+    except StatusError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+
+def moved(obj: Json, namespace: str) -> Json:
+    """Into the namespace of the test."""
+    made = deepcopy(obj)
+    if made["metadata"]["namespace"] != SHARED:
+        made["metadata"]["namespace"] = namespace
+    return made
+
+
+async def refusal(engine: Engine, obj: Json, **how: Any) -> str:
+    with pytest.raises(StatusError) as caught:
+        await engine.client.create(CLUSTER.target, obj["metadata"]["namespace"], obj, **how)
+    return caught.value.message
+
+
+@pytest.mark.parametrize("manifest", [each for each in MANIFESTS if not each.refused], ids=lambda each: each.name)
+async def test_a_manifest_is_taken_as_it_is(engine: Engine, ranch: str, manifest: Manifest) -> None:
+    """And nothing of it is lost on the way: what the server would prune would be ignored in silence."""
+    for obj in (moved(each, ranch) for each in manifest.objects):
+        namespace = obj["metadata"]["namespace"]
+        if obj["kind"] in ("Secret", "ConfigMap"):
+            await _make(engine, target(obj), namespace, obj)
+            continue
+        given = deepcopy(obj)
+        made = await engine.client.patch(
+            target(obj), namespace, obj["metadata"]["name"], obj, kind="apply", field_manager="kubectl", dry_run=True
+        )
+        stored = decode(made)
+        for key in given.keys() - {"metadata"}:
+            assert covers(stored[key], given[key]), key
+
+
+def covers(present: Any, given: Any) -> bool:
+    """Everything that was given and is not null is there."""
+    if isinstance(given, dict):
+        return all(
+            value is None or (isinstance(present, dict) and key in present and covers(present[key], value))
+            for key, value in given.items()
+        )
+    if isinstance(given, list):
+        return len(present) == len(given) and all(map(covers, present, given))
+    return bool(present == given)
+
+
+@pytest.mark.parametrize("manifest", [each for each in MANIFESTS if each.refused], ids=lambda each: each.name)
+async def test_a_manifest_is_refused_in_the_words_it_states(engine: Engine, ranch: str, manifest: Manifest) -> None:
+    said = await refusal(engine, moved(manifest.cluster, ranch), dry_run=True)
+    assert [words for words in manifest.refused if words not in said] == []
+
+
+async def test_a_cluster_is_stored_and_its_version_may_only_go_forward(engine: Engine, ranch: str) -> None:
+    (custom,) = (each for each in MANIFESTS if each.name == "k3s-custom-minimal")
+    obj = moved(custom.cluster, ranch)
+    await engine.create(CLUSTER.target, ranch, obj)
+    name = obj["metadata"]["name"]
+    for version, words in (
+        ("v1.35.9+k3s1", "is older than"),
+        ("v1.38.0+k3s1", "leaves out a minor"),
+        ("v1.36.2+rke2r1", "cannot become one of rke2"),
+        ("newest", "no version of a distribution"),
+    ):
+        with pytest.raises(StatusError, match=words):
+            await engine.patch(CLUSTER.target, ranch, name, {"spec": {"kubernetesVersion": version}})
+    found = await engine.patch(CLUSTER.target, ranch, name, {"spec": {"kubernetesVersion": "v1.37.0+k3s1"}})
+    assert found["spec"]["kubernetesVersion"] == "v1.37.0+k3s1"
+    await engine.delete(CLUSTER.target, ranch, name)
+
+
+async def test_null_is_as_good_as_nothing(engine: Engine, ranch: str) -> None:
+    (orchard,) = (each for each in MANIFESTS if each.name == "rke2-amazonec2")
+    spec = orchard.cluster["spec"]
+    assert spec["rkeConfig"]["additionalManifest"] is None
+    assert spec["rkeConfig"]["machinePools"][0]["dynamicSchemaSpec"] is None
+    obj = moved(orchard.cluster, ranch)
+    await engine.client.create(CLUSTER.target, ranch, obj, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"autoscalingMinSize": 1}, "both, or neither"),
+        ({"autoscalingMinSize": 3, "autoscalingMaxSize": 2}, "autoscalingMaxSize"),
+        ({"autoscalingMinSize": 0, "autoscalingMaxSize": 2}, "must be more than 0 for etcd and control plane pools"),
+    ],
+)
+async def test_autoscaling_fields_are_validated(engine: Engine, ranch: str, sizes: Json, words: str) -> None:
+    (jetty,) = (each for each in MANIFESTS if each.name == "k3s-digitalocean")
+    obj = moved(jetty.cluster, ranch)
+    obj["spec"]["rkeConfig"]["machinePools"][0] |= sizes
+    assert words in await refusal(engine, obj)
+
+
+async def test_many_at_once_do_not_hold_up_the_server(engine: Engine, ranch: str) -> None:
+    """The guard of the loop judges it."""
+    (orchard,) = (each for each in MANIFESTS if each.name == "rke2-amazonec2")
+    obj = moved(orchard.cluster, ranch)
+    await asyncio.gather(*(engine.client.create(CLUSTER.target, ranch, deepcopy(obj), dry_run=True) for _ in range(20)))
