@@ -1,0 +1,75 @@
+"""Who stays and who is replaced is known beforehand, and said in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.provisioning import consequence
+from remuda.provisioning.consequence import Consequence, Standing
+from tests.unit.provisioning.clusters import declared, desired, pool
+
+Json = dict[str, Any]
+
+
+def standing(raw: Json, machines: tuple[str, ...] = ("m-1", "m-2"), **configs: Json) -> dict[str, Standing]:
+    return {
+        one.deployment_name: Standing(deployment=one.deployment, template=one.template, machines=machines)
+        for one in desired(raw, **configs).pools
+    }
+
+
+def said(old: Json, new: Json, before: Json | None = None, after: Json | None = None) -> list[Consequence]:
+    present = standing(old, servers=before or {})
+    return consequence.consequences(desired(new, servers=after or {}), present)
+
+
+def test_labels_taints_roles_quantity_version_and_config_keep_the_machines() -> None:
+    old = declared(pool())
+    edited = pool(
+        labels={"a": "b"}, taints=[{"key": "k", "effect": "NoExecute"}], quantity=5, workerRole=True, etcdRole=True
+    )
+    new = declared(edited, machineGlobalConfig={"cni": "none"}, spec={"kubernetesVersion": "v1.35.0+k3s1"})
+    new["spec"]["rkeConfig"] = {"machinePools": [edited], "machineGlobalConfig": {"cni": "none"}}
+    (one,) = said(old, new)
+    assert (one.action, one.machines) == ("keep", ("m-1", "m-2"))
+    assert str(one) == "machine pool servers keeps Machines m-1, m-2"
+
+
+def test_an_option_of_the_driver_replaces_them_and_is_named() -> None:
+    (one,) = said(declared(pool()), declared(pool()), {"zone": "a"}, {"zone": "b", "size": "large"})
+    assert (one.action, one.options, one.held) == ("replace", ("size", "zone"), False)
+    assert str(one) == "machine pool servers would replace Machines m-1, m-2, because of size, zone"
+
+
+def test_a_pool_that_may_not_is_held_and_says_what_to_do() -> None:
+    (one,) = said(declared(pool()), declared(pool(replacement="inPlaceOnly")), {}, {"zone": "b"})
+    assert one.held
+    assert "its replacement is inPlaceOnly: take the change back, or set replacement to replace" in str(one)
+
+
+def test_where_there_is_no_machine_nothing_is_held() -> None:
+    raw = declared(pool(replacement="inPlaceOnly"))
+    present = standing(raw, ())
+    (one,) = consequence.consequences(desired(raw, servers={"zone": "b"}), present)
+    assert (one.action, one.held) == ("replace", False)
+
+
+def test_pools_come_and_go() -> None:
+    new, gone = said(declared(pool()), declared(pool("others")))
+    assert (new.pool, new.action) == ("others", "create")
+    assert (gone.pool, gone.action, gone.machines) == ("prairie-servers", "remove", ("m-1", "m-2"))
+
+
+def test_a_held_pool_keeps_what_its_machines_were_made_from_and_nothing_else() -> None:
+    raw = declared(pool(replacement="inPlaceOnly", labels={"a": "b"}))
+    before = standing(declared(pool()))["prairie-servers"]
+    (wanted,) = desired(raw, servers={"zone": "b"}).pools
+    held = consequence.hold(wanted, before)
+    assert held.infrastructure == before.infrastructure != wanted.infrastructure
+    assert held.template is None
+    assert held.deployment["metadata"]["labels"]["a"] == "b"
+
+
+def test_a_crowd_is_counted() -> None:
+    many = Consequence(pool="p", action="keep", machines=[f"m-{number}" for number in range(25)])
+    assert str(many).endswith("m-9 and 15 more")

@@ -1,0 +1,70 @@
+"""Deletion as a plan that can be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.capi.types import CLUSTER as CAPI_CLUSTER
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, Machine
+from remuda.capi.types import Cluster as CapiCluster
+from remuda.kube.objects import Condition, Kind, Object, ObjectMeta, OwnerReference
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.provisioning import removal
+from remuda.provisioning.removal import Left
+
+
+def metadata(name: str = "prairie", *, deleting: bool = False, **more: Any) -> ObjectMeta:
+    since = "2026-01-02T03:04:05Z" if deleting else None
+    return ObjectMeta(name=name, namespace="ns", uid=name, deletion_timestamp=since, **more)
+
+
+def machine(name: str, message: str = "", **more: Any) -> Machine:
+    said = Condition(type="Deleting", status="True", reason="WaitingForInfrastructureDeletion", message=message)
+    found = Machine(metadata=metadata(name, deleting=True, **more))
+    status = type(found.status)(conditions=(said,))
+    spec = type(found.spec)(cluster_name="prairie")
+    return Machine(metadata=found.metadata, spec=spec, status=status)
+
+
+def test_the_capi_cluster_is_asked_for_once_and_takes_the_rest_along() -> None:
+    stage = removal.plan(
+        Left(cluster=CapiCluster(metadata=metadata()), others=[(RKE_CONTROL_PLANE, RKEControlPlane())])
+    )
+    assert [(kind, obj.metadata.name) for kind, obj in stage.delete] == [(CAPI_CLUSTER, "prairie")]
+    stage = removal.plan(Left(cluster=CapiCluster(metadata=metadata(deleting=True))))
+    assert stage.delete == ()
+    assert stage.waits
+
+
+def test_each_machine_says_what_holds_it_and_since_when() -> None:
+    left = Left(cluster=CapiCluster(metadata=metadata(deleting=True)), machines=[machine("m-1", "the cloud is away")])
+    lines = removal.plan(left).message.splitlines()
+    assert lines[0].startswith("Machine ns/m-1: the cloud is away (since 2026-01-02T03:04:05Z)")
+    assert "cluster.x-k8s.io ns/prairie" in lines[1]
+
+
+def test_a_crowd_is_cut_short() -> None:
+    left = Left(cluster=CapiCluster(), machines=[machine(f"m-{number}") for number in range(9)])
+    lines = removal.plan(left).message.splitlines()
+    assert len(lines) == 6
+    assert lines[-1] == "and 5 more"
+
+
+def test_what_is_left_without_the_capi_cluster_goes_in_order_and_owners_take_theirs_along() -> None:
+    owned = OwnerReference(kind=MACHINE_DEPLOYMENT.name, uid="d", controller=True)
+    made: list[tuple[Kind[Any], Object]] = [
+        (RKE_CONTROL_PLANE, RKEControlPlane(metadata=metadata())),
+        (MACHINE_SET, Object(metadata=metadata("s", owner_references=(owned,)))),
+        (MACHINE_DEPLOYMENT, Object(metadata=metadata("d"))),
+    ]
+    stage = removal.plan(Left(others=made))
+    assert [kind for kind, _ in stage.delete] == [MACHINE_DEPLOYMENT]
+    assert removal.plan(Left(others=made[:2])).delete == []
+    stage = removal.plan(Left(others=made[:1]))
+    assert [kind for kind, _ in stage.delete] == [RKE_CONTROL_PLANE]
+    orphan = Machine(metadata=metadata("m"))
+    assert removal.plan(Left(machines=[orphan])).delete == [(MACHINE, orphan)]
+
+
+def test_when_all_is_gone_there_is_nothing_to_wait_for() -> None:
+    assert removal.plan(Left()).waits == ()

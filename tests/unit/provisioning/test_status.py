@@ -1,0 +1,82 @@
+"""What a declared cluster says of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.kube.objects import Condition, ObjectMeta
+from remuda.providers.controlplane.types import RKEControlPlane, RKEControlPlaneStatus
+from remuda.provisioning import status
+from remuda.provisioning.consequence import Consequence
+from remuda.provisioning.status import Facts, Problem
+from tests.unit.provisioning.clusters import declared, pool, read
+
+Json = dict[str, Any]
+CLUSTER = read(declared(pool()))
+
+
+def said(facts: Facts, before: Json | None = None) -> Json:
+    found: Json = before or {}
+    status.write(found, CLUSTER, facts)
+    return found
+
+
+def of(found: Json, type: str) -> tuple[str, str, str]:
+    one = next(one for one in found["conditions"] if one["type"] == type)
+    return one["status"], one["reason"], one["message"]
+
+
+def control_plane(ready: str, message: str = "", *, seen: int = 1) -> RKEControlPlane:
+    said = Condition(type="Ready", status=ready, reason="R", message=message)
+    return RKEControlPlane(
+        metadata=ObjectMeta(generation=1), status=RKEControlPlaneStatus(conditions=(said,), observed_generation=seen)
+    )
+
+
+def test_the_same_facts_give_the_same_bytes() -> None:
+    facts = Facts(control_plane=control_plane("Unknown", "waits"))
+    first = said(facts)
+    again = said(facts, msgspec.json.decode(msgspec.json.encode(first)))
+    assert again == first
+
+
+def test_ready_is_what_the_control_plane_says_in_its_words() -> None:
+    found = said(Facts(control_plane=control_plane("Unknown", "waits for m-1")))
+    for type in ("Ready", "Updated", "Provisioned"):
+        assert of(found, type) == ("Unknown", "R", "waits for m-1")
+    assert of(found, "Reconciling") == ("True", "R", "waits for m-1")
+    assert "ready" not in found
+    assert found["observedGeneration"] == 3
+
+
+def test_an_old_yes_of_the_control_plane_is_not_believed() -> None:
+    assert of(said(Facts(control_plane=control_plane("True", seen=0))), "Ready")[0] == "Unknown"
+
+
+def test_once_ready_it_has_been() -> None:
+    found = said(Facts(control_plane=control_plane("True")))
+    assert found["ready"] is True
+    assert of(found, "Reconciling")[0] == "False"
+    found = said(Facts(control_plane=control_plane("False")), found)
+    assert found["ready"] is True
+
+
+def test_a_problem_reaches_every_condition_that_people_look_at() -> None:
+    found = said(Facts(not_made=Problem("Error", "there is no SimConfig x"), control_plane=control_plane("True")))
+    for type in ("RKECluster", "Ready"):
+        assert of(found, type) == ("False", "Error", "there is no SimConfig x")
+    assert of(found, "Stalled") == ("True", "Error", "there is no SimConfig x")
+    assert of(found, "Created")[0] == "True"
+    assert "observedGeneration" not in found
+    found = said(Facts(not_made=Problem("Failed", "the server is away", lasting=False)))
+    assert of(found, "Stalled")[0] == "False"
+    assert of(found, "Reconciling")[0] == "True"
+
+
+def test_held_is_said_while_it_is_so() -> None:
+    held = Consequence(pool="p", action="replace", machines=["m"], options=["zone"], held=True)
+    found = said(Facts(held=[held]))
+    assert of(found, "Held") == ("True", "WouldReplaceMachines", str(held))
+    assert "Held" not in {one["type"] for one in said(Facts(), found)["conditions"]}
