@@ -25,6 +25,8 @@ from typing import Any
 import uvloop
 
 from bench.fleet.fleet import Counts
+from remuda.agent.plan import Instruction
+from remuda.agent.rules import Result
 from remuda.apiserver.server import ApiServer, Settings
 from remuda.app import controllers
 from remuda.app.process import tune
@@ -93,7 +95,7 @@ class Stopwatch(model.Obedient):
         self.written: dict[Key, float] = {}
         self.started: dict[Key, float] = {}
 
-    def run(self, agent: Key, instruction: model.Instruction, attempt: int) -> model.Result:
+    def run(self, agent: Key, instruction: Instruction, attempt: int) -> Result:
         self.started.setdefault(agent, time.perf_counter())
         return super().run(agent, instruction, attempt)
 

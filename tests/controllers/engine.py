@@ -68,7 +68,7 @@ class Engine:
                 return None
             raise
 
-    async def list(self, target: Target, namespace: str, label_selector: str = "") -> list[Json]:
+    async def list(self, target: Target, namespace: str, label_selector: str = "") -> Sequence[Json]:
         listing = await self.client.list(target, namespace, label_selector=label_selector)
         return [decode(item) for item in listing.items]
 
@@ -106,7 +106,7 @@ class Engine:
         self,
         target: Target,
         namespace: str,
-        holds: Callable[[list[Json]], Any],
+        holds: Callable[[Sequence[Json]], Any],
         *,
         seconds: float = PATIENCE_SECONDS,
         about: str = "",
@@ -133,7 +133,7 @@ class Engine:
         namespace: str,
         revision: str,
         objects: dict[Key, Json],
-        holds: Callable[[list[Json]], Any],
+        holds: Callable[[Sequence[Json]], Any],
     ) -> Any:
         try:
             async for change in self.client.watch(target, namespace, resource_version=revision):
@@ -181,7 +181,7 @@ def is_true(obj: Json, type: str) -> bool:
     return condition(obj, type).get("status") == "True"
 
 
-def _first(objects: list[Json], name: str, holds: Callable[[Json], object]) -> Json | None:
+def _first(objects: Sequence[Json], name: str, holds: Callable[[Json], object]) -> Json | None:
     return next((obj for obj in objects if named(obj) == name and holds(obj)), None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from tests.lab.machines import CLUSTER
 from tests.lab.ours import Ours
 from tests.lab.prairie import CAPI, RKE, SECRETS, Prairie, condition
 from tests.lab.server import tail
@@ -69,7 +72,9 @@ def host(tmp_path: Path, prairie: Prairie) -> Iterator[Host]:
 
 
 def command(prairie: Prairie) -> str:
-    prairie.make_cluster()
+    for obj in yaml.safe_load_all(CLUSTER):
+        path = f"/apis/{obj['apiVersion']}/namespaces/default/{obj['kind'].lower()}s"
+        assert prairie.server.http("POST", path, json.dumps(obj)).code == 201
     secret = prairie.until(SECRETS, "prairie-registration", lambda obj: "command" in (obj.get("data") or {}))
     return base64.b64decode(secret["data"]["command"]).decode()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from remuda.apiserver.auth.authenticate import Authenticator
@@ -94,7 +95,7 @@ def test_a_certificate_without_common_name_is_nobodys() -> None:
     name = x509.Name([])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     builder = builder.serial_number(1).not_valid_before(NOW).not_valid_after(NOW + datetime.timedelta(days=1))
-    certificate = der(builder.sign(key, certificates.hashes.SHA256()))
+    certificate = der(builder.sign(key, hashes.SHA256()))
     authenticator = Authenticator([TOKENS], clock=Clock())
     assert authenticator.authenticate(certificate, {}).name == "system:anonymous"
     assert authenticator.authenticate(certificate, bearer("s3cret")).name == "tess"

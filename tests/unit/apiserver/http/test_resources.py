@@ -121,7 +121,8 @@ async def test_create_update_patch_delete() -> None:
         assert calls[-1][3].force
         deleted = await server.ask("DELETE", A_POD, b'{"propagationPolicy":"Foreground"}')
         assert (deleted.status, deleted.json["status"]) == (200, "Success")
-        assert calls[-1][1].propagation_policy == "Foreground"
+        options: Any = calls[-1][1]
+        assert options.propagation_policy == "Foreground"
         cleared = await server.ask("DELETE", f"{PODS}?labelSelector=a")
         assert cleared.json["kind"] == "PodList"
         assert calls[-1][1] == ListOptions(label_selector="a")

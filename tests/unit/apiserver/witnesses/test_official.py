@@ -32,7 +32,7 @@ def test_core_objects_come_back_as_they_went(core: k8s.client.CoreV1Api, space: 
         core.replace_namespaced_config_map("one", space, read)
     assert (stale.value.status, stale.value.reason) == (409, "Conflict")
     assert "the object has been modified" in stale.value.body
-    ended = core.delete_namespaced_config_map("one", space)
+    ended: Any = core.delete_namespaced_config_map("one", space)
     assert (ended["status"] if isinstance(ended, dict) else ended.status) == "Success"
     with pytest.raises(ApiException) as gone:
         core.read_namespaced_config_map("one", space)
