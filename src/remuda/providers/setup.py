@@ -86,7 +86,7 @@ def add(
     """To a manager that has not started yet. `remote`: the core's connections to workload clusters, where it runs in
     this process."""
     if infrastructure.NAME in only:
-        infrastructure.add(manager)
+        infrastructure.add(manager, _machine_settings(settings))
     registration = None
     if set(only) & set(bootstrap.CONTROLLERS):
         registration = bootstrap.add(manager, settings.site, settings=settings.bootstrap, only=only)

@@ -117,8 +117,9 @@ async def test_hosts_of_a_cluster_are_on_its_bridge_and_reach_their_control_plan
 async def _host(subject: NspawnClusters, name: str, made: ClusterInfrastructure, folder: Path) -> Host:
     """As a Job makes it: all it knows of the network is in its order."""
     order = Order(
-        driver="nspawn", action="create", name=name, hostname=name, namespace="default", machine=name, uid=f"uid-{name}",
-        cluster="conformance", owner="0a3c5f8e-conformance", options={"bootstrap": "ssh"}, network=made.network,
+        driver="nspawn", action="create", name=name, hostname=name, namespace="default", machine=name,
+        uid=f"uid-{name}", cluster="conformance", owner="0a3c5f8e-conformance", options={"bootstrap": "ssh"},
+        network=made.network,
     )  # fmt: skip
     driver = Nspawn(msgspec.convert(dict(order.options), Nspawn.options_type), subject.act(subject.orders[0]).context)
     return Host(driver, order, await driver.create(order, b""), folder)

@@ -1,71 +1,111 @@
-"""RKECluster: provisioned as soon as a Cluster owns it, because the servers of such a cluster share nothing.
+"""RKECluster: what the servers of a cluster share, which is nothing, or what a driver makes for them.
 
-It invents no endpoint: where the API is reached is the control plane's to say, unless the user has put something before
-the servers and written it here.
+Without `spec.infrastructure` it is provisioned as soon as a Cluster owns it. With it, once the driver has made what it
+makes (`work`): before the first machine, because machines wait for that, and removed after the last. Where nothing
+stands before the servers, its endpoint is the address of one of them, once the API answers (`endpoint`); an endpoint of
+the user's is never touched.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from remuda.capi import names as capi_names
+from remuda.capi.belonging import index_by_cluster
 from remuda.capi.pausing import paused
-from remuda.capi.types import CLUSTER, Cluster
+from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
+from remuda.jobs.types import Job
 from remuda.kube import conditions
 from remuda.kube.conditions import condition
 from remuda.kube.objects import Key
-from remuda.providers.infrastructure.types import READY, RKE_CLUSTER, RKECluster
+from remuda.providers.infrastructure import endpoint, work
+from remuda.providers.infrastructure.endpoint import BEFORE
+from remuda.providers.infrastructure.scope import Scope
+from remuda.providers.infrastructure.types import ENDPOINT_MACHINE, READY, RKE_CLUSTER
+from remuda.providers.machine.office import Office
+from remuda.providers.machine.settings import MachineSettings
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
 
 NAME = "rkecluster"
-PUBLISH = step("rkecluster.publish", "writes that the infrastructure of a cluster is provisioned")
+PUBLISH = step("rkecluster.publish", "writes that the infrastructure of a cluster is provisioned, and its endpoint")
+MOVE = step("rkecluster.move-endpoint", "gives a Cluster the address of another server, in place of one that is gone")
 
 
-def add(manager: Manager) -> None:
-    RKEClusterController(manager)
+def add(manager: Manager, settings: MachineSettings | None = None) -> None:
+    RKEClusterController(Office(manager, settings or MachineSettings()))
 
 
 class RKEClusterController:
-    def __init__(self, manager: Manager) -> None:
-        self._client = manager.client
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        manager = office.manager
+        index_by_cluster(manager.caches, MACHINE)
         self._objects = manager.caches.of(RKE_CLUSTER)
         self._clusters = manager.caches.of(CLUSTER)
         controller = manager.controller(NAME, RKE_CLUSTER, self.reconcile)
         controller.watch(self._clusters, _infrastructure_of, "cluster", facts=_facts)
+        controller.watch(manager.caches.of(MACHINE), self._of_machine, "machine", facts=_machine_facts)
+        controller.watch(office.jobs, _of_job, "job")
+
+    def _of_machine(self, machine: Machine) -> Iterable[Key]:
+        cluster = self._clusters.get(machine.metadata.namespace, machine.spec.cluster_name)
+        return () if cluster is None else _infrastructure_of(cluster)
 
     async def reconcile(self, key: Key) -> Outcome:
         value = self._objects.raw(*key)
         if value is None:
             return DONE
-        obj = RKE_CLUSTER.decode(value)
-        if obj.metadata.deleting or capi_names.EXTERNALLY_MANAGED in obj.metadata.annotations:
+        scope = Scope(self._office, value)
+        metadata = scope.obj.metadata
+        if capi_names.EXTERNALLY_MANAGED in metadata.annotations:
             return DONE
-        draft = Draft(RKE_CLUSTER.target, value)
-        outcome = self._decide(draft, obj, self._cluster_of(obj))
-        await save(self._client, draft, PUBLISH)
-        return outcome
-
-    def _cluster_of(self, obj: RKECluster) -> Cluster | None:
-        owner = obj.metadata.owner("Cluster", capi_names.GROUP)
-        found = None if owner is None else self._clusters.get(obj.metadata.namespace, owner.name)
-        return found if found is not None and owner is not None and found.metadata.uid == owner.uid else None
-
-    def _decide(self, draft: Draft, obj: RKECluster, cluster: Cluster | None) -> Outcome:
-        pause = paused(cluster, obj.metadata)
-        news = [pause]
-        outcome: Outcome = DONE
+        pause = paused(scope.cluster, metadata)
         if pause.status == conditions.TRUE:
-            outcome = Blocked("Paused", f"RKECluster {obj.key}", pause.message)
-        elif cluster is not None:
-            draft.status.setdefault("initialization", {})["provisioned"] = True
-            news.append(condition(READY, True, "Provisioned"))
+            outcome: Outcome = Blocked("Paused", str(scope), pause.message)
+        elif metadata.deleting:
+            outcome = await work.remove(scope)
+            if work.FINALIZER not in scope.obj.metadata.finalizers:
+                return outcome
         else:
-            why = "no Cluster owns it yet: one owns it that names it in spec.infrastructureRef"
-            news.append(condition(READY, False, "WaitingForCluster", why))
-            outcome = Blocked("WaitingForCluster", f"RKECluster {obj.key}", why)
-        conditions.put(draft.status, news, generation=obj.metadata.generation)
+            outcome = await self._advance(scope)
+        conditions.put(scope.draft.status, [pause], generation=scope.obj.metadata.generation)
+        await scope.save(PUBLISH)
+        await self._move_copy(scope)
         return outcome
+
+    async def _advance(self, scope: Scope) -> Outcome:
+        if scope.cluster is None:
+            why = "no Cluster owns it yet: one owns it that names it in spec.infrastructureRef"
+            self._ready(scope, False, "WaitingForCluster", why)
+            return Blocked("WaitingForCluster", str(scope), why)
+        if scope.obj.spec.infrastructure is not None or scope.known.driver:
+            return await work.ensure(scope)
+        scope.draft.status.setdefault("initialization", {})["provisioned"] = True
+        self._ready(scope, True, "Provisioned")
+        if choice := endpoint.choose(scope.obj, scope.cluster, scope.machines):
+            before = scope.obj.spec.control_plane_endpoint
+            scope.draft.spec["controlPlaneEndpoint"] = {"host": choice.endpoint.host, "port": choice.endpoint.port}
+            scope.draft.set_annotation(ENDPOINT_MACHINE, choice.machine)
+            scope.draft.set_annotation(BEFORE, str(before) if before is not None else None)
+        return DONE
+
+    def _ready(self, scope: Scope, value: bool, reason: str, message: str = "") -> None:
+        news = condition(READY, value, reason, message)
+        conditions.put(scope.draft.status, [news], generation=scope.obj.metadata.generation)
+
+    async def _move_copy(self, scope: Scope) -> None:
+        """Cluster API never takes an endpoint twice: see `endpoint`."""
+        cluster, said = scope.cluster, scope.obj.spec.control_plane_endpoint
+        if cluster is None or said is None or not endpoint.outdated(scope.obj, cluster):
+            return
+        value = self._clusters.raw(*cluster.key)
+        if value is not None:
+            draft = Draft(CLUSTER.target, value)
+            draft.spec["controlPlaneEndpoint"] = {"host": said.host, "port": said.port}
+            await save(self._office.client, draft, MOVE)
 
 
 def _infrastructure_of(cluster: Cluster) -> list[Key]:
@@ -75,5 +115,19 @@ def _infrastructure_of(cluster: Cluster) -> list[Key]:
     return [Key(cluster.metadata.namespace, reference.name)]
 
 
+def _of_job(job: Job) -> Iterable[Key]:
+    owner = job.metadata.owner(RKE_CLUSTER.name, RKE_CLUSTER.group)
+    return () if owner is None else (Key(job.metadata.namespace, owner.name),)
+
+
 def _facts(cluster: Cluster) -> object:
-    return cluster.spec.infrastructure_ref, cluster.spec.paused, cluster.metadata.uid
+    spec, initialized = cluster.spec, cluster.status.initialization.control_plane_initialized
+    return spec.infrastructure_ref, spec.paused, spec.control_plane_endpoint, initialized, cluster.metadata.uid
+
+
+def _machine_facts(machine: Machine) -> object:
+    """Of workers only that they are there."""
+    if not machine.is_control_plane:
+        return None
+    status = machine.status
+    return machine.metadata.deleting, status.addresses, endpoint.is_done(machine)

@@ -113,7 +113,7 @@ async def _try(scope: Scope, owner: Machine, job: Job | None) -> Outcome:
         status.waits(scope.draft.status, reason, verdict.message + last)
         return Blocked(verdict.reason, str(scope), verdict.message, verdict.seconds)
     if job is not None:
-        await work.stop(scope, job)
+        await work.stop(scope.desk, job)
         return Blocked("WaitingForJob", _named(job), "the Job of the attempt before goes, then the next one starts")
     try:
         return await _start(scope, owner)
@@ -127,11 +127,20 @@ async def _start(scope: Scope, owner: Machine) -> Outcome:
     if bootstrap is None or not bootstrap.get("value"):
         on = f"Secret {namespace}/{secret}"
         raise Missing("BootstrapDataNotFound", on, f"{on} with the bootstrap data does not exist, or is empty")
-    fields = await work.credential_fields(scope)
+    fields = await scope.credential_fields()
     name = names.provision(scope.machine.metadata.name)
     await _protect(scope, owner, name)
     order = await scope.order("create")
-    await work.start(scope, order, fields, bootstrap["value"], bootstrap.get("format", b"cloud-config"))
+    await work.start(
+        scope.desk,
+        order,
+        fields,
+        bootstrap["value"],
+        bootstrap.get("format", b"cloud-config"),
+        local=scope.driver.local,
+        pool=scope.pool.name,
+        owner=owner.metadata.name,
+    )
     return Blocked(status.CREATING, f"Job {namespace}/{name}", "the server is being created")
 
 
@@ -214,7 +223,7 @@ async def _publish_server(scope: Scope, owner: Machine | None, known: State) -> 
 async def _settle(scope: Scope) -> Outcome:
     """The server is there: is it a managed host? What the Job needed goes either way."""
     if scope.job is not None:
-        await work.clear(scope)
+        await work.clear(scope.desk, credential=bool(scope.credential))
     machine = scope.machine
     if machine.status.initialization.provisioned:
         return DONE

@@ -188,15 +188,20 @@ def _login(server: Server, notebook: Notebook) -> login.Login:
 
 def options(order: Order, driver: type[Driver[Any]]) -> Any:
     """The options of an order as their driver wants them. Raises BadOptions, which names the one that is wrong."""
-    given = {name: value for name, value in order.options.items() if value is not None}
-    if driver.options_type is dict:
+    return convert(order.driver, order.options, driver.options_type)
+
+
+def convert(driver: str, given: Mapping[str, Any], wanted: type[Any]) -> Any:
+    """Raises BadOptions."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if wanted is dict:
         return given
-    known = set(driver.options_type.__struct_encode_fields__)
+    known = set(wanted.__struct_encode_fields__)
     for name in given:
         if name not in known:
-            raise BadOptions(f"the driver {order.driver} has no option {name}")
+            raise BadOptions(f"the driver {driver} has no option {name}")
     try:
-        return msgspec.convert(given, driver.options_type)
+        return msgspec.convert(given, wanted)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         name = where.rstrip("`").lstrip(".")

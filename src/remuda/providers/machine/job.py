@@ -1,4 +1,5 @@
-"""The program in a machine's Job: `remuda machine-job`. It carries out one order with one driver.
+"""The program in a machine's Job: `remuda machine-job`. It carries out one order with one driver; where the file of the
+order is `cluster.json`, the order is for a cluster as a whole.
 
 It may be killed anywhere and is then started anew, so what it intends is in the machine-state Secret before the
 infrastructure is asked, and what came of it right after; `create` of a driver finds what an attempt before has made.
@@ -26,15 +27,16 @@ from remuda.jobs.launching import Work
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.providers.machine import drivers, scrub
+from remuda.providers.machine.cluster_job import ClusterJob
 from remuda.providers.machine.execution import Job, Say
 from remuda.providers.machine.scrub import Scrubber
-from remuda.providers.machine.spi import BadOptions, Driver, DriverError, Order
+from remuda.providers.machine.spi import BadOptions, ClusterDriver, ClusterOrder, Driver, DriverError, Order
 
 OK, FAILED, HOPELESS = 0, 1, 3
 
 ORDER_PATH = "/run/secrets/machine"
 CREDENTIALS_PATH = "/run/secrets/credentials"
-ORDER_FILE, SCRIPT_FILE = "order.json", "value"
+ORDER_FILE, CLUSTER_ORDER_FILE, SCRIPT_FILE = "order.json", "cluster.json", "value"
 
 _LONGEST_WORDS = 4000
 
@@ -61,13 +63,10 @@ async def run(
         say(scrubber(text))
 
     try:
-        order = _order(files)
-        driver = driver_of(order)
-        for secret in scrub.secret_options(order.driver, order.options, driver.options_type):
-            scrubber.add(secret)
-        for secret in scrub.tokens(_script(files)):
-            scrubber.add(secret)
-        await Job(order, driver, credentials, client, directory, tell, scrubber).run(_script(files))
+        if CLUSTER_ORDER_FILE in files:
+            await _for_cluster(files, credentials, client, directory, tell, scrubber)
+        else:
+            await _for_machine(files, credentials, client, directory, tell, scrubber)
     except BadOptions as error:
         return HOPELESS, scrubber(str(error))
     except (DriverError, StatusError, OSError) as error:
@@ -76,6 +75,45 @@ async def run(
         tell("".join(traceback.format_exception(error)))
         return FAILED, scrubber(f"{type(error).__name__}: {error}")
     return OK, ""
+
+
+async def _for_machine(
+    files: Mapping[str, bytes], credentials: Mapping[str, str], client: Client, directory: Path, tell: Say,
+    scrubber: Scrubber,
+) -> None:  # fmt: skip
+    order = _order(files)
+    driver = driver_of(order)
+    for secret in scrub.secret_options(order.driver, order.options, driver.options_type):
+        scrubber.add(secret)
+    for secret in scrub.tokens(_script(files)):
+        scrubber.add(secret)
+    await Job(order, driver, credentials, client, directory, tell, scrubber).run(_script(files))
+
+
+async def _for_cluster(
+    files: Mapping[str, bytes], credentials: Mapping[str, str], client: Client, directory: Path, tell: Say,
+    scrubber: Scrubber,
+) -> None:  # fmt: skip
+    order = _cluster_order(files)
+    driver = cluster_driver_of(order.driver)
+    for secret in scrub.secret_options(order.driver, order.options, driver.options_type):
+        scrubber.add(secret)
+    await ClusterJob(order, driver, credentials, client, directory, tell, scrubber).run()
+
+
+def cluster_driver_of(name: str) -> type[ClusterDriver[Any]]:
+    """Raises BadOptions."""
+    try:
+        return drivers.find_cluster(name)
+    except drivers.NoSuchDriver as error:
+        raise BadOptions(str(error)) from None
+
+
+def _cluster_order(files: Mapping[str, bytes]) -> ClusterOrder:
+    try:
+        return msgspec.json.decode(files[CLUSTER_ORDER_FILE], type=ClusterOrder)
+    except msgspec.MsgspecError as error:
+        raise DriverError(f"the order of this Job cannot be read: {error}") from None
 
 
 def _order(files: Mapping[str, bytes]) -> Order:
@@ -142,10 +180,14 @@ async def _main(root: str) -> tuple[int, str]:
 def _set_hosts_free(files: Mapping[str, bytes]) -> None:
     """Hosts of a local driver are started from here and outlive the Job: its limits are not theirs."""
     try:
-        if not driver_of(_order(files)).local:
-            return
+        if CLUSTER_ORDER_FILE in files:
+            local = cluster_driver_of(_cluster_order(files).driver).local
+        else:
+            local = driver_of(_order(files)).local
     except DriverError:
         return  # will be told by whoever carries out the order
+    if not local:
+        return
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     if os.geteuid() == 0:

@@ -1,7 +1,8 @@
 """The objects one Job needs: its order, credentials, rights, and the Job itself. Pure.
 
-All of them belong to the machine by an owner reference, so nothing outlives it whatever is interrupted; the Secrets
-carry the label of the providers' cache. A Job may read and write the machine-state Secret, and nothing else.
+All of them belong to the machine by an owner reference, or to the RKECluster, so nothing outlives it whatever is
+interrupted; the Secrets carry the label of the providers' cache. A Job may read and write the state Secret, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from remuda.jobs import MANAGED_BY, TERMINATION_LOG
 from remuda.kube.objects import Kind, ObjectMeta, OwnerReference
 from remuda.providers import names
 from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.spi import Order
-from remuda.providers.machine.types import DriverMachine
+from remuda.providers.machine.spi import ClusterOrder, Order
 
 Json = dict[str, Any]
 
@@ -30,8 +30,10 @@ MACHINE_NAME = "rke.cattle.io/infra-machine-name"
 REMOVES = "rke.cattle.io/infra-remove"  # "true": the Job removes the server
 POOL = "remuda.dev/machine-pool"
 
+DIGEST = "remuda.dev/order-digest"  # annotation of a Job whose order may change while it runs
+
 # Keys of the Secret with the order.
-ORDER, VALUE, FORMAT = "order.json", "value", "format"
+ORDER, CLUSTER_ORDER, VALUE, FORMAT = "order.json", "cluster.json", "value", "format"
 
 _ORDER_PATH = "/run/secrets/machine"
 _CREDENTIALS_PATH = "/run/secrets/credentials"
@@ -40,11 +42,25 @@ _USER = 1000  # in a container
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The machine that all of it is for."""
+    """The machine or the RKECluster that all of it is for."""
 
-    kind: Kind[DriverMachine]
+    kind: Kind[Any]
     metadata: ObjectMeta
     cluster: str
+    noun: str = "machine"  # in the names of what is made: a machine may be called like its cluster
+
+    @property
+    def state(self) -> str:
+        return names.join(self.metadata.name, self.noun, "state")
+
+    @property
+    def provision(self) -> str:
+        """The Job, its ServiceAccount, Role, RoleBinding, and the Secret with its order."""
+        return names.join(self.metadata.name, self.noun, "provision")
+
+    @property
+    def credential(self) -> str:
+        return names.join(self.metadata.name, self.noun, "driver", "secret")
 
     def named(self, name: str, kind: str, api_version: str) -> Json:
         owner = OwnerReference(
@@ -66,17 +82,18 @@ class Place(msgspec.Struct, frozen=True):
 
 def state_secret(place: Place) -> Json:
     """Empty: Jobs fill it."""
-    made = place.named(names.state_secret(place.metadata.name), "Secret", "v1")
+    made = place.named(place.state, "Secret", "v1")
     return {**made, "type": names.STATE_TYPE}
 
 
-def order_secret(place: Place, order: Order, value: bytes, format: bytes) -> Json:
-    data = {ORDER: msgspec.json.encode(order)} | ({VALUE: value, FORMAT: format} if value else {})
-    return _secret(place, names.provision(place.metadata.name), data)
+def order_secret(place: Place, order: Order | ClusterOrder, value: bytes, format: bytes) -> Json:
+    name = ORDER if isinstance(order, Order) else CLUSTER_ORDER
+    data = {name: msgspec.json.encode(order)} | ({VALUE: value, FORMAT: format} if value else {})
+    return _secret(place, place.provision, data)
 
 
 def credential_secret(place: Place, fields: Mapping[str, bytes]) -> Json:
-    return _secret(place, names.credential_secret(place.metadata.name), fields)
+    return _secret(place, place.credential, fields)
 
 
 def _secret(place: Place, name: str, data: Mapping[str, bytes]) -> Json:
@@ -85,33 +102,43 @@ def _secret(place: Place, name: str, data: Mapping[str, bytes]) -> Json:
 
 
 def account(place: Place) -> Json:
-    return place.named(names.provision(place.metadata.name), "ServiceAccount", "v1")
+    return place.named(place.provision, "ServiceAccount", "v1")
 
 
 def role(place: Place) -> Json:
-    made = place.named(names.provision(place.metadata.name), "Role", f"{_RBAC}/v1")
+    made = place.named(place.provision, "Role", f"{_RBAC}/v1")
     rule = {
         "apiGroups": [""],
         "resources": ["secrets"],
-        "resourceNames": [names.state_secret(place.metadata.name)],
+        "resourceNames": [place.state],
         "verbs": ["get", "update", "patch"],
     }
     return {**made, "rules": [rule]}
 
 
 def role_binding(place: Place) -> Json:
-    name = names.provision(place.metadata.name)
+    name = place.provision
     made = place.named(name, "RoleBinding", f"{_RBAC}/v1")
     subject = {"kind": "ServiceAccount", "name": name, "namespace": place.metadata.namespace}
     return {**made, "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name}, "subjects": [subject]}
 
 
-def job(place: Place, order: Order, settings: MachineSettings, *, pool: str, owner: str, credentials: bool) -> Json:
+def job(
+    place: Place,
+    order: Order | ClusterOrder,
+    settings: MachineSettings,
+    *,
+    credentials: bool,
+    pool: str = "",
+    owner: str = "",
+    digest: str = "",
+) -> Json:
     """`owner`: the name of the Machine, if there is one."""
-    name = names.provision(place.metadata.name)
     labels = _job_labels(place, order, pool, owner)
-    made = place.named(name, "Job", "batch/v1")
+    made = place.named(place.provision, "Job", "batch/v1")
     made["metadata"]["labels"] |= labels
+    if digest:
+        made["metadata"]["annotations"] = {DIGEST: digest}
     spec: Json = {
         "backoffLimit": 0,
         "activeDeadlineSeconds": settings.job_seconds,
@@ -122,23 +149,22 @@ def job(place: Place, order: Order, settings: MachineSettings, *, pool: str, own
     return {**made, "spec": spec}
 
 
-def _job_labels(place: Place, order: Order, pool: str, owner: str) -> dict[str, str]:
+def _job_labels(place: Place, order: Order | ClusterOrder, pool: str, owner: str) -> dict[str, str]:
     found = {
         MACHINE_GROUP: place.kind.group,
         MACHINE_VERSION: place.kind.target.version,
         MACHINE_KIND: place.kind.name,
         MACHINE_NAME: capi_names.label_value(place.metadata.name),
         REMOVES: "true" if order.action == "remove" else "false",
-        POOL: capi_names.label_value(pool),
     }
+    found |= {POOL: capi_names.label_value(pool)} if pool else {}
     return found | ({names.CAPI_MACHINE_NAME: capi_names.label_value(owner)} if owner else {})
 
 
 def _pod(place: Place, settings: MachineSettings, credentials: bool) -> Json:
-    name = place.metadata.name
-    mounted = {"order": (names.provision(name), _ORDER_PATH)}
+    mounted = {"order": (place.provision, _ORDER_PATH)}
     if credentials:
-        mounted["credentials"] = (names.credential_secret(name), _CREDENTIALS_PATH)
+        mounted["credentials"] = (place.credential, _CREDENTIALS_PATH)
     limits = {"memory": settings.memory} | ({"cpu": settings.cpu} if settings.cpu else {})
     container: Json = {
         "name": "machine",
@@ -153,7 +179,7 @@ def _pod(place: Place, settings: MachineSettings, credentials: bool) -> Json:
         container["imagePullPolicy"] = settings.image_pull_policy
     made: Json = {
         "restartPolicy": "Never",
-        "serviceAccountName": names.provision(name),
+        "serviceAccountName": place.provision,
         "containers": [container],
         "volumes": [
             {"name": key, "secret": {"secretName": secret, "defaultMode": 0o440}}

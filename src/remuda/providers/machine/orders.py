@@ -51,6 +51,7 @@ def order(
     cluster: str,
     owner: str,
     program: Mapping[str, str],
+    network: Mapping[str, str] = {},
 ) -> Order:
     return Order(
         driver=driver,
@@ -65,4 +66,5 @@ def order(
         options=options_of(spec),
         state_secret=names.state_secret(metadata.name),
         program=program,
+        network=network,
     )

@@ -61,7 +61,7 @@ async def _end_creation(scope: Scope, job: Job) -> Outcome:
     """It may be in the middle of asking for the server: only when it has ended is it known what there is to remove."""
     status.stopping(scope.draft.status, job.metadata.name)
     if not job.metadata.deleting:
-        await work.stop(scope, job)
+        await work.stop(scope.desk, job)
     return Blocked("WaitingForJob", _named(job), "the Job that was creating the server is stopped first")
 
 
@@ -78,7 +78,7 @@ async def _attempt(scope: Scope, job: Job | None) -> Outcome:
     if rest > 0:
         return Blocked(DELETE_ERROR, str(scope), machine.status.failure_message, rest)
     if job is not None:
-        await work.stop(scope, job)
+        await work.stop(scope.desk, job)
         return Blocked("WaitingForJob", _named(job), "the Job of the attempt before goes, then the next one starts")
     try:
         return await _start(scope)
@@ -91,10 +91,11 @@ async def _attempt(scope: Scope, job: Job | None) -> Outcome:
 
 
 async def _start(scope: Scope) -> Outcome:
-    fields = await work.credential_fields(scope)
+    fields = await scope.credential_fields()
     order = await scope.order("remove")
     name = names.provision(scope.machine.metadata.name)
-    await work.start(scope, order, fields)
+    owner = scope.owner.metadata.name if scope.owner is not None else ""
+    await work.start(scope.desk, order, fields, local=scope.driver.local, pool=scope.pool.name, owner=owner)
     status.removing(scope.draft.status, str(scope), name)
     return Blocked(status.REMOVING, f"Job {scope.machine.metadata.namespace}/{name}", "the server is being removed")
 
@@ -142,7 +143,7 @@ def _named_id(scope: Scope, known: State) -> str:
 
 
 async def _release(scope: Scope) -> Outcome:
-    await work.clear_all(scope)
+    await work.clear_all(scope.desk, credential=bool(scope.credential))
     scope.draft.remove_finalizer(FINALIZER)
     await scope.save(RELEASE)
     return DONE

@@ -8,23 +8,22 @@ import msgspec
 
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
-from remuda.jobs.types import FAILED, JOB, POD, Job, Pod
-from remuda.jobs.types import NAME_LABEL as JOB_NAME_LABEL
+from remuda.jobs.types import Job
 from remuda.kube import conditions
-from remuda.kube.client import Client
-from remuda.kube.core import NAMESPACES, PODS, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind
 from remuda.providers import names
 from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP
-from remuda.providers.machine import manifests, orders, results, state
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.machine import manifests, orders, state
+from remuda.providers.machine.office import Office
 from remuda.providers.machine.options import OptionModel
 from remuda.providers.machine.orders import Action
 from remuda.providers.machine.pools import PoolName, Pools, pool_of
-from remuda.providers.machine.results import Result
 from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.spi import Order
 from remuda.providers.machine.types import CREATE_JOB, DriverMachine, machine_kind
+from remuda.providers.machine.work import Desk, credential_fields
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import Step
@@ -46,57 +45,21 @@ class FoundDriver(msgspec.Struct, frozen=True, kw_only=True):
         return machine_kind(self.name)
 
 
-class World:
+class World(Office):
     """What the controllers of all drivers share. To be made before the caches start."""
 
     def __init__(self, manager: Manager, settings: MachineSettings) -> None:
-        self.manager = manager
-        self.settings = settings
-        self.client: Client = manager.client
-        self.events = manager.events
+        super().__init__(manager, settings)
         self.machines = manager.caches.of(MACHINE)
         self.clusters = manager.caches.of(CLUSTER)
         self.bootstraps = manager.caches.of(RKE_BOOTSTRAP)
-        self.jobs = manager.caches.of(JOB, label_selector="" if settings.run_jobs else manifests.MACHINE_KIND)
         self.pools = Pools(manager, settings.rules)
-        self._owner = ""
-
-    async def owner(self) -> str:
-        """Which management plane this is: it is on every server, so that those of others are left alone."""
-        if not self._owner:
-            found = msgspec.json.decode(await self.client.get(NAMESPACES, "", "kube-system"))
-            self._owner = found["metadata"]["uid"]
-        return self._owner
 
     async def state(self, machine: DriverMachine) -> state.State | None:
         """As the server has it now: a Job's last words are there before the Job's end is known. None: no Secret.
         Raises ValueError."""
         data = await self.secret(machine.metadata.namespace, names.state_secret(machine.metadata.name))
         return None if data is None else state.read(data)
-
-    async def secret(self, namespace: str, name: str) -> Mapping[str, bytes] | None:
-        try:
-            value = await self.client.get(SECRETS, namespace, name)
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return None
-            raise
-        return msgspec.json.decode(value, type=_Data).data or {}
-
-    async def result(self, job: Job) -> Result | None:
-        """How a Job ended; None while it has not."""
-        failed = job.has(FAILED) is not None
-        return results.result(job, await self._pods(job) if failed else ())
-
-    async def _pods(self, job: Job) -> list[Pod]:
-        selector = f"{JOB_NAME_LABEL}={job.metadata.name}"
-        listing = await self.client.list(PODS, job.metadata.namespace, label_selector=selector)
-        pods = [POD.decode(value) for value in listing.items]
-        return [pod for pod in pods if (owner := pod.metadata.controller) and owner.uid == job.metadata.uid]
-
-
-class _Data(msgspec.Struct):
-    data: dict[str, bytes] | None = None
 
 
 class Scope:
@@ -144,6 +107,10 @@ class Scope:
         return PoolName(metadata.namespace, self.cluster_name or metadata.name, CLUSTER)
 
     @property
+    def desk(self) -> Desk:
+        return Desk(self.world.client, self.world.settings, self.place, self.job)
+
+    @property
     def place(self) -> manifests.Place:
         return manifests.Place(self.driver.kind, self.machine.metadata, self.cluster_name)
 
@@ -158,6 +125,14 @@ class Scope:
         found = conditions.find(self.machine.status.conditions, CREATE_JOB)
         return found is not None or bool(self.machine.spec.provider_id) or self.job is not None
 
+    @property
+    def credential(self) -> str:
+        return self.machine.spec.common.cloud_credential_secret_name
+
+    async def credential_fields(self) -> Mapping[str, bytes]:
+        """Raises Missing."""
+        return await credential_fields(self.world, self.credential, self.machine.metadata.namespace, str(self))
+
     async def order(self, action: Action) -> Order:
         return orders.order(
             action,
@@ -167,7 +142,22 @@ class Scope:
             cluster=self.cluster_name,
             owner=await self.world.owner(),
             program=self.driver.program,
+            network=await self._network() if action == "create" else {},
         )
+
+    async def _network(self) -> Mapping[str, str]:
+        """What the same driver has made for the cluster as a whole."""
+        ref = self.cluster.spec.infrastructure_ref if self.cluster is not None else None
+        if ref is None or (ref.api_group, ref.kind) != (RKE_CLUSTER.group, RKE_CLUSTER.name):
+            return {}
+        try:
+            value = await self.world.client.get(RKE_CLUSTER.target, self.machine.metadata.namespace, ref.name)
+        except StatusError as error:
+            if error.code == _NOT_FOUND:
+                return {}
+            raise
+        made = RKE_CLUSTER.decode(value).status.infrastructure
+        return made.network if made is not None and made.driver == self.driver.name else {}
 
     @property
     def agent_connected(self) -> bool | None:

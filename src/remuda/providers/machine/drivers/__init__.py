@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from remuda.providers.machine.spi import Driver
+from remuda.providers.machine.spi import ClusterDriver, Driver
 
 ENTRY_POINTS = "remuda.drivers"
 
@@ -34,6 +34,22 @@ def find(name: str) -> type[Driver[Any]]:
     if not points:
         raise NoSuchDriver(f"there is no driver {name}; there are {', '.join(names())}")
     return _load(points[0])
+
+
+def find_cluster(name: str) -> type[ClusterDriver[Any]]:
+    """What the driver can make for a cluster as a whole. Raises NoSuchDriver."""
+    found = find(name).cluster
+    if found is None:
+        able = [other for other in names() if _makes_clusters(other)]
+        raise NoSuchDriver(f"the driver {name} makes nothing for a cluster as a whole; {', '.join(able)} do")
+    return found
+
+
+def _makes_clusters(name: str) -> bool:
+    try:
+        return find(name).cluster is not None
+    except NoSuchDriver:
+        return False
 
 
 def _load(point: EntryPoint) -> type[Driver[Any]]:

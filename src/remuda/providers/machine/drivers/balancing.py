@@ -140,7 +140,8 @@ class Balancing:
             left = await asyncio.to_thread(members.end, hard=waited > _GRACE_SECONDS)
             if waited > _LONGEST_END_SECONDS:
                 raise DriverError(f"the balancer of {self.folder.name} does not end: {left or 'its lock is held'}")
-            quiet = 0 if left or await asyncio.to_thread(self.runs) else quiet + 1
+            starting = await asyncio.to_thread(self.runs)
+            quiet = 0 if left or starting else quiet + 1
             await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import resource
 import signal
@@ -19,6 +20,7 @@ from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.providers.machine.conformance.worker import Request, Worker
 from remuda.providers.machine.drivers import proc, process
 from remuda.providers.machine.drivers.process.host import Details, Hosts, Taken
+from remuda.providers.machine.drivers.process.place import NETWORK
 from remuda.providers.machine.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, DriverError, Order
 from tests.lab.conformance import Conformance
 from tests.lab.drivers import Processes, processes_below
@@ -270,11 +272,11 @@ def details(name: str, *, owner: str = "us", address: str = "") -> Details:
 
 def test_an_address_follows_from_name_and_owner_and_no_two_hosts_share_one(tmp_path: Path) -> None:
     first, again = Hosts(tmp_path / "a"), Hosts(tmp_path / "b")
-    address = first.claim(details("one"), process.NETWORK).address
+    address = first.claim(details("one"), NETWORK).address
     assert address.startswith("127.")
-    assert again.claim(details("one"), process.NETWORK).address == address
-    assert again.claim(details("two", owner="others"), process.NETWORK).address != address
-    tight = process.ipaddress.IPv4Network("127.64.0.0/29")  # six
+    assert again.claim(details("one"), NETWORK).address == address
+    assert again.claim(details("two", owner="others"), NETWORK).address != address
+    tight = ipaddress.IPv4Network("127.64.0.0/29")  # six
     many = Hosts(tmp_path / "c")
     found = [many.claim(details(f"host-{number}"), tight).address for number in range(6)]
     assert sorted(found) == [f"127.64.0.{number}" for number in range(1, 7)]
@@ -284,9 +286,9 @@ def test_an_address_follows_from_name_and_owner_and_no_two_hosts_share_one(tmp_p
 
 def test_an_address_that_was_asked_for_belongs_to_one(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path)
-    assert hosts.claim(details("one", address="127.0.0.9"), process.NETWORK).address == "127.0.0.9"
+    assert hosts.claim(details("one", address="127.0.0.9"), NETWORK).address == "127.0.0.9"
     with pytest.raises(Taken, match=r"127\.0\.0\.9 belongs to another host"):
-        hosts.claim(details("two", address="127.0.0.9"), process.NETWORK)
+        hosts.claim(details("two", address="127.0.0.9"), NETWORK)
 
 
 async def test_a_name_cannot_lead_out_of_the_directory(subject: Processes) -> None:

@@ -1,0 +1,144 @@
+"""What one run of an RKECluster works with: the object as read, and what the caches show around it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from remuda.capi import names as capi_names
+from remuda.capi.belonging import members
+from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
+from remuda.jobs.types import Job
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key
+from remuda.providers import names
+from remuda.providers.controlplane import distros
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.infrastructure import endpoint
+from remuda.providers.infrastructure.types import RKE_CLUSTER, Infrastructure, InfrastructureStatus
+from remuda.providers.machine import orders
+from remuda.providers.machine.manifests import Place
+from remuda.providers.machine.office import Office
+from remuda.providers.machine.spi import ClusterOrder
+from remuda.providers.machine.work import Desk, credential_fields
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.steps import Step
+
+_NOT_FOUND = 404
+_LONGEST_NAME = 50  # of what drivers make, without the piece that tells two clusters of one name apart
+
+
+class Scope:
+    def __init__(self, office: Office, value: bytes) -> None:
+        self.office = office
+        self.load(value)
+
+    def load(self, value: bytes) -> None:
+        self.draft = Draft(RKE_CLUSTER.target, value)
+        self.obj = RKE_CLUSTER.decode(value)
+        caches, metadata = self.office.manager.caches, self.obj.metadata
+        owner = metadata.owner("Cluster", capi_names.GROUP)
+        found = None if owner is None else caches.of(CLUSTER).get(metadata.namespace, owner.name)
+        same = found is not None and owner is not None and found.metadata.uid == owner.uid
+        self.cluster: Cluster | None = found if same else None
+        self.cluster_name = owner.name if owner is not None else metadata.labels.get(capi_names.CLUSTER_NAME, "")
+
+    async def save(self, act: Step) -> None:
+        """Writes the draft and goes on with what it has become."""
+        value = await save(self.office.client, self.draft, act)
+        if value is not self.draft.value:
+            self.load(value)
+
+    @property
+    def machines(self) -> list[Machine]:
+        """All of the cluster, also when the Cluster itself is gone."""
+        return members(self.office.manager.caches, MACHINE, Key(self.obj.metadata.namespace, self.cluster_name))
+
+    @property
+    def place(self) -> Place:
+        return Place(RKE_CLUSTER, self.obj.metadata, self.cluster_name or self.obj.metadata.name, "cluster")
+
+    @property
+    def job(self) -> Job | None:
+        found = self.office.jobs.get(self.obj.metadata.namespace, self.place.provision)
+        owner = found.metadata.controller if found is not None else None
+        return found if owner is not None and owner.uid == self.obj.metadata.uid else None
+
+    @property
+    def desk(self) -> Desk:
+        return Desk(self.office.client, self.office.settings, self.place, self.job)
+
+    @property
+    def wanted(self) -> Infrastructure:
+        """What is asked for; of one that is not asked for any more, what is known of it."""
+        return self.obj.spec.infrastructure or Infrastructure(driver=self.known.driver)
+
+    @property
+    def known(self) -> InfrastructureStatus:
+        return self.obj.status.infrastructure or InfrastructureStatus()
+
+    async def credential_fields(self) -> Mapping[str, bytes]:
+        """Raises Missing."""
+        reference = self.wanted.cloud_credential_secret_name
+        return await credential_fields(self.office, reference, self.obj.metadata.namespace, str(self))
+
+    async def order(self) -> ClusterOrder:
+        """As it is now; `remove` if the object is being deleted."""
+        metadata = self.obj.metadata
+        uid = orders.identity(metadata).rpartition("/")[2]
+        deleting = metadata.deleting
+        piece = hashlib.sha256(uid.encode()).hexdigest()[:8]
+        return ClusterOrder(
+            driver=self.wanted.driver,
+            action="remove" if deleting else "ensure",
+            name=f"{names.shorten(metadata.name.replace('.', '-'), _LONGEST_NAME)}-{piece}",
+            namespace=metadata.namespace,
+            cluster=metadata.name,
+            uid=uid,
+            owner=await self.office.owner(),
+            options=self.wanted.options,
+            backends=[] if deleting else backends(self.machines),
+            ports=[] if deleting else await self._ports(),
+            state_secret=self.place.state,
+        )
+
+    async def _ports(self) -> list[int]:
+        """Of the control plane's machines: the API's first, then where nodes join."""
+        ref = self.cluster.spec.control_plane_ref if self.cluster is not None else None
+        if ref is None or (ref.api_group, ref.kind) != (RKE_CONTROL_PLANE.group, RKE_CONTROL_PLANE.name):
+            return [endpoint.API_PORT]
+        try:
+            value = await self.office.client.get(RKE_CONTROL_PLANE.target, self.obj.metadata.namespace, ref.name)
+            version = distros.parse_version(RKE_CONTROL_PLANE.decode(value).spec.kubernetes_version)
+        except distros.BadVersion:
+            return [endpoint.API_PORT]
+        except StatusError as error:
+            if error.code == _NOT_FOUND:
+                return [endpoint.API_PORT]
+            raise
+        distro = distros.of(version)
+        return list(dict.fromkeys((distro.api_port, distro.supervisor_port)))
+
+    def __str__(self) -> str:
+        return f"RKECluster {self.obj.key}"
+
+
+def backends(machines: Sequence[Machine]) -> list[str]:
+    """Addresses of the control plane's machines, from inside; those on their way out only while there are no others."""
+    known = [(machine, _inside(machine)) for machine in machines if machine.is_control_plane]
+    there = [(machine, address) for machine, address in known if address]
+    staying = [address for machine, address in there if not machine.metadata.deleting]
+    return sorted(set(staying or [address for _, address in there]))
+
+
+def _inside(machine: Machine) -> str:
+    found = [one.address for one in machine.status.addresses if one.type == "InternalIP"]
+    return found[0] if found else next(iter(endpoint.addresses(machine)), "")
+
+
+def digest(order: ClusterOrder) -> str:
+    """Of what of an order may change, and makes it another one."""
+    content = msgspec.json.encode([order.driver, order.options, order.backends, order.ports], order="sorted")
+    return hashlib.sha256(content).hexdigest()[:16]

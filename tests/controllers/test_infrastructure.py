@@ -1,0 +1,232 @@
+"""RKEClusters: the endpoint a client can use, and what a driver makes for a cluster as a whole, by real Jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from remuda.capi import names as capi_names
+from remuda.capi.setup import add_controllers
+from remuda.capi.types import CLUSTER, MACHINE
+from remuda.jobs.runner import JobRunner
+from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.providers import names
+from remuda.providers.bootstrap.definitions import definitions
+from remuda.providers.infrastructure import controller
+from remuda.providers.infrastructure.endpoint import BEFORE
+from remuda.providers.infrastructure.types import ENDPOINT_MACHINE, RKE_CLUSTER
+from remuda.providers.machine.budget import Rules
+from remuda.providers.machine.settings import MachineSettings
+from remuda.runtime.manager import Manager
+from tests.controllers.engine import Engine, Json, condition, is_true
+from tests.controllers.jobs import Runner
+from tests.lab.balancers import Greeters, reached
+from tests.lab.drivers import processes_below
+from tests.lab.server import free_port
+
+PROCESS = {"infrastructure": {"driver": "process"}}
+
+
+class Range:
+    """One Cluster; its Machines are played by the test."""
+
+    def __init__(self, engine: Engine, namespace: str, directory: Path) -> None:
+        self.engine = engine
+        self.namespace = namespace
+        self.jobs = Runner(engine, directory)
+
+    @asynccontextmanager
+    async def running(self, *, run_jobs: bool = True) -> AsyncIterator[Manager]:
+        def add(manager: Manager) -> None:
+            add_controllers(manager, only=("cluster",))
+            rules = Rules(first_seconds=0.2, most_seconds=0.2)
+            controller.add(manager, MachineSettings(rules=rules))
+            if run_jobs:
+                JobRunner(manager, self.jobs.settings)
+
+        async with self.engine.running(self.namespace, add) as manager:
+            yield manager
+
+    async def cluster(self, **spec: Any) -> None:
+        body = {"apiVersion": names.API_VERSION, "kind": "RKECluster", "metadata": {"name": "c"}, "spec": spec}
+        await self.engine.create(RKE_CLUSTER.target, self.namespace, body)
+        reference = {"apiGroup": names.GROUP, "kind": "RKECluster", "name": "c"}
+        await self.create(CLUSTER, "c", {"infrastructureRef": reference})
+
+    async def create(self, kind: Any, name: str, spec: Json, labels: Json | None = None) -> None:
+        metadata = {"name": name, "labels": labels or {}}
+        body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
+        await self.engine.create(kind.target, self.namespace, body)
+
+    async def server(self, name: str, address: str, *, control_plane: bool = True) -> None:
+        """A Machine whose Node is there."""
+        labels = {capi_names.CLUSTER_NAME: "c"} | ({capi_names.CONTROL_PLANE: ""} if control_plane else {})
+        reference = {"apiGroup": names.MACHINE_GROUP, "kind": "YardMachine", "name": name}
+        spec = {"clusterName": "c", "bootstrap": {"dataSecretName": "x"}, "infrastructureRef": reference}
+        await self.create(MACHINE, name, spec, labels)
+        addresses = [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]
+        await self.engine.status(
+            MACHINE.target, self.namespace, name, {"addresses": addresses, "nodeRef": {"name": name}}
+        )
+
+    async def until(self, holds: Any) -> Json:
+        return await self.engine.until(RKE_CLUSTER.target, self.namespace, "c", holds)
+
+    async def copy(self, host: str) -> None:
+        await self.engine.until(
+            CLUSTER.target,
+            self.namespace,
+            "c",
+            lambda obj: obj["spec"].get("controlPlaneEndpoint", {}).get("host") == host,
+        )
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def place(engine: Engine, tmp_path: Path) -> AsyncIterator[Range]:
+    await engine.install(definitions())
+    yield Range(engine, await engine.namespace(), tmp_path)
+    for pid in processes_below(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _host(obj: Json) -> str:
+    return obj.get("spec", {}).get("controlPlaneEndpoint", {}).get("host", "")  # type: ignore[no-any-return]
+
+
+# the endpoint
+
+
+async def test_the_endpoint_is_a_server_that_answers_and_moves_when_it_goes(place: Range) -> None:
+    await place.cluster()
+    async with place.running():
+        await place.until(lambda obj: is_true(obj, "Ready"))
+        assert _host(await place.until(lambda obj: True)) == "", "nothing answers yet"
+        await place.server("worker", "192.0.2.9", control_plane=False)
+        await place.server("one", "192.0.2.1")
+        made = await place.until(lambda obj: _host(obj) == "192.0.2.1")
+        assert made["spec"]["controlPlaneEndpoint"]["port"] == 6443
+        assert made["metadata"]["annotations"][ENDPOINT_MACHINE] == "one"
+        await place.copy("192.0.2.1")
+        await place.server("two", "192.0.2.2")
+        await place.engine.delete(MACHINE.target, place.namespace, "one")
+        moved = await place.until(lambda obj: _host(obj) == "192.0.2.2")
+        assert moved["metadata"]["annotations"][BEFORE] == "192.0.2.1:6443"
+        await place.copy("192.0.2.2")
+
+
+async def test_a_move_that_was_cut_short_is_finished(place: Range) -> None:
+    await place.cluster()
+    async with place.running():
+        await place.server("one", "192.0.2.1")
+        await place.copy("192.0.2.1")
+    annotations = {ENDPOINT_MACHINE: "two", BEFORE: "192.0.2.1:6443"}
+    patch = {"metadata": {"annotations": annotations}, "spec": {"controlPlaneEndpoint": {"host": "192.0.2.2"}}}
+    await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", patch)
+    await place.server("two", "192.0.2.2")
+    async with place.running():
+        await place.copy("192.0.2.2")
+
+
+async def test_an_endpoint_of_the_users_is_never_touched(place: Range) -> None:
+    await place.cluster(controlPlaneEndpoint={"host": "api.example", "port": 443})
+    async with place.running() as manager:
+        await place.copy("api.example")
+        await place.server("one", "192.0.2.1")
+        await place.engine.until(
+            CLUSTER.target,
+            place.namespace,
+            "c",
+            lambda obj: obj["status"].get("initialization", {}).get("controlPlaneInitialized"),
+        )
+        del manager
+    found = await place.until(lambda obj: True)
+    assert _host(found) == "api.example"
+    assert ENDPOINT_MACHINE not in found["metadata"].get("annotations", {})
+
+
+# what a driver makes
+
+
+async def test_a_balancer_is_made_before_machines_follows_them_and_goes_after_the_last(
+    place: Range, tmp_path: Path
+) -> None:
+    hosts = place.jobs.settings.hosts
+    address = f"127.0.60.{free_port() % 250 + 1}"
+    await place.cluster(infrastructure={"driver": "process", "options": {"address": address}})
+    async with place.running() as manager:
+        made = await place.until(
+            lambda obj: is_true(obj, "InfrastructureReady") and obj["status"]["initialization"].get("provisioned")
+        )
+        assert _host(made) == address
+        assert ENDPOINT_MACHINE not in made["metadata"].get("annotations", {}), "it stands before the servers"
+        await place.copy(address)
+        greeters = Greeters(["127.0.60.253", "127.0.60.254"])
+        greeters.port = 6443
+        async with greeters.serving():
+            for name, server in (("one", "127.0.60.253"), ("two", "127.0.60.254")):
+                await place.server(name, server)
+            assert await reached(address, 6443, 2, seconds=30) == greeters.addresses
+        await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
+        waits = await place.until(lambda obj: condition(obj, "Ready").get("reason") == "WaitingForMachines")
+        assert "one, two" in condition(waits, "Ready")["message"]
+        assert processes_below(hosts), "machines may still need it"
+        for name in ("one", "two"):
+            await place.engine.delete(MACHINE.target, place.namespace, name)
+        await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")
+        assert manager is not None
+    assert processes_below(hosts) == []
+    assert [path.name for path in (hosts / "process").iterdir()] == [".lock"]
+    for target in (JOBS, SECRETS, ROLES, ROLE_BINDINGS, SERVICE_ACCOUNTS):
+        left = [obj["metadata"]["name"] for obj in await place.engine.list(target, place.namespace)]
+        assert [name for name in left if name.startswith("c-cluster")] == [], target.plural
+
+
+async def test_what_cannot_work_stalls_and_says_what_to_do(place: Range) -> None:
+    await place.cluster(infrastructure={"driver": "process", "options": {"address": "192.0.2.1"}})
+    async with place.running():
+        stalled = await place.until(lambda obj: is_true(obj, "Stalled"))
+        message = condition(stalled, "Stalled")["message"]
+        assert "no address of 127.0.0.0/8" in message
+        assert "Change spec.infrastructure" in message
+        assert not stalled["status"].get("initialization", {}).get("provisioned")
+        spec = {"infrastructure": {"options": {"address": None}}}
+        await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"spec": spec})
+        made = await place.until(lambda obj: is_true(obj, "InfrastructureReady"))
+        assert condition(made, "Stalled") == {}
+        await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
+        await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"), [("sim", "makes nothing for a cluster"), ("nowhere", "there is no driver nowhere")]
+)
+async def test_a_driver_that_makes_no_such_thing_is_held_and_told(place: Range, driver: str, said: str) -> None:
+    await place.cluster(infrastructure={"driver": driver})
+    async with place.running():
+        held = await place.until(lambda obj: condition(obj, "Ready").get("reason") == "NoSuchDriver")
+        assert said in condition(held, "Ready")["message"]
+        await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
+        await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")
+
+
+async def test_what_was_made_is_kept_when_it_is_not_asked_for_any_more(place: Range) -> None:
+    await place.cluster(**PROCESS)
+    async with place.running():
+        await place.until(lambda obj: is_true(obj, "InfrastructureReady"))
+        spec = {"infrastructure": {"driver": "nspawn"}}
+        await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"spec": spec})
+        held = await place.until(lambda obj: condition(obj, "Ready").get("reason") == "CannotChange")
+        assert "process has made what the cluster shares" in condition(held, "Ready")["message"]
+        await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"spec": {"infrastructure": None}})
+        await place.until(lambda obj: "nothing any more" in condition(obj, "Ready")["message"])
+        assert processes_below(place.jobs.settings.hosts)
+        await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
+        await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")
+    assert processes_below(place.jobs.settings.hosts) == []
