@@ -1,4 +1,4 @@
-"""`remuda-agent`: run, install, uninstall, supervise, version."""
+"""`remuda-agent`: run, install, uninstall, supervise, version; on hosts that are folders also systemctl and keep."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ def main() -> int:
         return _version()
     if arguments.command == "supervise":
         return _supervise(arguments)
+    if arguments.command == "systemctl":
+        from remuda.agent.units import systemctl
+
+        return systemctl.main(arguments.root, arguments.words)
+    if arguments.command == "keep":
+        from remuda.agent.units import keeper
+        from remuda.agent.units.place import Place
+
+        return keeper.keep(Place(arguments.root), arguments.unit)
     from remuda.agent.run import run
 
     return run(arguments.config, arguments.root, arguments.address)
@@ -43,6 +52,12 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("install", help="register this host, and start; all settings come from the environment")
     commands.add_parser("uninstall", help="stop, and remove everything that install made")
     commands.add_parser("version", help="say which agent this is")
+    systemctl = commands.add_parser("systemctl", help="what systemd does, on a host that is a folder")
+    systemctl.add_argument("words", nargs="*", metavar="WORD", help="after --, as systemctl takes them")
+    keep = commands.add_parser("keep", help="keep one unit running there")
+    keep.add_argument("unit", metavar="UNIT")
+    for command in (systemctl, keep):
+        command.add_argument("--root", metavar="DIR", required=True, help="root of the host")
     return parser
 
 

@@ -19,6 +19,7 @@ from typing import IO
 from remuda.agent import log
 from remuda.agent.config import Config
 from remuda.agent.formats import MOST_OUTPUT
+from remuda.agent.layout import search_path
 from remuda.agent.plan import Instruction
 from remuda.agent.rules import Result
 
@@ -53,8 +54,12 @@ def run(
     command = instruction.command or os.path.join(folder, "run.sh")
     if "/" in command:
         command = os.path.join(folder, command)
+    path = environment.get("PATH", os.defpath)
+    if config.root:
+        path = search_path(config.root, path)
     variables = _environment(instruction, folder, attempt, config, environment)
-    program = _found(command, environment.get("PATH", os.defpath))
+    variables["PATH"] = f"{path}:{folder}"
+    program = _found(command, path)
     if program is None:
         found = os.path.exists(command)
         raise InstructionError(f"{command} cannot be executed" if found else f"{command} is not there")
@@ -97,7 +102,7 @@ def _found(command: str, path: str) -> str | None:
 def _environment(
     instruction: Instruction, folder: str, attempt: int, config: Config, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """The plan's variables go before ours, so they cannot change PATH."""
+    """The plan's variables go before ours, which it cannot change."""
     variables = dict(base)
     if config.root:
         variables["REMUDA_HOST_ROOT"] = config.root
@@ -109,7 +114,6 @@ def _environment(
             variables[name] = value
     variables["CATTLE_AGENT_EXECUTION_PWD"] = folder
     variables["CATTLE_AGENT_ATTEMPT_NUMBER"] = str(attempt)
-    variables["PATH"] = f"{base.get('PATH', os.defpath)}:{folder}"
     return variables
 
 

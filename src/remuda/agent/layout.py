@@ -10,6 +10,7 @@ from remuda.agent import config
 
 UNIT = "remuda-agent.service"
 _UNITS = "/etc/systemd/system"
+_PROGRAMS = "usr/local/bin"
 
 
 class Layout(NamedTuple):
@@ -78,6 +79,16 @@ def of(environment: Mapping[str, str]) -> Layout:
         var=_below(root, var),
         program=os.path.join(_below(root, prefix), "bin", "remuda-agent"),
     )
+
+
+def systemctl(root: str) -> str:
+    """The stand-in of a host that is a folder."""
+    return os.path.join(root, _PROGRAMS, "systemctl")
+
+
+def search_path(root: str, path: str) -> str:
+    """Where commands are looked for on such a host: its own, then the machine's."""
+    return f"{os.path.join(root, _PROGRAMS)}:{path}"
 
 
 def _below(root: str, path: str) -> str:

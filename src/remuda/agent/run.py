@@ -59,6 +59,10 @@ def _serve(config: Config) -> None:
     if config.remote_enabled:
         follower = Follower(config, _Connector(config))
     threading.Thread(target=end, name="signals", daemon=True).start()
+    if config.root:
+        from remuda.agent.units import watch
+
+        watch.begin(config.root, config.address, stop)
     local = _local(config, stop) if config.local_enabled else None
     if follower is not None:
         if config.upgrade:

@@ -26,6 +26,10 @@ class Signals:
         found, _, _ = select.select([self._arrivals], [], [], seconds)
         return os.read(self._arrivals, 1)[0] if found else 0
 
+    def fileno(self) -> int:
+        """Readable when one has come."""
+        return self._arrivals
+
 
 def _nothing(*_: object) -> None:
     pass

@@ -25,6 +25,11 @@ def uninstall(environment: Mapping[str, str]) -> int:
         service.systemctl("reset-failed", layout.UNIT, check=False)
     for folder in (place.var, place.etc):
         shutil.rmtree(folder, ignore_errors=True)
+    if place.root:
+        from remuda.agent.units import watch
+
+        disk.remove(layout.systemctl(place.root))
+        watch.forget(place.root)
     for path in (place.program, f"{place.program}.trial", place.uninstall_script):
         disk.remove(path)
     print("remuda-agent: removed; what it has installed on this host stays", flush=True)

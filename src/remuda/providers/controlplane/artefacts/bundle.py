@@ -5,7 +5,7 @@ from with everything they require. It runs on hosts of the same architecture wit
 and needs nothing else of them. The same installation gives the same bytes, so that a checksum stays what it is.
 
     bin/nano                  finds a Python, and starts lib/ with it, shut off from everything else of the host
-    bin/nano-killall.sh, bin/nano-uninstall.sh
+    bin/nano-*.sh             its scripts, to end it and to take it off
     lib/                      packages
     lib/VERSION               what nodes report
 """
@@ -33,8 +33,8 @@ NAME = "nano.tar.gz"
 # By name: nothing of the engine is imported by those who manage clusters.
 _PACKAGES = ("remuda.kube", "remuda.apiserver", "remuda.nano")
 _MAIN = b'import runpy\n\nrunpy.run_module("remuda.nano", run_name="__main__", alter_sys=True)\n'
-_LAUNCHER = "nano"
-_SCRIPTS = ("nano-killall.sh", "nano-uninstall.sh")
+_LAUNCHER = "nano.sh"
+_SCRIPTS = "remuda/nano/scripts/"
 _PYTHON = b"@PYTHON@"
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FOR_BUILDING = (".pyx", ".pxd", ".pxi", ".pyi", ".c", ".h", ".hash", ".pyc")
@@ -49,15 +49,16 @@ def architecture() -> str:
 
 def build(version: str, target: Path) -> None:
     entries: dict[str, tuple[bytes, bool]] = {}  # content, and whether it is a program
-    scripts = files(__package__).joinpath("nano")
     minor = ".".join(map(str, sys.version_info[:2])).encode()
-    for name in (_LAUNCHER, *_SCRIPTS):
-        entries[f"bin/{name}"] = (scripts.joinpath(f"{name}.in").read_bytes().replace(_PYTHON, minor), True)
+    launcher = files(__package__).joinpath(_LAUNCHER).read_bytes().replace(_PYTHON, minor)
+    entries["bin/nano"] = (launcher, True)
     entries["lib/__main__.py"] = (_MAIN, False)
     entries["lib/remuda/__init__.py"] = (files("remuda").joinpath("__init__.py").read_bytes(), False)
     ours = dict(_sources())
     for path, content in ours.items():
         entries[f"lib/{path}"] = (content, False)
+        if path.startswith(_SCRIPTS):
+            entries[f"bin/{path.removeprefix(_SCRIPTS)}"] = (content, True)
     entries["lib/VERSION"] = (f"{version}\n".encode(), False)
     for distribution in _distributions(_imported(content for path, content in ours.items() if path.endswith(".py"))):
         for path, content in _files(distribution):

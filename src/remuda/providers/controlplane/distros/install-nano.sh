@@ -13,8 +13,8 @@ install_files() {
 		mv "$bundles/.new" "$bundles/$bundle"
 	fi
 	mkdir -p "$ROOT/usr/local/bin"
-	for name in nano nano-killall.sh nano-uninstall.sh; do
-		ln -sfn "../lib/nano/$bundle/bin/$name" "$ROOT/usr/local/bin/$name"
+	for program in "$bundles/$bundle"/bin/*; do
+		ln -sfn "../lib/nano/$bundle/bin/${program##*/}" "$ROOT/usr/local/bin/${program##*/}"
 	done
 	# The one before stays: it runs until the restart.
 	for found in "$bundles"/*; do

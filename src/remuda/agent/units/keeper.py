@@ -1,0 +1,322 @@
+"""Keeps one unit running: one process for each unit, in a session of its own.
+
+SIGTERM ends it with its unit; SIGUSR1 starts the unit anew. It waits for whatever comes first of a signal, the end of
+the program, and the program's word that it is ready, and sleeps otherwise. Killed, it leaves the program running, and
+the next keeper of the unit goes on with that.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from remuda.agent import disk, log
+from remuda.agent.signals import Signals
+from remuda.agent.supervise import started
+from remuda.agent.units import processes
+from remuda.agent.units.place import Place
+from remuda.agent.units.unitfile import BadUnit, Command, Unit, environment_of, filled
+
+ANEW = signal.SIGUSR1
+_MOST_LOG = 8 << 20
+_LEAST_PAUSE = 0.5  # between an end and the next start, whatever the unit says
+_TICK_SECONDS = 0.1
+
+# What a wait ends with.
+_STOP, _ANEW, _ENDED, _READY, _LATE = "stop", "anew", "ended", "ready", "late"
+
+
+class _Told(Exception):
+    """A signal came while something was on its way."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class _Failed(Exception):
+    """In words."""
+
+    def __init__(self, words: str, code: int | None = None) -> None:
+        super().__init__(words)
+        self.code = code
+
+
+class _Process:
+    """A program of the unit: our child, or one that a keeper before us has started."""
+
+    def __init__(self, pid: int, handle: int, child: subprocess.Popen[bytes] | None) -> None:
+        self.pid = pid
+        self.started = started(pid)
+        self.handle = handle  # readable when it has ended
+        self._child = child
+
+    def code(self) -> int | None:
+        """After its end; None: nobody knows, because it was not our child."""
+        os.close(self.handle)
+        return self._child.wait() if self._child is not None else None
+
+    def send(self, number: int) -> None:
+        try:
+            signal.pidfd_send_signal(self.handle, number)
+        except OSError:
+            pass  # it has just ended
+
+
+def keep(place: Place, name: str) -> int:
+    lock = place.claim(name)
+    if lock is None:
+        return 0  # there is one
+    try:
+        Keeper(place, name).keep()
+    finally:
+        os.close(lock)
+    return 0
+
+
+class Keeper:
+    def __init__(self, place: Place, name: str) -> None:
+        self._place = place
+        self._name = name
+        self._arrivals = Signals(signal.SIGTERM, signal.SIGINT, ANEW)
+        self._before = place.said(name)
+        own = {"keeper": os.getpid(), "keeper_started": started(os.getpid())}
+        self._state = self._before._replace(restarts=0, result="", **own)  # type: ignore[arg-type]
+        self._unit: Unit | None = None
+        self._environment: dict[str, str] = {}
+        self._words: socket.socket | None = None  # where the program says that it is ready
+        self._code: int | None = 0
+        self._trouble = ""
+
+    def keep(self) -> None:
+        process = self._adopted()
+        self._state = self._state._replace(state=self._state.state if process else "activating")
+        self._place.write(self._name, self._state)
+        while True:
+            why = self._run(process)
+            process = None
+            if why == _STOP:
+                return self._say("inactive", pid=0)
+            if why == _ANEW:
+                continue
+            if self._unit is None or not self._unit.restarts_after(self._code):
+                self._place.want_no_more(self._name)
+                return self._say("failed" if self._trouble else "inactive", pid=0, result=self._trouble)
+            log.info(f"{self._name} has ended ({self._trouble or 'well'}); it is started again")
+            self._say("activating", pid=0, result=self._trouble, restarts=self._state.restarts + 1)
+            if self._wait(None, max(self._unit.restart_seconds, _LEAST_PAUSE)) == _STOP:
+                return self._say("inactive", pid=0)
+
+    def _adopted(self) -> _Process | None:
+        """The program that a killed keeper has left running."""
+        handle = processes.opened(self._before.pid, self._before.started) if self._before.pid else None
+        if handle is None:
+            return None
+        log.info(f"{self._name} runs, and is looked after again")
+        return _Process(self._before.pid, handle, None)
+
+    # -- one run, from a start to an end -----------------------------------------------------------------------------
+
+    def _run(self, process: _Process | None) -> str:
+        self._code, self._trouble = 0, ""
+        adopted = process is not None
+        try:
+            self._unit = self._place.unit(self._name)
+            self._environment = self._variables(self._unit)
+            why = self._attend(self._unit, process or self._begin(self._unit), adopted)
+        except _Told as told:
+            why = told.what
+        except (BadUnit, OSError, _Failed) as error:
+            why, self._trouble, self._code = _ENDED, str(error), getattr(error, "code", None)
+            log.warning(f"{self._name}: {error}")
+        if self._unit is not None:
+            self._clean_up(self._unit)
+        return why
+
+    def _begin(self, unit: Unit) -> _Process:
+        name = f"remuda-{secrets.token_hex(16)}"
+        self._say("activating", pid=0, runs=self._state.runs + 1, notify=name)
+        self._end_rest(unit)
+        self._listen(unit)
+        for command in (*unit.before, *unit.start[:-1]):
+            self._command(command)
+        return self._start(unit.start[-1])
+
+    def _attend(self, unit: Unit, process: _Process, adopted: bool) -> str:
+        """Stays with the program until it ends, or is to be ended."""
+        ready = unit.type in ("simple", "exec") or (adopted and self._before.state == "active")
+        if adopted and not ready:
+            self._listen(unit)
+        until = None
+        if unit.start_seconds and unit.type == "notify" and not ready:
+            until = time.monotonic() + unit.start_seconds
+        while True:
+            self._say("active" if ready else "activating", pid=process.pid, started=process.started)
+            what = self._wait(process, None if until is None else until - time.monotonic())
+            if what == _READY:
+                ready, until = True, None
+            elif what == _ENDED:
+                self._code = process.code()
+                break
+            elif what == _LATE:
+                self._end(unit, process)
+                raise _Failed(f"it did not say within {unit.start_seconds:g} s that it is ready")
+            else:
+                self._say("deactivating")
+                self._end(unit, process)
+                return what
+        if self._code != 0:
+            self._trouble = "it ended unseen" if self._code is None else f"it ended with {self._code}"
+        elif unit.remain:
+            self._say("active", pid=0)
+            return self._wait(None, None)
+        return _ENDED
+
+    def _end(self, unit: Unit, process: _Process) -> None:
+        """Asks it to end, then makes it."""
+        for command in unit.stop:
+            self._command_anyway(command)
+        process.send(signal.SIGTERM)
+        if unit.kill_mode == "control-group":
+            self._send_rest(signal.SIGTERM)
+        until = time.monotonic() + unit.stop_seconds if unit.stop_seconds else None
+        while not select.select([process.handle], [], [], _TICK_SECONDS)[0]:
+            if until is not None and time.monotonic() > until:
+                process.send(signal.SIGKILL)
+        process.code()
+
+    def _clean_up(self, unit: Unit) -> None:
+        self._end_rest(unit)
+        for command in unit.after:
+            self._command_anyway(command)
+        if self._words is not None:
+            self._words.close()
+            self._words = None
+
+    def _end_rest(self, unit: Unit) -> None:
+        """What the program has left behind goes with it, unless the unit says otherwise."""
+        if unit.kill_mode not in ("control-group", "mixed"):
+            return
+        while self._send_rest(signal.SIGKILL):
+            time.sleep(_TICK_SECONDS)
+
+    def _send_rest(self, number: int) -> bool:
+        found = processes.of_unit(self._place.root, self._name)
+        return bool([each for each in found if processes.send(*each, number)])
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    def _wait(self, process: _Process | None, seconds: float | None) -> str:
+        until = None if seconds is None else time.monotonic() + seconds
+        while True:
+            watched = [self._arrivals.fileno()]
+            watched += [process.handle] if process is not None else []
+            watched += [self._words.fileno()] if self._words is not None else []
+            left = None if until is None else max(0.0, until - time.monotonic())
+            found = select.select(watched, [], [], left)[0]
+            if self._arrivals.fileno() in found:
+                return _ANEW if self._arrivals.wait() == ANEW else _STOP
+            if self._words is not None and self._words.fileno() in found and self._hears_ready(self._words):
+                return _READY
+            if process is not None and process.handle in found:
+                return _ENDED
+            if until is not None and time.monotonic() >= until:
+                return _LATE
+
+    def _hears_ready(self, words: socket.socket) -> bool:
+        try:
+            return b"READY=1" in words.recv(4096, socket.MSG_DONTWAIT).split(b"\n")
+        except OSError:
+            return False
+
+    def _listen(self, unit: Unit) -> None:
+        """At a name that nobody can guess: paths of sockets have to be short, and those of hosts are not."""
+        if unit.type == "notify":
+            self._words = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._words.bind(f"\0{self._state.notify}")
+            self._environment["NOTIFY_SOCKET"] = f"@{self._state.notify}"
+
+    # -- programs ----------------------------------------------------------------------------------------------------
+
+    def _command(self, command: Command) -> None:
+        """Before the program; a signal ends it."""
+        process = self._start(command)
+        what = self._wait(process, None)
+        while what == _READY:
+            what = self._wait(process, None)
+        if what != _ENDED:
+            process.send(signal.SIGKILL)
+            select.select([process.handle], [], [])
+            process.code()
+            raise _Told(what)
+        code = process.code()
+        if code and not command.may_fail:
+            raise _Failed(f"{command.words[0]} ended with {code}", code)
+
+    def _command_anyway(self, command: Command) -> None:
+        """After the program: nothing depends on how it ends."""
+        try:
+            process = self._start(command)
+        except (OSError, _Failed) as error:
+            log.warning(f"{self._name}: {error}")
+            return
+        if not select.select([process.handle], [], [], self._unit.stop_seconds if self._unit else 1)[0]:
+            process.send(signal.SIGKILL)
+            select.select([process.handle], [], [])
+        process.code()
+
+    def _start(self, command: Command) -> _Process:
+        words = filled(command.words, self._environment)
+        if "/" in words[0]:
+            program = self._place.program(words[0])
+        else:
+            program = shutil.which(words[0], path=self._environment.get("PATH")) or words[0]
+        with open(self._log(), "ab") as written:
+            try:
+                child = subprocess.Popen(  # noqa: S603
+                    words,
+                    executable=program,
+                    cwd=self._place.below(self._unit.folder) if self._unit else self._place.root,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=written,
+                    stderr=written,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                if command.may_fail:
+                    return self._start(Command(("/bin/true",), True))
+                raise _Failed(f"{words[0]} cannot be started: {error.strerror}") from None
+        return _Process(child.pid, os.pidfd_open(child.pid), child)
+
+    def _variables(self, unit: Unit) -> dict[str, str]:
+        found = {**self._place.environment(), **dict(unit.environment)}
+        for name in unit.environment_files:
+            content = disk.read(self._place.below(name.lstrip("-")))
+            if content is None and not name.startswith("-"):
+                raise _Failed(f"EnvironmentFile {name} is not there")
+            found.update(environment_of((content or b"").decode("utf-8", "replace")))
+        found[processes.UNIT_VARIABLE] = self._name
+        return found
+
+    def _log(self) -> str:
+        """The log and the one before it. It is open in other hands, so its content moves, not its name."""
+        path = self._place.log(self._name)
+        if not os.path.exists(path):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        elif os.stat(path).st_size > _MOST_LOG:
+            disk.write(f"{path}.1", disk.read(path) or b"", durable=False)
+            os.truncate(path, 0)
+        return path
+
+    def _say(self, state: str, **facts: object) -> None:
+        said = self._state._replace(state=state, **facts)  # type: ignore[arg-type]
+        if said != self._state:
+            self._state = said
+            self._place.write(self._name, said)
