@@ -14,7 +14,7 @@ from remuda.providers.controlplane.distros import ArgumentType
 from remuda.providers.controlplane.planner.observed import Cluster, Host
 
 # What only we set: a value of the user's would take the host out of the cluster, or out of our sight.
-_OURS = {
+OURS = {
     "token": "the manager makes tokens",
     "token-file": "the manager makes tokens",
     "agent-token": "the manager makes tokens",
@@ -54,7 +54,7 @@ def wanted(cluster: Cluster, host: Host) -> Wanted:
             name = key.removesuffix("+")
             kind, refusal = _judged(cluster, host, name)
             if kind is not None and not refusal:
-                value, refusal = _coerced(config[key], kind)
+                value, refusal = coerced(config[key], kind)
                 if not refusal:
                     values[name] = [*listed(values.get(name)), *listed(value)] if key.endswith("+") else value
             if refusal:
@@ -87,15 +87,15 @@ def _judged(cluster: Cluster, host: Host, name: str) -> tuple[ArgumentType | Non
     """Its type on this host, if it may be there, and what is to be told of it. A key of servers is not missed on an
     agent: that is how one config serves all."""
     distro = cluster.distro
-    if name in _OURS:
-        return None, _OURS[name]
+    if name in OURS:
+        return None, OURS[name]
     known = distro.server_arguments if host.roles.server else distro.agent_arguments
     if name in known:
         return known[name], ""
     return None, "" if name in distro.server_arguments else f"{distro.name} has no such key"
 
 
-def _coerced(value: Any, kind: ArgumentType) -> tuple[Any, str]:
+def coerced(value: Any, kind: ArgumentType) -> tuple[Any, str]:
     """Numbers are as good as their text. Lists that are given as one text stay so: the distribution splits them."""
     if value is None:
         return None, ""

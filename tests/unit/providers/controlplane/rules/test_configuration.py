@@ -199,14 +199,14 @@ def test_values_a_distribution_can_take_pass(config: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"disable": {"traefik": True}}, "a list of values"),
-        ({"disable": [["traefik"]]}, "a list of values"),
-        ({"cluster-cidr": ["10.0.0.0/8"]}, "one value"),
-        ({"secrets-encryption": "yes please"}, "true or false"),
-        ({"secrets-encryption": 3}, "true or false"),
-        ({"v": "much"}, "a number"),
-        ({"v": True}, "a number"),
-        ({"never-heard-of": {"a": 1}}, "list of values"),
+        ({"disable": {"traefik": True}}, "nor a list of them"),
+        ({"disable": [["traefik"]]}, "nor a list of them"),
+        ({"cluster-cidr": ["10.0.0.0/8"]}, "one value is wanted"),
+        ({"secrets-encryption": "yes please"}, "neither true nor false"),
+        ({"secrets-encryption": 3}, "neither true nor false"),
+        ({"v": "much"}, "no whole number"),
+        ({"v": True}, "no whole number"),
+        ({"never-heard-of": {"a": 1}}, "nor a list of them"),
     ],
 )
 def test_values_nothing_could_take_are_refused(config: dict[str, Any], words: str) -> None:
@@ -218,13 +218,19 @@ def test_values_nothing_could_take_are_refused(config: dict[str, Any], words: st
 def test_unknown_keys_are_warned_of_by_name_and_distribution() -> None:
     config = read(
         {
-            "machineGlobalConfig": {"disable": [], "disable+": [], "dissable": []},
-            "machineSelectorConfig": [{"config": {"node-label": [], "lables": []}}],
+            "machineGlobalConfig": {"disable": ["a"], "disable+": ["b"], "dissable": ["c"], "nothing": None},
+            "machineSelectorConfig": [{"config": {"node-label": ["a=b"], "lables": ["a=b"]}}],
         }
     )
     first, second = keys.warnings(config, DISTRO, "spec")
     assert first.startswith("spec.machineGlobalConfig.dissable: k3s is not known to have a key dissable")
     assert second.startswith("spec.machineSelectorConfig[0].config.lables: ")
+
+
+def test_keys_that_only_the_manager_sets_are_warned_of() -> None:
+    config = read({"machineGlobalConfig": {"token": "mine", "disable-apiserver": False}})
+    (said,) = keys.warnings(config, DISTRO, "spec")
+    assert said == "spec.machineGlobalConfig.token: is not given to nodes: the manager makes tokens"
 
 
 # ---- fields ----------------------------------------------------------------------------------------------------------
