@@ -76,7 +76,12 @@ def _against_change(run: Run, turns: Turns, host: Host, tier: Tier, change: Chan
     if change == "minor":
         return None
     out = draining.is_over(host) or run.is_out_of_service(host)
-    if not out and not host.drain.requested and (missing := turns.against(host, tier)) is not None:
+    missing = None
+    if not out and not host.drain.requested:
+        missing = turns.against(host, tier)
+    elif tier == "worker":  # it never runs a newer version than a server, whatever state it is in
+        missing = turns.against_overtaking(tier)
+    if missing is not None:
         return _status("waiting", tier, host, "WaitingForTurn", missing, up_to_date=False)
     if change not in progress.RESTARTING:
         return None
@@ -89,7 +94,7 @@ def _against_stopping(run: Run, host: Host) -> Wait | None:
     """Of a host that is out of service nothing is taken away; but a voter that answers the others is in service."""
     if not host.roles.etcd:
         return None
-    wait = run.guard.against_stopping(host)
+    wait = run.guard.against_stopping(host, joining=run.changes.may_become_member(host))
     if wait is None and run.membership.votes(host) and (other := run.changes.under_way(but=host)) is not None:
         wait = _wait(host, "WaitingForEtcd", f"is not restarted while {other} is joining or leaving etcd", agent=False)
     return run.hold(wait) if wait is not None else None

@@ -114,7 +114,7 @@ def _place_mark(run: Run) -> None:
     result = election.elect(observed, run.membership)
     run.init = result.chosen
     if result.chosen is None:
-        run.waits.append(election.wait_for_candidate(observed, result))
+        run.waits.append(election.wait_for_candidate(observed, run.membership, result))
     elif result.moves:
         run.acts.append(Mark(result.chosen.name, result.why + without))
         run.frozen = True

@@ -68,15 +68,17 @@ def unready(host: Host) -> str:
     return "" if host.report.secret else "it has no plan Secret yet"
 
 
-def wait_for_candidate(observed: Observed, election: Election) -> Wait:
+def wait_for_candidate(observed: Observed, membership: Membership, election: Election) -> Wait:
+    begun = is_begun(observed, membership)
     each = "; ".join(f"{name}: {why}" for name, why in sorted(election.rejected.items()))
     cluster = observed.cluster
     return Wait(
         reason="WaitingForInitNode",
         on=f"RKEControlPlane {cluster.namespace}/{cluster.name}",
-        missing=f"no machine can begin the cluster ({each or 'there is no machine with the role etcd'})",
+        missing=f"no machine can {'take over as' if begun else 'be'} the init node "
+        f"({each or 'there is no machine with the role etcd'})",
         since=cluster.created,
-        then="the first that can does",
+        then="the first that can is it",
     )
 
 

@@ -109,14 +109,12 @@ def _against_stopping_a_joiner(run: Run, host: Host, others: Membership) -> Wait
         if host.node is not None and host.node.left:
             return None
         return run.hold(_wait(host, "EtcdMembersUnknown", "nobody says whether it is a member of etcd", _FORCE))
-    if not run.changes.may_become_member(host):
+    if not others.views or not run.changes.may_become_member(host):
         return None
-    voters = len(others.voters)
-    well = sum(run.guard.is_well(voter) for voter in others.voters)
-    if not voters or well >= (voters + 1) // 2 + 1:
-        return None
-    run.look_at(run.changes.patience_ends(host))
-    return _wait(host, "JoiningEtcd", "it is just joining etcd", "it leaves when it has joined, or has failed to")
+    wait = run.guard.by(others).against_stopping(host, joining=True)
+    if wait is not None:
+        run.look_at(run.changes.patience_ends(host))
+    return wait
 
 
 def _stop(run: Run, host: Host) -> Wait | None:

@@ -38,11 +38,14 @@ class Guard:
         contradicted = host.node is not None and host.node.voter is False
         return self.membership.is_sound(member) and not contradicted
 
-    def against_stopping(self, host: Host) -> Wait | None:
+    def against_stopping(self, host: Host, *, joining: bool) -> Wait | None:
+        """`joining`: it may begin to vote at any moment."""
         member = self.membership.of(host)
         if not self.membership.known:
             return self._against_the_unknown(host)
-        if member is None or member not in self.membership.voters or self.membership.is_down(member):
+        if member is None or member not in self.membership.voters:
+            return self._against_stopping_a_joiner(host) if joining else None
+        if self.membership.is_down(member):
             return None
         voters, well = self._others(member)
         if voters == 1 or well >= voters // 2 + 1:
@@ -62,6 +65,18 @@ class Guard:
             then = "add another etcd machine first; or delete the whole cluster"
             return _hold(host, "LastEtcdMember", "is the last member of etcd: the cluster ends with it", then)
         return self._held(host, f"does not leave etcd: only {well} others are surely well of {voters} members", voters)
+
+    def _against_stopping_a_joiner(self, host: Host) -> Wait | None:
+        voters = len(self.membership.voters) + 1
+        well = sum(self.is_well(voter) for voter in self.membership.voters)
+        if well >= voters // 2 + 1:
+            return None
+        return _hold(
+            host,
+            "JoiningEtcd",
+            "is just joining etcd: it is not stopped half way",
+            "goes on when it has joined, or has failed to",
+        )
 
     def _others(self, member: Member) -> tuple[int, int]:
         """How many vote, and how many of the others are surely well."""

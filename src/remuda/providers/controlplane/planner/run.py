@@ -69,7 +69,7 @@ class Run:
 
     def desired(self, host: Host) -> bytes:
         init = self.init is not None and self.init.name == host.name
-        servers = () if init else joining.servers(self.cluster.distro, self.observed.hosts, host)
+        servers = () if init else joining.servers(self.cluster.distro, self.observed.hosts, self.membership, host)
         return self._craft.render(self.cluster, host, Placement(init, servers), before=host.report.plan)
 
     def compare(self, before: bytes, after: bytes) -> Change:

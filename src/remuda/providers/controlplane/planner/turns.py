@@ -54,15 +54,20 @@ class Turns:
 
     def against(self, host: Host, tier: Tier) -> str | None:
         """Why a host that is in service is not changed now."""
-        before = [name for name in self._behind if name != host.name]
-        if before and tiers.group(tier) != "etcd":
-            return f"waiting for its turn: first {', '.join(before[:3])}"
+        if (before := self.against_overtaking(tier)) is not None:
+            return before
         group = tiers.group(tier)
         out = self._out.get(group, set()) - {host.name}
         allowed = tiers.at_a_time(self._run.cluster.spec.upgrade_strategy, tier, self._sizes[group])
         if len(out) < allowed:
             return None
         return f"waiting for its turn: {', '.join(sorted(out)[:3])} out of service, {allowed} at a time"
+
+    def against_overtaking(self, tier: Tier) -> str | None:
+        """Why the tiers before come first."""
+        if self._behind and tiers.group(tier) != "etcd":
+            return f"waiting for its turn: first {', '.join(self._behind[:3])}"
+        return None
 
     def _is_out(self, host: Host) -> bool:
         """Out of service by a step of ours; a host with its first plan was never in service."""
