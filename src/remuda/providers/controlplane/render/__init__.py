@@ -40,10 +40,7 @@ def render(cluster: Cluster, host: Host, placement: Placement, *, before: bytes 
     gone = vanished(read(before), now, layout.of(cluster)) if before else []
     plan = Plan(
         files=[*now, *gone],
-        instructions=[
-            instructions.install(cluster, host, stamps(cluster, now)),
-            instructions.joined(cluster),
-        ],
+        instructions=[instructions.install(cluster, host, stamps(cluster, now))],
         periodic=[instructions.members(cluster)] if host.roles.etcd else [],
         probes=probes(cluster, host, configuration.values),
     )

@@ -11,13 +11,11 @@ from remuda.providers.controlplane.planner.observed import Cluster, Host
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.plan import INSTALL, Instruction, compact
 
-JOINED = "joined"  # its output: the file that says which server was joined
 MEMBERS = "etcd-members"
 RETIRE = "retire"
 _MEMBERS_SECONDS = 20
 
 # Values are given by the environment, so that no path can be anything but a path.
-_SHOW_JOINED = 'cat "${REMUDA_HOST_ROOT:-}$REMUDA_CONFIG_DIR/config.yaml.d/51-join.yaml"'
 _LIST_MEMBERS = (
     'exec "${REMUDA_PYTHON:-python3}" "${REMUDA_HOST_ROOT:-}$REMUDA_STATE_DIR/host-tool.py"'
     ' members "$REMUDA_DATA_DIR" "$REMUDA_SUPERVISOR_PORT"'
@@ -34,11 +32,6 @@ def install(cluster: Cluster, host: Host, stamps: Mapping[str, str]) -> Instruct
         args=["-c", _script(cluster.distro.name, bool(cluster.installer.artefacts))],
         env=[f"{name}={value}" for name, value in (*sorted(variables.items()), *sorted(ours.items()))],
     )
-
-
-def joined(cluster: Cluster) -> Instruction:
-    environment = [f"REMUDA_CONFIG_DIR={layout.of(cluster).config}"]
-    return Instruction(name=JOINED, args=["-c", _SHOW_JOINED], env=environment, save_output=True)
 
 
 def members(cluster: Cluster) -> Instruction:

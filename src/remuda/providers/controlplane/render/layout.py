@@ -31,11 +31,6 @@ class Layout(msgspec.Struct, frozen=True):
         return f"{self.config}/remuda-servers"
 
     @property
-    def join(self) -> str:
-        """What came of that list: written on the host."""
-        return f"{self.config}/config.yaml.d/51-join.yaml"
-
-    @property
     def authority(self) -> str:
         """Whom a host trusts when it joins."""
         return f"{self.config}/remuda-ca.crt"

@@ -36,7 +36,6 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True):
     command: str = "sh"
     image: str = ""
     env: Sequence[str] = ()
-    save_output: bool = False
     period_seconds: int = 0  # not 0: it runs again and again
 
 
@@ -104,8 +103,6 @@ def _instruction(one: Instruction) -> dict[str, Any]:
         written["env"] = list(one.env)
     if one.period_seconds:
         written["periodSeconds"] = one.period_seconds
-    elif one.save_output:
-        written["saveOutput"] = True
     return written
 
 
@@ -153,7 +150,6 @@ def _read_instruction(one: Mapping[str, Any]) -> Instruction:
         args=one.get("args") or [],
         image=one.get("image") or "",
         env=one.get("env") or [],
-        save_output=bool(one.get("saveOutput")),
         period_seconds=one.get("periodSeconds") or 0,
     )
 
