@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,6 +13,7 @@ from remuda.capi import contract, names
 from remuda.capi.external import DEFINITION, Externals, UnknownKind, UnlabelledKind
 from remuda.capi.types import CLUSTER, Cluster
 from remuda.capi.types.shared import Reference
+from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, OwnerReference
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Outcome, Retryable
@@ -185,3 +187,32 @@ async def test_a_clone_has_what_the_rules_say_and_is_made_once(engine: Engine, p
         assert cached is not None, "our own write is seen at once"
         with pytest.raises(Retryable, match="already exists and does not belong to Cluster stranger"):
             await clone(stranger)
+
+
+async def test_watches_of_a_kind_end_with_its_definition_after_the_last_event(engine: Engine) -> None:
+    """As the real API server does it: whoever watched finds out that there is nothing to be watched any more."""
+    kind = ProviderKind("goes.example", f"Tent{secrets.token_hex(3)}", "v1beta2")
+    definition = kind.definition()
+    await engine.install([definition])
+    namespace = await engine.namespace()
+    await engine.create(
+        kind.target,
+        namespace,
+        {"apiVersion": kind.target.api_version, "kind": kind.name, "metadata": {"name": "a"}, "spec": {}},
+    )
+    listing = await engine.client.list(kind.target, namespace)
+    seen: list[str] = []
+
+    async def follow() -> None:
+        changes = engine.client.watch(kind.target, namespace, resource_version=listing.resource_version)
+        async for change in changes:
+            seen.append(change.type)
+
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0)
+    await engine.delete(DEFINITION.target, "", definition["metadata"]["name"])
+    try:
+        await asyncio.wait_for(following, 60)
+    except StatusError as error:
+        assert error.code in (404, 410)  # noqa: PT017 - how it ends is the server's affair; that it ends is ours
+    assert "DELETED" in seen

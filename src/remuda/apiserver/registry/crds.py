@@ -1,8 +1,9 @@
 """Custom resources: from a CustomResourceDefinition to served resources, and back to nothing.
 
 A listener on the store keeps the table of served resources in step with every committed definition, so an acknowledged
-change is in force. A definition is served while its Established condition is True; `upkeep.definitions` writes
-conditions and empties the resources of a definition that is being deleted, of which nothing new may be created.
+change is in force; with a definition go the watches of its objects. A definition is served while its Established
+condition is True; `upkeep.definitions` writes conditions and empties the resources of a definition that is being
+deleted, of which nothing new may be created.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Definitions:
 
     def __init__(self, store: Store, served: Served) -> None:
         self._served = served
+        self._store = store
         self._resources: dict[str, list[Resource]] = {}
         self._specs: dict[str, Any] = {}
         for entry in store.scan(TABLE):
@@ -65,6 +67,7 @@ class Definitions:
                 continue
             if event.type == "DELETED":
                 self._forget(event.entry.name)
+                self._store.end_watches(event.entry.name)  # a definition is called like the table of its objects
             else:
                 self._follow(event.entry.name, decode(event.entry.value), event.revision)
 

@@ -156,6 +156,12 @@ class Feeds:
                 for feed in [feed for feed in self._by_topic[topic] if not feed.push(matching, size)]:
                     self.remove(feed)
 
+    def end(self, table: str) -> None:
+        """Nothing of this table will ever be watched again; what is buffered is still handed out."""
+        for topic in [topic for topic in self._by_topic if topic[0] == table]:
+            for feed in self._by_topic.pop(topic):
+                feed.end()
+
     def close(self) -> None:
         self._closed = True
         for members in self._by_topic.values():

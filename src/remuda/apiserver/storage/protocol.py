@@ -77,6 +77,9 @@ class Store(Protocol):
     def watch(self, table: str, namespace: str = "", *, since: Revision) -> Feed:
         """Events with revision > since, of all namespaces when `namespace` is empty. Raises Compacted."""
 
+    def end_watches(self, table: str) -> None:
+        """The feeds of a table end, after what they still hold: it is not served any more."""
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Calls `listener` with each committed batch, of every table, on the loop, before the writers of that
         batch are told: an index kept by a listener is never behind an acknowledged write.

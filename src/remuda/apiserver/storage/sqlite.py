@@ -156,6 +156,9 @@ class SqliteStore:
     def watch(self, table: str, namespace: str = "", *, since: Revision) -> BufferedFeed:
         return self._memory.watch(table, namespace, since)
 
+    def end_watches(self, table: str) -> None:
+        self._memory.feeds.end(table)
+
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
 
