@@ -59,23 +59,23 @@ class Agent:
 
     async def _be_a_node(self, opened: Ports) -> None:
         ca = await self._join()
-        access = ApiAccess(
-            lambda: self._apiservers,
-            ca,
-            self.layout.agent / "client-kubelet.crt",
-            self.layout.agent / "client-kubelet.key",
-        )
+
+        def access() -> ApiAccess:
+            return ApiAccess(
+                lambda: self._apiservers,
+                ca,
+                self.layout.agent / "client-kubelet.crt",
+                self.layout.agent / "client-kubelet.key",
+            )
+
         kubelet = Kubelet(self.facts, access)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                await ports.open_kubelet(opened, self.host, lambda: True)
-                tasks.create_task(kubelet.run())
-                tasks.create_task(self._look_for_servers(ca))
-                await kubelet.registered.wait()
-                notify.ready()
-                print(f"nano {self.version} is up: node {self.facts.name}", flush=True)
-        finally:
-            await access.close()
+        await ports.open_kubelet(opened, self.host, lambda: True)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(kubelet.run())
+            tasks.create_task(self._look_for_servers(ca))
+            await kubelet.registered.wait()
+            notify.ready()
+            print(f"nano {self.version} is up: node {self.facts.name}", flush=True)
 
     # -- joining -------------------------------------------------------------------------------------------------
 

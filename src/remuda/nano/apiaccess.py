@@ -1,4 +1,7 @@
-"""A node's way to the API: one server of several at a time, the next one when it does not answer."""
+"""A node's way to the API: one server of several at a time, the next one when it does not answer.
+
+Each is for one task: closing a connection leaves whoever else reads from it waiting.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +46,12 @@ class ApiAccess:
             self._client = HttpClient(access, field_manager="nano", timeout_seconds=_TIMEOUT_SECONDS)
         return self._client
 
-    async def failed(self, client: HttpClient, why: object) -> None:
+    async def failed(self, why: object) -> None:
         """The next question goes to another server, where there is one."""
-        if client is self._client:
-            log.info("%s has failed: %s", self._server, why)
-            self._client = None
-            await client.close()
+        log.info("%s has failed: %s", self._server, why)
+        await self.close()
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()

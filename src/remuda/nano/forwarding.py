@@ -62,7 +62,8 @@ class Forwarder:
                     return Response(answer.status, await answer.read(), headers)
             except (aiohttp.ClientError, OSError):
                 return error_response(request, StatusError(503, "ServiceUnavailable", NO_LEADER))
-        return Stream(_copying(answer), headers, answer.status)
+        watches = request.first("watch") in ("true", "1")
+        return Stream(_copying(answer, may_end=watches), headers, answer.status)
 
     async def close(self) -> None:
         await self._session.close()
@@ -86,12 +87,18 @@ def _passed_back(answer: aiohttp.ClientResponse) -> bytes:
     )
 
 
-def _copying(answer: aiohttp.ClientResponse) -> Callable[[Sink], Awaitable[None]]:
+def _copying(answer: aiohttp.ClientResponse, *, may_end: bool) -> Callable[[Sink], Awaitable[None]]:
+    """`may_end`: a watch ends when the keeper does, and is asked for again; anything else must not look complete."""
+
     async def copy(sink: Sink) -> None:
         try:
             while piece := await answer.content.readany():
                 sink.write(piece)
                 await sink.drain()
+        except (aiohttp.ClientError, OSError) as error:
+            if not may_end:
+                raise
+            log.info("a watch ends with the server that keeps the data: %s", error)
         finally:
             answer.close()
 

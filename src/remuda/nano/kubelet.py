@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -29,21 +30,23 @@ _RENEW_SECONDS = 10.0
 _AGAIN_SECONDS = 1.0
 
 Obj = dict[str, Any]
+Work = Callable[[Client], Awaitable[None]]
 
 
 class Kubelet:
-    def __init__(self, facts: Facts, access: ApiAccess) -> None:
+    """`access` gives each task a way of its own."""
+
+    def __init__(self, facts: Facts, access: Callable[[], ApiAccess]) -> None:
         self.registered = asyncio.Event()
         self._facts = facts
         self._access = access
 
     async def run(self) -> None:
-        await self._persist(self._register)
-        self.registered.set()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._forever(self._watch_node))
-            tasks.create_task(self._forever(self._watch_pods))
-            tasks.create_task(self._renew())
+            tasks.create_task(self._live())
+            await self.registered.wait()
+            tasks.create_task(self._again_and_again(self._watch_node))
+            tasks.create_task(self._again_and_again(self._watch_pods))
 
     # -- registration --------------------------------------------------------------------------------------------
 
@@ -82,10 +85,16 @@ class Kubelet:
 
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
-    async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(_RENEW_SECONDS)
-            await self._persist(self._renew_once)
+    async def _live(self) -> None:
+        access = self._access()
+        try:
+            await _persist(access, self._register)
+            self.registered.set()
+            while True:
+                await asyncio.sleep(_RENEW_SECONDS)
+                await _persist(access, self._renew_once)
+        finally:
+            await access.close()
 
     async def _renew_once(self, client: Client) -> None:
         name = self._facts.name
@@ -144,27 +153,32 @@ class Kubelet:
 
     # -- servers that come and go --------------------------------------------------------------------------------
 
-    async def _forever(self, work: Any) -> None:
-        while True:
-            await self._persist(work)
-            await asyncio.sleep(_AGAIN_SECONDS)
+    async def _again_and_again(self, work: Work) -> None:
+        access = self._access()
+        try:
+            while True:
+                await _persist(access, work)
+                await asyncio.sleep(_AGAIN_SECONDS)
+        finally:
+            await access.close()
 
-    async def _persist(self, work: Any) -> None:
-        """Until it has been done, by whichever server."""
-        said = ""
-        while True:
-            client = self._access.client()
-            if client is not None:
-                try:
-                    await work(client)
-                    return
-                except StatusError as error:
-                    if str(error) != said:
-                        said = str(error)
-                        log.warning("the API refuses or does not answer: %s", said)
-                    if error.code >= 500:
-                        await self._access.failed(client, error)
-            await asyncio.sleep(_AGAIN_SECONDS)
+
+async def _persist(access: ApiAccess, work: Work) -> None:
+    """Until it has been done, by whichever server."""
+    said = ""
+    while True:
+        client = access.client()
+        if client is not None:
+            try:
+                await work(client)
+                return
+            except StatusError as error:
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("the API refuses or does not answer: %s", said)
+                if error.code >= 500:
+                    await access.failed(error)
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def running(pod: Obj, address: str) -> Obj:

@@ -168,23 +168,23 @@ class Server:
         if not place.own.api:
             notify.ready()  # a server of etcd alone is up before there is an API to be a node of
         await self._certify(identity, passwords)
-        access = ApiAccess(
-            lambda: [self.url] if place.own.api else place.standing().apiservers,
-            identity.server_ca_pem,
-            self.layout.agent / "client-kubelet.crt",
-            self.layout.agent / "client-kubelet.key",
-        )
+
+        def access() -> ApiAccess:
+            return ApiAccess(
+                lambda: [self.url] if place.own.api else place.standing().apiservers,
+                identity.server_ca_pem,
+                self.layout.agent / "client-kubelet.crt",
+                self.layout.agent / "client-kubelet.key",
+            )
+
         kubelet = Kubelet(self.facts, access)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(kubelet.run())
-                await kubelet.registered.wait()
-                notify.ready()
-                print(f"nano {self.version} is up: node {self.facts.name} at {self.url}", flush=True)
-                if place.own.api:
-                    await self._deploy(identity)
-        finally:
-            await access.close()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(kubelet.run())
+            await kubelet.registered.wait()
+            notify.ready()
+            print(f"nano {self.version} is up: node {self.facts.name} at {self.url}", flush=True)
+            if place.own.api:
+                await self._deploy(identity)
 
     async def _certify(self, identity: Identity, passwords: Credentials) -> None:
         """By this server itself, or through it."""
