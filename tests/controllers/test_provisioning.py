@@ -16,8 +16,8 @@ from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
+from tests.controllers.declared import CONFIG, TEMPLATE, Ranch, pool
 from tests.controllers.engine import Engine, Json, condition, named
-from tests.controllers.ranch import CONFIG, TEMPLATE, Ranch, pool
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -8,8 +8,8 @@ from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
+from tests.controllers.declared import SIM_MACHINE, Ranch, pool
 from tests.controllers.engine import Engine, Json, condition, named
-from tests.controllers.ranch import SIM_MACHINE, Ranch, pool
 
 
 @pytest_asyncio.fixture(loop_scope="session")
