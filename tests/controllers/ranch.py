@@ -1,192 +1,259 @@
-"""Declared clusters for a test of provisioning: the core and the provisioning controllers are real, and machines are of
-the driver `sim`, whose kinds are served; the test plays their controllers, the control plane and hosts.
+"""One Cluster with an RKEControlPlane for a test: core, bootstrap and control plane controllers are real, and so are
+the planner and its plans. Hosts are model agents that follow their plan Secrets by the rules of the real one; the test
+plays the infrastructure of machines, and, where it wants one, the distribution on a workload cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from remuda.capi.setup import CONTROLLERS as CORE
+from remuda.agent.plan import Instruction, Plan
+from remuda.agent.rules import Result
+from remuda.capi import names as capi_names
+from remuda.capi.machine.scope import Options
+from remuda.capi.machine.workload import NODE
 from remuda.capi.setup import add_controllers
-from remuda.capi.types import CLUSTER as CAPI_CLUSTER
-from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, MACHINE_SET
-from remuda.kube.client import Target
-from remuda.kube.core import NAMESPACES, SECRETS
-from remuda.kube.objects import Kind
-from remuda.providers import setup as providers
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
+from remuda.capi.types import CLUSTER, MACHINE
+from remuda.kube import clock
+from remuda.kube.client import Client
+from remuda.kube.core import SECRETS
+from remuda.kube.objects import Key
+from remuda.providers import names
+from remuda.providers.bootstrap import setup as bootstrap
+from remuda.providers.bootstrap.definitions import definitions as bootstrap_definitions
+from remuda.providers.bootstrap.site import Site
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.controlplane import setup as control_plane
+from remuda.providers.controlplane.definitions import definitions as control_plane_definitions
+from remuda.providers.controlplane.drainer import DrainSettings
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
-from remuda.providers.infrastructure import controller as infrastructure
 from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine import definitions as drivers
-from remuda.providers.machine import options
-from remuda.providers.machine.drivers.sim import Sim
-from remuda.providers.machine.types import config_kind, machine_kind, template_kind
-from remuda.provisioning import setup
-from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
 from remuda.runtime.manager import Manager
-from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, eventually, named
+from remuda.runtime.outcome import Retryable
+from remuda.simulator.agents import Agents
+from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, is_true, named
+from tests.controllers.yard import YARD_MACHINE
 
-CONFIG = config_kind("sim")
-TEMPLATE = template_kind("sim")
-SIM_MACHINE = machine_kind("sim")
-EVENTS = Target("v1", "events")
-CORE_BUT_MACHINES = tuple(name for name in CORE if name != "machinehealthcheck")
-
-NAMESPACED: tuple[Kind[Any], ...] = (
-    CLUSTER,
-    CAPI_CLUSTER,
-    RKE_CLUSTER,
-    RKE_CONTROL_PLANE,
-    RKE_BOOTSTRAP_TEMPLATE,
-    RKE_BOOTSTRAP,
-    TEMPLATE,
-    CONFIG,
-    SIM_MACHINE,
-    MACHINE_DEPLOYMENT,
-    MACHINE_SET,
-    MACHINE_HEALTH_CHECK,
-    MACHINE,
-)
+VERSION = "v1.36.4+k3s1"
+SERVER = {names.ETCD_ROLE: "true", names.CONTROL_PLANE_ROLE: "true"}
+WORKER = {names.WORKER_ROLE: "true"}
+ARTEFACTS = {"amd64": {"k3s": "0" * 64}}
+_SITE = Site(server_url="https://manager.example:8443", ca_pem=b"-----BEGIN CERTIFICATE-----\n")
 
 
-def _definitions() -> list[Json]:
-    return [*providers.definitions(), *setup.definitions(), *drivers.of_driver(options.of_driver(Sim))]
+class Hosts:
+    """The servers behind the agents, and the one etcd they make up."""
+
+    def __init__(self) -> None:
+        self.members: list[str] = []  # by node
+        self.failing: dict[str, str] = {}  # node → what its installation says
+        self.sick: set[str] = set()
+        self.ran: list[tuple[str, str]] = []
+        self._plans: dict[Key, Plan] = {}
+
+    def seconds(self, agent: Key, plan: Plan) -> float:
+        self._plans[agent] = plan
+        return 0.0
+
+    def run(self, agent: Key, instruction: Instruction, attempt: int) -> Result:
+        node = host_of(agent)
+        if instruction.name == "etcd-members":
+            listed = [
+                {"name": f"{name}-0a1b", "address": "", "learner": False, "healthy": True} for name in self.members
+            ]
+            return Result(0, json.dumps({"members": listed}).encode())
+        self.ran.append((node, instruction.name))
+        if node in self.failing:
+            return Result(1, b"", self.failing[node].encode())
+        with_etcd = any(one.name == "etcd-members" for one in self._plans[agent].periodic_instructions)
+        if with_etcd and node not in self.members:
+            self.members.append(node)
+        return Result()
+
+    def well(self, agent: Key, probe: str) -> bool:
+        return host_of(agent) not in self.sick
 
 
-def pool(name: str = "servers", **more: Any) -> Json:
-    roles = {} if any(key.endswith("Role") for key in more) else {"etcdRole": True, "controlPlaneRole": True}
-    return {"name": name, "quantity": 1, "machineConfigRef": {"kind": "SimConfig", "name": name}, **roles, **more}
+class QuickAgents(Agents):
+    """They look at the members of etcd every second: tests are in a hurry."""
+
+    def _run_periodic(self, work: Any, plan: Plan, applied: bool) -> None:
+        often = [one._replace(period_seconds=1) for one in plan.periodic_instructions]
+        super()._run_periodic(work, plan._replace(periodic_instructions=often), applied)
+
+
+def host_of(agent: Key) -> str:
+    return agent.name.removesuffix("-machine-plan")
 
 
 class Ranch:
-    def __init__(self, engine: Engine, namespace: str) -> None:
+    def __init__(self, engine: Engine, namespace: str, workload: Engine | None) -> None:
         self.engine = engine
         self.namespace = namespace
+        self.workload = workload
+        self.hosts = Hosts()
         self.manager: Manager
+        self.artefacts: Mapping[str, Mapping[str, str]] = ARTEFACTS
 
     @classmethod
-    async def create(cls, engine: Engine) -> Ranch:
-        await engine.install(await asyncio.to_thread(_definitions))
-        return cls(engine, await engine.namespace())
+    async def create(cls, engine: Engine, workload: Engine | None = None) -> Ranch:
+        await engine.install([*bootstrap_definitions(), *control_plane_definitions(), YARD_MACHINE.definition()])
+        return cls(engine, await engine.namespace(), workload)
 
     @asynccontextmanager
-    async def running(self, *, core: Sequence[str] = CORE_BUT_MACHINES) -> AsyncIterator[Manager]:
-        def add(manager: Manager) -> None:
-            add_controllers(manager, only=core)
-            infrastructure.add(manager)
-            setup.add(manager)
+    async def running(self) -> AsyncIterator[Manager]:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.engine.running(self.namespace, self._add_agents))
+            self.manager = await stack.enter_async_context(self.engine.running(self.namespace, self._add))
+            yield self.manager
 
-        async with self.engine.running(self.namespace, add) as manager:
-            self.manager = manager
-            yield manager
+    def _add_agents(self, manager: Manager) -> None:
+        QuickAgents(manager, self.hosts)
+
+    def _add(self, manager: Manager) -> None:
+        from remuda.providers.infrastructure import controller as infrastructure
+
+        options = Options(status_seconds=0.0, drain_retry_seconds=0.2, node_deletion_retry_seconds=0.1)
+        remote = add_controllers(manager, only=("cluster", "machine"), dial=self._dial, options=options)
+        infrastructure.add(manager)
+        bootstrap.add(manager, _SITE)
+        settings = control_plane.ControlPlaneSettings(
+            artefacts=lambda distro, version: self.artefacts, drain=DrainSettings(retry_seconds=0.2)
+        )
+        control_plane.add(manager, remote, settings)
+
+    async def _dial(self, cluster: Key) -> Client:
+        if self.workload is None:
+            raise Retryable("nobody has connected a network here")
+        return _Lent(self.workload.client)  # type: ignore[return-value]
 
     async def settled(self) -> None:
+        """Nothing left to do: whatever happens next is seen because it wakes somebody."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not self.manager.idle:
                 await asyncio.sleep(0.01)
 
-    # what a user applies
+    # ---- what a user applies
 
-    async def config(self, name: str = "servers", **fields: Any) -> Json:
-        return await self.engine.create(CONFIG.target, self.namespace, _object(CONFIG, name, **fields))
+    async def cluster(self, **spec: Any) -> None:
+        reference = {"apiGroup": names.GROUP, "kind": "RKEControlPlane", "name": "c"}
+        infrastructure = {"apiGroup": names.GROUP, "kind": "RKECluster", "name": "c"}
+        await self._make(RKE_CLUSTER, "c", {})
+        await self._make(RKE_CONTROL_PLANE, "c", {"kubernetesVersion": VERSION, "clusterName": "c", **spec})
+        await self._make(CLUSTER, "c", {"infrastructureRef": infrastructure, "controlPlaneRef": reference})
 
-    async def cluster(self, *pools: Json, name: str = "prairie", annotations: Json | None = None, **rke: Any) -> Json:
-        spec = {"kubernetesVersion": "v1.34.1+k3s1", "rkeConfig": {"machinePools": list(pools), **rke}}
-        obj = _object(CLUSTER, name, spec=spec)
-        if annotations:
-            obj["metadata"]["annotations"] = annotations
-        return await self.engine.create(CLUSTER.target, self.namespace, obj)
-
-    async def edit(self, *pools: Json, **rke: Any) -> Json:
-        """The whole list of pools, as kubectl would send it."""
-        wanted = {"machinePools": list(pools), **rke}
-        return await self.engine.patch(CLUSTER.target, self.namespace, "prairie", {"spec": {"rkeConfig": wanted}})
-
-    async def credential(self, name: str) -> None:
-        data = {"simcredentialConfig-token": base64.b64encode(b"t0ken").decode()}
-        obj = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
-        await self.engine.create(SECRETS, self.namespace, obj)
-
-    # what is there
-
-    async def get(self, kind: Kind[Any], name: str = "prairie") -> Json:
-        found = await self.engine.get(kind.target, self.namespace, name)
-        assert found is not None, f"there is no {kind.name} {name}"
-        return found
-
-    async def until(self, kind: Kind[Any], name: str, holds: Any) -> Json:
-        return await self.engine.until(kind.target, self.namespace, name, holds)
-
-    async def says(self, type: str, status: str, name: str = "prairie") -> Json:
-        found = await self.until(CLUSTER, name, lambda obj: condition(obj, type).get("status") == status)
-        return condition(found, type)
-
-    async def made(self, name: str = "prairie") -> Json:
-        """The Cluster, when all of its last generation has been made into objects."""
-
-        def holds(obj: Json) -> bool:
-            seen = obj.get("status", {}).get("observedGeneration", 0)
-            return bool(seen == obj["metadata"]["generation"]) and condition(obj, "RKECluster")["status"] == "True"
-
-        return await self.until(CLUSTER, name, holds)
-
-    async def machines(self, count: int) -> list[Json]:
-        found = await self.engine.when(
-            MACHINE.target, self.namespace, lambda objects: objects if len(objects) == count else None
-        )
-        return found  # type: ignore[no-any-return]
-
-    async def management(self) -> Json:
-        status = (await self.made())["status"]
-        found = await self.engine.get(MANAGEMENT_CLUSTER.target, "", status["clusterName"])
-        assert found is not None
-        return found
-
-    async def names(self, kind: Kind[Any]) -> list[str]:
-        return sorted(named(obj) for obj in await self.engine.list(kind.target, self.namespace))
-
-    async def versions(self) -> dict[str, str]:
-        """Of everything there is."""
-        found = {}
-        for kind in NAMESPACED:
-            for obj in await self.engine.list(kind.target, self.namespace):
-                found[f"{kind.name} {named(obj)}"] = obj["metadata"]["resourceVersion"]
-        for obj in await self.engine.list(MANAGEMENT_CLUSTER.target, ""):
-            if obj["spec"]["fleetWorkspaceName"] == self.namespace:
-                found[f"management {named(obj)}"] = obj["metadata"]["resourceVersion"]
-        return found
-
-    async def nothing_left(self, management: str = "") -> None:
-        await eventually(self._is_empty)
-        if management:
-            await self.engine.gone(MANAGEMENT_CLUSTER.target, "", management)
-            await self.engine.gone(NAMESPACES, "", management)
-
-    async def _is_empty(self) -> bool:
-        return not await self.versions()
-
-    async def delete(self, name: str = "prairie") -> None:
-        await self.engine.delete(CLUSTER.target, self.namespace, name)
-
-    # what the test plays
-
-    async def control_plane_says(self, status: str, reason: str, message: str = "", **more: Any) -> None:
-        found = await self.get(RKE_CONTROL_PLANE)
-        said = {
-            "type": "Ready",
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
+    async def machine(self, name: str, roles: Mapping[str, str]) -> None:
+        labels = {**roles, capi_names.CLUSTER_NAME: "c"}
+        if names.CONTROL_PLANE_ROLE in roles:
+            labels[capi_names.CONTROL_PLANE] = "true"
+        await self._make(RKE_BOOTSTRAP, name, {"clusterName": "c"}, labels)
+        await self.engine.create(YARD_MACHINE.target, self.namespace, YARD_MACHINE.object(name))
+        spec = {
+            "clusterName": "c",
+            "bootstrap": {"configRef": {"apiGroup": names.GROUP, "kind": "RKEBootstrap", "name": name}},
+            "infrastructureRef": YARD_MACHINE.reference(name),
         }
-        news = {"conditions": [said], "observedGeneration": found["metadata"]["generation"], **more}
-        await self.engine.status(RKE_CONTROL_PLANE.target, self.namespace, "prairie", news)
+        await self._make(MACHINE, name, spec, labels)
+
+    async def _make(self, kind: Any, name: str, spec: Json, labels: Json | None = None) -> Json:
+        metadata: Json = {"name": name} | ({"labels": labels} if labels else {})
+        obj = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
+        return await self.engine.create(kind.target, self.namespace, obj)
+
+    async def change(self, **spec: Any) -> Json:
+        return await self.engine.patch(RKE_CONTROL_PLANE.target, self.namespace, "c", {"spec": spec})
+
+    async def secret(self, name: str, data: Mapping[str, str], type: str = "Opaque", **metadata: Any) -> None:
+        obj = {"apiVersion": "v1", "kind": "Secret", "type": type, "metadata": {"name": name, **metadata}}
+        await self.engine.create(SECRETS, self.namespace, {**obj, "stringData": dict(data)})
+
+    # ---- what infrastructure and hosts do
+
+    async def host(self, name: str, address: str) -> None:
+        """Its server is there, and its agent has called."""
+        target = YARD_MACHINE.target
+        await self.engine.patch(target, self.namespace, name, {"spec": {"providerID": self.provider_id(name)}})
+        addresses = [{"type": "InternalIP", "address": address}]
+        await self.engine.status(
+            target, self.namespace, name, {"initialization": {"provisioned": True}, "addresses": addresses}
+        )
+        called = {
+            "type": "AgentConnected",
+            "status": "True",
+            "reason": "Connected",
+            "message": "",
+            "lastTransitionTime": clock.now(),
+        }
+        found = await self.engine.until(
+            RKE_BOOTSTRAP.target, self.namespace, name, lambda obj: condition(obj, "AgentConnected")
+        )
+        kept = [one for one in found["status"]["conditions"] if one["type"] != "AgentConnected"]
+        await self.engine.status(RKE_BOOTSTRAP.target, self.namespace, name, {"conditions": [*kept, called]})
+
+    def provider_id(self, name: str) -> str:
+        return f"yard://{self.namespace}/{name}"
+
+    async def herd(self, servers: Sequence[str] = ("s1",), workers: Sequence[str] = (), **spec: Any) -> None:
+        """A cluster with machines, all of whose hosts have come up."""
+        await self.cluster(**spec)
+        names_ = [*((name, SERVER) for name in servers), *((name, WORKER) for name in workers)]
+        for name, roles in names_:
+            await self.machine(name, roles)
+        for number, (name, _) in enumerate(names_):
+            await self.host(name, f"10.0.0.{number + 1}")
+
+    # ---- what is there
+
+    async def plane(self, holds: Any, seconds: float = PATIENCE_SECONDS) -> Json:
+        return await self.engine.until(RKE_CONTROL_PLANE.target, self.namespace, "c", holds, seconds=seconds)
+
+    async def ready(self, generation: int = 0) -> Json:
+        return await self.plane(
+            lambda obj: is_true(obj, "Ready") and obj["status"].get("observedGeneration", 0) >= max(1, generation)
+        )
+
+    async def made(self, name: str) -> Json:
+        return await self.engine.until(SECRETS, self.namespace, name, lambda obj: True)
+
+    async def until_machine(self, name: str, holds: Any) -> Json:
+        return await self.engine.until(MACHINE.target, self.namespace, name, holds)
+
+    async def plans(self) -> dict[str, Json]:
+        found = await self.engine.list(SECRETS, self.namespace)
+        return {host_of(Key("", named(one))): one for one in found if one.get("type") == names.PLAN_TYPE}
+
+    # ---- the distribution, where there is a workload cluster
+
+    async def node(self, name: str, **annotations: str) -> None:
+        assert self.workload is not None
+        labels = {"node-role.kubernetes.io/etcd": "true"}
+        obj = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels, "annotations": annotations},
+            "spec": {"providerID": self.provider_id(name)},
+        }
+        await self.workload.create(NODE.target, "", obj)
+        said = [
+            {"type": type, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": clock.now()}
+            for type in ("Ready", "EtcdIsVoter")
+        ]
+        status = {"conditions": said, "nodeInfo": {"kubeletVersion": VERSION}}
+        await self.workload.status(NODE.target, "", name, status)
 
 
-def _object(kind: Kind[Any], name: str, **fields: Any) -> Json:
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, **fields}
+class _Lent:
+    """A client that outlives whoever closes it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def close(self) -> None:
+        pass

@@ -139,7 +139,9 @@ class Agents:
             if instruction.save_output and instruction.name:
                 outputs[instruction.name] = result.stdout
             if result.exit_code:
-                work.changes |= rules.failed(work.data, outputs, work.now)
+                said = result.stderr.decode("utf-8", "replace")
+                message = f"{instruction.name} ended with exit code {result.exit_code}: {said}"
+                work.changes |= rules.failed(work.data, outputs, work.now, message)
                 work.waits.append(rules.RETRY_SECONDS)
                 return
         work.changes |= rules.succeeded(work.data, outputs, work.now)

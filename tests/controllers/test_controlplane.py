@@ -1,0 +1,104 @@
+"""The control plane controller on an engine, with the real planner and model hosts: from Machines to a cluster."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest_asyncio
+import yaml
+
+from remuda.capi.types import CLUSTER, MACHINE
+from remuda.kube.objects import Key
+from remuda.providers import names
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from tests.controllers.engine import Engine, condition, is_true
+from tests.controllers.ranch import VERSION, Ranch
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ranch(engine: Engine) -> Ranch:
+    return await Ranch.create(engine)
+
+
+async def test_three_servers_and_two_workers_become_a_cluster(ranch: Ranch) -> None:
+    async with ranch.running():
+        await ranch.herd(("s1", "s2", "s3"), ("w1", "w2"))
+        plane = await ranch.ready()
+        await ranch.engine.until(
+            CLUSTER.target,
+            ranch.namespace,
+            "c",
+            lambda obj: obj["status"].get("initialization", {}).get("controlPlaneInitialized"),
+        )
+        for name in ("s1", "s2", "s3", "w1", "w2"):
+            machine = await ranch.until_machine(name, lambda obj: is_true(obj, "Reconciled"))
+            assert is_true(machine, "PlanApplied")
+            assert is_true(machine, "InfrastructureReady")  # the core's own are still there
+    assert plane["status"]["initialization"] == {"controlPlaneInitialized": True}
+    for type in ("Available", "Reconciled", "Stable", "Provisioned", "Bootstrapped", "CertificatesAvailable"):
+        assert is_true(plane, type), (type, condition(plane, type))
+    for type in ("Held", "Paused", "RollingOut", "ScalingUp", "ScalingDown"):
+        assert condition(plane, type)["status"] == "False", (type, condition(plane, type))
+    assert plane["status"]["appliedSpec"] == plane["spec"]
+    assert plane["status"]["installer"]["version"] == VERSION
+    assert sorted(ranch.hosts.members) == ["s1", "s2", "s3"]
+    bootstraps = await ranch.engine.list(RKE_BOOTSTRAP.target, ranch.namespace)
+    assert [one["metadata"]["labels"].get(names.INIT_NODE) for one in bootstraps].count("true") == 1
+
+
+async def test_the_kubeconfig_is_signed_by_the_cluster_and_points_at_a_server(ranch: Ranch) -> None:
+    async with ranch.running():
+        await ranch.herd(("s1",))
+        await ranch.ready()
+        secret = await ranch.made("c-kubeconfig")
+        authority = await ranch.made("c-ca")
+    assert secret["type"] == "cluster.x-k8s.io/secret"
+    assert secret["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == "c"
+    assert secret["metadata"]["ownerReferences"][0]["kind"] == "RKEControlPlane"
+    config = yaml.safe_load(base64.b64decode(secret["data"]["value"]))
+    cluster = config["clusters"][0]["cluster"]
+    assert cluster["server"] == "https://10.0.0.1:6443"
+    assert cluster["certificate-authority-data"] == authority["data"]["tls.crt"]
+
+
+async def test_a_change_of_the_configuration_reaches_every_host_in_place(ranch: Ranch) -> None:
+    async with ranch.running():
+        await ranch.herd(("s1",), ("w1",))
+        await ranch.ready()
+        before = await ranch.engine.list(MACHINE.target, ranch.namespace)
+        plans = await ranch.plans()
+        changed = await ranch.change(machineGlobalConfig={"kubelet-arg": ["max-pods=50"]})
+        plane = await ranch.ready(changed["metadata"]["generation"])
+        after = await ranch.engine.list(MACHINE.target, ranch.namespace)
+        news = await ranch.plans()
+    assert plane["status"]["appliedSpec"]["machineGlobalConfig"] == {"kubelet-arg": ["max-pods=50"]}
+    assert [one["metadata"]["uid"] for one in before] == [one["metadata"]["uid"] for one in after]
+    for name in ("s1", "w1"):
+        assert plans[name]["data"]["plan"] != news[name]["data"]["plan"]
+        assert base64.b64decode(news[name]["data"]["plan-state"]) == b"succeeded"
+        assert news[name]["data"]["appliedPlan"] == plans[name]["data"]["plan"]
+
+
+async def test_an_idle_cluster_writes_nothing_however_often_it_is_looked_at(ranch: Ranch) -> None:
+    async with ranch.running() as manager:
+        await ranch.herd(("s1",), ("w1",))
+        await ranch.ready()
+        await ranch.settled()
+        written = []
+        for _ in range(3):  # what was held back for a moment is written at the first look
+            looks = manager.ledger.reconciles
+            for controller, name in (("rkecontrolplane", "c"), ("rkedrain", "s1"), ("rkebootstrap", "s1")):
+                manager.controllers[controller].enqueue(Key(ranch.namespace, name))
+            await ranch.settled()
+            assert manager.ledger.reconciles >= looks + 3
+            written.append(manager.ledger.writes)
+        assert written[1] == written[2]
+
+
+async def test_what_is_told_of_a_machine_is_written_seldom(ranch: Ranch) -> None:
+    async with ranch.running() as manager:
+        await ranch.herd(("s1",), ("w1", "w2"))
+        await ranch.ready()
+        await ranch.settled()
+        written = manager.ledger.writes_by["rkecontrolplane", "patch machines/status"]
+    assert 3 <= written <= 3 * 4
