@@ -3,7 +3,7 @@ standard library of Python 3.9 and nothing else. TLS is always verified.
 
     fetch URL-PATH SHA256 DESTINATION   from the manager, by the agent's connection info
     join LIST CA FILE INIT              which server this host joins by: see `join`
-    members DATA-DIRECTORY PORT         of etcd, as the member on this host sees them: JSON
+    members DATA-DIRECTORY PORT NODE    of etcd, as the member on this host sees them: JSON
     environment PREFIX…                 for a unit: proxies, and what begins so
 
 `REMUDA_HOST_ROOT` and `REMUDA_HOST_ADDRESS` are of hosts that are folders.
@@ -163,7 +163,8 @@ def _write(path: str, content: str) -> None:
 # ---- etcd --------------------------------------------------------------------------------------------------------
 
 
-def members(data: str, port: str) -> None:
+def members(data: str, port: str, node: str) -> None:
+    """A member is called as its node, with something behind it."""
     tls = os.path.join(_on_host(data), "server", "tls")
     here = os.environ.get("REMUDA_HOST_ADDRESS") or "127.0.0.1"
     trust = ssl.create_default_context(cafile=os.path.join(tls, "server-ca.crt"))
@@ -172,35 +173,41 @@ def members(data: str, port: str) -> None:
     found = []
     for member in listed:
         peers = member.get("peerURLs") or [""]
-        address = urllib.parse.urlsplit(peers[0]).hostname or ""
-        found.append(
-            {
-                "name": member.get("name") or "",
-                "address": address,
-                "learner": bool(member.get("isLearner")),
-                "healthy": bool(address) and _is_healthy(address, os.path.join(tls, "etcd")),
-            }
-        )
+        name, address = member.get("name") or "", urllib.parse.urlsplit(peers[0]).hostname or ""
+        if name.rpartition("-")[0] == node:
+            healthy = _says_it_is_healthy(f"http://{_bracketed(here)}:2381/health", None)
+        else:
+            healthy = bool(address) and _is_healthy(address, os.path.join(tls, "etcd"))
+        learner = bool(member.get("isLearner"))
+        found.append({"name": name, "address": address, "learner": learner, "healthy": bool(healthy)})
     print(json.dumps({"members": sorted(found, key=lambda member: (str(member["name"]), str(member["address"])))}))
 
 
 def _is_healthy(address: str, tls: str) -> bool:
     """What the member says of itself; where its client port speaks gRPC only, whether its peer port answers."""
-    try:
-        trust = _mutual(tls, "server-ca.crt", "client")
-        with _open(f"https://{_bracketed(address)}:2379/health", trust, direct=True, seconds=5) as response:
-            return str(json.load(response).get("health")).lower() == "true"
-    except urllib.error.HTTPError as error:
-        if error.code in (500, 503):  # it answers, and is not well
-            return False
-    except (OSError, ValueError, AttributeError, http.client.HTTPException):
-        pass
+    said = _says_it_is_healthy(
+        f"https://{_bracketed(address)}:2379/health", lambda: _mutual(tls, "server-ca.crt", "client")
+    )
+    if said is not None:
+        return said
     try:
         trust = _mutual(tls, "peer-ca.crt", "peer-server-client")
         with _open(f"https://{_bracketed(address)}:2380/version", trust, direct=True, seconds=5) as response:
             return "etcdserver" in json.load(response)
     except (OSError, ValueError, http.client.HTTPException):
         return False
+
+
+def _says_it_is_healthy(url: str, trust: Callable[[], ssl.SSLContext] | None) -> bool | None:
+    """None: it says nothing of the kind."""
+    try:
+        context = trust() if trust is not None else ssl.create_default_context()
+        with _open(url, context, direct=True, seconds=5) as response:
+            return str(json.load(response).get("health")).lower() == "true"
+    except urllib.error.HTTPError as error:
+        return False if error.code in (500, 503) else None
+    except (OSError, ValueError, AttributeError, http.client.HTTPException):
+        return None
 
 
 def _mutual(tls: str, authority: str, pair: str) -> ssl.SSLContext:

@@ -41,7 +41,7 @@ def render(cluster: Cluster, host: Host, placement: Placement, *, before: bytes 
     plan = Plan(
         files=[*now, *gone],
         instructions=[instructions.install(cluster, host, stamps(cluster, now))],
-        periodic=[instructions.members(cluster)] if host.roles.etcd else [],
+        periodic=[instructions.members(cluster, host)] if host.roles.etcd else [],
         probes=probes(cluster, host, configuration.values),
     )
     return write(plan)

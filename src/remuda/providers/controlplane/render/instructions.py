@@ -18,7 +18,7 @@ _MEMBERS_SECONDS = 20
 # Values are given by the environment, so that no path can be anything but a path.
 _LIST_MEMBERS = (
     'exec "${REMUDA_PYTHON:-python3}" "${REMUDA_HOST_ROOT:-}$REMUDA_STATE_DIR/host-tool.py"'
-    ' members "$REMUDA_DATA_DIR" "$REMUDA_SUPERVISOR_PORT"'
+    ' members "$REMUDA_DATA_DIR" "$REMUDA_SUPERVISOR_PORT" "$REMUDA_NODE_NAME"'
 )
 
 
@@ -34,10 +34,11 @@ def install(cluster: Cluster, host: Host, stamps: Mapping[str, str]) -> Instruct
     )
 
 
-def members(cluster: Cluster) -> Instruction:
+def members(cluster: Cluster, host: Host) -> Instruction:
     place = layout.of(cluster)
     environment = {
         "REMUDA_DATA_DIR": place.data,
+        "REMUDA_NODE_NAME": host.node_name,
         "REMUDA_STATE_DIR": place.state,
         "REMUDA_SUPERVISOR_PORT": str(cluster.distro.supervisor_port),
     }

@@ -52,7 +52,14 @@ class Host:
         path.write_bytes(content)
 
     def listen(
-        self, where: str, port: int, by: certificates.Authority, path: str, code: int, answer: object, mutual: bool
+        self,
+        where: str,
+        port: int,
+        by: certificates.Authority | None,
+        path: str,
+        code: int,
+        answer: object,
+        mutual: bool,
     ) -> None:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -65,17 +72,18 @@ class Host:
             def log_message(self, *_: object) -> None:
                 pass
 
-        folder = self.root / f"{where}-{port}"
-        folder.mkdir()
-        certificate, key = by.server(where)
-        paths = certificates.write(folder, certificate=certificate, key=key, authority=by.pem)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(paths["certificate"], paths["key"])
-        if mutual:
-            context.load_verify_locations(paths["authority"])
-            context.verify_mode = ssl.CERT_REQUIRED
         server = http.server.ThreadingHTTPServer((where, port), Handler)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        if by is not None:
+            folder = self.root / f"{where}-{port}"
+            folder.mkdir()
+            certificate, key = by.server(where)
+            paths = certificates.write(folder, certificate=certificate, key=key, authority=by.pem)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(paths["certificate"], paths["key"])
+            if mutual:
+                context.load_verify_locations(paths["authority"])
+                context.verify_mode = ssl.CERT_REQUIRED
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         self._running.append((server, thread))
@@ -83,12 +91,15 @@ class Host:
     def supervisor(self, members: list[dict[str, object]]) -> None:
         self.listen(address(1), 6443, self.servers, "/db/info", 200, {"members": members}, mutual=False)
 
+    def own_health(self, healthy: bool) -> None:
+        self.listen(address(1), 2381, None, "/health", 200, {"health": "true" if healthy else "false"}, mutual=False)
+
     def health(self, where: str, healthy: bool) -> None:
         answer = {"health": "true" if healthy else "false"}
         self.listen(where, 2379, self.etcd, "/health", 200 if healthy else 503, answer, mutual=True)
 
     def look(self) -> subprocess.CompletedProcess[str]:
-        plan = plans.read(render.render(sample.plain(), sample.host("etcd"), Placement(init=True)))
+        plan = plans.read(render.render(sample.plain(), sample.host("etcd", node_name="m1"), Placement(init=True)))
         [instruction] = plan.periodic
         for file in plan.files:
             if file.path.endswith("host-tool.py"):
@@ -124,7 +135,7 @@ def member(number: int, **more: object) -> dict[str, object]:
 
 def test_members_are_told_with_how_they_are(host: Host) -> None:
     host.supervisor([member(4), member(3, isLearner=True), member(2), member(1), member(5)])
-    host.health(address(1), healthy=True)
+    host.own_health(healthy=True)
     host.health(address(2), healthy=False)
     host.health(address(3), healthy=True)
     # One whose client port speaks nothing but gRPC, and one that is dead.
@@ -144,7 +155,7 @@ def test_members_are_told_with_how_they_are(host: Host) -> None:
 def test_the_same_members_are_the_same_output(host: Host) -> None:
     """What has not changed is not written."""
     host.supervisor([member(1)])
-    host.health(address(1), healthy=True)
+    host.own_health(healthy=True)
     first, second = host.look(), host.look()
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
@@ -161,3 +172,11 @@ def test_while_there_is_no_server_to_ask_that_is_told(host: Host) -> None:
     done = host.look()
     assert done.returncode != 0
     assert done.stderr.startswith("members: ")
+
+
+def test_a_host_whose_own_member_is_not_well_says_so(host: Host) -> None:
+    host.supervisor([member(1)])
+    host.own_health(healthy=False)
+    host.health(address(1), healthy=True)
+    [found] = json.loads(host.look().stdout)["members"]
+    assert found["healthy"] is False
