@@ -19,16 +19,19 @@ def _table(**groups: str) -> dict[str, ArgumentType]:
 
 AGENT: dict[str, ArgumentType] = _table(
     strings="""
-        config token token-file server data-dir node-name node-internal-dns node-external-dns resolv-conf lb-server-port
-        container-runtime-endpoint default-runtime snapshotter pause-image private-registry airgap-extra-registry
+        config token token-file server data-dir node-name resolv-conf lb-server-port
+        container-runtime-endpoint default-runtime snapshotter pause-image private-registry
         image-credential-provider-config image-credential-provider-bin-dir bind-address flannel-iface flannel-conf
-        flannel-cni-conf log alsologtostderr vmodule v
+        flannel-cni-conf log vmodule v vpn-auth vpn-auth-file
     """,
     booleans="""
-        debug with-node-id protect-kernel-defaults selinux enable-pprof disable-default-registry-endpoint
-        nonroot-devices docker rootless prefer-bundled-bin disable-apiserver-lb
+        debug alsologtostderr with-node-id protect-kernel-defaults selinux enable-pprof
+        disable-default-registry-endpoint nonroot-devices docker rootless prefer-bundled-bin disable-apiserver-lb
     """,
-    lists="node-label node-taint node-ip node-external-ip kubelet-arg kube-proxy-arg",
+    lists="""
+        node-label node-taint node-ip node-external-ip node-internal-dns node-external-dns kubelet-arg kube-proxy-arg
+        airgap-extra-registry
+    """,
 )
 
 SERVER: dict[str, ArgumentType] = AGENT | _table(
@@ -40,18 +43,19 @@ SERVER: dict[str, ArgumentType] = AGENT | _table(
         etcd-snapshot-reconcile-interval etcd-s3-endpoint etcd-s3-endpoint-ca etcd-s3-access-key etcd-s3-secret-key
         etcd-s3-session-token etcd-s3-bucket etcd-s3-bucket-lookup-type etcd-s3-region etcd-s3-folder etcd-s3-retention
         etcd-s3-proxy etcd-s3-timeout etcd-s3-config-secret datastore-endpoint datastore-cafile datastore-certfile
-        datastore-keyfile default-local-storage-path vpn-auth vpn-auth-file secrets-encryption-provider
-        kine-tls tls-san-security helm-job-image
+        datastore-keyfile default-local-storage-path secrets-encryption-provider
+        helm-job-image
     """,
     booleans="""
-        cluster-init cluster-reset disable-apiserver disable-controller-manager disable-scheduler disable-etcd
-        disable-cloud-controller disable-helm-controller disable-network-policy disable-kube-proxy embedded-registry
-        supervisor-metrics flannel-ipv6-masq flannel-external-ip etcd-expose-metrics etcd-disable-snapshots
-        etcd-snapshot-compress etcd-s3 etcd-s3-skip-ssl-verify etcd-s3-insecure secrets-encryption
+        cluster-init cluster-reset disable-agent disable-apiserver disable-controller-manager disable-scheduler
+        disable-etcd disable-cloud-controller disable-helm-controller disable-network-policy disable-kube-proxy
+        embedded-registry supervisor-metrics flannel-ipv6-masq flannel-external-ip etcd-expose-metrics
+        etcd-disable-snapshots etcd-snapshot-compress etcd-s3 etcd-s3-skip-ssl-verify etcd-s3-insecure secrets-encryption
+        tls-san-security kine-tls
     """,
     lists="""
         tls-san disable cluster-cidr service-cidr cluster-dns kube-apiserver-arg kube-controller-manager-arg
-        kube-scheduler-arg kube-cloud-controller-manager-arg kube-cloud-controller-arg etcd-arg helm-controller-arg
+        kube-scheduler-arg kube-cloud-controller-manager-arg etcd-arg helm-controller-arg
     """,
 )
 

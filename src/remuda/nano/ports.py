@@ -64,11 +64,13 @@ async def open_component(
     flags = f"{name}-arg"
     certificate = configuration.argument(flags, "tls-cert-file")
     key = configuration.argument(flags, "tls-private-key-file")
-    folder = host.path(configuration.argument(flags, "cert-dir") or layout.tls / name)
+    folder = configuration.argument(flags, "cert-dir")
     if certificate and key:
         pair = (host.path(certificate), host.path(key))
+    elif folder:
+        pair = leaves.self_signed(host.path(folder), name, names, datetime.datetime.now(datetime.UTC))
     else:
-        pair = leaves.self_signed(folder, name, names, datetime.datetime.now(datetime.UTC))
+        pair = (layout.tls / "serving-kube-apiserver.crt", layout.tls / "serving-kube-apiserver.key")
     port = configuration.argument(flags, "secure-port", str(_COMPONENTS[name]))
     if not port.isdigit():
         raise Refused(f"{flags}: secure-port={port} is no port")

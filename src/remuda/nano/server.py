@@ -167,6 +167,11 @@ class Server:
     async def _be_a_node(self, place: Seat, identity: Identity, passwords: Credentials) -> None:
         if not place.own.api:
             notify.ready()  # a server of etcd alone is up before there is an API to be a node of
+        if self.configuration.flag("disable-agent"):
+            notify.ready()
+            print(f"nano {self.version} is up: no node at {self.url}", flush=True)
+            await (self._deploy(identity) if place.own.api else asyncio.Event().wait())
+            return
         await self._certify(identity, passwords)
 
         def access() -> ApiAccess:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import msgspec
 import pytest
 
 from remuda.kube.client import Target
@@ -12,6 +13,9 @@ from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import Access
 from remuda.nano import tokens
+from remuda.nano.handover import Intent
+from remuda.nano.layout import Layout
+from remuda.nano.members import Members
 from tests.lab.nano import AGENT_TOKEN, NODES, TOKEN, Herd, Host, Obj, eventually
 
 CONFIG_MAPS = Target("v1", "configmaps")
@@ -180,6 +184,7 @@ async def test_the_server_with_the_data_gives_it_to_another_before_it_leaves(her
     agent = herd.agent("agent", by=one)
     await agent.up()
     await write(one, "kept")
+    before = (one.data / "server/db/cluster.json").read_bytes()
     await one.client().patch(NODES, "", "one", REMOVE)
     assert await one.ended() == 1
     await until_written(two, "by-two")
@@ -190,6 +195,10 @@ async def test_the_server_with_the_data_gives_it_to_another_before_it_leaves(her
     assert await voters(two) == await voters(three) == {"two", "three"}
     one.start("server")
     assert await one.ended() == 1  # it has left for good
+    _forget_the_end(one, before)  # as if it had been killed before it knew how it ended
+    one.start("server")
+    assert await one.ended() == 1
+    assert (one.data / "server/db/etcd/tombstone").exists()
     keeper = two if "this server keeps the data" in two.log else three
     keeper.kill()
     await keeper.close()
@@ -203,6 +212,17 @@ async def test_the_server_with_the_data_gives_it_to_another_before_it_leaves(her
         return condition(await two.node("agent"), "Ready") == "True"
 
     await eventually(is_ready, "the agent goes on with the servers that are left", lambda: agent.log)
+
+
+def _forget_the_end(host: Host, before: bytes) -> None:
+    layout = Layout(host.data)
+    successor = msgspec.json.decode(layout.cluster.read_bytes(), type=Members)
+    heir = successor.find(successor.keeper)
+    assert heir is not None
+    intent = Intent(heir=heir, successor=successor, source=host.url)
+    layout.hand_over.write_bytes(msgspec.json.encode(intent))
+    layout.cluster.write_bytes(before)
+    layout.tombstone.unlink()
 
 
 async def test_servers_of_unique_roles_are_one_cluster(herd: Herd) -> None:

@@ -119,7 +119,7 @@ async def test_a_server_is_a_cluster_with_the_ports_files_and_paths_of_k3s(herd:
 
     for port, ca_file, client in (
         (10257, one.root / "opt/cm/kube-controller-manager.crt", None),
-        (10259, one.tls / "kube-scheduler/kube-scheduler.crt", None),
+        (10259, one.tls / "server-ca.crt", None),
         (2379, one.tls / "etcd/server-ca.crt", one.tls / "etcd/client"),
     ):
         path = "health" if port == 2379 else "healthz"
