@@ -50,8 +50,8 @@ SERVER: dict[str, ArgumentType] = AGENT | _table(
         cluster-init cluster-reset disable-agent disable-apiserver disable-controller-manager disable-scheduler
         disable-etcd disable-cloud-controller disable-helm-controller disable-network-policy disable-kube-proxy
         embedded-registry supervisor-metrics flannel-ipv6-masq flannel-external-ip etcd-expose-metrics
-        etcd-disable-snapshots etcd-snapshot-compress etcd-s3 etcd-s3-skip-ssl-verify etcd-s3-insecure secrets-encryption
-        tls-san-security kine-tls
+        etcd-disable-snapshots etcd-snapshot-compress etcd-s3 etcd-s3-skip-ssl-verify etcd-s3-insecure
+        secrets-encryption tls-san-security kine-tls
     """,
     lists="""
         tls-san disable cluster-cidr service-cidr cluster-dns kube-apiserver-arg kube-controller-manager-arg
