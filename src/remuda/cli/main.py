@@ -14,6 +14,7 @@ _COMMANDS = {
     "manager": ("remuda.cli.manager", "Run the controllers on any Kubernetes."),
     "describe": ("remuda.cli.describe", "Show a cluster with everything that belongs to it."),
     "why": ("remuda.cli.why", "Say why a cluster is not ready."),
+    "plan": ("remuda.cli.plan", "Show what a manifest would do to each machine, before it is applied."),
     "machine": ("remuda.cli.machine", "Open a shell on a machine, or read the log of what made it."),
     "drivers": ("remuda.cli.drivers", "What machines can be made with, and each driver's options."),
     "artefacts": ("remuda.cli.artefacts", "What nodes install distributions from, kept where it is served."),

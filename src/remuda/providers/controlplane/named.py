@@ -74,11 +74,11 @@ class Named:
             if error.code != _NOT_FOUND:
                 raise
             return None
-        held = _held(kind.name, value)
-        self._read[place] = (kind.decode(value).metadata.resource_version, held)
+        found = held(kind.name, value)
+        self._read[place] = (kind.decode(value).metadata.resource_version, found)
         while len(self._read) > _KEPT:
             self._read.popitem(last=False)
-        return held
+        return found
 
 
 class _Raw(Object):
@@ -90,7 +90,7 @@ class _Raw(Object):
 _RAW = Kind("v1", "", "", _Raw)
 
 
-def _held(kind: str, value: bytes) -> Held:
+def held(kind: str, value: bytes) -> Held:
     raw = _RAW.decode(value)
     if kind == CONFIG_MAP.name:
         plain = {name: text.encode() for name, text in raw.data.items()}

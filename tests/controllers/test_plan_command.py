@@ -1,0 +1,249 @@
+"""`remuda plan`: what an edit would do to each machine, said before it is made, and nothing written by saying it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+import pytest_asyncio
+import yaml
+
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
+from remuda.kube.core import SECRETS
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.provisioning.previewing import Previews
+from remuda.provisioning.types import CLUSTER
+from tests.controllers.declared import CONFIG, Ranch, pool
+from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, named
+
+
+class Told(NamedTuple):
+    exit_code: int
+    output: str
+    errors: str
+
+
+class Planner:
+    """A cluster of three servers and two workers, and the manifest it was made from."""
+
+    def __init__(self, ranch: Ranch, cluster: Json, folder: Path) -> None:
+        self.ranch = ranch
+        self.folder = folder
+        self.cluster = cluster
+        self.configs: list[Json] = []
+
+    def edited(self, **rke: Any) -> Json:
+        obj = deepcopy(self.cluster)
+        obj["spec"]["rkeConfig"] |= rke
+        return obj
+
+    def pools(self, **changes: Json) -> list[Json]:
+        """The pools with some of their fields changed."""
+        found = deepcopy(self.cluster["spec"]["rkeConfig"]["machinePools"])
+        return [one | changes.get(one["name"], {}) for one in found]
+
+    async def run(self, *objects: Json, options: tuple[str, ...] = ()) -> Told:
+        return await self.run_text(yaml.safe_dump_all(objects), options)
+
+    async def run_text(self, text: str, options: tuple[str, ...] = ()) -> Told:
+        """The command itself, as a process: it works for itself, and the loop is guarded."""
+        path = self.folder / "manifest.yaml"
+        path.write_text(text)
+        arguments = ["plan", "-f", str(path), "--kubeconfig", str(self.ranch.engine.kubeconfig), *options]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "remuda.cli.main", *arguments, stdout=PIPE, stderr=PIPE
+        )
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            output, errors = await process.communicate()
+        return Told(process.returncode or 0, output.decode(), errors.decode())
+
+    async def steps(self, *objects: Json) -> list[Json]:
+        before = await self.ranch.versions()
+        (found,) = await Previews(self.ranch.engine.client, [deepcopy(obj) for obj in objects]).make()
+        assert await self.ranch.versions() == before, "nothing may be written"
+        return [msgspec.to_builtins(step) for step in found.steps]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def planner(engine: Engine, tmp_path: Path) -> Planner:
+    ranch = await Ranch.create(engine)
+    await ranch.config("servers")
+    await ranch.config("workers")
+    strategy = {"workerDrainOptions": {"enabled": True}, "workerConcurrency": "2"}
+    async with ranch.running():
+        pools = (pool("servers", quantity=3), pool("workers", workerRole=True, quantity=2))
+        made = await ranch.cluster(*pools, upgradeStrategy=strategy)
+        await ranch.made()
+        machines = await ranch.machines(5)
+        await ranch.settled()
+    first = min(named(one) for one in machines if "servers" in named(one))
+    await engine.patch(
+        RKE_BOOTSTRAP.target, ranch.namespace, first, {"metadata": {"labels": {"rke.cattle.io/init-node": "true"}}}
+    )
+    manifest = {
+        "apiVersion": CLUSTER.api_version,
+        "kind": "Cluster",
+        "metadata": {"name": "prairie", "namespace": ranch.namespace},
+        "spec": made["spec"],
+    }
+    return Planner(ranch, manifest, tmp_path)
+
+
+def by_action(steps: list[Json]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for step in steps:
+        found[step["action"]] = found.get(step["action"], 0) + 1
+    return found
+
+
+async def test_what_is_declared_already_keeps_every_machine(planner: Planner) -> None:
+    steps = await planner.steps(planner.cluster)
+    assert by_action(steps) == {"keep": 5}
+
+
+async def test_a_new_version_goes_server_by_server_and_drains_workers_where_that_is_wanted(planner: Planner) -> None:
+    edit = planner.edited()
+    edit["spec"]["kubernetesVersion"] = "v1.34.2+k3s1"
+    steps = await planner.steps(edit)
+    assert by_action(steps) == {"restart": 3, "drain": 2}
+    assert [step["turn"] for step in steps] == [1, 2, 3, 4, 4]
+    assert [step["tier"] for step in steps] == ["bootstrap", "etcd", "etcd", "worker", "worker"]
+    assert all("version v1.34.1+k3s1 → v1.34.2+k3s1" in step["why"] for step in steps)
+
+
+async def test_a_config_key_restarts_and_is_named(planner: Planner) -> None:
+    steps = await planner.steps(planner.edited(machineGlobalConfig={"kubelet-arg": ["max-pods=50"]}))
+    assert "keep" not in by_action(steps)
+    assert all("config key kubelet-arg" in step["why"] for step in steps)
+
+
+async def test_a_key_of_servers_leaves_workers_alone(planner: Planner) -> None:
+    steps = await planner.steps(planner.edited(machineGlobalConfig={"disable": ["traefik"]}))
+    changed = {step["pool"] for step in steps if step["action"] != "keep"}
+    assert changed == {"servers"}
+
+
+async def test_labels_of_a_pool_reach_its_machines_in_place(planner: Planner) -> None:
+    steps = await planner.steps(planner.edited(machinePools=planner.pools(workers={"labels": {"tier": "web"}})))
+    (changed,) = {step["pool"] for step in steps if step["action"] != "keep"}
+    assert changed == "workers"
+    assert not {step["action"] for step in steps} & {"replace", "create", "delete"}
+    assert all("node-label" in step["why"] for step in steps if step["pool"] == "workers")
+
+
+async def test_a_drivers_option_replaces_the_machines_of_its_pool_only(planner: Planner) -> None:
+    config = {
+        "apiVersion": CONFIG.api_version,
+        "kind": CONFIG.name,
+        "metadata": {"name": "workers", "namespace": planner.ranch.namespace},
+        "zone": "b",
+    }
+    steps = await planner.steps(config)  # the Cluster itself is not in the manifest
+    assert by_action(steps) == {"keep": 3, "replace": 2}
+    assert {step["why"] for step in steps if step["action"] == "replace"} == {"driver option zone"}
+    table = await planner.run(config, planner.cluster, options=("--no-replace",))
+    assert table.exit_code == 3
+    assert "driver option zone" in table.output
+
+
+async def test_quantities_make_and_delete_machines(planner: Planner) -> None:
+    steps = await planner.steps(
+        planner.edited(machinePools=planner.pools(servers={"quantity": 1}, workers={"quantity": 3}))
+    )
+    assert by_action(steps) == {"keep": 3, "delete": 2, "create": 1}
+    assert {step["pool"] for step in steps if step["action"] == "delete"} == {"servers"}
+
+
+async def test_a_pool_that_is_taken_out_deletes_its_machines_and_a_new_one_makes_some(planner: Planner) -> None:
+    kept = planner.pools()[:1]
+    new = pool("extra", workerRole=True, quantity=2, machineConfigRef={"kind": "SimConfig", "name": "workers"})
+    steps = await planner.steps(planner.edited(machinePools=[*kept, new]))
+    assert by_action(steps) == {"keep": 3, "delete": 2, "create": 2}
+
+
+async def test_a_registry_is_a_change_in_place_that_is_named(planner: Planner) -> None:
+    mirrors = {"docker.io": {"endpoint": ["https://m.example"]}}
+    steps = await planner.steps(planner.edited(registries={"mirrors": mirrors}))
+    assert {step["why"].partition(",")[0] for step in steps} == {"registries"}
+    assert not {step["action"] for step in steps} & {"replace", "create", "delete", "keep"}
+
+
+async def test_a_file_whose_secret_is_in_the_manifest_is_compared_with_what_is_there(planner: Planner) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": "motd",
+            "namespace": planner.ranch.namespace,
+            "annotations": {"rke.cattle.io/object-authorized-for-clusters": "prairie"},
+        },
+        "stringData": {"motd": "hello"},
+    }
+    files = [{"fileSources": [{"secret": {"name": "motd", "items": [{"key": "motd", "path": "/etc/motd"}]}}]}]
+    steps = await planner.steps(secret, planner.edited(machineSelectorFiles=files))
+    assert all("file /etc/motd" in step["why"] for step in steps)
+    assert await planner.ranch.engine.get(SECRETS, planner.ranch.namespace, "motd") is None
+
+
+async def test_what_a_spec_names_and_is_not_there_is_told(planner: Planner) -> None:
+    files = [{"fileSources": [{"secret": {"name": "gone", "items": []}}]}]
+    result = await planner.run(planner.edited(machineSelectorFiles=files))
+    assert f"waits: Secret {planner.ranch.namespace}/gone: does not exist" in result.output
+
+
+async def test_what_the_server_refuses_is_told_and_nothing_else(planner: Planner) -> None:
+    edit = planner.edited()
+    edit["spec"]["kubernetesVersion"] = "v1.33.0+k3s1"
+    result = await planner.run(edit)
+    assert result.exit_code == 1
+    assert "is older than" in result.errors
+    assert result.output == ""
+
+
+async def test_a_new_cluster_is_all_creation(planner: Planner) -> None:
+    new = deepcopy(planner.cluster)
+    new["metadata"]["name"] = "meadow"
+    result = await planner.run(new)
+    assert result.exit_code == 0, result.errors
+    assert "(new)" in result.output
+    told = await planner.run(new, options=("-o", "json"))
+    (found,) = json.loads(told.output)
+    assert found["new"]
+    assert by_action(found["steps"]) == {"create": 5}
+
+
+async def test_a_change_that_is_held_is_told_as_such(planner: Planner) -> None:
+    """The option changed before the policy came: the controller holds it, and the preview says so."""
+    ranch = planner.ranch
+    await ranch.engine.patch(CONFIG.target, ranch.namespace, "workers", {"zone": "c"})
+    steps = await planner.steps(planner.edited(machinePools=planner.pools(workers={"replacement": "inPlaceOnly"})))
+    assert by_action(steps) == {"keep": 3, "held": 2}
+    assert all("because of zone" in step["why"] for step in steps if step["action"] == "held")
+
+
+async def test_it_needs_objects_with_names(planner: Planner) -> None:
+    result = await planner.run({"kind": "Cluster"})
+    assert result.exit_code == 1
+    assert "every object needs" in result.errors
+
+
+async def test_previews_come_in_process_too(planner: Planner) -> None:
+    (found,) = await Previews(planner.ranch.engine.client, [planner.cluster]).make()
+    assert not found.replaces
+    machines = await planner.ranch.engine.list(MACHINE.target, planner.ranch.namespace)
+    assert {step.machine for step in found.steps} == set(map(named, machines))
+    assert len(await planner.ranch.engine.list(MACHINE_DEPLOYMENT.target, planner.ranch.namespace)) == 2
+
+
+@pytest.mark.parametrize("text", ["a: [", "\x00"])
+async def test_a_file_that_is_no_manifest_is_told(planner: Planner, text: str) -> None:
+    result = await planner.run_text(text)
+    assert result.exit_code == 1
+    assert "no YAML" in result.errors
