@@ -207,7 +207,7 @@ async def test_an_edited_option_makes_a_new_template_and_the_old_one_goes_when_n
 
 
 async def test_a_pool_that_may_not_replace_machines_is_held_and_says_what_to_do(ranch: Ranch) -> None:
-    """Admission refuses it; here the option changed before the pool allowed no replacement, while nobody looked."""
+    """Admission refuses such an edit. Who forbids replacement when the edit is there already is not too late."""
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool())

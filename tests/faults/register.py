@@ -19,6 +19,7 @@ _HOSTS = "tests/faults/hosts/test_crash_points.py"
 _DECLARED = "tests/faults/declared/test_crash_points.py"
 _CONTROL_PLANE = "tests/faults/controllers/test_control_plane_points.py"
 _JOBS = "tests/faults/providers/test_job_points.py"
+_INFRASTRUCTURE = "tests/faults/providers/test_infrastructure_points.py"
 _CORNERS = "tests/faults/providers/test_corner_points.py"
 
 # By the longest beginning of a step's name.
@@ -27,13 +28,16 @@ PLACES = {
     **dict.fromkeys(("definitions.", "inventory.", "template.", "election.", "webhooks."), _CORE),
     **dict.fromkeys(("provisioningcluster.", "managementcluster."), _DECLARED),
     **dict.fromkeys(("drivermachine.", "nodedriver.", "jobrunner."), _MACHINES),
-    **dict.fromkeys(
-        ("rkecluster.", "rkebootstrap.", "registration.", "clusterregistration.", "custommachine."), _HOSTS
-    ),
+    **dict.fromkeys(("rkebootstrap.", "registration.", "clusterregistration.", "custommachine."), _HOSTS),
     **dict.fromkeys(("rkecontrolplane.", "rkedrain."), _CONTROL_PLANE),
     **dict.fromkeys(("machinejob.", "simdriver.", "processdriver.", "existingdriver."), _JOBS),
     **dict.fromkeys(("jobrunner.delete-job", "jobrunner.delete-pod"), _CORNERS),
     **dict.fromkeys(("rkebootstrap.renew-data", "clusterregistration.renew-command"), _CORNERS),
+    **dict.fromkeys(("rkecluster.", "clusterjob."), _INFRASTRUCTURE),
+    # No driver of ours has anything to remember of a cluster; its suite saves through a file.
+    **dict.fromkeys(
+        ("clusterjob.save-record", "clusterjob.save-private-key"), "tests/controllers/test_infrastructure.py"
+    ),
     "machinejob.save-private-key": "tests/controllers/test_machine_job.py",  # of drivers that need a cloud
     **dict.fromkeys(("balancer.", "processcluster."), "tests/unit/providers/machine/drivers/test_process_cluster.py"),
     # These need root, or a cloud.
@@ -42,6 +46,8 @@ PLACES = {
     # Not of the product: the simulation's, and the drivers' suite's own.
     "simulated": "tests/faults/controllers/test_random_kills.py",
     "conformance.": "tests/unit/providers/machine/conformance",
+    # A host has to vanish for it; a second try finds the same Machine overdue.
+    "provisioningcluster.delete-missing": "tests/controllers/test_provisioning.py",
     # Only ten minutes bring it about; a request that is not deleted is a Secret too many until the next look.
     "clusterregistration.forget": "tests/controllers/test_bootstrap_custom.py",
 }

@@ -20,13 +20,15 @@ from remuda.capi.external import Externals
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, MACHINE_SET
 from remuda.capi.types import Cluster as CapiCluster
-from remuda.kube import conditions
+from remuda.kube import clock, conditions
+from remuda.kube.durations import BadDuration
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind, Object
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.provisioning import applying, generate, management, removal, status
+from remuda.provisioning import applying, generate, management, missing, removal, status
+from remuda.provisioning.admission import cluster as judging
 from remuda.provisioning.consequence import Consequence
 from remuda.provisioning.generate import CannotBeMade
 from remuda.provisioning.management import BadName, Management
@@ -38,7 +40,7 @@ from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
-from remuda.runtime.steps import step
+from remuda.runtime.steps import Step, step
 
 NAME = "provisioningcluster"
 FINALIZER = "remuda.dev/provisioning-cluster"
@@ -46,6 +48,9 @@ FINALIZER = "remuda.dev/provisioning-cluster"
 PROTECT = step("provisioningcluster.protect", "writes a Cluster's finalizer, and the name its management Cluster gets")
 APPLY_MANAGEMENT = step("provisioningcluster.apply-management", "makes or changes a management Cluster")
 DELETE = step("provisioningcluster.delete", "deletes an object of a Cluster that goes")
+DELETE_MISSING = step(
+    "provisioningcluster.delete-missing", "deletes the Machine of a host that registered itself and is gone"
+)
 PUBLISH = step("provisioningcluster.publish", "writes what is known of a Cluster")
 RELEASE = step("provisioningcluster.release", "lets a Cluster go of which nothing is left")
 
@@ -107,9 +112,7 @@ class ProvisioningController:
         not_created: Problem | None = None
         held: list[Consequence] = []
         try:
-            wrong = generate.complaints(cluster)
-            if wrong:
-                raise _Stopped(Problem("NotPossible", "; ".join(wrong)))
+            self._check(cluster)
             try:
                 value = await self._protect(cluster, value)
                 cluster = CLUSTER.decode(value)
@@ -127,8 +130,39 @@ class ProvisioningController:
             raise
         await self._publish(cluster, value, not_created, problem, held)
         if problem is None:
-            return DONE
+            return await self._delete_missing(cluster)
         return Blocked(problem.reason, f"Cluster {cluster.key}", problem.message, _LOOK_AGAIN_SECONDS)
+
+    @staticmethod
+    def _check(cluster: Cluster) -> None:
+        """Admission refuses all of it before; where nobody asked it, it is held all the same."""
+        wrong = generate.complaints(cluster) or [str(one) for one in judging.complaints(cluster)]
+        try:
+            missing.patience(cluster)
+        except BadDuration as error:
+            wrong.append(f"the annotation {generate.DELETE_MISSING} {error}")
+        if wrong:
+            raise _Stopped(Problem("NotPossible", "; ".join(wrong)))
+
+    async def _delete_missing(self, cluster: Cluster) -> Outcome:
+        seconds = missing.patience(cluster)
+        if seconds is None:
+            return DONE
+        found = missing.find(members(self._caches, MACHINE, cluster.key), seconds, clock.time())
+        for machine in found.overdue:
+            await self._delete(MACHINE, machine, DELETE_MISSING)
+            self._events.normal(cluster, "HostMissing", f"the Node of Machine {machine.key} is gone: it is deleted")
+        if found.next_seconds is None:
+            return DONE
+        return Again(found.next_seconds, "a host that registered itself is gone; its Machine is deleted then")
+
+    async def _delete(self, kind: Kind[Any], obj: Object, by: Step) -> None:
+        try:
+            async with by:
+                await self._client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
+        except StatusError as error:
+            if error.code != _NOT_FOUND:
+                raise
 
     async def _protect(self, cluster: Cluster, value: bytes) -> bytes:
         """The name is known before anything bears it: a second run does not choose another."""
@@ -198,12 +232,7 @@ class ProvisioningController:
             return DONE
         stage = removal.plan(self._left(cluster))
         for kind, obj in stage.delete:
-            try:
-                async with DELETE:
-                    await self._client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
-            except StatusError as error:
-                if error.code != _NOT_FOUND:
-                    raise
+            await self._delete(kind, obj, DELETE)
         if stage.waits:
             await self._say_removing(cluster, value, stage.waits[0].reason, stage.message)
             return Blocked(stage.waits[0].reason, stage.waits[0].on, stage.message)
@@ -284,5 +313,8 @@ def _control_plane_facts(control_plane: RKEControlPlane) -> object:
 
 
 def _machine_facts(machine: Any) -> object:
-    deleting = conditions.find(machine.status.conditions, "Deleting") if machine.metadata.deleting else None
-    return machine.spec.cluster_name, machine.metadata.labels, machine.metadata.deletion_timestamp, deleting
+    said, metadata = machine.status.conditions, machine.metadata
+    deleting = conditions.find(said, "Deleting") if metadata.deleting else None
+    healthy = conditions.find(said, "NodeHealthy")
+    gone = healthy is not None and healthy.reason == "NodeDeleted"
+    return machine.spec.cluster_name, metadata.labels, metadata.deletion_timestamp, deleting, gone

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
@@ -43,8 +44,10 @@ _ALL = (
 Json = dict[str, Any]
 
 
-async def test_it_dies_at_every_point_and_the_cluster_comes_and_goes_whole(tmp_path: Path) -> None:
-    async with running(tmp_path, register.points(SUITE)) as (plane, client):
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_it_dies_at_every_point_and_the_cluster_comes_and_goes_whole(tmp_path: Path, side: str) -> None:
+    points = {point for point in register.points(SUITE) if point.endswith(f":{side}")}
+    async with running(tmp_path, points) as (plane, client):
         teller = Teller(client)
         for number in range(_ROUNDS):
             await live(teller, client, f"c{number}", from_management=bool(number % 2))

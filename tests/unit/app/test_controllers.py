@@ -10,13 +10,14 @@ from remuda.app import controllers
 from remuda.app.process import Refused
 from remuda.capi import admission, setup
 from remuda.providers import setup as providers
+from remuda.provisioning import admission as provisioning
 from remuda.runtime.manager import Manager
 
 NAMES = st.lists(st.sampled_from([*controllers.GROUPS, *controllers.EVERY]), min_size=1)
 
 
 def test_nothing_wanted_is_everything() -> None:
-    assert controllers.choose(()) == controllers.EVERY == controllers.choose(("core", "providers"))
+    assert controllers.choose(()) == controllers.EVERY == controllers.choose(tuple(controllers.GROUPS))
 
 
 @given(NAMES)
@@ -43,7 +44,8 @@ def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> No
     for chosen, functions in (
         (("machine",), admission.FUNCTIONS),
         (("rkebootstrap",), providers.ADMISSION),
-        (("machine", "rkebootstrap"), controllers.ADMISSION),
+        (("provisioningcluster",), provisioning.FUNCTIONS),
+        (("machine", "rkebootstrap", "provisioningcluster"), controllers.ADMISSION),
         ((), ()),
     ):
         found = controllers.webhooks(chosen)
