@@ -14,6 +14,7 @@ from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from remuda.providers import setup as providers
 from remuda.provisioning import definitions as provisioning_definitions
+from remuda.provisioning.previewing import Previews
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.engine import NAMESPACES, Engine, Json, decode
 from tests.lab import rancher_manifests as manifests
@@ -84,6 +85,21 @@ def covers(present: Any, given: Any) -> bool:
     if isinstance(given, list):
         return len(present) == len(given) and all(map(covers, present, given))
     return bool(present == given)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [each for each in MANIFESTS if not each.refused and not each.warned],
+    ids=lambda each: each.name,
+)
+async def test_what_a_manifest_would_make_is_explained(engine: Engine, ranch: str, manifest: Manifest) -> None:
+    """Every machine it asks for, and nothing that is missing."""
+    (found,) = await Previews(engine.client, [moved(obj, ranch) for obj in manifest.objects]).make()
+    pools = manifest.cluster["spec"]["rkeConfig"].get("machinePools", [])
+    assert found.new
+    assert [step.action for step in found.steps] == ["create"] * sum(pool["quantity"] for pool in pools)
+    assert {step.pool for step in found.steps} == {pool["name"] for pool in pools}
+    assert [wait for wait in found.waits if "another namespace" not in wait] == []
 
 
 @pytest.mark.parametrize("manifest", [each for each in MANIFESTS if each.refused], ids=lambda each: each.name)
