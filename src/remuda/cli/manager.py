@@ -120,7 +120,8 @@ def command(
     """Run the controllers on any Kubernetes.
 
     Installs and updates the definitions of the kinds it manages, and waits for its turn if another replica leads. Where
-    upstream's Cluster API is installed it refuses, and touches nothing: run it with --controllers=providers,provisioning there.
+    upstream's Cluster API is installed it refuses, and touches nothing: run it there with
+    --controllers=providers,provisioning.
 
     One line is printed when it is ready, and one when it leads. SIGTERM or Ctrl-C ends it cleanly and hands the lead
     on at once.
