@@ -1,0 +1,50 @@
+"""Which Pods leave before a restart, and what forbids it."""
+
+from __future__ import annotations
+
+from remuda.capi.machine.workload import Pod, PodSpec, Volume
+from remuda.kube import clock
+from remuda.kube.objects import Key, ObjectMeta, OwnerReference
+from remuda.providers.controlplane.configuration import DrainOptions
+from remuda.providers.controlplane.evacuation import Evacuation, plan
+
+NOW = 1_800_000_000.0
+SETS = {Key("default", "ds")}
+
+
+def pod(name: str, owner: str = "ReplicaSet", *, local: bool = False, ending_for: float | None = None) -> Pod:
+    owners = [OwnerReference(kind=owner, name="ds" if owner == "DaemonSet" else "x", controller=True)] if owner else []
+    deleted = clock.rfc3339(NOW - ending_for) if ending_for is not None else None
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="default", owner_references=owners, deletion_timestamp=deleted),
+        spec=PodSpec(volumes=[Volume(name="v", empty_dir={})] if local else []),
+    )
+
+
+def planned(*pods: Pod, **options: object) -> Evacuation:
+    return plan(pods, DrainOptions(enabled=True, **options), SETS, now=NOW, unreachable=False)  # type: ignore[arg-type]
+
+
+def test_pods_that_somebody_makes_again_leave_and_those_of_daemon_sets_stay() -> None:
+    found = planned(pod("a"), pod("ds", "DaemonSet"))
+    assert [one.metadata.name for one in found.evict] == ["a"]
+    assert found.forbidden == ""
+    assert planned(pod("ds", "DaemonSet")).finished
+
+
+def test_what_would_be_lost_is_named_and_needs_to_be_allowed() -> None:
+    lonely, local = pod("lonely", ""), pod("local", local=True)
+    found = planned(lonely, local)
+    assert "Pod default/lonely would not be made again" in found.forbidden
+    assert "Pod default/local would lose" in found.forbidden
+    assert not found.finished
+    assert planned(lonely, local, force=True, delete_empty_dir_data=True).forbidden == ""
+
+
+def test_pods_of_daemon_sets_forbid_it_where_they_may_not_be_ignored() -> None:
+    assert "ignoreDaemonSets is false" in planned(pod("ds", "DaemonSet"), ignore_daemon_sets=False).forbidden
+
+
+def test_pods_that_end_are_waited_for_but_not_longer_than_wanted() -> None:
+    assert not planned(pod("slow", ending_for=100)).finished
+    assert planned(pod("slow", ending_for=100), skip_wait_for_delete_timeout_seconds=60).finished

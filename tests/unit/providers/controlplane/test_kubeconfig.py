@@ -1,0 +1,36 @@
+"""Where the kubeconfig of a cluster points."""
+
+from __future__ import annotations
+
+from remuda.capi.types import Endpoint
+from remuda.providers.controlplane.kubeconfig import endpoint
+from remuda.providers.controlplane.planner.observed import Host, Roles
+
+A, B = (
+    Host(
+        name=name,
+        namespace="n",
+        uid=name,
+        created=0.0,
+        roles=Roles(control_plane=True),
+        internal_addresses=[f"10.0.0.{number}"],
+    )
+    for number, name in enumerate("ab", 1)
+)
+BALANCER = Endpoint(host="api.example", port=443)
+
+
+def test_what_stands_before_the_servers_comes_first() -> None:
+    assert endpoint(BALANCER, None, [A, B], 6443, "10.0.0.2:6443") == BALANCER
+
+
+def test_the_server_it_points_at_is_kept_while_it_serves_and_left_when_it_goes() -> None:
+    assert str(endpoint(None, None, [A, B], 6443, "10.0.0.2:6443")) == "10.0.0.2:6443"
+    assert str(endpoint(None, None, [A], 6443, "10.0.0.2:6443")) == "10.0.0.1:6443"
+    assert endpoint(None, None, [], 6443, "10.0.0.2:6443") is None
+
+
+def test_what_the_infrastructure_tells_is_used_while_that_server_serves() -> None:
+    told = Endpoint(host="10.0.0.2", port=6443)
+    assert endpoint(None, told, [A, B], 6443, "") == told
+    assert str(endpoint(None, told, [A], 6443, "")) == "10.0.0.1:6443"

@@ -1,0 +1,92 @@
+"""What a plan Secret says, read with care: a host writes it."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.agent import formats, rules
+from remuda.kube.core import Secret
+from remuda.kube.objects import ObjectMeta
+from remuda.providers.controlplane.planner.observed import Member
+from remuda.providers.controlplane.report import facts, report
+
+PLAN = b'{"probes":{"kubelet":{}}}'
+NOW = 1_800_000_000.0
+
+
+def secret(**data: bytes) -> Secret:
+    named = {key.replace("_", "-") if key != "appliedPlan" else key: value for key, value in data.items()}
+    return Secret(metadata=ObjectMeta(name="m-machine-plan"), data=named)
+
+
+def after(state: bytes, *results: dict[str, bytes]) -> Secret:
+    data = {"plan": PLAN, "plan-state": state}
+    for one in results:
+        data |= one
+    return Secret(metadata=ObjectMeta(name="m-machine-plan"), data=data)
+
+
+def test_a_success_counts_for_the_very_plan_that_the_host_has() -> None:
+    data = {"plan": PLAN, "plan-state": b"in-progress"}
+    told = report(after(b"in-progress", rules.succeeded(data, {}, NOW)))
+    assert (told.state, told.applied, told.failures) == ("succeeded", PLAN, 0)
+    other = report(after(b"succeeded", {"applied-checksum": rules.checksum(b"another").encode()}))
+    assert other.state == "failed"
+    assert other.applied == b""
+    assert "another plan" in other.failed_message
+
+
+def test_a_failure_is_told_with_its_words_and_how_often() -> None:
+    data = {"plan": PLAN, "plan-state": b"in-progress"}
+    once = rules.failed(data, {}, NOW, "no space")
+    twice = rules.failed({**data, **once}, {}, NOW, "no space left")
+    told = report(after(b"failed", once, twice))
+    assert (told.state, told.failures, told.failed_message) == ("failed", 2, "no space left")
+    asked_again = report(after(b"pending", once, twice, {"plan-state": b"pending"}))
+    assert (asked_again.state, asked_again.failures) == ("pending", 2)
+    newer = Secret(data={**after(b"pending", once).data, "plan": b"{}", "plan-state": b"pending"})
+    assert report(newer).failures == 0
+
+
+def test_the_plan_before_is_what_was_applied_until_the_new_one_is() -> None:
+    assert report(secret(plan=PLAN, plan_state=b"pending", appliedPlan=b"{}")).applied == b"{}"
+
+
+def members(stdout: bytes, code: int = 0) -> bytes:
+    record = {"exitCode": code, "stdout": base64.b64encode(stdout).decode()}
+    return formats.pack({"etcd-members": record})
+
+
+def test_members_of_etcd_come_from_the_periodic_instruction() -> None:
+    listed = {"members": [{"name": "a-1", "address": "10.0.0.1", "learner": True, "healthy": False}]}
+    told = report(secret(plan=PLAN, applied_periodic_output=members(json.dumps(listed).encode())))
+    assert told.members == (Member(name="a-1", address="10.0.0.1", learner=True, healthy=False),)
+    for bad in (members(b"{}"), members(b"["), members(json.dumps(listed).encode(), 1), b"nonsense"):
+        assert report(secret(plan=PLAN, applied_periodic_output=bad)).members is None
+
+
+def test_what_a_host_says_again_wakes_nobody() -> None:
+    listed = json.dumps({"members": []}).encode()
+
+    def said(at: str) -> Secret:
+        record = {"exitCode": 0, "stdout": base64.b64encode(listed).decode(), "lastSuccessfulRunTime": at}
+        return secret(plan=PLAN, applied_periodic_output=formats.pack({"etcd-members": record}))
+
+    assert facts(said("then")) == facts(said("now"))
+    assert facts(said("now")) != facts(secret(plan=PLAN))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted([*rules.RESULT_KEYS, "plan", "appliedPlan"])),
+        st.one_of(st.binary(max_size=64), st.sampled_from([b"failed", b"succeeded", b"[]", b'{"a":1}', b"1e999"])),
+    )
+)
+def test_whatever_a_host_writes_can_be_read(data: dict[str, bytes]) -> None:
+    found = report(Secret(data=data))
+    assert found.state != "succeeded" or found.applied == found.plan
+    facts(Secret(data=data))
