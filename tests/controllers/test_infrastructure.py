@@ -16,14 +16,19 @@ from remuda.capi import names as capi_names
 from remuda.capi.setup import add_controllers
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.jobs.runner import JobRunner
-from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRET, SECRETS, SERVICE_ACCOUNTS
 from remuda.providers import names
 from remuda.providers.bootstrap.definitions import definitions
 from remuda.providers.infrastructure import controller
 from remuda.providers.infrastructure.endpoint import BEFORE
 from remuda.providers.infrastructure.types import ENDPOINT_MACHINE, RKE_CLUSTER
+from remuda.providers.machine import definitions as node_drivers
+from remuda.providers.machine import leaks
 from remuda.providers.machine.budget import Rules
+from remuda.providers.machine.cluster_job import Notes
 from remuda.providers.machine.settings import MachineSettings
+from remuda.providers.machine.spi import ClusterOrder
+from remuda.providers.machine.types import NODE_DRIVER
 from remuda.runtime.manager import Manager
 from tests.controllers.engine import Engine, Json, condition, is_true
 from tests.controllers.jobs import Runner
@@ -230,3 +235,42 @@ async def test_what_was_made_is_kept_when_it_is_not_asked_for_any_more(place: Ra
         await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
         await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")
     assert processes_below(place.jobs.settings.hosts) == []
+
+
+async def test_what_was_made_for_a_cluster_that_is_gone_is_a_leak(place: Range) -> None:
+    engine, hosts = place.engine, place.jobs.settings.hosts
+    await engine.install([node_drivers.node_driver()])
+    if await engine.get(NODE_DRIVER.target, "", "process") is None:
+        driver = {"apiVersion": NODE_DRIVER.api_version, "kind": "NodeDriver", "metadata": {"name": "process"}}
+        await engine.create(NODE_DRIVER.target, "", {**driver, "spec": {"active": True, "url": "local://"}})
+    await place.cluster(**PROCESS)
+    async with place.running():
+        made = await place.until(lambda obj: is_true(obj, "InfrastructureReady"))
+        assert list((await leaks.find(engine.client, hosts, ["process"])).leaks) == []
+    await engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"metadata": {"finalizers": None}})
+    await engine.delete(RKE_CLUSTER.target, place.namespace, "c")
+    (leak,) = (await leaks.find(engine.client, hosts, ["process"])).leaks
+    assert (leak.what, leak.id, leak.cluster) == (
+        "cluster infrastructure",
+        made["status"]["infrastructure"]["id"],
+        f"{place.namespace}/c",
+    )
+
+
+async def test_what_a_driver_remembers_of_a_cluster_is_there_for_its_next_job(place: Range) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "c-cluster-state"}}
+    await place.engine.create(SECRETS, place.namespace, secret)
+    order = ClusterOrder(
+        driver="process", action="ensure", name="c", namespace=place.namespace, cluster="c", uid="u", owner="us",
+        state_secret="c-cluster-state",
+    )  # fmt: skip
+
+    async def notes() -> Notes:
+        value = await place.engine.client.get(SECRETS, place.namespace, "c-cluster-state")
+        return Notes(place.engine.client, order, SECRET.decode(value).data)
+
+    first = await notes()
+    await first.save({"subnet": "s-1"})
+    await first.save_private_key("the very secret key")
+    again = await notes()
+    assert (again.value, again.private_key) == ({"subnet": "s-1"}, "the very secret key")

@@ -183,6 +183,6 @@ async def test_servers_without_a_machine_are_leaks(engine: Engine, tmp_path: Pat
     await make("lost", "gone", plane["metadata"]["uid"])
     table, found = await asyncio.gather(remuda(engine, *arguments), remuda(engine, *arguments, "-o", "json"))
     assert (table.code, found.code) == (1, 1)
-    assert [line.split()[:3] for line in table.out.splitlines()[1:]] == [["sim", "3", "lost"]]
+    assert [line.split()[:4] for line in table.out.splitlines()[1:]] == [["sim", "server", "3", "lost"]]
     leaks: list[dict[str, Any]] = json.loads(found.out)
     assert [(leak["name"], leak["machine"]) for leak in leaks] == [("lost", f"{namespace}/lost")]

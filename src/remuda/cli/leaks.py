@@ -1,4 +1,4 @@
-"""`remuda leaks`: servers that cost something and that nobody uses."""
+"""`remuda leaks`: servers and networks that cost something and that nobody uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from remuda.providers.machine.leaks import Found
 
 _LEAKS, _UNKNOWN = 1, 2
-_COLUMNS = ("DRIVER", "ID", "NAME", "STATE", "MADE FOR", "CLUSTER")
+_COLUMNS = ("DRIVER", "WHAT", "ID", "NAME", "STATE", "MADE FOR", "CLUSTER")
 
 
 @click.command(name="leaks", context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,10 +30,11 @@ _COLUMNS = ("DRIVER", "ID", "NAME", "STATE", "MADE FOR", "CLUSTER")
     help="Where drivers keep servers that live on this machine (DATA_DIR/hosts of the management plane).",
 )
 def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: Path) -> None:
-    """List servers that carry the tag of this management plane and that no machine owns.
+    """List servers that carry the tag of this management plane and that no machine owns, and what drivers have made for
+    clusters that are gone.
 
-    Every driver in use is asked, with the options and credentials of its Configs, MachineTemplates and machines. Exit
-    code 0: none; 1: there are some; 2: none where it could look, but it could not look everywhere.
+    Every driver in use is asked, with the options and credentials of its Configs, MachineTemplates, machines and
+    RKEClusters. Exit code 0: none; 1: there are some; 2: none where it could look, but it could not look everywhere.
     """
     import msgspec
 
@@ -50,7 +51,7 @@ def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: 
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found.leaks), indent=2))
     elif found.leaks:
-        rows = [(one.driver, one.id, one.name, one.state, one.machine, one.cluster) for one in found.leaks]
+        rows = [(one.driver, one.what, one.id, one.name, one.state, one.machine, one.cluster) for one in found.leaks]
         click.echo(table(_COLUMNS, rows))
     else:
         click.echo("no leaks", err=True)

@@ -1,14 +1,15 @@
-"""Servers that drivers have with the tag of this management plane, and that no machine owns.
+"""What drivers have with the tag of this management plane, and nobody owns: servers without a machine, and what was
+made for a cluster whose RKECluster is gone.
 
 A driver can only list what its options and credentials open, so all that are in use are tried: those of every Config,
-MachineTemplate and machine, each distinct set once.
+MachineTemplate, machine and RKECluster, each distinct set once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,8 +17,9 @@ from remuda.kube.client import Client, list_all
 from remuda.kube.core import NAMESPACES, SECRET, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind, Object
+from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine import credentials, drivers, orders
-from remuda.providers.machine.execution import options
+from remuda.providers.machine.execution import convert, options
 from remuda.providers.machine.spi import (
     TAG_CLUSTER,
     TAG_MACHINE,
@@ -44,8 +46,9 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     driver: str
     id: str
     name: str
-    state: ServerState
-    machine: str  # namespace/name of the machine it was made for
+    what: Literal["server", "cluster infrastructure"] = "server"
+    state: ServerState | Literal[""] = ""  # of a server
+    machine: str = ""  # namespace/name of the machine it was made for; empty: for the cluster as a whole
     cluster: str
     addresses: Sequence[Address] = ()
 
@@ -63,6 +66,10 @@ class _Use(msgspec.Struct, frozen=True):
     credential: str
 
 
+_NO_USE = _Use("", {}, "")
+_Look = Callable[[Client, type[Driver[Any]], str, _Use, str, Path], Awaitable[list[tuple[str, Leak]]]]
+
+
 async def find(client: Client, directory: Path, only: Sequence[str] = ()) -> Found:
     """`directory`: where drivers keep servers that live on this machine. `only`: these drivers."""
     owner = _OBJECT.decode(await client.get(NAMESPACES, "", "kube-system")).metadata.uid
@@ -76,12 +83,17 @@ async def find(client: Client, directory: Path, only: Sequence[str] = ()) -> Fou
             if uses:
                 unknown.append(f"{name}: a driver that is a program cannot tell which servers there are")
             continue
-        for use in uses or [_Use("", {}, "")]:  # without any: what the defaults show
+        shared, shares = await _shared(client, name)
+        owned |= shared
+        looks: list[tuple[_Use, _Look]] = [(use, _look) for use in uses or [_NO_USE]]  # without any: the defaults
+        if driver.cluster is not None:
+            looks += [(use, _look_at_clusters) for use in shares or [_NO_USE]]
+        for use, look in looks:
             try:
-                for leak in await _look(client, driver, name, use, owner, directory):
+                for leak in await look(client, driver, name, use, owner, directory):
                     leaks[name, leak[0]] = leak[1]
             except BadOptions as error:
-                if uses:  # a driver that needs options, and that nobody gives any, is not in use
+                if use is not _NO_USE:  # a driver that needs options, and that nobody gives any, is not in use
                     unknown.append(f"{name}: {error}")
             except (DriverError, credentials.BadReference, StatusError, OSError) as error:
                 unknown.append(f"{name}: {error}")
@@ -109,6 +121,21 @@ async def _in_use(client: Client, driver: str) -> tuple[set[str], list[_Use]]:
     uses = [_use(one["metadata"]["namespace"], spec) for one, spec in specs]
     distinct = {msgspec.json.encode(use, order="sorted"): use for use in uses}
     return owned, list(distinct.values())
+
+
+async def _shared(client: Client, driver: str) -> tuple[set[str], list[_Use]]:
+    """The same of what was made for clusters. Which driver that was is remembered when it is not asked for any more."""
+    owned: set[str] = set()
+    uses: dict[bytes, _Use] = {}
+    for obj in await _all(client, RKE_CLUSTER):
+        wanted = (obj.get("spec") or {}).get("infrastructure") or {}
+        made = (obj.get("status") or {}).get("infrastructure") or {}
+        if driver in (wanted.get("driver"), made.get("driver")):
+            owned.add(orders.identity(_OBJECT.decode(msgspec.json.encode(obj)).metadata).rpartition("/")[2])
+            same = wanted if wanted.get("driver") == driver else {}
+            use = _Use(obj["metadata"]["namespace"], same.get("options") or {}, same.get(_CREDENTIAL) or "")
+            uses[msgspec.json.encode(use, order="sorted")] = use
+    return owned, list(uses.values())
 
 
 def _use(namespace: str, spec: Json) -> _Use:
@@ -153,6 +180,30 @@ async def _look(
             ),
         )
         for server in servers
+    ]
+
+
+async def _look_at_clusters(
+    client: Client, driver: type[Driver[Any]], name: str, use: _Use, owner: str, directory: Path
+) -> list[tuple[str, Leak]]:
+    """What was made for clusters, by the tag of the RKECluster it was made for."""
+    assert driver.cluster is not None
+    context = Context(
+        credentials=await _credentials(client, use), record=_NoRecord(), say=lambda text: None, directory=directory
+    )
+    options = convert(name, use.options, driver.cluster.options_type)
+    return [
+        (
+            found.tags.get(TAG_UID) or found.id,
+            Leak(
+                driver=name,
+                id=found.id,
+                name=found.name,
+                what="cluster infrastructure",
+                cluster=found.tags.get(TAG_CLUSTER, ""),
+            ),
+        )
+        for found in await driver.cluster(options, context).owned(owner)
     ]
 
 
