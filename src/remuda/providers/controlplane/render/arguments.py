@@ -39,6 +39,8 @@ OURS = {
     "datastore-keyfile": "machines of the role etcd hold the data",
 }
 
+GLOBAL = "machineGlobalConfig"
+
 
 class Wanted(msgspec.Struct, frozen=True):
     values: dict[str, Any]
@@ -55,11 +57,16 @@ def wanted(cluster: Cluster, host: Host) -> Wanted:
             kind, refusal = _judged(cluster, host, name)
             if kind is not None and not refusal:
                 value, refusal = coerced(config[key], kind)
+                refusal = refusal or _data_directory(cluster, source, name, value)
                 if not refusal:
                     values[name] = [*listed(values.get(name)), *listed(value)] if key.endswith("+") else value
             if refusal:
                 kept_back.append(f"{source}: {key}: {refusal}")
     return Wanted({key: value for key, value in values.items() if value not in (None, "", [])}, kept_back)
+
+
+def is_path(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("/") and ".." not in value.split("/") and "\n" not in value
 
 
 def listed(value: Any) -> list[str]:
@@ -70,7 +77,7 @@ def listed(value: Any) -> list[str]:
 
 def _sources(cluster: Cluster, host: Host) -> Iterable[tuple[str, Mapping[str, Any]]]:
     yield "defaults", cluster.distro.defaults
-    yield "machineGlobalConfig", cluster.spec.machine_global_config
+    yield GLOBAL, cluster.spec.machine_global_config
     for index, entry in enumerate(cluster.spec.machine_selector_config):
         if _matches(entry.machine_label_selector, host):
             yield f"machineSelectorConfig[{index}]", entry.config
@@ -81,6 +88,15 @@ def _matches(selector: Selector | None, host: Host) -> bool:
         return selector is None or selector.compile().matches(host.labels)
     except SelectorError:
         return False  # refused at admission
+
+
+def _data_directory(cluster: Cluster, source: str, name: str, value: Any) -> str:
+    """It is the same on all machines: `layout` says which."""
+    if name != "data-dir" or value in (None, ""):
+        return ""
+    if source != GLOBAL or cluster.spec.data_directories.k8s_distro:
+        return "is the same on all machines: set dataDirectories.k8sDistro"
+    return "" if is_path(value) else "is no absolute path"
 
 
 def _judged(cluster: Cluster, host: Host, name: str) -> tuple[ArgumentType | None, str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from remuda.providers.controlplane.planner.observed import Cluster
+from remuda.providers.controlplane.render.arguments import is_path
 
 AGENT_REGISTRIES = "/etc/rancher/agent/registries.yaml"
 
@@ -77,7 +78,7 @@ def one_of_each_family(addresses: Sequence[str]) -> list[str]:
 
 def _configured(cluster: Cluster) -> str:
     found = cluster.spec.machine_global_config.get("data-dir")
-    return found if isinstance(found, str) else ""
+    return str(found) if is_path(found) else ""
 
 
 def _clean(path: str) -> str:

@@ -260,3 +260,18 @@ def test_the_data_directory_may_also_stand_in_the_config() -> None:
     found = config(cluster, sample.host("server"))
     assert found["data-dir"] == "/big/k3s"
     assert "tls-cert-file=/big/k3s/server/tls/serving-kube-apiserver.crt" in found["kube-scheduler-arg"]
+
+
+@pytest.mark.parametrize("given", ["relative", "/a/../b", 5, ["/a"]])
+def test_a_data_directory_that_is_no_path_is_not_used(given: object) -> None:
+    cluster = sample.plain(machine_global_config={"data-dir": given})
+    assert "data-dir" not in config(cluster, sample.host("server"))
+    [told] = render.dropped(cluster, sample.host("server"))
+    assert told.startswith("machineGlobalConfig: data-dir: is ")
+
+
+def test_the_data_directory_is_the_same_on_all_machines() -> None:
+    elsewhere = [SelectorConfig(config={"data-dir": "/some"})]
+    cluster = sample.plain(machine_global_config={"data-dir": "/all"}, machine_selector_config=elsewhere)
+    assert config(cluster, sample.host("server"))["data-dir"] == "/all"
+    assert len(render.dropped(cluster, sample.host("server"))) == 1

@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from remuda.agent import plan as agent_plan
@@ -113,6 +113,7 @@ def _fields(host: Host) -> dict[str, Any]:
 
 @settings(max_examples=50)
 @given(clusters(), hosts(), placements)
+@example(sample.plain(machine_global_config={"data-dir": "../x"}), sample.host("server"), Placement(init=True))
 def test_every_plan_is_one_that_agents_read(cluster: Cluster, host: Host, placement: Placement) -> None:
     plan = agent_plan.parse(render.render(cluster, host, placement))
     paths = [file.path for file in plan.files]
