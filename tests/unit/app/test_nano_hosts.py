@@ -1,0 +1,279 @@
+"""nano on hosts that are processes of this machine, installed from the manager's artefacts by plans that are rendered
+and written by hand into the Secrets of these hosts."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import signal
+import ssl
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.kube import certificates
+from remuda.providers.controlplane import distros
+from remuda.providers.controlplane.artefacts import Artefacts, bundle
+from remuda.providers.controlplane.planner.observed import Cluster, Host, Roles, Tokens
+from remuda.providers.controlplane.render import Placement, render, retire
+from remuda.providers.controlplane.types import Installer, RKEControlPlaneSpec
+from tests.lab.up import CAPI, DRIVER_MACHINES, DRIVERS, Up
+
+VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"
+PATIENCE_SECONDS = 60.0
+
+Json = dict[str, Any]
+
+CLUSTER = """
+apiVersion: rke.cattle.io/v1
+kind: RKECluster
+metadata: {name: prairie}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: prairie}
+spec:
+  infrastructureRef: {apiGroup: rke.cattle.io, kind: RKECluster, name: prairie}
+"""
+MACHINE = """
+apiVersion: rke.cattle.io/v1
+kind: RKEBootstrap
+metadata: {name: NAME, labels: {cluster.x-k8s.io/cluster-name: prairie}}
+spec: {clusterName: prairie}
+---
+apiVersion: rke-machine.cattle.io/v1
+kind: ProcessMachine
+metadata: {name: NAME, labels: {cluster.x-k8s.io/cluster-name: prairie}}
+spec: {}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Machine
+metadata: {name: NAME, labels: {cluster.x-k8s.io/cluster-name: prairie}}
+spec:
+  clusterName: prairie
+  bootstrap: {configRef: {apiGroup: rke.cattle.io, kind: RKEBootstrap, name: NAME}}
+  infrastructureRef: {apiGroup: rke-machine.cattle.io, kind: ProcessMachine, name: NAME}
+"""
+
+
+class Authorities:
+    """Of a cluster, as the control plane's controller makes them."""
+
+    def __init__(self) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        self.files: dict[str, bytes] = {}
+        for name, places in {
+            "ca": ("server/tls/server-ca", "server/tls/client-ca"),
+            "etcd": ("server/tls/etcd/server-ca", "server/tls/etcd/peer-ca"),
+            "proxy": ("server/tls/request-header-ca",),
+        }.items():
+            key = certificates.new_key()
+            certificate = certificates.make_ca(key, name, 10, now)
+            for place in places:
+                self.files[f"{place}.crt"] = certificates.certificate_pem(certificate)
+                self.files[f"{place}.key"] = certificates.key_pem(key)
+        for name in ("server/tls/service.key", "server/tls/service.current.key"):
+            self.files[name] = certificates.key_pem(certificates.new_key())
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("bundles")
+    found = {version: folder / f"{version}.tar.gz" for version in (VERSION, NEWER)}
+    for version, path in found.items():
+        bundle.build(version, path)
+    return found
+
+
+@pytest.fixture
+def up() -> Iterator[Up]:
+    up = Up()
+    try:
+        yield up
+        for name in up.names(f"{CAPI}/machines"):
+            up.delete(f"{CAPI}/machines", name)
+        assert list(up.hosts.glob("*/*/root")) == []
+    finally:
+        _end_hosts(up.hosts)
+        up.stop()
+
+
+class Ranch:
+    """A cluster's plans, and the hosts that follow them."""
+
+    def __init__(self, up: Up, bundles: dict[str, Path]) -> None:
+        self.up = up
+        self.store = Artefacts(up.data / "artefacts")
+        for version, path in bundles.items():
+            self.store.add("nano", version, bundle.architecture(), {bundle.NAME: path})
+        self._authorities = Authorities().files
+        up.until(DRIVERS, "process", lambda driver: _condition(driver, "Active") == "True")
+        up.apply(CLUSTER)
+
+    def cluster(self, version: str = VERSION, **config: object) -> Cluster:
+        parsed = distros.parse_version(version)
+        return Cluster(
+            name="prairie",
+            namespace="default",
+            uid="prairie",
+            created=0,
+            spec=RKEControlPlaneSpec(
+                kubernetes_version=version, cluster_name="prairie", machine_global_config=dict(config)
+            ),
+            distro=distros.of(parsed),
+            version=parsed,
+            renderer=1,
+            installer=Installer(version=version, artefacts=self.store.lookup("nano", version)),
+            tokens=Tokens("the-token-of-servers", "the-token-of-agents"),
+            authorities=self._authorities,
+        )
+
+    def host(self, name: str, roles: Roles) -> Host:
+        self.up.apply(MACHINE.replace("NAME", name))
+        machine = self.up.until(DRIVER_MACHINES + "/processmachines", name, _address)
+        return Host(
+            name=name,
+            namespace="default",
+            uid=name,
+            created=0,
+            roles=roles,
+            node_name=name,
+            provider_id=machine["spec"]["providerID"],
+            internal_addresses=[_address(machine)],
+        )
+
+    def follow(self, host: Host, plan: bytes) -> None:
+        self.up.follow_plan(host.name, json.loads(plan), seconds=PATIENCE_SECONDS)
+
+    def root(self, host: Host) -> Path:
+        (found,) = (self.up.data / "hosts").glob(f"**/{host.name}*/root")
+        return found
+
+    def systemctl(self, host: Host, *words: str) -> str:
+        done = subprocess.run(
+            [str(self.root(host) / "usr/local/bin/systemctl"), *words], capture_output=True, text=True, timeout=60
+        )
+        return done.stdout.strip()
+
+    def node(self, server: Host, name: str) -> Json:
+        """As the cluster's own API shows it; {} when it does not."""
+        tls = self.root(server) / "var/lib/rancher/nano/server/tls"
+        url = f"https://{server.internal_addresses[0]}:6443/api/v1/nodes/{name}"
+        try:
+            trust = ssl.create_default_context(cafile=str(tls / "server-ca.crt"))
+            trust.load_cert_chain(str(tls / "client-admin.crt"), str(tls / "client-admin.key"))
+            with urllib.request.urlopen(url, context=trust, timeout=10) as answer:
+                return dict(json.load(answer))
+        except OSError:
+            return {}
+
+
+def test_nano_is_installed_restarted_upgraded_and_taken_off_by_plans(up: Up, bundles: dict[str, Path]) -> None:
+    ranch = Ranch(up, bundles)
+    server = ranch.host("horse", Roles(etcd=True, control_plane=True))
+    worker = ranch.host("mule", Roles(worker=True))
+    joined = Placement(servers=[f"https://{server.internal_addresses[0]}:6443"])
+
+    ranch.follow(server, render(ranch.cluster(), server, Placement(init=True)))
+    _eventually(lambda: _is_ready(ranch.node(server, "horse")), "the server is Ready", ranch, server)
+    ranch.follow(worker, render(ranch.cluster(), worker, joined))
+    _eventually(lambda: _is_ready(ranch.node(server, "mule")), "the worker is Ready", ranch, worker)
+    assert ranch.node(server, "mule")["spec"]["providerID"] == worker.provider_id
+    first = ranch.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent")
+
+    # The agent dies: its unit does not notice.
+    _kill_agent(ranch.root(worker))
+    again = json.loads(render(ranch.cluster(), worker, joined))
+    again["instructions"].append({"name": "again", "command": "/bin/true"})
+    ranch.follow(worker, json.dumps(again).encode())
+    assert ranch.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent") == first
+    ranch.follow(worker, render(ranch.cluster(debug=True), worker, joined))
+    assert _becomes_other(lambda: ranch.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent"), first)
+
+    # Another version is another bundle, and a restart.
+    ranch.follow(server, render(ranch.cluster(NEWER), server, Placement(init=True)))
+    _eventually(lambda: _version(ranch.node(server, "horse")) == NEWER, "the server is upgraded", ranch, server)
+    assert _version(ranch.node(server, "mule")) == VERSION
+
+    ranch.follow(worker, retire(ranch.cluster(), worker))
+    assert ranch.systemctl(worker, "is-active", "nano-agent") == "inactive"
+    root = ranch.root(server)
+    done = subprocess.run(
+        [str(root / "usr/local/bin/nano-uninstall.sh")],
+        env={**os.environ, "REMUDA_HOST_ROOT": str(root), "PATH": f"{root}/usr/local/bin:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done
+    gone = ("etc/rancher/nano", "var/lib/rancher/nano", "usr/local/lib/nano", "etc/systemd/system/nano.service")
+    assert [path for path in gone if (root / path).exists()] == []
+    assert list((root / "usr/local/bin").glob("nano*")) == []
+
+
+def _end_hosts(hosts: Path) -> None:
+    """Whatever became of a test, no host outlives it."""
+    mark = f"REMUDA_HOST_ROOT={hosts}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if mark in (entry / "environ").read_bytes():
+                    os.kill(int(entry.name), signal.SIGKILL)
+            except OSError:
+                continue
+
+
+def _kill_agent(root: Path) -> None:
+    """Without a word, as a crash would."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"run" in words and str(root).encode() in words and b"--address" in words:
+                os.kill(int(entry.name), signal.SIGKILL)
+                return
+    raise AssertionError(f"no agent runs below {root}")
+
+
+def _becomes_other(look: Callable[[], str], value: str) -> bool:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while look() in (value, "0", ""):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _eventually(holds: Callable[[], bool], what: str, ranch: Ranch, host: Host) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            logs = {path.name: path.read_text()[-3000:] for path in (ranch.root(host) / "var/log").glob("*")}
+            raise AssertionError(f"not within {PATIENCE_SECONDS} s: {what}; {logs}")
+        time.sleep(0.1)
+
+
+def _is_ready(node: Json) -> bool:
+    return _condition(node, "Ready") == "True"
+
+
+def _version(node: Json) -> str:
+    return str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion"))
+
+
+def _condition(obj: Json, kind: str) -> str:
+    found = [one["status"] for one in (obj.get("status") or {}).get("conditions") or () if one["type"] == kind]
+    return str(found[0]) if found else ""
+
+
+def _address(machine: Json) -> str:
+    found = (machine.get("status") or {}).get("addresses") or ()
+    return next((str(one["address"]) for one in found if one["type"] == "InternalIP"), "")

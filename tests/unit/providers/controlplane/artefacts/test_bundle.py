@@ -1,0 +1,46 @@
+"""nano's bundle: the same bytes every time, and all that nano needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+from remuda.providers.controlplane.artefacts import bundle
+
+BUILD = "import sys, pathlib; from remuda.providers.controlplane.artefacts import bundle; "
+BUILD += "bundle.build('v1.36.4+nano7', pathlib.Path(sys.argv[1]))"
+
+
+def test_it_is_the_same_bytes_and_runs_by_itself(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    bundle.build("v1.36.4+nano7", first)
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    subprocess.run([sys.executable, "-c", BUILD, str(second)], env=environment, check=True, timeout=120)
+    assert first.read_bytes() == second.read_bytes()
+    assert first.stat().st_size < 30_000_000
+
+    home = tmp_path / "home"
+    with tarfile.open(first) as archive:
+        archive.extractall(home, filter="data")
+    (tmp_path / "nano").symlink_to(home / "bin/nano")
+    # The Python beneath this one has none of our packages.
+    base = os.path.dirname(getattr(sys, "_base_executable", sys.executable))
+    clean = {"PATH": f"{base}:/usr/bin:/bin", "PYTHONPATH": "/nowhere"}
+    said = subprocess.run([tmp_path / "nano", "--version"], env=clean, capture_output=True, text=True, timeout=60)
+    assert "v1.36.4+nano7" in said.stdout, said
+    names = {path.name for path in (home / "bin").iterdir()}
+    assert {"nano", "nano-killall.sh", "nano-uninstall.sh"} <= names
+
+
+def test_a_host_without_that_python_is_told(tmp_path: Path) -> None:
+    launcher = tmp_path / "bin" / "nano"
+    launcher.parent.mkdir()
+    text = Path(bundle.__file__).with_name("nano.sh").read_text().replace("@PYTHON@", "3.2")
+    launcher.write_text(text)
+    launcher.chmod(0o755)
+    said = subprocess.run([launcher, "server"], capture_output=True, text=True, timeout=60)
+    assert said.returncode == 127
+    assert "needs Python 3.2" in said.stderr
