@@ -19,6 +19,7 @@ from remuda.nano.seat import Intervals, Report, Standing
 log = logging.getLogger(__name__)
 
 CATCH_UP_SECONDS = 1.0  # a learner that has reported for so long has caught up
+STALL_SECONDS = 300.0  # one that has not for so long is given up: it would keep everybody else from joining
 
 
 class Removed(Exception):
@@ -34,6 +35,7 @@ class Keeper:
         self._members = members
         self._heard: dict[str, tuple[Report, float]] = {}  # by node
         self._learning_since: dict[str, float] = {}
+        self._stalled_since: dict[str, float] = {}
         self._changed: list[Callable[[], None]] = []
 
     @property
@@ -90,10 +92,19 @@ class Keeper:
     # -- by itself -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Promotes learners that have caught up."""
+        """Promotes learners that have caught up, and gives up those that will not."""
         while True:
             await asyncio.sleep(self.intervals.heartbeat / 2)
-            self._promote()
+            self.look_after_learners()
+
+    def look_after_learners(self) -> None:
+        self._promote()
+        alive, now = self.alive(), self._now()
+        stalled = {one.name for one in self._members.members if one.learner and one.name not in alive}
+        self._stalled_since = {name: self._stalled_since.get(name, now) for name in stalled}
+        for name, since in self._stalled_since.items():
+            if now - since >= STALL_SECONDS and self._members.has_majority(alive):
+                self.remove(name)
 
     def _promote(self) -> None:
         alive, now = self.alive(), self._now()

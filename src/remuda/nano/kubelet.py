@@ -20,7 +20,7 @@ from remuda.kube.errors import StatusError
 from remuda.nano import facts as node_facts
 from remuda.nano.apiaccess import ApiAccess
 from remuda.nano.facts import Facts
-from remuda.nano.nodes import LEASE_NAMESPACE, LEASES, NODES, UNREACHABLE
+from remuda.nano.nodes import LEASE_NAMESPACE, LEASES, NODES, UNREACHABLE, ready_status
 
 log = logging.getLogger(__name__)
 
@@ -126,9 +126,7 @@ class Kubelet:
             if change.type not in ("ADDED", "MODIFIED"):
                 continue
             node = msgspec.json.decode(change.value)
-            conditions = (node.get("status") or {}).get("conditions") or ()
-            ready = next((one["status"] for one in conditions if one["type"] == "Ready"), "")
-            if ready != "True":
+            if ready_status(node) != "True":
                 await self._renew_once(client)
                 await self._report(client, node)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -145,15 +145,20 @@ class Nodes:
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
     async def _keep_leases(self) -> None:
+        """By when a renewal was seen, not by what it says: clocks differ, and nobody is blamed for our outages."""
+        seen = Renewals()
         while True:
             await asyncio.sleep(min(_LOOK_SECONDS, self._grace / 4))
+            now = asyncio.get_running_loop().time()
             if self._keeper.refusing():
+                seen.excuse(now)
                 continue
             try:
-                leases = [msgspec.json.decode(one) for one in (await self._client.list(LEASES, LEASE_NAMESPACE)).items]
-                renewed = {one["metadata"]["name"]: renewal(one) for one in leases}
-                for node in list(self._seen.values()):
-                    if stale(node, renewed, clock.time(), self._grace):
+                for item in (await self._client.list(LEASES, LEASE_NAMESPACE)).items:
+                    lease = msgspec.json.decode(item)
+                    seen.take(lease["metadata"]["name"], (lease.get("spec") or {}).get("renewTime") or "", now)
+                for name, node in list(self._seen.items()):
+                    if seen.silence(name, now) > self._grace and ready_status(node) != "Unknown":
                         await self._mark_unknown(node)
             except StatusError as error:
                 log.info("Nodes are not looked after: %s", error)
@@ -213,20 +218,28 @@ def voter_patch(node: Obj, member: Member) -> Obj:
     return {"status": {"conditions": [condition]}}
 
 
-def renewal(lease: Obj) -> float:
-    spec = lease.get("spec") or {}
-    return clock.parse(spec["renewTime"]) if spec.get("renewTime") else 0.0
+class Renewals:
+    """When the Lease of each Node was seen to change."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def take(self, name: str, renewed: str, now: float) -> None:
+        if name not in self._seen or self._seen[name][0] != renewed:
+            self._seen[name] = (renewed, now)
+
+    def excuse(self, now: float) -> None:
+        """Nobody could have renewed anything."""
+        self._seen = {name: (renewed, now) for name, (renewed, _) in self._seen.items()}
+
+    def silence(self, name: str, now: float) -> float:
+        """In seconds. One who has never been heard of is silent from the first question on."""
+        return now - self._seen.setdefault(name, ("", now))[1]
 
 
-def stale(node: Obj, renewed: Mapping[str, float], now: float, grace: float) -> bool:
-    """Whether it is to be marked: silent for too long, and not marked yet."""
+def ready_status(node: Obj) -> str:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    ready = next((one["status"] for one in conditions if one["type"] == "Ready"), "")
-    if ready == "Unknown":
-        return False
-    meta = node["metadata"]
-    last = max(renewed.get(meta["name"], 0.0), clock.parse(meta["creationTimestamp"]))
-    return now - last > grace
+    return next((str(one["status"]) for one in conditions if one["type"] == "Ready"), "")
 
 
 def unknown_patch() -> Obj:
