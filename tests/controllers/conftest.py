@@ -6,7 +6,7 @@ as webhooks that this process serves. On the embedded engine the loop is guarded
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
 from remuda.runtime.caches import Caches
 from remuda.runtime.guard import Offence, guarded
-from remuda.runtime.webhooks import Location, WebhookService, lookup_in
+from remuda.runtime.webhooks import Location, WebhookService, lookup_in, select_in
 from tests.controllers.engine import Engine, eventually
 from tests.lab.server import free_port
 
@@ -88,18 +88,27 @@ async def _kubernetes() -> AsyncIterator[Engine]:
         stack.push_async_callback(client.close)
         engine = Engine("kubernetes", client, server.kubeconfig)
         await engine.install(definitions())
-        await stack.enter_async_context(_admission(client))
+        await stack.enter_async_context(_admission(engine))
         yield engine
 
 
 @asynccontextmanager
-async def _admission(client: Client) -> AsyncIterator[None]:
+async def _admission(engine: Engine) -> AsyncIterator[None]:
     """Our webhooks, in force."""
-    port = free_port()
+    client, port = engine.client, free_port()
+    nothing = Caches(client)
+
+    def lookup(api_version: str, plural: str, namespace: str, name: str) -> dict[str, Any] | None:
+        return lookup_in(engine.seen or nothing)(api_version, plural, namespace, name)
+
+    def select(api_version: str, plural: str, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+        return select_in(engine.seen or nothing)(api_version, plural, namespace, labels)
+
     service = WebhookService(
         client,
         webhooks(EVERY),
-        lookup_in(Caches(client)),
+        lookup,
+        select=select,
         location=Location(url=f"https://127.0.0.1:{port}"),
         secret=Key("default", "webhooks"),
     )

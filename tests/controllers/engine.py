@@ -19,6 +19,7 @@ import msgspec
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
+from remuda.runtime.caches import Caches
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
 
@@ -34,6 +35,7 @@ class Engine:
         self.name = name
         self.client = client
         self.kubeconfig = kubeconfig
+        self.seen: Caches | None = None  # of the manager that runs: what admission by webhooks looks things up in
 
     async def namespace(self) -> str:
         """A new one."""
@@ -51,10 +53,12 @@ class Engine:
         for setup in setups:
             setup(manager)
         await manager.start()
+        before, self.seen = self.seen, manager.caches
         try:
             manager.lead()
             yield manager
         finally:
+            self.seen = before
             await manager.stop()
 
     async def create(self, target: Target, namespace: str, obj: Json) -> Json:

@@ -53,7 +53,7 @@ class Informer(Generic[T]):
         self._decode = lru_cache(maxsize=_DECODED)(decode)
         self.target = target
         self._transform = transform
-        self._namespace = namespace
+        self.namespace = namespace
         self._selector = selector
         self._entries: dict[Key, _Entry] = {}
         self._graves: dict[Key, _Entry] = {}  # last states of objects we know to be gone and the watch does not yet
@@ -171,7 +171,7 @@ class Informer(Generic[T]):
         return grave is not None and (grave.uid == head.metadata.uid or head.revision <= grave.revision)
 
     def _holds(self, key: Key, value: bytes) -> bool:
-        if self._namespace and key.namespace != self._namespace:
+        if self.namespace and key.namespace != self.namespace:
             return False
         return self._selector is None or self._selector.matches(decode_object(value).metadata.labels)
 

@@ -70,15 +70,15 @@ def lookup_in(caches: Caches) -> Lookup:
     """Other objects as the caches have them; of a kind that has none, or only part of it, nothing can be said."""
 
     def lookup(api_version: str, plural: str, namespace: str, name: str) -> dict[str, Any] | None:
-        value = _whole(caches, api_version, plural).raw(namespace, name)
+        value = _whole(caches, api_version, plural, namespace).raw(namespace, name)
         return msgspec.json.decode(value) if value is not None else None
 
     return lookup
 
 
-def _whole(caches: Caches, api_version: str, plural: str) -> Informer[Any]:
+def _whole(caches: Caches, api_version: str, plural: str, namespace: str) -> Informer[Any]:
     informer = caches.whole(Target(api_version, plural))
-    if informer is None:
+    if informer is None or informer.namespace not in ("", namespace):
         raise Unseen(f"{plural} of {api_version} are not watched here")
     return informer
 
@@ -87,7 +87,7 @@ def select_in(caches: Caches) -> Select:
     """The same for several of them."""
 
     def select(api_version: str, plural: str, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
-        informer = _whole(caches, api_version, plural)
+        informer = _whole(caches, api_version, plural, namespace)
         selector = label_selector_from_labels(labels)
         chosen = [one.key for one in informer.all(namespace) if selector.matches(one.metadata.labels)]
         values = (informer.raw(*key) for key in chosen)
