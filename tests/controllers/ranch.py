@@ -63,7 +63,8 @@ class Hosts:
         node = host_of(agent)
         if instruction.name == "etcd-members":
             listed = [
-                {"name": f"{name}-0a1b", "address": "", "learner": False, "healthy": True} for name in self.members
+                {"name": f"{name}-0a1b", "address": "", "learner": False, "healthy": name not in self.sick}
+                for name in self.members
             ]
             return Result(0, json.dumps({"members": listed}).encode())
         self.ran.append((node, instruction.name))

@@ -170,6 +170,22 @@ async def test_a_server_goes_only_when_its_member_has_left(connected: Ranch) -> 
     assert done == ["install", "retire"]  # its services ended before its server did
 
 
+async def test_a_member_whose_machine_was_never_seen_to_leave_is_expelled(connected: Ranch) -> None:
+    ranch = connected
+    assert ranch.workload is not None
+    async with ranch.running():
+        await ranch.herd(("s1", "s2", "s3"))
+        for name in ("s1", "s2", "s3", "ghost"):
+            await ranch.node(name)
+        await ranch.plane(lambda obj: is_true(obj, "Ready") and obj["status"].get("version") == VERSION)
+        ranch.hosts.members.append("ghost")
+        ranch.hosts.sick.add("ghost")
+        await ranch.plane(lambda obj: "ghost" in condition(obj, "Held").get("message", ""))
+        await ranch.workload.gone(NODE.target, "", "ghost")
+        ranch.hosts.members.remove("ghost")
+        await ranch.plane(lambda obj: is_true(obj, "Ready") and condition(obj, "Held")["status"] == "False")
+
+
 async def test_a_machine_that_waits_for_a_control_plane_that_is_gone_is_let_go(ranch: Ranch) -> None:
     await ranch.cluster()
     await ranch.engine.delete(RKE_CONTROL_PLANE.target, ranch.namespace, "c")
