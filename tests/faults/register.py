@@ -40,6 +40,8 @@ PLACES = {
     ),
     "machinejob.save-private-key": "tests/controllers/test_machine_job.py",  # of drivers that need a cloud
     **dict.fromkeys(("balancer.", "processcluster."), "tests/unit/providers/machine/drivers/test_process_cluster.py"),
+    # A member of etcd whose Machine is gone for good.
+    "rkecontrolplane.expel-member": "tests/controllers/test_controlplane_troubles.py",
     # These need root, or a cloud.
     "nspawn.": "tests/e2e/hosts/test_driver.py",
     "amazonec2.": "tests/e2e/test_amazonec2.py",

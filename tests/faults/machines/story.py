@@ -81,6 +81,10 @@ class Teller:
     async def patch(self, target: Target, namespace: str, name: str, patch: Json) -> None:
         await self.persist(lambda: self._client.patch(target, namespace, name, patch))
 
+    async def patch_status(self, target: Target, namespace: str, name: str, status: Json) -> None:
+        patch = {"status": status}
+        await self.persist(lambda: self._client.patch(target, namespace, name, patch, subresource="status"))
+
     async def delete(self, target: Target, namespace: str, name: str) -> None:
         try:
             await self.persist(lambda: self._client.delete(target, namespace, name))

@@ -1,0 +1,111 @@
+"""`remuda up` and its Jobs die before and after everything they do for what a cluster shares: it is made once all the
+same, stands before the servers there are, and is gone when the cluster is.
+
+Which points there are is asked of the program: a new step is killed at, or this test fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from remuda.capi import names as capi_names
+from remuda.capi.types import CLUSTER, MACHINE
+from remuda.kube.core import SECRETS
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.machine.budget import RETRY
+from remuda.providers.machine.types import machine_kind
+from tests.faults import register
+from tests.faults.machines.story import NAMESPACE, PATIENCE_SECONDS, Json, Teller, _said, left
+from tests.faults.plane import running
+from tests.lab.drivers import processes_below
+
+_ROUNDS = 4
+SIM = machine_kind("sim")
+
+
+def _refused(obj: Json | None) -> bool:
+    """The options cannot work, and no Job was killed before it could say so."""
+    return _said(obj, "Stalled") == "True" and bool((obj or {})["status"]["infrastructure"].get("hopeless"))
+
+
+def _endpoint(obj: Json | None) -> str:
+    return str((obj or {}).get("spec", {}).get("controlPlaneEndpoint", {}).get("host", ""))
+
+
+async def cluster(teller: Teller, name: str, spec: Json) -> None:
+    ref = {"apiGroup": RKE_CLUSTER.group, "kind": RKE_CLUSTER.name, "name": name}
+    await teller.make(RKE_CLUSTER.target, NAMESPACE, RKE_CLUSTER.name, name, spec=spec)
+    await teller.make(CLUSTER.target, NAMESPACE, CLUSTER.name, name, spec={"infrastructureRef": ref})
+
+
+async def server(teller: Teller, cluster: str, name: str) -> None:
+    """Of a control plane that nobody provides: a Machine that is told to have a Node."""
+    spec = {
+        "clusterName": cluster,
+        "bootstrap": {"dataSecretName": "data"},
+        "infrastructureRef": {"apiGroup": SIM.group, "kind": SIM.name, "name": name},
+    }
+    await teller.make(SIM.target, NAMESPACE, SIM.name, name, spec={})
+    await teller.make(
+        MACHINE.target, NAMESPACE, MACHINE.name, name, metadata={"labels": {capi_names.CONTROL_PLANE: ""}}, spec=spec
+    )
+    await teller.until(
+        MACHINE.target, NAMESPACE, name, lambda obj: obj is not None and obj.get("status", {}).get("addresses")
+    )
+    await teller.patch_status(MACHINE.target, NAMESPACE, name, {"nodeRef": {"name": name}})
+
+
+async def insist(teller: Teller, name: str, holds: Callable[[Json | None], object]) -> None:
+    """Whoever kills five Jobs in a row spends the budget of failures: somebody asks for one more try, each time."""
+    asked: set[object] = set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not holds(found := await teller.get(RKE_CLUSTER.target, NAMESPACE, name)):
+            failed = (found or {}).get("status", {}).get("infrastructure", {}).get("countedJob")
+            if _said(found, "InfrastructureReady") == "False" and failed and failed not in asked:
+                asked.add(failed)
+                annotations = {RETRY: f"try-{len(asked)}"}
+                await teller.patch(RKE_CLUSTER.target, NAMESPACE, name, {"metadata": {"annotations": annotations}})
+            await asyncio.sleep(0.2)
+
+
+async def share_a_balancer(teller: Teller, name: str) -> None:
+    bad = {"infrastructure": {"driver": "process", "options": {"address": "192.0.2.1"}}}
+    await cluster(teller, name, bad)
+    await insist(teller, name, _refused)
+    mended = {"spec": {"infrastructure": {"options": {"address": None}}}}
+    await teller.patch(RKE_CLUSTER.target, NAMESPACE, name, mended)
+    await insist(teller, name, lambda obj: _said(obj, "InfrastructureReady") == "True")
+    await teller.delete(CLUSTER.target, NAMESPACE, name)
+    await insist(teller, name, lambda obj: obj is None)
+    await teller.until(CLUSTER.target, NAMESPACE, name, lambda obj: obj is None)
+    assert await left(teller, f"{name}-cluster") == []
+
+
+async def move(teller: Teller, name: str) -> None:
+    await cluster(teller, name, {})
+    one, two = f"{name}-1", f"{name}-2"
+    await server(teller, name, one)
+    await teller.until(CLUSTER.target, NAMESPACE, name, _endpoint)
+    before = _endpoint(await teller.get(CLUSTER.target, NAMESPACE, name))
+    await server(teller, name, two)
+    await teller.delete(MACHINE.target, NAMESPACE, one)
+    await teller.until(CLUSTER.target, NAMESPACE, name, lambda obj: _endpoint(obj) not in ("", before))
+    await teller.delete(CLUSTER.target, NAMESPACE, name)
+    await teller.until(CLUSTER.target, NAMESPACE, name, lambda obj: obj is None)
+
+
+async def test_it_dies_at_every_point_and_what_a_cluster_shares_is_made_once_and_goes(tmp_path: Path) -> None:
+    points = register.points("tests/faults/providers/test_infrastructure_points.py")
+    async with running(tmp_path, points) as (plane, client):
+        teller = Teller(client)
+        await teller.make(SECRETS, NAMESPACE, "Secret", "data", stringData={"value": "#!/bin/sh\n", "format": "script"})
+        for number in range(_ROUNDS):
+            await share_a_balancer(teller, f"b{number}")
+            await move(teller, f"m{number}")
+            if not plane.left:
+                break
+        print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
+        assert plane.left == set(), "the story has not come here"
+        assert processes_below(plane.data / "hosts" / "process") == []
