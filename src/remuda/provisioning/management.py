@@ -49,6 +49,7 @@ PUBLISH = step("managementcluster.publish", "writes what is known of a managemen
 DELETE_CLUSTER = step(
     "managementcluster.delete-cluster", "deletes the provisioning Cluster of a management Cluster that goes"
 )
+DELETE = step("managementcluster.delete", "deletes the management Cluster of a cluster that is gone")
 RELEASE = step("managementcluster.release", "lets a management Cluster go whose cluster is gone")
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -124,20 +125,14 @@ class Management:
         name = management.metadata.name
         if not await self._namespace_gone(name):
             return False
-        value = self.objects.raw("", name)
-        if value is None:
-            return True
         if not management.metadata.deleting:
-            async with RELEASE:
-                value = await self._client.delete(
-                    MANAGEMENT_CLUSTER.target, "", name, uid=management.metadata.uid or None
-                )
-            value = self.objects.raw("", name)
-            if value is None:
-                return True
-        draft = Draft(MANAGEMENT_CLUSTER.target, value)
-        draft.remove_finalizer(FINALIZER)
-        await save(self._client, draft, RELEASE)
+            async with DELETE:
+                await self._client.delete(MANAGEMENT_CLUSTER.target, "", name, uid=management.metadata.uid)
+        value = self.objects.raw("", name)
+        if value is not None:
+            draft = Draft(MANAGEMENT_CLUSTER.target, value)
+            draft.remove_finalizer(FINALIZER)
+            await save(self._client, draft, RELEASE)
         return True
 
     async def make_namespace(self, name: str) -> None:
