@@ -6,7 +6,10 @@ import msgspec
 import pytest
 
 from remuda.apiserver.server import ApiServer
+from remuda.kube.admission import ALLOWED
+from remuda.kube.client import Target
 from remuda.kube.objects import Key
+from remuda.runtime.webhooks.answering import Webhook
 from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING, Location, configurations, register, unregister
 from tests.suites.client import loads
 from tests.suites.horses import horse_webhook
@@ -120,3 +123,18 @@ async def test_half_of_it_is_taken_back_too(server: ApiServer) -> None:
     await client.delete(MUTATING, "", "remuda")
     assert await unregister(client, "remuda") is True
     assert (await client.list(VALIDATING)).items == []
+
+
+def test_a_webhook_may_be_for_every_kind_of_a_group() -> None:
+    """Kinds that come and go need no new registration."""
+    every = Webhook(
+        kind="MachineConfig",
+        target=Target("ranch.example/v1", "*"),
+        function=lambda review: ALLOWED,
+        operations=("UPDATE",),
+    )
+    (_, validating) = (wanted for _, wanted in configurations("r", [every], Location(url="https://a.example"), b"ca"))
+    (entry,) = validating["webhooks"]
+    assert entry["name"] == "validation.machineconfig.ranch.example"
+    assert entry["rules"][0]["resources"] == ["*"]
+    assert entry["clientConfig"]["url"] == "https://a.example/validate-ranch-example-v1-machineconfig"
