@@ -23,7 +23,8 @@ class Changes:
     def __init__(self, guard: Guard, hosts: Sequence[Host], retired: set[str], now: float) -> None:
         self._guard = guard
         self._now = now
-        self.joining = [h for h in hosts if h.roles.etcd and h.name not in retired and self.may_become_member(h)]
+        self._retired = retired
+        self.joining = [h for h in hosts if h.roles.etcd and self.may_become_member(h)]
         self._leaving = [
             h for h in hosts if h.node is not None and h.node.leaving and guard.membership.of(h) is not None
         ]
@@ -35,8 +36,10 @@ class Changes:
 
     def may_become_member(self, host: Host) -> bool:
         """It has a plan that makes it join, does not vote yet, and nothing says that it never will."""
-        if not host.planned or self.membership.votes(host):
+        if not host.planned or self.membership.votes(host) or (host.node is not None and host.node.left):
             return False
+        if host.name in self._retired:  # it may still be at the plan before
+            return not progress.is_applied(host) and self._now < self.patience_ends(host)
         member = self.membership.of(host)
         waited = self._now - retries.asked_at(host, self._now)
         if member is not None:
@@ -44,6 +47,8 @@ class Changes:
         return waited < (AFTERMATH if progress.is_failing(host) else PATIENCE)
 
     def patience_ends(self, host: Host) -> float:
+        if host.name in self._retired:
+            return (host.report.delivered or 0.0) + PATIENCE
         limit = AFTERMATH if progress.is_failing(host) else PATIENCE
         return retries.asked_at(host, self._now) + limit
 
@@ -87,8 +92,8 @@ class Changes:
         return self._guard.by(seen).against_leaving(host)
 
     def strays(self) -> list[Member]:
-        """Members of nobody: they answer no one, and no Machine is theirs."""
-        if not self.membership.known or self.under_way() is not None:
+        """Members that belong to no Machine. A dead one may keep others from leaving: those are not waited for."""
+        if not self.membership.known or self._begun is not None or self.joining:
             return []
         return [m for m in self.membership.members if self.membership.host_of(m) is None]
 

@@ -102,8 +102,13 @@ def _against_stopping(run: Run, host: Host) -> Wait | None:
 
 def _against_joining_again(run: Run, host: Host, tier: Tier) -> HostStatus | None:
     """A host that has failed to join may try again when nobody else is at it."""
-    if tier != "etcd" or progress.was_ever_applied(host) or run.membership.of(host) is not None:
+    if tier != "etcd" or run.membership.of(host) is not None:
         return None
+    if progress.was_ever_applied(host) and not run.membership.views:
+        return None  # nobody says who the members are: it may be one
+    if run.is_unanswered(host):  # a newer plan would only make the others wait for it anew
+        missing = "waiting for agent to check in and apply initial plan; it does not answer"
+        return _status("configuring", tier, host, "WaitingForPlan", missing)
     wait = run.changes.against_joining(host)
     if wait is not None:
         return HostStatus(phase="failing" if progress.is_failing(host) else "waiting", tier=tier, wait=wait)

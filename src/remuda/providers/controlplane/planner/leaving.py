@@ -74,7 +74,7 @@ def _leave(run: Run, host: Host) -> Wait | None:
     seen = others if others.views else run.membership  # what it says itself counts only where nobody else says anything
     member = seen.of(host)
     if member is None:
-        return None if host.name in run.retired else _against_stopping_a_joiner(run, host, others)
+        return _against_stopping_a_joiner(run, host, others)
     if not run.observed.initialized and len(seen.voters) <= 1 and not others.views:
         return None  # it had begun a cluster that nobody uses yet
     if host.init and len(seen.voters) > 1:
@@ -105,11 +105,16 @@ def _leave(run: Run, host: Host) -> Wait | None:
 
 def _against_stopping_a_joiner(run: Run, host: Host, others: Membership) -> Wait | None:
     """One that is not listed may become a member at any moment: if that could cost the majority, it is waited for."""
-    if not others.views and run.observed.initialized and progress.was_ever_applied(host):
-        if host.node is not None and host.node.left:
-            return None
+    unknown = not others.views and run.observed.initialized and progress.was_ever_applied(host)
+    if unknown and host.name not in run.retired and not (host.node is not None and host.node.left):
         return run.hold(_wait(host, "EtcdMembersUnknown", "nobody says whether it is a member of etcd", _FORCE))
-    if not others.views or not run.changes.may_become_member(host):
+    if not others.views or (host.node is not None and host.node.left):
+        return None
+    if host.name not in run.retired and (other := run.changes.under_way(but=host)) is not None:
+        return _wait(
+            host, "WaitingForEtcd", f"{other} is joining or leaving etcd: one at a time", "its services stop then"
+        )
+    if not run.changes.may_become_member(host):
         return None
     wait = run.guard.by(others).against_stopping(host, joining=True)
     if wait is not None:
@@ -120,6 +125,8 @@ def _against_stopping_a_joiner(run: Run, host: Host, others: Membership) -> Wait
 def _stop(run: Run, host: Host) -> Wait | None:
     retirement = run.retirements[host.name]
     if host.name not in run.retired:
+        if not (host.node is not None and host.node.left):
+            run.changes.begin(host)  # until it has stopped it might still join
         run.acts.append(Deliver(host.name, retirement, "it leaves the cluster: its services stop"))
         return _wait(host, "Stopping", "its services stop", "its Machine goes then")
     if progress.is_applied(host):

@@ -15,21 +15,21 @@ from remuda.providers.controlplane.planner.observed import Host, Member
 
 
 class Guard:
-    """`disturbed`: hosts on which a step of ours is going on. More are added in the course of one decision."""
+    """`disturbed`: hosts that a step of ours has stopped, or that are not back yet; `restarting`: where it is going on.
+    More are added in the course of one decision."""
 
-    def __init__(self, membership: Membership, disturbed: set[str]) -> None:
+    def __init__(self, membership: Membership, disturbed: set[str], restarting: set[str]) -> None:
         self.membership = membership
         self._disturbed = disturbed
+        self._restarting = restarting
 
     def by(self, membership: Membership) -> Guard:
         """The same, by what others say."""
-        return Guard(membership, self._disturbed)
+        return Guard(membership, self._disturbed, self._restarting)
 
     def disturb(self, host: Host) -> None:
         self._disturbed.add(host.name)
-
-    def is_disturbed(self, host: Host) -> bool:
-        return host.name in self._disturbed
+        self._restarting.add(host.name)
 
     def is_well(self, member: Member) -> bool:
         host = self.membership.host_of(member)
@@ -93,9 +93,11 @@ class Guard:
         return _hold(host, "QuorumAtRisk", missing + told, then)
 
     def _against_the_unknown(self, host: Host) -> Wait | None:
-        """Nobody says who the members are. A host that is not well by its own word can be helped nevertheless."""
+        """Nobody says who the members are. A host that is not well by its own word can be helped nevertheless, if it is
+        the only one that is being helped."""
         others = [h for h in self.membership.hosts.values() if h is not host and h.planned]
-        if not others or not progress.was_ever_applied(host) or progress.unhealthy_probes(host):
+        alone = not any(other.name in self._restarting for other in others)
+        if not others or (alone and (not progress.was_ever_applied(host) or progress.unhealthy_probes(host))):
             return None
         return self._unknown(host)
 

@@ -31,7 +31,7 @@ def asked_at(host: Host, now: float) -> float:
     times = [report.delivered or host.created]
     if report.last_apply is not None and report.last_apply <= now:
         times.append(report.last_apply)
-    if report.state == "pending" and report.failures:
+    if report.state in ("pending", "in-progress") and report.failures:
         times.append(min(next_attempt(host, now), now))
     return max(times)
 

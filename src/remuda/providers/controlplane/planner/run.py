@@ -52,8 +52,9 @@ class Run:
         }
         self.retired = {h.name for h in observed.hosts if h.planned and h.report.plan == self.retirements.get(h.name)}
         self.membership = membership.gather(observed.hosts, ignored=self.retired)
-        disturbed = {h.name for h in observed.hosts if h.roles.etcd and h.planned and self.is_disturbed(h)}
-        self.guard = Guard(self.membership, disturbed)
+        etcd = [h for h in observed.hosts if h.roles.etcd and h.planned]
+        restarting = {h.name for h in etcd if self._is_restarting(h)}
+        self.guard = Guard(self.membership, {h.name for h in etcd if self.is_disturbed(h)}, restarting)
         self.changes = Changes(self.guard, observed.hosts, self.retired, observed.now)
         self.init: Host | None = None
         self.frozen = False  # no plan changes now
@@ -94,6 +95,11 @@ class Run:
         if progress.is_applied(host) or progress.is_failing(host):
             return bool(progress.unhealthy_probes(host))
         return self.outstanding(host) in progress.RESTARTING
+
+    def _is_restarting(self, host: Host) -> bool:
+        """It has an order that stops its services, and works on it."""
+        at_it = host.report.state in ("pending", "in-progress") and not retries.is_unanswered(host, self.now)
+        return at_it and self.outstanding(host) in progress.RESTARTING
 
     def is_out_of_service(self, host: Host) -> bool:
         """Surely so: nothing more is lost by what is done there next."""

@@ -1,6 +1,6 @@
 """Whose turn it is: which tiers may begin, which may change, and how many hosts of one may be out of service at a time.
 
-A host that cannot be reached is out of service anyway and takes nobody's turn. One that is stuck with a change of
+A host that cannot be reached takes nobody's turn. One that is stuck with a change of
 configuration does not keep later tiers from theirs, as long as it surely runs the version that is wanted: workers never
 run a newer version than a server.
 """
@@ -81,7 +81,12 @@ class Turns:
 
     def _is_passed_over(self, host: Host, status: HostStatus) -> bool:
         if self._run.is_unanswered(host):
-            return True
+            return self._run.observed.reachable and not self._serves_another_version(host)
         held = status.wait is not None and status.wait in self._run.held
         stuck = progress.is_failing(host) or held
         return stuck and self._run.observed.reachable and bool(progress.runs_version(self._run.cluster, host))
+
+    def _serves_another_version(self, host: Host) -> bool:
+        """Its agent is silent, and its services are not."""
+        ready = host.node is not None and host.node.ready
+        return ready and progress.runs_version(self._run.cluster, host) is False

@@ -7,6 +7,7 @@ dead. What nobody could know when a plan was delivered is nobody's fault.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections.abc import Callable
@@ -54,6 +55,7 @@ class Machine:
     cut_off: bool = False  # its agent works and cannot be heard
     running: dict[str, object] | None = None  # what its service runs with; None: it does not
     up_at: float = 0.0
+    run_began: float = 0.0
     run_ends: float | None = None
     plan_of_run: bytes = b""
     failing_runs: int = 0
@@ -102,6 +104,7 @@ class World:
         self.cut = False  # the manager does not reach the cluster's API
         self.complaints: list[str] = []
         self.delivered_at: dict[str, float] = {}
+        self.lost_before: set[str] = set()  # hosts whose last order was given when there was no quorum to lose
         self.last: Decision | None = None
         self.excused = False  # it does not settle, and cannot
         self._number = 0
@@ -156,7 +159,7 @@ class World:
         if machine.is_silent() or not machine.plan or self.now < machine.ready_at:
             return
         if machine.run_ends is None and machine.state in ("pending", "in-progress") and self.chance.random() < 0.8:
-            machine.state, machine.last_apply = "in-progress", self.now
+            machine.state, machine.run_began = "in-progress", self.now
             machine.run_ends = self.now + self.chance.choice((1, 6, 30, 120))
             machine.plan_of_run = machine.plan
         if machine.run_ends is None or self.now < machine.run_ends:
@@ -170,7 +173,7 @@ class World:
             ended = "succeeded"
         if machine.plan_of_run != machine.plan:
             return  # a newer plan is there: what became of the older one is not reported
-        machine.state, machine.probes = ended, {}
+        machine.state, machine.probes, machine.last_apply = ended, {}, machine.run_began
         if ended == "succeeded":
             machine.applied, machine.failures = machine.plan, 0
         else:
@@ -293,6 +296,7 @@ class World:
         voters = [m.name for m in self.etcd.voters]
         left = sum(name not in known_dead and name != machine.member for name in voters)
         harmless = len(voters) == 1 and (how == "restarted" or not self.initialized)
+        harmless |= how == "restarted" and machine.name in self.lost_before
         if machine.member in voters and not harmless and left < len(voters) // 2 + 1:
             self.complain(f"{machine.name} was {how}: {left} of {len(voters)} voters are left")
         self.etcd.fail(machine.member)
@@ -326,7 +330,10 @@ class World:
 
     def _host(self, m: Machine, api: bool) -> Host:
         ready = self.now >= m.ready_at
-        node = Node(name=m.name, kubelet_version=m.kubelet, leaving=m.leaving, left=m.left) if api and m.node else None
+        node = None
+        if api and m.node:
+            up = m.is_up(self.now)
+            node = Node(name=m.name, ready=up, kubelet_version=m.kubelet, leaving=m.leaving, left=m.left)
         return Host(
             name=m.name,
             namespace="default",
@@ -372,7 +379,8 @@ class World:
 
     def _carry_out(self, act: Act) -> None:
         if isinstance(act, Expel):
-            self.etcd.remove(act.member)
+            with contextlib.suppress(EtcdRefused):
+                self.etcd.remove(act.member)
             return
         machine = self.machines.get(act.host)
         if machine is None:
@@ -397,7 +405,7 @@ class World:
             if machine.state != "failed":
                 self.complain(f"{machine.name} was asked to run again and has not failed")
             machine.state = "pending"
-            self.delivered_at[machine.name] = self.now
+            self._ordered(machine)
         else:
             self._deliver(machine, act)
 
@@ -427,7 +435,11 @@ class World:
                 self.complain(f"worker {machine.name} gets {new['version']} before {late}")
         machine.plan, machine.state, machine.delivered = act.plan, "pending", self.now
         machine.failures, machine.probes = 0, {}
+        self._ordered(machine)
+
+    def _ordered(self, machine: Machine) -> None:
         self.delivered_at[machine.name] = self.now
+        (self.lost_before.discard if self.etcd.has_quorum else self.lost_before.add)(machine.name)
 
     def _judge_change(self, machine: Machine, how: str) -> None:
         """One change of members at a time."""

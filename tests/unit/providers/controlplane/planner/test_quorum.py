@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import msgspec
+
+from remuda.providers.controlplane.planner.decision import Deliver, Expel, Leave
+from remuda.providers.controlplane.planner.observed import Member, Observed
+from tests.unit.providers.controlplane.planner import scene
+from tests.unit.providers.controlplane.planner.plans import decide
+from tests.unit.providers.controlplane.planner.scene import SERVER, WORKER
+
+
+def test_voters_are_restarted_one_at_a_time() -> None:
+    """Several etcd nodes upgraded at once."""
+    observed = scene.upgraded(scene.three_servers(), servers_at_a_time="0")
+    assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
+
+
+def test_no_voter_is_restarted_while_another_is_dead_and_the_dead_one_is_named() -> None:
+    observed = scene.upgraded(scene.dead(scene.three_servers(), "server-3"))
+    decision = decide(observed)
+    assert scene.hosts_of(decision, Deliver) == ["server-3"]  # nothing more is lost there
+    held = next(wait for wait in decision.held if "server-1" in wait.on)
+    assert held.reason == "QuorumAtRisk"
+    assert "server-3-1a2b3c" in held.missing
+
+
+def test_a_voter_that_is_not_back_yet_counts_as_lost_whatever_the_others_say() -> None:
+    observed = scene.with_host(scene.three_servers(), "server-2", report={"probes": {}})
+    observed = scene.upgraded(observed)
+    assert "server-1" not in scene.hosts_of(decide(observed), Deliver)
+
+
+def test_the_only_voter_may_be_restarted() -> None:
+    observed = scene.upgraded(scene.settled(("server", SERVER, 1), ("worker", WORKER, 1)))
+    assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
+
+
+def test_of_two_voters_none_is_restarted_and_the_user_is_told_what_to_do() -> None:
+    observed = scene.upgraded(scene.settled(("server", SERVER, 2), ("worker", WORKER, 1)))
+    decision = decide(observed)
+    assert not scene.acts(decision, Deliver)
+    assert "add an etcd machine" in str(decision.held[0])
+
+
+def test_a_host_that_is_cut_off_is_not_believed() -> None:
+    """It calls the two others dead; they call it dead."""
+    observed = scene.dead(scene.three_servers(), "server-3")
+    members = scene.host(observed, "server-3").report.members or ()
+    accusing = [msgspec.structs.replace(m, healthy=m.name.startswith("server-3")) for m in members]
+    observed = scene.with_host(observed, "server-3", report={"members": accusing}, deleting_since=6000.0, drained=True)
+    assert scene.hosts_of(decide(observed), Leave) == ["server-3"]
+
+
+def test_when_nobody_knows_the_members_only_what_is_broken_is_touched() -> None:
+    observed = scene.three_servers()
+    for name in ("server-1", "server-2", "server-3"):
+        observed = scene.with_host(observed, name, report={"members": None})
+    decision = decide(scene.with_spec(observed, settings={"n": 1}))
+    assert not scene.acts(decision, Deliver)
+    assert {wait.reason for wait in decision.held} == {"EtcdMembersUnknown"}
+    for name in ("server-2", "server-3"):
+        observed = scene.with_host(observed, name, report={"probes": {"etcd": False}})
+    decision = decide(scene.with_spec(observed, settings={"n": 1}))
+    assert scene.hosts_of(decision, Deliver) == ["server-2"]
+
+
+def _with_stray(healthy: bool) -> Observed:
+    observed = scene.three_servers()
+    for host in observed.hosts:
+        if host.report.members:
+            members = (*host.report.members, Member("gone-7-1a2b3c", "10.0.0.77", healthy=healthy))
+            observed = scene.with_host(observed, host.name, report={"members": members})
+    return observed
+
+
+def test_a_dead_member_of_nobody_is_removed_and_told() -> None:
+    """Quorum counts a member nobody remembers."""
+    decision = decide(_with_stray(healthy=False))
+    assert scene.acts(decision, Expel) == [Expel(node="gone-7", member="gone-7-1a2b3c")]
+    assert "gone-7-1a2b3c belongs to no Machine" in decision.held[0].missing
+
+
+def test_a_member_of_nobody_that_answers_is_only_told() -> None:
+    decision = decide(_with_stray(healthy=True))
+    assert not decision.acts
+    assert decision.held[0].reason == "StrayEtcdMember"
