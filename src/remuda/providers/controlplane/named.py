@@ -19,6 +19,7 @@ from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind, Object
 from remuda.providers import names
+from remuda.providers.machine.pools import LABEL as FAILURES_LABEL
 from remuda.runtime.informer import Informer
 from remuda.runtime.manager import Manager
 
@@ -51,7 +52,10 @@ class Named:
         self.secrets: Informer[Object] = caches.of(
             SECRET, label_selector=f"!{names.CLUSTER_NAME}", metadata_only=True, transform=_head
         )
-        self.config_maps: Informer[Object] = caches.of(CONFIG_MAP, metadata_only=True, transform=_head)
+        # A cache of its own beside that of the pools' failures, which holds what these do not.
+        self.config_maps: Informer[Object] = caches.of(
+            CONFIG_MAP, label_selector=f"!{FAILURES_LABEL}", metadata_only=True, transform=_head
+        )
         self._read: OrderedDict[tuple[str, Key], tuple[str, Held]] = OrderedDict()
 
     async def secret(self, key: Key) -> Held | None:
