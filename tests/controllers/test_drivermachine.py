@@ -11,6 +11,7 @@ from remuda.kube.core import ROLES
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.providers import names
+from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine import orders
 from remuda.providers.machine.state import State
 from tests.controllers.drivermachines import BY_USER_DATA, FOUND, KIND, PATIENT, SCRIPT, Bench
@@ -38,6 +39,21 @@ async def test_a_machine_is_ready_when_its_script_has_ended_well(bench: Bench) -
     assert found["status"]["initialization"] == {"provisioned": True}
     assert condition(found, "CreateJob")["status"] == "True"
     assert await bench.left() == ["secrets m-machine-state"]
+
+
+@pytest.mark.parametrize(("maker", "told"), [("probe", {"bridge": "rm-1"}), ("other", {})])
+async def test_the_job_is_told_of_the_network_that_its_own_driver_has_made_for_the_cluster(
+    bench: Bench, maker: str, told: dict[str, str]
+) -> None:
+    shared = {"apiVersion": RKE_CLUSTER.api_version, "kind": "RKECluster", "metadata": {"name": "c"}, "spec": {}}
+    await bench.engine.create(RKE_CLUSTER.target, bench.namespace, shared)
+    made = {"driver": maker, "network": {"bridge": "rm-1"}}
+    await bench.engine.status(RKE_CLUSTER.target, bench.namespace, "c", {"infrastructure": made})
+    async with bench.running():
+        await bench.cluster()
+        await bench.machine()
+        await bench.job()
+        assert (await bench.order())["network"] == told
 
 
 async def test_the_job_is_told_everything_and_may_touch_one_secret(bench: Bench) -> None:
