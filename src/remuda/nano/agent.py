@@ -22,7 +22,7 @@ from remuda.nano.kubelet import Kubelet
 from remuda.nano.layout import Layout, read_or_none, write_file
 from remuda.nano.ports import Ports
 from remuda.nano.tokens import NODE, SERVER, Token
-from remuda.nano.working import give_back, until
+from remuda.nano.working import until
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,6 @@ class Agent:
             await kubelet.registered.wait()
             notify.ready()
             print(f"nano {self.version} is up: node {self.facts.name}", flush=True)
-            give_back()
 
     # -- joining -------------------------------------------------------------------------------------------------
 

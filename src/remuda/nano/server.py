@@ -41,7 +41,7 @@ from remuda.nano.ports import Ports
 from remuda.nano.seat import Report, Seat
 from remuda.nano.supervisor import Credentials, Supervisor
 from remuda.nano.tokens import NODE, SERVER, Token
-from remuda.nano.working import give_back, until
+from remuda.nano.working import until
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +188,6 @@ class Server:
             await kubelet.registered.wait()
             notify.ready()
             print(f"nano {self.version} is up: node {self.facts.name} at {self.url}", flush=True)
-            give_back()
             if place.own.api:
                 await self._deploy(identity)
 

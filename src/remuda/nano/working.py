@@ -1,13 +1,10 @@
-"""Doing several things at once, until told to stop; and staying small meanwhile."""
+"""Doing several things at once, until told to stop."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Coroutine
 from typing import Any
-
-from remuda.apiserver.http.trimming import trim
 
 
 async def until(stop: asyncio.Event, work: list[Coroutine[Any, Any, None]]) -> None:
@@ -22,10 +19,3 @@ async def until(stop: asyncio.Event, work: list[Coroutine[Any, Any, None]]) -> N
         for task in (waiting, *tasks):
             task.cancel()
         await asyncio.gather(waiting, *tasks, return_exceptions=True)
-
-
-def give_back() -> None:
-    """The memory that starting took, and nothing needs any more. Many of these share a machine."""
-    gc.collect()
-    gc.freeze()  # what is left stays for good: it need not be looked at again
-    trim()
