@@ -3,83 +3,25 @@ and written by hand into the Secrets of these hosts."""
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import signal
-import ssl
 import subprocess
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from remuda.kube import certificates
-from remuda.providers.controlplane import distros
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
-from remuda.providers.controlplane.planner.observed import Cluster, Host, Roles, Tokens
+from remuda.providers.controlplane.planner.observed import Cluster, Host, Roles
 from remuda.providers.controlplane.render import Placement, render, retire
-from remuda.providers.controlplane.types import Installer, RKEControlPlaneSpec
-from tests.lab.up import CAPI, DRIVER_MACHINES, DRIVERS, Up
+from tests.lab.machines import CLUSTER, make, ready
+from tests.lab.nano_plans import Json, Plans, host_of, is_ready, node, version_of
+from tests.lab.up import CAPI, Up
 
 VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"
 PATIENCE_SECONDS = 60.0
-
-Json = dict[str, Any]
-
-CLUSTER = """
-apiVersion: rke.cattle.io/v1
-kind: RKECluster
-metadata: {name: prairie}
----
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: Cluster
-metadata: {name: prairie}
-spec:
-  infrastructureRef: {apiGroup: rke.cattle.io, kind: RKECluster, name: prairie}
-"""
-MACHINE = """
-apiVersion: rke.cattle.io/v1
-kind: RKEBootstrap
-metadata: {name: NAME, labels: {cluster.x-k8s.io/cluster-name: prairie}}
-spec: {clusterName: prairie}
----
-apiVersion: rke-machine.cattle.io/v1
-kind: ProcessMachine
-metadata: {name: NAME, labels: {cluster.x-k8s.io/cluster-name: prairie}}
-spec: {}
----
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: Machine
-metadata: {name: NAME, labels: {cluster.x-k8s.io/cluster-name: prairie}}
-spec:
-  clusterName: prairie
-  bootstrap: {configRef: {apiGroup: rke.cattle.io, kind: RKEBootstrap, name: NAME}}
-  infrastructureRef: {apiGroup: rke-machine.cattle.io, kind: ProcessMachine, name: NAME}
-"""
-
-
-class Authorities:
-    """Of a cluster, as the control plane's controller makes them."""
-
-    def __init__(self) -> None:
-        now = datetime.datetime.now(datetime.UTC)
-        self.files: dict[str, bytes] = {}
-        for name, places in {
-            "ca": ("server/tls/server-ca", "server/tls/client-ca"),
-            "etcd": ("server/tls/etcd/server-ca", "server/tls/etcd/peer-ca"),
-            "proxy": ("server/tls/request-header-ca",),
-        }.items():
-            key = certificates.new_key()
-            certificate = certificates.make_ca(key, name, 10, now)
-            for place in places:
-                self.files[f"{place}.crt"] = certificates.certificate_pem(certificate)
-                self.files[f"{place}.key"] = certificates.key_pem(key)
-        for name in ("server/tls/service.key", "server/tls/service.current.key"):
-            self.files[name] = certificates.key_pem(certificates.new_key())
 
 
 @pytest.fixture(scope="module")
@@ -109,50 +51,21 @@ class Ranch:
 
     def __init__(self, up: Up, bundles: dict[str, Path]) -> None:
         self.up = up
-        self.store = Artefacts(up.data / "artefacts")
-        for version, path in bundles.items():
-            self.store.add("nano", version, bundle.architecture(), {bundle.NAME: path})
-        self._authorities = Authorities().files
-        up.until(DRIVERS, "process", lambda driver: _condition(driver, "Active") == "True")
+        self._plans = Plans(Artefacts(up.data / "artefacts"), bundles)
         up.apply(CLUSTER)
 
     def cluster(self, version: str = VERSION, **config: object) -> Cluster:
-        parsed = distros.parse_version(version)
-        return Cluster(
-            name="prairie",
-            namespace="default",
-            uid="prairie",
-            created=0,
-            spec=RKEControlPlaneSpec(
-                kubernetes_version=version, cluster_name="prairie", machine_global_config=dict(config)
-            ),
-            distro=distros.of(parsed),
-            version=parsed,
-            renderer=1,
-            installer=Installer(version=version, artefacts=self.store.lookup("nano", version)),
-            tokens=Tokens("the-token-of-servers", "the-token-of-agents"),
-            authorities=self._authorities,
-        )
+        return self._plans.cluster(version, **config)
 
     def host(self, name: str, roles: Roles) -> Host:
-        self.up.apply(MACHINE.replace("NAME", name))
-        machine = self.up.until(DRIVER_MACHINES + "/processmachines", name, _address)
-        return Host(
-            name=name,
-            namespace="default",
-            uid=name,
-            created=0,
-            roles=roles,
-            node_name=name,
-            provider_id=machine["spec"]["providerID"],
-            internal_addresses=[_address(machine)],
-        )
+        make(self.up, "process", name, {})
+        return host_of(ready(self.up, "process", name), roles)
 
     def follow(self, host: Host, plan: bytes) -> None:
         self.up.follow_plan(host.name, json.loads(plan), seconds=PATIENCE_SECONDS)
 
     def root(self, host: Host) -> Path:
-        (found,) = (self.up.data / "hosts").glob(f"**/{host.name}*/root")
+        (found,) = self.up.hosts.glob(f"**/{host.name}*/root")
         return found
 
     def systemctl(self, host: Host, *words: str) -> str:
@@ -162,16 +75,7 @@ class Ranch:
         return done.stdout.strip()
 
     def node(self, server: Host, name: str) -> Json:
-        """As the cluster's own API shows it; {} when it does not."""
-        tls = self.root(server) / "var/lib/rancher/nano/server/tls"
-        url = f"https://{server.internal_addresses[0]}:6443/api/v1/nodes/{name}"
-        try:
-            trust = ssl.create_default_context(cafile=str(tls / "server-ca.crt"))
-            trust.load_cert_chain(str(tls / "client-admin.crt"), str(tls / "client-admin.key"))
-            with urllib.request.urlopen(url, context=trust, timeout=10) as answer:
-                return dict(json.load(answer))
-        except OSError:
-            return {}
+        return node(server, self.root(server), name)
 
 
 def test_nano_is_installed_restarted_upgraded_and_taken_off_by_plans(up: Up, bundles: dict[str, Path]) -> None:
@@ -181,9 +85,9 @@ def test_nano_is_installed_restarted_upgraded_and_taken_off_by_plans(up: Up, bun
     joined = Placement(servers=[f"https://{server.internal_addresses[0]}:6443"])
 
     ranch.follow(server, render(ranch.cluster(), server, Placement(init=True)))
-    _eventually(lambda: _is_ready(ranch.node(server, "horse")), "the server is Ready", ranch, server)
+    _eventually(lambda: is_ready(ranch.node(server, "horse")), "the server is Ready", ranch, server)
     ranch.follow(worker, render(ranch.cluster(), worker, joined))
-    _eventually(lambda: _is_ready(ranch.node(server, "mule")), "the worker is Ready", ranch, worker)
+    _eventually(lambda: is_ready(ranch.node(server, "mule")), "the worker is Ready", ranch, worker)
     assert ranch.node(server, "mule")["spec"]["providerID"] == worker.provider_id
     first = ranch.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent")
 
@@ -198,8 +102,8 @@ def test_nano_is_installed_restarted_upgraded_and_taken_off_by_plans(up: Up, bun
 
     # Another version is another bundle, and a restart.
     ranch.follow(server, render(ranch.cluster(NEWER), server, Placement(init=True)))
-    _eventually(lambda: _version(ranch.node(server, "horse")) == NEWER, "the server is upgraded", ranch, server)
-    assert _version(ranch.node(server, "mule")) == VERSION
+    _eventually(lambda: version_of(ranch.node(server, "horse")) == NEWER, "the server is upgraded", ranch, server)
+    assert version_of(ranch.node(server, "mule")) == VERSION
 
     ranch.follow(worker, retire(ranch.cluster(), worker))
     assert ranch.systemctl(worker, "is-active", "nano-agent") == "inactive"
@@ -259,21 +163,3 @@ def _eventually(holds: Callable[[], bool], what: str, ranch: Ranch, host: Host) 
             logs = {path.name: path.read_text()[-3000:] for path in (ranch.root(host) / "var/log").glob("*")}
             raise AssertionError(f"not within {PATIENCE_SECONDS} s: {what}; {logs}")
         time.sleep(0.1)
-
-
-def _is_ready(node: Json) -> bool:
-    return _condition(node, "Ready") == "True"
-
-
-def _version(node: Json) -> str:
-    return str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion"))
-
-
-def _condition(obj: Json, kind: str) -> str:
-    found = [one["status"] for one in (obj.get("status") or {}).get("conditions") or () if one["type"] == kind]
-    return str(found[0]) if found else ""
-
-
-def _address(machine: Json) -> str:
-    found = (machine.get("status") or {}).get("addresses") or ()
-    return next((str(one["address"]) for one in found if one["type"] == "InternalIP"), "")
