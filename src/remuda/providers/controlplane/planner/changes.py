@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from remuda.kube.waits import Wait
 from remuda.providers.controlplane.planner import progress, retries
-from remuda.providers.controlplane.planner.membership import Membership, name_of, node_of
+from remuda.providers.controlplane.planner.membership import Membership, name_of, node_of, says_it_is_member
 from remuda.providers.controlplane.planner.observed import Host, Member
 from remuda.providers.controlplane.planner.quorum import Guard
 
@@ -45,6 +45,11 @@ class Changes:
         if member is not None:
             return waited < PATIENCE or not self.membership.is_down(member)
         return waited < (AFTERMATH if progress.is_failing(host) else PATIENCE)
+
+    def may_vote(self, host: Host) -> bool:
+        """It may become a member, or says itself that it is one, and the others may not have been heard for a while."""
+        has_left = host.node is not None and host.node.left
+        return self.may_become_member(host) or (not has_left and says_it_is_member(host))
 
     def patience_ends(self, host: Host) -> float:
         if host.name in self._retired:
@@ -89,6 +94,8 @@ class Changes:
         other = self.under_way(but=host)
         if other is not None:
             return _wait(host, f"{other} is joining or leaving etcd: one at a time")
+        if (learner := next((m for m in seen.learners if m != seen.of(host)), None)) is not None:
+            return _wait(host, f"member {name_of(learner)} of etcd is still a learner")
         return self._guard.by(seen).against_leaving(host)
 
     def strays(self) -> list[Member]:

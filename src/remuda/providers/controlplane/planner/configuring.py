@@ -94,7 +94,7 @@ def _against_stopping(run: Run, host: Host) -> Wait | None:
     """Of a host that is out of service nothing is taken away; but a voter that answers the others is in service."""
     if not host.roles.etcd:
         return None
-    wait = run.guard.against_stopping(host, joining=run.changes.may_become_member(host))
+    wait = run.guard.against_stopping(host, joining=run.changes.may_vote(host))
     if wait is None and run.membership.votes(host) and (other := run.changes.under_way(but=host)) is not None:
         wait = _wait(host, "WaitingForEtcd", f"is not restarted while {other} is joining or leaving etcd", agent=False)
     return run.hold(wait) if wait is not None else None

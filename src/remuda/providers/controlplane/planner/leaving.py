@@ -114,12 +114,12 @@ def _against_stopping_a_joiner(run: Run, host: Host, others: Membership) -> Wait
         return _wait(
             host, "WaitingForEtcd", f"{other} is joining or leaving etcd: one at a time", "its services stop then"
         )
-    if not run.changes.may_become_member(host):
+    may_vote = run.changes.may_become_member if host.name in run.retired else run.changes.may_vote
+    wait = run.guard.by(others).against_stopping(host, joining=True) if may_vote(host) else None
+    if wait is None:
         return None
-    wait = run.guard.by(others).against_stopping(host, joining=True)
-    if wait is not None:
-        run.look_at(run.changes.patience_ends(host))
-    return wait
+    run.look_at(run.changes.patience_ends(host))
+    return run.hold(wait)
 
 
 def _stop(run: Run, host: Host) -> Wait | None:

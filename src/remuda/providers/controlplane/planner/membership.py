@@ -84,6 +84,10 @@ def _is_contradicted(host: Host, views: Mapping[str, Sequence[Member]]) -> bool:
     return against * 2 > len(others)
 
 
+def says_it_is_member(host: Host) -> bool:
+    return any(_belongs(member, host) for member in host.report.members or ())
+
+
 def name_of(member: Member) -> str:
     """For people; one that has been added and has never started has no name yet."""
     return member.name or f"the one at {member.address}"

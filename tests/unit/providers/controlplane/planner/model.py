@@ -33,6 +33,7 @@ from remuda.simulator.etcd import Etcd, EtcdRefused
 from tests.unit.providers.controlplane.planner import plans
 
 TICK = 5.0
+PATIENCE = 600.0  # what a host has to join, before others need not wait for it any more
 VIEWS, KNOWABLE = 20.0, 45.0  # how often members are looked at; how old a fault must be for all to have seen it
 ALL = Roles(True, True, True)
 ETCD, CONTROL_PLANE, SERVER, WORKER = Roles(True), Roles(control_plane=True), Roles(True, True), Roles(worker=True)
@@ -104,6 +105,8 @@ class World:
         self.cut = False  # the manager does not reach the cluster's API
         self.complaints: list[str] = []
         self.delivered_at: dict[str, float] = {}
+        self.joined_at: dict[str, float] = {}
+        self.first_order: dict[str, float] = {}  # when hosts were first told to join
         self.lost_before: set[str] = set()  # hosts whose last order was given when there was no quorum to lose
         self.last: Decision | None = None
         self.excused = False  # it does not settle, and cannot
@@ -214,6 +217,7 @@ class World:
                 self.etcd.bootstrap(machine.member)
             elif self._reaches_a_server(machine):
                 self.etcd.join(machine.member)
+                self.joined_at[machine.name] = self.now
         except EtcdRefused:
             pass
         member = self.etcd.members.get(machine.member)
@@ -297,12 +301,18 @@ class World:
         left = sum(name not in known_dead and name != machine.member for name in voters)
         harmless = len(voters) == 1 and (how == "restarted" or not self.initialized)
         harmless |= how == "restarted" and machine.name in self.lost_before
+        harmless |= self.joined_late(machine)
         if machine.member in voters and not harmless and left < len(voters) // 2 + 1:
             self.complain(f"{machine.name} was {how}: {left} of {len(voters)} voters are left")
         self.etcd.fail(machine.member)
         machine.stopped_by_us = True
         if len(voters) == 1 and not self.initialized and how in ("retired", "released"):
             self.etcd = Etcd(catch_up_seconds=10.0)  # what nobody used may be begun anew
+
+    def joined_late(self, machine: Machine) -> bool:
+        """After everybody's patience had ended, and just before it was stopped."""
+        ordered, joined = self.delivered_at.get(machine.name, 0.0), self.joined_at.get(machine.name, 0.0)
+        return joined > ordered - KNOWABLE and self._was_given_up(machine.name)
 
     def complain(self, what: str) -> None:
         self.complaints.append(f"{self.now:.0f}: {what}")
@@ -439,11 +449,21 @@ class World:
 
     def _ordered(self, machine: Machine) -> None:
         self.delivered_at[machine.name] = self.now
+        if machine.member not in self.etcd.members:
+            self.first_order.setdefault(machine.name, self.now)
         (self.lost_before.discard if self.etcd.has_quorum else self.lost_before.add)(machine.name)
+
+    def _was_given_up(self, name: str) -> bool:
+        """It had so long to join that nobody had to count on it; that it joins now is chance."""
+        return self.now - self.first_order.get(name, self.now) > PATIENCE
 
     def _judge_change(self, machine: Machine, how: str) -> None:
         """One change of members at a time."""
-        busy = [m.name for m in self.etcd.members.values() if m.learner and m.name != machine.member]
+        busy = [
+            m.name
+            for m in self.etcd.members.values()
+            if m.learner and m.name != machine.member and not self._was_given_up(m.name.rpartition("-")[0])
+        ]
         busy += [
             m.name
             for m in self.machines.values()
