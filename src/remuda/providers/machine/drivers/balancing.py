@@ -28,6 +28,7 @@ STOP = step("balancer.stop", "ends the process of a balancer")
 
 _LOOK_SECONDS = 0.05
 _READY_SECONDS = 15.0
+_MOST_STARTS = 3
 _PATIENCE_SECONDS = 2.0  # with an error: it may be of what it was told before
 _GRACE_SECONDS, _LONGEST_END_SECONDS = 5.0, 15.0
 _LOG = "balancer.log"
@@ -61,10 +62,15 @@ class Balancing:
         if await asyncio.to_thread(self._config) != content:
             async with CONFIGURE:
                 await asyncio.to_thread(_keep, self.folder / balancer.CONFIG, content)
-        if not await asyncio.to_thread(self.runs):
-            async with START:
-                await asyncio.to_thread(self._start)
-        await self._until(balancer.revision(content), f"{address}, port {', '.join(map(str, ports))}")
+        where = f"{address}, port {', '.join(map(str, ports))}"
+        for _ in range(_MOST_STARTS):
+            if not await asyncio.to_thread(self.runs):
+                async with START:
+                    await asyncio.to_thread(self._start)
+            await self._until(balancer.revision(content), where)
+            if await asyncio.to_thread(self.runs):  # what it has said may have been its last words
+                return
+        raise DriverError(f"the balancer at {where} ends as soon as it was started: {self._last_words()}")
 
     async def stop(self) -> None:
         """Its process has ended when this returns. Raises DriverError."""

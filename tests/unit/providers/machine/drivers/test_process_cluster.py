@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -72,6 +73,8 @@ async def test_a_balancer_that_was_killed_comes_back_at_the_same_address(subject
     made = await subject.act(order).ensure(order)
     for pid in processes_below(subject.hosts):
         os.kill(pid, signal.SIGKILL)
+    while processes_below(subject.hosts):
+        await asyncio.sleep(0.01)
     again = await subject.act(order).ensure(order)
     assert again == made
     assert await subject.stands(order, again) == list(BACKENDS)
