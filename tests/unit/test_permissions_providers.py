@@ -32,8 +32,9 @@ from remuda.runtime.manager import Manager
 from tests.lab.server import free_port
 from tests.unit.test_permissions import MANAGER, NAMESPACE, PROVIDERS, RIGHTS, Noting, aggregated, rights
 
-# What no story short enough for a test asks for: a Pod that is there before it is made, a Job that is suspended.
-RARE = {("get", "pods"), ("delete", "pods")}
+# What no story short enough for a test asks for: a Pod that is there before it is made, a Job that is suspended, files
+# of nodes that are in a ConfigMap.
+RARE = {("get", "pods"), ("delete", "pods"), ("get", "configmaps")}
 PROCESS_MACHINE = machine_kind("process")
 EXISTING_MACHINE = machine_kind("existing")
 OF_CLUSTER = {"cluster.x-k8s.io/cluster-name": "prairie"}

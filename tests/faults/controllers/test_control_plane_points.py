@@ -1,0 +1,205 @@
+"""`remuda up` dies before and after everything it does for a control plane, and the cluster comes about all the same,
+changes in place, loses a member of etcd in good order and goes: one beginning, one pair of tokens, nothing left.
+
+Hosts are model agents; the cluster's own API is an engine whose authority the cluster was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from remuda.apiserver.server import ApiServer, Settings
+from remuda.capi import names as capi_names
+from remuda.capi.machine.workload import NODE
+from remuda.capi.types import CLUSTER, MACHINE
+from remuda.kube import clock, kubeconfig
+from remuda.kube.client import Client
+from remuda.kube.core import SECRETS
+from remuda.kube.http import HttpClient
+from remuda.kube.objects import Kind
+from remuda.providers import names
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.runtime.definitions import install
+from remuda.runtime.manager import Manager
+from tests.controllers.ranch import SERVER, VERSION, WORKER, Hosts, QuickAgents
+from tests.controllers.yard import YARD_MACHINE
+from tests.faults import register
+from tests.faults.machines.story import NAMESPACE, Teller
+from tests.faults.plane import Plane, running
+
+_SUITE = "tests/faults/controllers/test_control_plane_points.py"
+_K3S = "etcd.k3s.cattle.io"
+_MACHINES = {"s1": SERVER, "s2": SERVER, "s3": SERVER, "w1": WORKER}
+_DRAIN = {"enabled": True, "force": True}
+
+Json = dict[str, Any]
+
+
+@asynccontextmanager
+async def agents(plane: Plane, hosts: Hosts) -> AsyncIterator[None]:
+    client = HttpClient(kubeconfig.load(plane.data / "admin.kubeconfig"))
+    manager = Manager(client, namespace=NAMESPACE, name="agents", interval=0.1)
+    QuickAgents(manager, hosts)
+    await manager.start()
+    manager.lead()
+    try:
+        yield
+    finally:
+        await manager.stop()
+        await client.close()
+
+
+async def make(teller: Teller, kind: Kind[Any], name: str, spec: Json, labels: Json | None = None) -> None:
+    await teller.make(kind.target, NAMESPACE, kind.name, name, metadata={"labels": labels or {}}, spec=spec)
+
+
+async def declare(teller: Teller, workload: ApiServer, folder: Path) -> None:
+    authority = {
+        name: (folder / "pki" / file).read_text() for name, file in (("tls.crt", "ca.crt"), ("tls.key", "ca.key"))
+    }
+    await teller.make(SECRETS, NAMESPACE, "Secret", "c-ca", stringData=authority)
+    await make(teller, RKE_CLUSTER, "c", {})
+    spec = {
+        "kubernetesVersion": VERSION,
+        "clusterName": "c",
+        "controlPlaneEndpoint": {"host": "127.0.0.1", "port": workload.front.port},
+        "upgradeStrategy": {"workerDrainOptions": _DRAIN},
+    }
+    await make(teller, RKE_CONTROL_PLANE, "c", spec)
+    await teller.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", lambda obj: "WaitingForCluster" in str(obj))
+    references = {
+        "infrastructureRef": {"apiGroup": names.GROUP, "kind": "RKECluster", "name": "c"},
+        "controlPlaneRef": {"apiGroup": names.GROUP, "kind": "RKEControlPlane", "name": "c"},
+    }
+    await make(teller, CLUSTER, "c", references)
+
+
+async def machine(teller: Teller, name: str, roles: Json, number: int) -> None:
+    labels = {**roles, capi_names.CLUSTER_NAME: "c"}
+    if names.CONTROL_PLANE_ROLE in roles:
+        labels[capi_names.CONTROL_PLANE] = "true"
+    await make(teller, RKE_BOOTSTRAP, name, {"clusterName": "c"}, labels)
+    target = YARD_MACHINE.target
+    await teller.make(target, NAMESPACE, YARD_MACHINE.name, name, spec={"providerID": f"yard://{name}"})
+    spec = {
+        "clusterName": "c",
+        "bootstrap": {"configRef": {"apiGroup": names.GROUP, "kind": "RKEBootstrap", "name": name}},
+        "infrastructureRef": YARD_MACHINE.reference(name),
+    }
+    await make(teller, MACHINE, name, spec, labels)
+    addresses = [{"type": "InternalIP", "address": f"10.0.0.{number}"}]
+    await teller.patch_status(
+        target, NAMESPACE, name, {"initialization": {"provisioned": True}, "addresses": addresses}
+    )
+    await teller.until(RKE_BOOTSTRAP.target, NAMESPACE, name, lambda obj: said(obj, "AgentConnected"))
+    found = await teller.get(RKE_BOOTSTRAP.target, NAMESPACE, name)
+    assert found is not None
+    kept = [one for one in found["status"]["conditions"] if one["type"] != "AgentConnected"]
+    called = {"type": "AgentConnected", "status": "True", "reason": "Connected", "message": ""}
+    news = [*kept, {**called, "lastTransitionTime": clock.now()}]
+    await teller.patch_status(RKE_BOOTSTRAP.target, NAMESPACE, name, {"conditions": news})
+
+
+async def node(workload: Client, name: str) -> None:
+    obj = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"node-role.kubernetes.io/etcd": "true"}},
+        "spec": {"providerID": f"yard://{name}"},
+    }
+    await workload.create(NODE.target, "", obj)
+    conditions = [
+        {"type": type, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": clock.now()}
+        for type in ("Ready", "EtcdIsVoter")
+    ]
+    status = {"conditions": conditions, "nodeInfo": {"kubeletVersion": VERSION}}
+    await workload.patch(NODE.target, "", name, {"status": status}, subresource="status")
+
+
+async def leave(teller: Teller, workload: Client, hosts: Hosts, name: str) -> None:
+    """As the distribution does it, when it is asked."""
+    await teller.delete(MACHINE.target, NAMESPACE, name)
+    async with asyncio.timeout(240):
+        while f'{_K3S}/remove":"true"'.encode() not in await workload.get(NODE.target, "", name):
+            await asyncio.sleep(0.2)
+    hosts.members.remove(name)
+    left = {"metadata": {"annotations": {f"{_K3S}/removed-node-name": f"{name}-0a1b"}}}
+    await workload.patch(NODE.target, "", name, left)
+    await teller.until(MACHINE.target, NAMESPACE, name, lambda obj: obj is None)
+
+
+def said(obj: Json | None, type: str) -> str:
+    conditions = (obj or {}).get("status", {}).get("conditions", [])
+    return next((one["status"] for one in conditions if one["type"] == type), "")
+
+
+def is_ready(generation: int) -> Any:
+    return lambda obj: said(obj, "Ready") == "True" and obj["status"].get("observedGeneration", 0) >= generation
+
+
+async def change(teller: Teller, **spec: Any) -> None:
+    await teller.patch(RKE_CONTROL_PLANE.target, NAMESPACE, "c", {"spec": spec})
+    found = await teller.get(RKE_CONTROL_PLANE.target, NAMESPACE, "c")
+    assert found is not None
+    await teller.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", is_ready(found["metadata"]["generation"]))
+
+
+async def test_it_dies_at_every_point_and_the_cluster_lives_through_it(tmp_path: Path) -> None:
+    hosts = Hosts()
+    hosts.failing["w1"] = "not yet"  # at first: it has to be asked once more
+    workload = await ApiServer.start(Settings(data_dir=tmp_path / "workload", port=0))
+    try:
+        async with running(tmp_path, register.points(_SUITE)) as (plane, client):
+            teller = Teller(client)
+            await teller.persist(lambda: install(client, [YARD_MACHINE.definition()]))
+            async with agents(plane, hosts):
+                await live(teller, workload, hosts, tmp_path / "workload")
+            print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
+            assert plane.left == set(), "the story has not come here"
+    finally:
+        await workload.stop()
+
+
+async def live(teller: Teller, workload: ApiServer, hosts: Hosts, folder: Path) -> None:
+    api = workload.client()
+    await declare(teller, workload, folder)
+    for number, (name, roles) in enumerate(_MACHINES.items(), 1):
+        await machine(teller, name, dict(roles), number)
+        await node(api, name)
+    await teller.until(MACHINE.target, NAMESPACE, "w1", lambda obj: said(obj, "PlanApplied") == "False")
+    hosts.failing.clear()
+    await teller.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", is_ready(1))
+    tokens = await teller.get(SECRETS, NAMESPACE, "c-rke-state")
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"nodeName": "w1", "containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0},
+    }
+    await api.create(NODE.target._replace(plural="pods"), "default", pod)
+    await change(teller, machineGlobalConfig={"kubelet-arg": ["max-pods=50"]})
+    await change(teller, controlPlaneEndpoint={"host": "localhost", "port": workload.front.port})
+    marked = [name for name in _MACHINES if await is_init(teller, name)]
+    assert len(marked) == 1, "the cluster was begun once"
+    await leave(teller, api, hosts, marked[0])
+    await teller.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", is_ready(1))
+    kept = await teller.get(SECRETS, NAMESPACE, "c-rke-state")
+    assert tokens is not None
+    assert kept is not None
+    assert kept["data"] == tokens["data"]
+    assert sorted(set(hosts.members)) == sorted(hosts.members) == sorted({"s1", "s2", "s3"} - {marked[0]})
+    await teller.delete(CLUSTER.target, NAMESPACE, "c")
+    for target in (CLUSTER.target, RKE_CONTROL_PLANE.target):
+        await teller.until(target, NAMESPACE, "c", lambda obj: obj is None)
+    assert await teller.names(MACHINE.target) == []
+
+
+async def is_init(teller: Teller, name: str) -> bool:
+    found = await teller.get(RKE_BOOTSTRAP.target, NAMESPACE, name)
+    return found is not None and found["metadata"]["labels"].get(names.INIT_NODE) == "true"
