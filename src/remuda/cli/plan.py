@@ -101,14 +101,15 @@ def _show(found: Preview) -> None:
     click.echo(click.style(f"Cluster {found.cluster}{' (new)' if found.new else ''}", bold=True))
     for wait in found.waits:
         click.echo(f"waits: {wait}")
+    if not found.steps:
+        click.echo("no machine is concerned")
+        return
     rows = [_row(step) for step in found.steps]
     widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
     for row in (_COLUMNS, *rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         cells[1] = click.style(cells[1], fg=_COLOURS.get(row[1]))
         click.echo("   ".join(cells).rstrip())
-    if not rows:
-        click.echo("no machine is concerned")
 
 
 def _row(step: Step) -> tuple[str, ...]:
