@@ -70,3 +70,13 @@ def test_other_bytes_need_to_be_asked_for(folder: Path) -> None:
     assert refused.code == 1
     assert "--replace" in refused.err
     assert artefacts(folder, "add", "k3s", VERSION, "k3s-arm64", "--replace").code == 0
+
+
+def test_they_are_kept_where_the_other_commands_look_unless_something_else_is_said(folder: Path) -> None:
+    assert run("artefacts", "add", "k3s", VERSION, "k3s-arm64", cwd=folder).code == 0
+    assert (folder / "remuda-data/artefacts/k3s" / VERSION / "arm64/k3s").read_bytes() == CONTENT
+    assert VERSION in run("artefacts", "list", cwd=folder).out
+    assert VERSION in run("artefacts", "list", "--data-dir", "remuda-data", cwd=folder).out
+    both = run("artefacts", "list", "--data-dir", "remuda-data", "--artefacts", "store", cwd=folder)
+    assert both.code == 2
+    assert "either --data-dir or --artefacts" in both.err

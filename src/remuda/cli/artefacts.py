@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remuda.cli.connection import DATA_DIR
+
 if TYPE_CHECKING:
     from remuda.providers.controlplane.artefacts import Artefact, Artefacts
 
@@ -19,7 +21,7 @@ _place = (
     click.option(
         "--data-dir",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Of `remuda up`, or of a manager: they are in its folder artefacts.",
+        help=f"Of `remuda up`, or of a manager: they are in its folder artefacts. Default: ./{DATA_DIR}.",
     ),
     click.option(
         "--artefacts",
@@ -33,9 +35,9 @@ _place = (
 def _store(data_dir: Path | None, directory: Path | None) -> Artefacts:
     from remuda.providers.controlplane.artefacts import Artefacts
 
-    if (data_dir is None) == (directory is None):
+    if data_dir is not None and directory is not None:
         raise click.UsageError("either --data-dir or --artefacts says where artefacts are kept")
-    return Artefacts(directory if directory is not None else Path(str(data_dir)) / "artefacts")
+    return Artefacts(directory or (data_dir or DATA_DIR) / "artefacts")
 
 
 @click.group(name="artefacts", context_settings=_HELP)
@@ -74,8 +76,8 @@ def add(
     are checked against it. `add nano [VERSION]` needs no file: the bundle is made of this installation.
 
     \b
-      remuda artefacts add k3s v1.36.4+k3s1 k3s k3s-airgap-images-amd64.tar.zst sha256sum-amd64.txt --data-dir ./data
-      remuda artefacts add nano --data-dir ./data
+      remuda artefacts add k3s v1.36.4+k3s1 k3s k3s-airgap-images-amd64.tar.zst sha256sum-amd64.txt
+      remuda artefacts add nano
     """
     from remuda.cli.signals import clean_up_when_terminated
     from remuda.providers.controlplane.artefacts import BadArtefact
