@@ -41,12 +41,14 @@ class Guard:
     def against_stopping(self, host: Host, *, joining: bool) -> Wait | None:
         """`joining`: it may begin to vote at any moment."""
         member = self.membership.of(host)
-        if not self.membership.known:
+        if not self.membership.views:
             return self._against_the_unknown(host)
+        if member is not None and self.membership.is_down(member):
+            return None
+        if self.membership.disputed:
+            return self._unknown(host) if joining or member is not None else None
         if member is None or member not in self.membership.voters:
             return self._against_stopping_a_joiner(host) if joining else None
-        if self.membership.is_down(member):
-            return None
         voters, well = self._others(member)
         if voters == 1 or well >= voters // 2 + 1:
             return None

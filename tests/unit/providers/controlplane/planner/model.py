@@ -462,7 +462,7 @@ class World:
         busy = [
             m.name
             for m in self.etcd.members.values()
-            if m.learner and m.name != machine.member and not self._was_given_up(m.name.rpartition("-")[0])
+            if m.learner and m.alive and m.name != machine.member and not self._was_given_up(m.name.rpartition("-")[0])
         ]
         busy += [
             m.name

@@ -3,6 +3,7 @@ change one at a time, a cluster begins once, no plan is given twice, and when fa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -31,6 +32,7 @@ SHAPES = (
     {"server": (SERVER, 5), "worker": (WORKER, 1)},
 )
 DEEDS = ("upgrade", "configure", "scale", "delete", "crash", "recover", "fail", "cut", "deafen")
+EXAMPLES = int(os.environ.get("REMUDA_EXAMPLES", "40"))  # more of them, and others, when asked for
 WAIT = 4 * 3600.0
 
 events = st.lists(st.tuples(st.integers(0, 60), st.sampled_from(DEEDS), st.integers(0, 20)), max_size=12)
@@ -42,7 +44,12 @@ def world_time() -> Iterator[None]:
     clock.use(None)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=EXAMPLES,
+    derandomize=not os.environ.get("REMUDA_EXAMPLES"),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(seed=st.integers(0, 2**32), shape=st.sampled_from(SHAPES), drain=st.booleans(), story=events)
 def test_nothing_we_do_costs_the_quorum_and_all_work_ends(
     seed: int, shape: dict[str, tuple[object, int]], drain: bool, story: list[tuple[int, str, int]]
