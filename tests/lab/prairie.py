@@ -136,16 +136,21 @@ class Prairie:
 
     def processes(self) -> list[str]:
         """Of the hosts, whoever started them."""
-        mark = f"REMUDA_HOST_ROOT={self.hosts}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                try:
-                    if mark in (entry / "environ").read_bytes():
-                        found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-                except OSError:
-                    continue
-        return found
+        return processes_below(self.hosts)
+
+
+def processes_below(hosts: Path) -> list[str]:
+    """Of hosts that are processes of this machine, with their roots below that folder."""
+    mark = f"REMUDA_HOST_ROOT={hosts}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if mark in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue
+    return found
 
 
 _OF_MACHINES = (

@@ -1,0 +1,256 @@
+"""Clusters as their users declare them, on `remuda up` as a process: one manifest each, whatever driver makes hosts.
+
+What must hold of each of them is here too: a change in place keeps the Machines and their hosts, and of a cluster that
+was deleted nothing is left: no object, no server, no process.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from remuda.providers.controlplane.artefacts import Artefacts, bundle
+from remuda.providers.machine.drivers.proc import Members
+from remuda.provisioning.pools import POOL_NAME
+from tests.lab.prairie import processes_below
+from tests.lab.server import Reply, Server, tail
+from tests.lab.up import DRIVERS, Json, Up, condition, eventually
+
+NAMESPACE = "fleet-default"
+VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"
+PATIENCE_SECONDS = 240.0
+
+PROVISIONING = f"/apis/provisioning.cattle.io/v1/namespaces/{NAMESPACE}/clusters"
+MACHINES = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/machines"
+DEPLOYMENTS = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/machinedeployments"
+SETS = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/machinesets"
+CONTROL_PLANES = f"/apis/rke.cattle.io/v1/namespaces/{NAMESPACE}/rkecontrolplanes"
+FLEET_SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+
+_APPLY = {"Content-Type": "application/apply-patch+yaml"}
+_COME_AND_GO = ("events", "leases", "selfsubjectaccessreviews")
+
+
+class Standing(NamedTuple):
+    """A Machine and its host, as they are told apart from others that take their place."""
+
+    machine: str
+    infrastructure: str
+    provider_id: str
+
+
+class Fleet(Up):
+    """`remuda up` with nano in two versions, and the clusters declared on it."""
+
+    def __init__(self, driver: str = "process", options: Mapping[str, Any] | None = None, *flags: str) -> None:
+        super().__init__(*flags)
+        self.driver, self.options = driver, dict(options or {})
+        self.until(DRIVERS, driver, lambda obj: condition(obj, "Active") == "True")
+
+    def add_nano(self, folder: Path, *versions: str) -> None:
+        store = Artefacts(self.data / "artefacts")
+        for version in versions:
+            made = folder / f"{version}.tar.gz"
+            bundle.build(version, made)
+            store.add("nano", version, bundle.architecture(), {bundle.NAME: made})
+
+    def put(self, obj: Json) -> Reply:
+        """As `kubectl apply --server-side`, in the namespace of clusters."""
+        place = f"/apis/{obj['apiVersion']}/namespaces/{NAMESPACE}/{obj['kind'].lower()}s/{obj['metadata']['name']}"
+        return self.http("PATCH", f"{place}?fieldManager=kubectl&force=true", json.dumps(obj), _APPLY)
+
+    def patch(self, path: str, change: Json) -> None:
+        reply = self.http("PATCH", path, json.dumps(change), {"Content-Type": "application/merge-patch+json"})
+        assert reply.code == 200, reply
+
+    def everything(self) -> set[str]:
+        """Every object there is, but for what comes and goes by itself."""
+        found = set()
+        for path in self._collections():
+            for item in self.items(path):
+                meta = item["metadata"]
+                found.add(f"{path.rpartition('/')[2]} {meta.get('namespace', '')}/{meta['name']}")
+        return found
+
+    def _collections(self) -> list[str]:
+        groups = self.http("GET", "/apis").body["groups"]
+        bases = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
+        return [
+            f"{base}/{resource['name']}"
+            for base in bases
+            for resource in self.http("GET", base).body["resources"]
+            if "list" in resource["verbs"] and resource["name"] not in _COME_AND_GO
+        ]
+
+    def processes(self) -> list[str]:
+        """Of the hosts, whoever started them."""
+        return processes_below(self.hosts)
+
+    @property
+    def told(self) -> str:
+        described = [self.remuda("describe", "cluster", name, "-n", NAMESPACE) for name in self.names(PROVISIONING)]
+        said = [one.stdout + one.stderr for one in described]
+        return "\n".join([*said, f"processes of hosts: {self.processes()}", tail(self.log, 60)])
+
+    def stop(self) -> None:
+        """With the hosts of tests that did not come to their end."""
+        roots = list(self.hosts.glob("process/*/root"))
+        super().stop()
+        for root in roots:
+            Members(root).end(hard=True)
+
+
+class Declared:
+    """A cluster by its manifest. Change `config` or `pools` and `apply`."""
+
+    def __init__(self, fleet: Fleet, name: str, pools: Sequence[Json], **config: Any) -> None:
+        self.fleet, self.name = fleet, name
+        self.before = fleet.everything()
+        self.version = VERSION
+        self.config: Json = config
+        self.pools: dict[str, Json] = {one["name"]: dict(one) for one in pools}
+        self.outside: Json = {}  # of the spec, beside rkeConfig
+        self.annotations: dict[str, str] = {}
+
+    def manifest(self) -> Json:
+        kind = f"{self.fleet.driver.capitalize()}Config"
+        pools = [
+            {**one, "machineConfigRef": {"kind": kind, "name": f"{self.name}-{one['name']}"}}
+            for one in self.pools.values()
+        ]
+        rke = {**copy.deepcopy(self.config), **({"machinePools": pools} if pools else {})}
+        return {
+            "apiVersion": "provisioning.cattle.io/v1",
+            "kind": "Cluster",
+            "metadata": {"name": self.name, "namespace": NAMESPACE, "annotations": self.annotations},
+            "spec": {"kubernetesVersion": self.version, **self.outside, "rkeConfig": rke},
+        }
+
+    def offer(self) -> Reply:
+        """What the server says to the manifest, with all it names beside it."""
+        for pool in self.pools:
+            config = {
+                "apiVersion": "rke-machine-config.cattle.io/v1",
+                "kind": f"{self.fleet.driver.capitalize()}Config",
+                "metadata": {"name": f"{self.name}-{pool}", "namespace": NAMESPACE},
+                **self.fleet.options,
+            }
+            reply = self.fleet.put(config)
+            assert reply.code in (200, 201), reply
+        return self.fleet.put(self.manifest())
+
+    def apply(self) -> None:
+        reply = self.offer()
+        assert reply.code in (200, 201), reply
+
+    # --- waits
+
+    def becomes_ready(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """As its manifest is now."""
+        self.fleet.until(PROVISIONING, self.name, _settled, seconds=seconds)
+        self.fleet.until(CONTROL_PLANES, self.name, _settled, seconds=seconds)
+
+    def until(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+        eventually(holds, lambda: f"not within {seconds} s: {what}\n{self.fleet.told}", seconds)
+
+    def has_nodes(self, number: int, seconds: float = PATIENCE_SECONDS) -> dict[str, Json]:
+        """So many Machines and Nodes, all of them Ready, and the cluster is, too."""
+
+        def complete() -> bool:
+            nodes = self.nodes()
+            return len(nodes) == len(self.machines()) == number and all(map(is_ready, nodes.values()))
+
+        self.until(complete, f"{self.name} has {number} Nodes, and all are Ready", seconds)
+        self.becomes_ready(seconds)
+        return self.nodes()
+
+    # --- looks
+
+    def machines(self, pool: str = "") -> dict[str, Json]:
+        wanted = {"cluster.x-k8s.io/cluster-name": self.name} | ({POOL_NAME: pool} if pool else {})
+        query = "%2C".join(f"{key}%3D{value}" for key, value in wanted.items())
+        return {one["metadata"]["name"]: one for one in self.fleet.items(f"{MACHINES}?labelSelector={query}")}
+
+    def standing(self, pool: str = "") -> dict[str, Standing]:
+        """Who is there: equal before and after, no machine was replaced."""
+        found = {}
+        for name, machine in self.machines(pool).items():
+            ref = machine["spec"]["infrastructureRef"]
+            path = f"/apis/{ref['apiGroup']}/v1/namespaces/{NAMESPACE}/{ref['kind'].lower()}s/{ref['name']}"
+            uid = self.fleet.http("GET", path).body["metadata"]["uid"]
+            found[name] = Standing(machine["metadata"]["uid"], uid, machine["spec"].get("providerID", ""))
+        return found
+
+    def node_of(self, machine: str) -> str:
+        return str(self.machines()[machine]["status"]["nodeRef"]["name"])
+
+    def workload(self) -> Server:
+        """The cluster's own API, by the kubeconfig in its Secret."""
+        secret = self.fleet.http("GET", f"{FLEET_SECRETS}/{self.name}-kubeconfig")
+        if secret.code != 200:
+            raise ConnectionError(f"{self.name} has no kubeconfig yet")
+        path = self.fleet.folder / f"{self.name}.kubeconfig"
+        path.write_bytes(base64.b64decode(secret.body["data"]["value"]))
+        return Server(path)
+
+    def ask(self, method: str, path: str, body: Json | None = None, seconds: float = 30) -> Reply:
+        """One request to the cluster's own API; asked again while it cannot be reached or does not serve."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                server = self.workload()
+                try:
+                    reply = server.http(method, path, body)
+                finally:
+                    server.stop()
+                if reply.code < 500 or time.monotonic() > deadline:
+                    return reply
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.2)
+
+    def nodes(self) -> dict[str, Json]:
+        try:
+            server = self.workload()
+            reply = server.http("GET", "/api/v1/nodes")
+            server.stop()
+        except OSError:
+            return {}
+        return {one["metadata"]["name"]: one for one in reply.body["items"]} if reply.code == 200 else {}
+
+    def why(self) -> tuple[int, str]:
+        done = self.fleet.remuda("why", self.name, "-n", NAMESPACE)
+        return done.returncode, done.stdout
+
+    # --- its end
+
+    def delete(self, seconds: float = PATIENCE_SECONDS) -> None:
+        self.fleet.delete(PROVISIONING, self.name, seconds=seconds)
+
+    def leaves_nothing(self, seconds: float = 60) -> None:
+        self.until(lambda: not self.fleet.everything() - self.before, "no object is left", seconds)
+        self.until(lambda: not self.fleet.processes(), "no process is left", seconds)
+        assert [path for path in self.fleet.hosts.glob("*/*") if self.name in path.name] == []
+        leaks = self.fleet.remuda("leaks", "--hosts", str(self.fleet.hosts))
+        assert (leaks.returncode, leaks.stdout) == (0, ""), leaks
+
+
+def pool(name: str, quantity: int, roles: str, **more: Any) -> Json:
+    """Roles by their letters: e, c, w."""
+    flags = {"e": "etcdRole", "c": "controlPlaneRole", "w": "workerRole"}
+    return {"name": name, "quantity": quantity, **{flags[letter]: True for letter in roles}, **more}
+
+
+def is_ready(obj: Json) -> bool:
+    return condition(obj, "Ready") == "True"
+
+
+def _settled(obj: Json) -> bool:
+    observed = (obj.get("status") or {}).get("observedGeneration")
+    return is_ready(obj) and observed == obj["metadata"]["generation"]
