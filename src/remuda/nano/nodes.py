@@ -103,7 +103,7 @@ class Nodes:
         for member in self._keeper.members.members:
             try:
                 node = self._seen.get(member.node)
-                if node is not None and _asked_to_leave(node):
+                if node is not None and asked_to_leave(node, member.name):
                     await self._remove(member, node)
                 elif member.name in self._leave and node is None:
                     await self._remove(member, None)
@@ -125,7 +125,7 @@ class Nodes:
         waiting = False
         for node in list(self._seen.values()):
             name = (node["metadata"].get("annotations") or {}).get(MEMBER_NAME, "")
-            if name and _asked_to_leave(node) and self._keeper.members.find(name) is None:
+            if name and asked_to_leave(node, name) and self._keeper.members.find(name) is None:
                 try:
                     await mark_removed(self._client, node["metadata"]["name"], name)
                 except StatusError as error:
@@ -180,9 +180,11 @@ async def mark_removed(client: Client, node: str, member: str) -> None:
     await client.patch(NODES, "", node, {"metadata": {"annotations": annotations, "labels": {ETCD_LABEL: None}}})
 
 
-def _asked_to_leave(node: Obj) -> bool:
+def asked_to_leave(node: Obj, member: str) -> bool:
+    """Also when the Node says already that this member has left: a hand-over that failed may have left that behind. A
+    member that has come since is another one."""
     annotations = node["metadata"].get("annotations") or {}
-    return annotations.get(REMOVE) == "true" and REMOVED_NAME not in annotations
+    return annotations.get(REMOVE) == "true" and annotations.get(REMOVED_NAME, member) == member
 
 
 def etcd_patch(node: Obj, member: Member) -> Obj:

@@ -11,7 +11,7 @@ from remuda.nano import manifests, notify
 from remuda.nano.configuration import Configuration, Refused
 from remuda.nano.keeping import grace_seconds
 from remuda.nano.members import Member
-from remuda.nano.nodes import Renewals, etcd_patch, voter_patch
+from remuda.nano.nodes import REMOVE, REMOVED_NAME, Renewals, asked_to_leave, etcd_patch, voter_patch
 
 
 def test_a_node_is_silent_since_its_renewal_was_seen_and_nobody_is_blamed_for_an_outage() -> None:
@@ -75,3 +75,11 @@ def test_manifests_are_found_in_folders_unless_they_are_skipped_or_disabled(tmp_
     (tmp_path / "b.yaml").write_text("- 1\n")
     with pytest.raises(ValueError, match="something else"):
         manifests.documents(tmp_path / "b.yaml")
+
+
+def test_a_member_is_asked_to_leave_until_it_is_gone_and_its_successor_is_not() -> None:
+    assert not asked_to_leave({"metadata": {}}, "a-1")
+    assert asked_to_leave({"metadata": {"annotations": {REMOVE: "true"}}}, "a-1")
+    left = {"metadata": {"annotations": {REMOVE: "true", REMOVED_NAME: "a-1"}}}
+    assert asked_to_leave(left, "a-1")  # it says so and is still listed: it must go on leaving
+    assert not asked_to_leave(left, "a-2")
