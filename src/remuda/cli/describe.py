@@ -44,7 +44,7 @@ def cluster(name: str, namespace: str, kubeconfig: Path | None, output: str) -> 
         mark = "»" if one is leaf else " "
         note = f"  {one.note}" if one.note else ""
         head = click.style(f"{one}", bold=one is leaf)
-        click.echo(f"{mark} {'  ' * depth}{head}{note}  {_judgement(one)}")
+        click.echo(f"{mark} {'  ' * depth}{head}{note}  {_judgement(one, depth + 1, whole=one is leaf)}")
 
 
 @click.command(name="why", context_settings=_HELP)
@@ -70,7 +70,7 @@ def why(name: str, namespace: str, kubeconfig: Path | None, output: str) -> None
         click.echo(f"{root} is ready")
     else:
         for depth, one in enumerate(chain):
-            click.echo(f"{'  ' * depth}{one}  {_judgement(one)}")
+            click.echo(f"{'  ' * depth}{one}  {_judgement(one, depth, whole=one is chain[-1])}")
     raise SystemExit(_NOT_WELL if chain else 0)
 
 
@@ -87,14 +87,16 @@ def _look(kubeconfig: Path | None, namespace: str, name: str) -> Branch:
         raise click.ClickException(str(error)) from None
 
 
-def _judgement(one: Branch) -> str:
+def _judgement(one: Branch, depth: int, *, whole: bool) -> str:
+    """Of an object that only waits for another one the first line is enough."""
     said = one.judgement
     word = click.style(said.state, fg=_COLOURS.get(said.state))
     if said.well:
         return word
     since = f" since {said.since}" if said.since else ""
     reason = f" {said.reason}" if said.reason else ""
-    return f"{word}{since}{reason}{f': {said.message}' if said.message else ''}"
+    lines = said.message.splitlines() if whole else said.message.splitlines()[:1]
+    return f"{word}{since}{reason}{': ' if lines else ''}" + f"\n{'  ' * (depth + 2)}".join(lines)
 
 
 def _print_json(root: Branch) -> None:

@@ -13,7 +13,7 @@ from remuda.kube.objects import Object
 from remuda.kube.waits import Wait
 from remuda.providers import names
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP, RKEBootstrap
-from remuda.providers.controlplane import delivery, hooks, members
+from remuda.providers.controlplane import delivery, hooks, members, nodes
 from remuda.providers.controlplane.gather import Gathered, Gatherer
 from remuda.providers.controlplane.planner.decision import (
     Act,
@@ -148,6 +148,25 @@ class Acts:
             self._tell(
                 self._plane, "MemberExpelled", f"member {act.member} of etcd belongs to no Machine: Node {act.node}"
             )
+
+    # ---- nodes
+
+    async def keep_nodes(self) -> None:
+        """As the plans say that their hosts have applied."""
+        connection = self._gathered.connection
+        if connection.client is None or connection.nodes is None:
+            return
+        for host in self._gathered.observed.hosts:
+            node = connection.nodes.get("", host.node.name) if host.node is not None and not host.deleting else None
+            if node is None or host.report.state != "succeeded":
+                continue
+            try:
+                changed = await nodes.keep(connection.client, node, host.report.plan)
+            except _EXPECTED as error:
+                self.errors.append(error)
+                continue
+            if changed and (machine := self._machine(host.name)) is not None:
+                self._tell(machine, "NodeUpdated", f"Node {node.metadata.name} has the labels and taints of its config")
 
     def _machine(self, host: str) -> Machine | None:
         return self._gathered.machines.get(host)

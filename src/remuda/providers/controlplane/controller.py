@@ -135,6 +135,8 @@ class RKEControlPlaneController:
         decision = await self._decided(gathered.observed)
         work = Acts(self._client, self._events, self._source, plane, gathered)
         await work.carry_out(decision)
+        if not gathered.observed.paused:
+            await work.keep_nodes()
         kept = await self._keep_kubeconfig(plane, cluster, gathered, work)
         judged = status.Judged(
             observed=gathered.observed,

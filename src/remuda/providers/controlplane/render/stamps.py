@@ -18,6 +18,8 @@ from remuda.providers.controlplane.render.plan import File, compact
 RESTART_STAMP = "RESTART_STAMP"
 DRAIN_HASH = "DRAIN_HASH"
 
+# What a kubelet reads only when it registers its Node: Nodes that are there are changed through the API (`nodes`).
+_ONCE = ("node-label", "node-taint")
 # Settings that no Pod can notice: the service is restarted for them, and Pods stay.
 _UNNOTICED = ("tls-san", "etcd-disable-snapshots", "etcd-snapshot-", "etcd-s3")
 
@@ -25,8 +27,14 @@ _UNNOTICED = ("tls-san", "etcd-disable-snapshots", "etcd-snapshot-", "etcd-s3")
 def stamps(cluster: Cluster, files: Sequence[File]) -> dict[str, str]:
     settings = layout.of(cluster).settings
     lasting = [file for file in files if not file.dynamic]
-    noticed = [_noticed(file) if file.path == settings else file for file in lasting]
-    return {RESTART_STAMP: _stamp(cluster, lasting), DRAIN_HASH: _stamp(cluster, noticed)}
+
+    def without(keys: tuple[str, ...]) -> list[File]:
+        return [_without(file, keys) if file.path == settings else file for file in lasting]
+
+    return {
+        RESTART_STAMP: _stamp(cluster, without(_ONCE)),
+        DRAIN_HASH: _stamp(cluster, without(_ONCE + _UNNOTICED)),
+    }
 
 
 def _stamp(cluster: Cluster, files: Sequence[File]) -> str:
@@ -40,7 +48,7 @@ def _stamp(cluster: Cluster, files: Sequence[File]) -> str:
     return hashlib.sha256(compact(parts)).hexdigest()
 
 
-def _noticed(file: File) -> File:
+def _without(file: File, keys: tuple[str, ...]) -> File:
     values = json.loads(file.content)
-    kept = {key: value for key, value in values.items() if not key.startswith(_UNNOTICED)}
+    kept = {key: value for key, value in values.items() if not key.startswith(keys)}
     return File(path=file.path, content=compact(kept), permissions=file.permissions)

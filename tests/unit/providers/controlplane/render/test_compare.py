@@ -117,6 +117,12 @@ def test_labels_and_taints_are_told_by_their_key() -> None:
     assert consequence.changes(before, after) == ["config key node-label", "config key node-taint"]
 
 
+def test_labels_and_taints_restart_nothing_for_kubelets_would_not_read_them_again() -> None:
+    before = rendered(PLAIN, "worker")
+    after = rendered(PLAIN, "worker", before=before, node_labels={"colour": "red"}, node_taints=[])
+    assert render.compare(before, after) == "apply"
+
+
 def test_a_first_plan_starts_the_service_and_is_called_so() -> None:
     plan = rendered(PLAIN)
     assert render.compare(b"", plan) == "restart"
