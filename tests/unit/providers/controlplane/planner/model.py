@@ -289,6 +289,10 @@ class World:
     def _stopped(self, machine: Machine, how: str) -> None:
         """By what the planner did: whoever could be known to be dead then is held against it."""
         member = self.etcd.members.get(machine.member)
+        unused = not self.initialized and [m.name for m in self.etcd.voters] == [machine.member]
+        if unused and how in ("retired", "released"):
+            self.etcd = Etcd(catch_up_seconds=10.0)  # what nobody used may be begun anew
+            return
         if member is None or not member.alive:
             return
         since = self.delivered_at.get(machine.name, self.now)
@@ -306,8 +310,6 @@ class World:
             self.complain(f"{machine.name} was {how}: {left} of {len(voters)} voters are left")
         self.etcd.fail(machine.member)
         machine.stopped_by_us = True
-        if len(voters) == 1 and not self.initialized and how in ("retired", "released"):
-            self.etcd = Etcd(catch_up_seconds=10.0)  # what nobody used may be begun anew
 
     def joined_late(self, machine: Machine) -> bool:
         """After everybody's patience had ended, and just before it was stopped."""
@@ -443,9 +445,10 @@ class World:
             ]
             if late:
                 self.complain(f"worker {machine.name} gets {new['version']} before {late}")
+        if machine.state not in ("pending", "in-progress"):  # else what it is told comes on top of an older order
+            self._ordered(machine)
         machine.plan, machine.state, machine.delivered = act.plan, "pending", self.now
         machine.failures, machine.probes = 0, {}
-        self._ordered(machine)
 
     def _ordered(self, machine: Machine) -> None:
         self.delivered_at[machine.name] = self.now
