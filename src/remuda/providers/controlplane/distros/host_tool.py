@@ -20,6 +20,7 @@ import re
 import ssl
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -27,6 +28,7 @@ from collections.abc import Callable
 from typing import Any
 
 _SECONDS = 10
+_STARTING_SECONDS = 15  # less than there is between two looks at the members
 _CHUNK = 1 << 20
 
 
@@ -164,7 +166,27 @@ def _write(path: str, content: str) -> None:
 
 
 def members(data: str, port: str, node: str) -> None:
+    """A server that has just been started is given a moment, so that the first word about it is not that nothing
+    answers, or that it does not vote yet: the next one would come much later."""
+    until = time.monotonic() + float(os.environ.get("REMUDA_PATIENCE_SECONDS") or _STARTING_SECONDS)
+    while True:
+        try:
+            found = _members(data, port, node)
+            if time.monotonic() > until or any(_is_of(node, one) and not one["learner"] for one in found):
+                break
+        except (OSError, ValueError, http.client.HTTPException):
+            if time.monotonic() > until:
+                raise
+        time.sleep(1)
+    print(json.dumps({"members": sorted(found, key=lambda member: (str(member["name"]), str(member["address"])))}))
+
+
+def _is_of(node: str, member: dict[str, Any]) -> bool:
     """A member is called as its node, with something behind it."""
+    return str(member.get("name") or "").rpartition("-")[0] == node
+
+
+def _members(data: str, port: str, node: str) -> list[dict[str, Any]]:
     tls = os.path.join(_on_host(data), "server", "tls")
     here = os.environ.get("REMUDA_HOST_ADDRESS") or "127.0.0.1"
     trust = ssl.create_default_context(cafile=os.path.join(tls, "server-ca.crt"))
@@ -174,13 +196,13 @@ def members(data: str, port: str, node: str) -> None:
     for member in listed:
         peers = member.get("peerURLs") or [""]
         name, address = member.get("name") or "", urllib.parse.urlsplit(peers[0]).hostname or ""
-        if name.rpartition("-")[0] == node:
+        if _is_of(node, member):
             healthy = _says_it_is_healthy(f"http://{_bracketed(here)}:2381/health", None)
         else:
             healthy = bool(address) and _is_healthy(address, os.path.join(tls, "etcd"))
         learner = bool(member.get("isLearner"))
         found.append({"name": name, "address": address, "learner": learner, "healthy": bool(healthy)})
-    print(json.dumps({"members": sorted(found, key=lambda member: (str(member["name"]), str(member["address"])))}))
+    return found
 
 
 def _is_healthy(address: str, tls: str) -> bool:

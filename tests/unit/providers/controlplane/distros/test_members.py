@@ -98,7 +98,7 @@ class Host:
         answer = {"health": "true" if healthy else "false"}
         self.listen(where, 2379, self.etcd, "/health", 200 if healthy else 503, answer, mutual=True)
 
-    def look(self) -> subprocess.CompletedProcess[str]:
+    def look(self, patience: float = 0.1) -> subprocess.CompletedProcess[str]:
         plan = plans.read(render.render(sample.plain(), sample.host("etcd", node_name="m1"), Placement(init=True)))
         [instruction] = plan.periodic
         for file in plan.files:
@@ -111,6 +111,7 @@ class Host:
             "REMUDA_HOST_ROOT": str(self.root),
             "REMUDA_HOST_ADDRESS": address(1),
             "REMUDA_PYTHON": sys.executable,
+            "REMUDA_PATIENCE_SECONDS": str(patience),
         }
         command = [instruction.command, *instruction.args]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -172,6 +173,23 @@ def test_while_there_is_no_server_to_ask_that_is_told(host: Host) -> None:
     done = host.look()
     assert done.returncode != 0
     assert done.stderr.startswith("members: ")
+
+
+def test_a_server_that_has_just_been_started_is_given_a_moment(host: Host) -> None:
+    starts = threading.Timer(1.5, host.supervisor, [[member(1)]])
+    host.own_health(healthy=True)
+    starts.start()
+    done = host.look(patience=30)
+    starts.join()
+    assert done.returncode == 0, done.stderr
+    assert [one["name"] for one in json.loads(done.stdout)["members"]] == ["m1-abc"]
+
+
+def test_a_learner_is_told_when_it_stays_one(host: Host) -> None:
+    host.supervisor([member(1, isLearner=True)])
+    host.own_health(healthy=True)
+    [found] = json.loads(host.look().stdout)["members"]
+    assert found["learner"] is True
 
 
 def test_a_host_whose_own_member_is_not_well_says_so(host: Host) -> None:
