@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.lab.custom_hosts import CustomHost
 from tests.lab.machines import CLUSTER
 from tests.lab.ours import Ours
 from tests.lab.prairie import CAPI, RKE, SECRETS, Prairie, condition
@@ -21,36 +19,6 @@ from tests.lab.server import tail
 
 class Up(Ours):
     command = "up"
-
-
-class Host:
-    """A directory that a shell takes for a machine, because it is told so."""
-
-    def __init__(self, folder: Path) -> None:
-        self.root = folder / "root"
-        self.root.mkdir()
-        tools = folder / "tools"
-        tools.mkdir()
-        (tools / "sudo").write_text('#!/bin/sh\nexec "$@"\n')  # whoever runs tests may do all that is needed here
-        (tools / "sudo").chmod(0o755)
-        self._environment = {
-            **os.environ,
-            "PATH": f"{tools}:{os.environ['PATH']}",
-            "REMUDA_HOST_ROOT": str(self.root),
-            "REMUDA_HOST_ADDRESS": "127.99.0.1",
-            "REMUDA_PATIENCE_SECONDS": "5",
-        }
-
-    def run(self, line: str) -> subprocess.CompletedProcess[str]:
-        shell = shutil.which("dash") or "/bin/sh"
-        return subprocess.run(
-            [shell, "-c", line], env=self._environment, capture_output=True, text=True, timeout=60, check=False
-        )
-
-    def uninstall(self) -> None:
-        agent = self.root / "usr/local/bin/remuda-agent"
-        if agent.exists():
-            self.run(f"python3 {agent} uninstall")
 
 
 @pytest.fixture
@@ -63,8 +31,8 @@ def prairie(tmp_path: Path) -> Iterator[Prairie]:
 
 
 @pytest.fixture
-def host(tmp_path: Path, prairie: Prairie) -> Iterator[Host]:
-    host = Host(tmp_path)
+def host(tmp_path: Path, prairie: Prairie) -> Iterator[CustomHost]:
+    host = CustomHost(tmp_path)
     try:
         yield host
     finally:
@@ -79,7 +47,7 @@ def command(prairie: Prairie) -> str:
     return base64.b64decode(secret["data"]["command"]).decode()
 
 
-def test_one_line_makes_a_machine_a_host_and_again_the_same_one(prairie: Prairie, host: Host) -> None:
+def test_one_line_makes_a_machine_a_host_and_again_the_same_one(prairie: Prairie, host: CustomHost) -> None:
     line = command(prairie)
     for _ in range(2):
         done = host.run(f"{line} --worker --label color=bay")
@@ -94,7 +62,7 @@ def test_one_line_makes_a_machine_a_host_and_again_the_same_one(prairie: Prairie
     prairie.eventually(lambda: not prairie.processes(), "processes are left")
 
 
-def test_a_token_that_is_none_is_told_at_once(prairie: Prairie, host: Host) -> None:
+def test_a_token_that_is_none_is_told_at_once(prairie: Prairie, host: CustomHost) -> None:
     line = command(prairie)
     token = line.partition("--token ")[2].split()[0]
     done = host.run(f"{line.replace(token, token[:-4] + 'AAAA')} --worker")
@@ -105,7 +73,7 @@ def test_a_token_that_is_none_is_told_at_once(prairie: Prairie, host: Host) -> N
     assert prairie.processes() == []
 
 
-def test_another_server_at_the_same_address_is_not_trusted(prairie: Prairie, host: Host) -> None:
+def test_another_server_at_the_same_address_is_not_trusted(prairie: Prairie, host: CustomHost) -> None:
     line = command(prairie)
     checksum = line.rpartition("--ca-checksum ")[2].split()[0]
     done = host.run(f"{line.replace(checksum, '0' * 64)} --worker")
