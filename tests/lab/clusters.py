@@ -169,6 +169,10 @@ class Declared:
         self.becomes_ready(seconds)
         return self.nodes()
 
+    def is_well(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """All that belongs to it says so, to whom asks why it is not ready."""
+        self.until(lambda: self.why() == (0, f"Cluster {self.name} is ready\n"), "remuda why says it is ready", seconds)
+
     # --- looks
 
     def machines(self, pool: str = "") -> dict[str, Json]:
@@ -235,7 +239,8 @@ class Declared:
 
     def leaves_nothing(self, seconds: float = 60) -> None:
         self.until(lambda: not self.fleet.everything() - self.before, "no object is left", seconds)
-        self.until(lambda: not self.fleet.processes(), "no process is left", seconds)
+        own = self.fleet.hosts / self.fleet.driver / f"{self.name}-"
+        self.until(lambda: not processes_below(own), "no process is left", seconds)
         assert [path for path in self.fleet.hosts.glob("*/*") if self.name in path.name] == []
         leaks = self.fleet.remuda("leaks", "--hosts", str(self.fleet.hosts))
         assert (leaks.returncode, leaks.stdout) == (0, ""), leaks

@@ -33,7 +33,7 @@ def test_a_declared_cluster_lives_on_the_same_machines_until_it_is_deleted(fleet
     )
     prairie.apply()
     nodes = prairie.has_nodes(5)
-    assert prairie.why() == (0, "Cluster prairie is ready\n")
+    prairie.is_well()
     assert sorted(map(version_of, nodes.values())) == [VERSION] * 5
     first = prairie.standing()
     assert len({one.provider_id for one in first.values()} - {""}) == 5
