@@ -101,7 +101,8 @@ forget_old_artefacts() {
 	done
 }
 
-# Not waited for: a unit may need the rest of the cluster to become active. Probes tell when it is.
+# The end of what runs is waited for, or its last answers would be taken for those of what comes. The start is not: a
+# unit may need the rest of the cluster to become active. Probes tell when it is.
 restart_if_due() {
 	remembered=$(cat "$STATE_DIR/restart-stamp" 2>/dev/null || true)
 	state=$(systemctl is-active "$UNIT.service" 2>/dev/null || true)
@@ -114,7 +115,8 @@ restart_if_due() {
 	systemctl daemon-reload
 	systemctl enable "$UNIT.service"
 	systemctl reset-failed "$UNIT.service" 2>/dev/null || true
-	systemctl --no-block restart "$UNIT.service"
+	systemctl stop "$UNIT.service"
+	systemctl --no-block start "$UNIT.service"
 	printf '%s\n' "$RESTART_STAMP" | write "$STATE_DIR/restart-stamp" 600
 	say "$UNIT is being restarted"
 }

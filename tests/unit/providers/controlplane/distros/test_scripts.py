@@ -154,7 +154,8 @@ RESTARTED = [
     "daemon-reload",
     "enable k3s.service",
     "reset-failed k3s.service",
-    "--no-block restart k3s.service",
+    "stop k3s.service",
+    "--no-block start k3s.service",
 ]
 
 
@@ -343,7 +344,7 @@ def test_rke2_is_unpacked_once(
     installed.write_text("touched")
     assert machine.apply(init(cluster)).returncode == 0
     assert installed.read_text() == "touched"
-    assert "--no-block restart rke2-server.service" in machine.asked_of_systemd()
+    assert "--no-block start rke2-server.service" in machine.asked_of_systemd()
     assert machine.path("/usr/local/lib/systemd/system/rke2-server.env").exists()
 
 
