@@ -87,7 +87,10 @@ class Host:
 
     async def ended(self) -> int:
         assert self.process is not None
-        return await asyncio.to_thread(self.process.wait, PATIENCE_SECONDS)
+        try:
+            return await asyncio.to_thread(self.process.wait, PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} does not end:\n{self.log}") from None
 
     def client(self) -> HttpClient:
         """As the admin, by this server."""

@@ -49,8 +49,10 @@ class Follower:
         return keeper.url if keeper is not None else ""
 
     def standing(self) -> Standing:
-        if self._standing is not None and self._now() - self._answered <= self.intervals.election:
-            return self._standing
+        known = self._standing
+        heard = self._now() - self._answered <= self.intervals.election
+        if known is not None and heard and known.members.term == self._members.term:
+            return known
         return Standing(members=self._members)
 
     async def run(self) -> None:

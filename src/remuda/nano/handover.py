@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 
 LEADER_CHANGED = "etcdserver: leader changed"
 _TAKE_SECONDS = 120.0
-_ASK_SECONDS = 3.0
+_ASK_SECONDS = 10.0
+_AGAIN_SECONDS = 2.0
+_DENIALS = 3
 _PIECE = 256 * 1024
 _MOST_DATA = 1 << 31
 
@@ -70,10 +72,11 @@ class Leaving:
         log.warning("etcd: %s leaves; the data goes to %s", own, intent.heir.name)
         try:
             await asyncio.to_thread(self._prepare, intent)
-            await self._ask(intent)
+            taken = await self._ask(intent)
         except (ArchiveError, OSError) as error:
             log.warning("the data cannot be copied: %s", error)
-        if await self._has_taken(intent):
+            taken = False
+        if taken or await self._has_taken(intent):
             finish(self._layout, intent)
             self.left.set()
             return
@@ -90,7 +93,8 @@ class Leaving:
         backup(self._layout.engine, self._copy, patterns=(), force=True)
         write_file(self._layout.hand_over, msgspec.json.encode(intent))
 
-    async def _ask(self, intent: Intent) -> None:
+    async def _ask(self, intent: Intent) -> bool:
+        """Whether the heir says that it has the data."""
         try:
             await self._caller.ask(
                 "POST",
@@ -99,22 +103,22 @@ class Leaving:
                 seconds=_TAKE_SECONDS,
             )
         except (NoAnswer, Answered) as error:
-            log.warning("%s has not taken the data: %s", intent.heir.name, error)
+            log.warning("%s does not say that it has taken the data: %s", intent.heir.name, error)
+            return False
+        return True
 
     async def _has_taken(self, intent: Intent) -> bool:
-        """Known for certain: once it was confirmed only the heir can say."""
-        if not self._layout.hand_over.exists():
-            return False
-        while True:
+        """Known for certain. Nobody takes the data without our confirmation, so without one nobody has it, and nobody
+        will. With one only the heir can say; it must deny it several times, because it may be about to."""
+        self._intent = None  # it cannot be confirmed any more
+        denied = 0
+        while self._confirmed and denied < _DENIALS:
             taken = await has_taken(self._caller, intent)
-            if taken is not None and (taken or not self._confirmed):
-                return taken
-            if taken is None and not self._confirmed:
-                self._intent = None  # it cannot be confirmed any more
-                return False
-            await asyncio.sleep(1.0)
-            if taken is False:
-                self._confirmed = False  # it was asked after a confirmation, and is not: it was started anew
+            if taken:
+                return True
+            denied = denied + 1 if taken is False else 0
+            await asyncio.sleep(_AGAIN_SECONDS)
+        return False
 
     async def _take_back(self, node: str) -> None:
         self._intent = None
@@ -175,7 +179,7 @@ async def settle(layout: Layout, caller: Caller) -> None:
     intent = msgspec.json.decode(content, type=Intent)
     while (taken := await has_taken(caller, intent)) is None:
         log.warning("the data was being given to %s, which does not say whether it has it", intent.heir.name)
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(_AGAIN_SECONDS)
     if taken:
         finish(layout, intent)
         raise Refused(REMOVED.format(layout.db))

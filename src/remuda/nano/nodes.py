@@ -90,15 +90,14 @@ class Nodes:
 
     async def _keep_etcd(self) -> None:
         while True:
-            waiting = await self._all_of_etcd()
-            try:
-                await asyncio.wait_for(self._wake.wait(), _AGAIN_SECONDS if waiting else None)
-            except TimeoutError:
-                pass
             self._wake.clear()
+            if await self._all_of_etcd():
+                await asyncio.sleep(_AGAIN_SECONDS)
+            else:
+                await self._wake.wait()
 
     async def _all_of_etcd(self) -> bool:
-        """Whether something is left to be done."""
+        """Whether something has failed and is to be tried again."""
         waiting = await self._finish_removals()
         for member in self._keeper.members.members:
             try:
@@ -108,8 +107,7 @@ class Nodes:
                 elif member.name in self._leave and node is None:
                     await self._remove(member, None)
                 elif node is not None and (patch := etcd_patch(node, member)):
-                    await self._client.patch(NODES, "", member.node, patch)
-                    waiting = True  # the condition comes with the next look
+                    await self._client.patch(NODES, "", member.node, patch)  # the condition follows when it is seen
                 elif node is not None and (status := voter_patch(node, member)):
                     await self._client.patch(NODES, "", member.node, status, kind="strategic", subresource="status")
             except MemberRefused as refused:

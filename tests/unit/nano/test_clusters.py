@@ -51,11 +51,10 @@ async def until_refused(by: Host, name: str) -> StatusError:
 
     async def is_refused() -> bool:
         try:
-            await write(by, name)
+            await by.client().create(CONFIG_MAPS, "default", {"metadata": {"generateName": f"{name}-"}})
         except StatusError as error:
             refusals.append(error)
             return True
-        await by.client().delete(CONFIG_MAPS, "default", name)
         return False
 
     await eventually(is_refused, "writes are refused", lambda: by.log)
