@@ -3,7 +3,8 @@
 `look` answers at once from what is known: a cluster that cannot be reached, or whose network swallows packets, costs
 its own task some waiting and nobody else anything. A cluster counts as connected when it has answered and all its Nodes
 are known, so whoever finds no Node here may conclude that there is none. It is down after several failed probes in a
-row; refused credentials are replaced at once. Whoever cares is told of connects, disconnects and changed Nodes.
+row; refused credentials are replaced at once, and so is a way to the cluster that may lead nowhere soon (`nudge`).
+Whoever cares is told of connects, disconnects and changed Nodes.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ class RemoteClusters:
             task.cancel()
 
     def nudge(self, cluster: Key) -> None:
-        """Something has changed that may help: a cluster that is not connected is tried now, not after its back-off."""
+        """The way to the cluster has changed: it is connected by that one, now, even if the old one still works. The
+        server it leads to may be about to go, and its end is noticed only after several probes."""
         present = self._links.get(cluster)
         if present is not None:
             present[0].nudged.set()
@@ -148,8 +150,8 @@ class _Link:
                     await self._watch_over(client)
             except Exception as error:
                 self._failed(error)
-            if attempts:  # what was connected just now is tried at once, with fresh credentials
-                await self._rest(self._backoff.seconds(attempts))
+            if attempts:  # what was connected just now is tried at once, by the newest kubeconfig
+                await self._nudged_within(self._backoff.seconds(attempts))
             attempts += 1
 
     @asynccontextmanager
@@ -187,9 +189,8 @@ class _Link:
         return informer
 
     async def _watch_over(self, client: Client) -> None:
-        """Returns never, and raises what the last of too many failed probes in a row met."""
-        while True:
-            await asyncio.sleep(self._settings.probe_seconds * chance.between(0.8, 1.2))
+        """Returns when another way shall be taken; raises what the last of too many failed probes in a row met."""
+        while not await self._nudged_within(self._settings.probe_seconds * chance.between(0.8, 1.2)):
             try:
                 async with asyncio.timeout(self._settings.answer_seconds):
                     await client.raw_get("/")
@@ -200,12 +201,12 @@ class _Link:
             else:
                 self._succeeded()
 
-    async def _rest(self, seconds: float) -> None:
+    async def _nudged_within(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                await self.nudged.wait()
+                return await self.nudged.wait()
         except TimeoutError:
-            pass
+            return False
 
     def _node_changed(self, before: Any, after: Any, initial: bool) -> None:
         if self.connection.connected and not (before and after and _same(before, after)):

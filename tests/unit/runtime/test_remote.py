@@ -317,6 +317,26 @@ async def test_attempts_to_connect_back_off_to_thirty_seconds_and_a_nudge_is_hea
 
 
 @virtually
+async def test_a_nudge_leads_by_the_new_way_also_where_the_old_one_still_works(server: ApiServer) -> None:
+    old, new = Model(server), Model(server)
+    ways = [old, new]
+    remote = RemoteClusters(lambda cluster: ways.pop(0).dial(cluster))
+    hearing = Hearing(remote)
+    remote.want(C)
+    await asyncio.sleep(1)
+    assert remote.look(C).client is old  # type: ignore[comparison-overlap]
+    remote.nudge(C)
+    remote.nudge(C)
+    await asyncio.sleep(0.1)
+    assert remote.look(C).client is new  # type: ignore[comparison-overlap]
+    assert (remote.look(C).connected, remote.look(C).failures, old.open, new.open) == (True, 0, 0, 1)
+    assert hearing.heard == ["ns/c *"] * 3
+    await asyncio.sleep(600)
+    assert remote.look(C).client is new  # type: ignore[comparison-overlap]
+    await remote.close()
+
+
+@virtually
 async def test_a_cluster_whose_nodes_may_not_be_listed_is_not_connected(server: ApiServer) -> None:
     model = Model(server)
 
