@@ -2,7 +2,7 @@
 standard library of Python 3.9 and nothing else. TLS is always verified.
 
     fetch URL-PATH SHA256 DESTINATION   from the manager, by the agent's connection info
-    join LIST CA FILE INIT              which server this host joins by: see `join`
+    join LIST CA FILE INIT JOINED       which server this host joins by: see `join`
     members DATA-DIRECTORY PORT NODE    of etcd, as the member on this host sees them: JSON
     environment PREFIX…                 for a unit: proxies, and what begins so
 
@@ -115,9 +115,10 @@ def _cluster(kubeconfig: str) -> tuple[str, str]:
 # ---- joining -----------------------------------------------------------------------------------------------------
 
 
-def join(listed: str, authority: str, target: str, init: str) -> None:
-    """Writes which server this host joins by, if it has none yet or the one it has is not listed any more. The first
-    that answers is taken, so a dead one blocks nobody. A host that begins the cluster gets `init` instead."""
+def join(listed: str, authority: str, target: str, init: str, joined: str) -> None:
+    """Writes which server this host joins by. The first that answers is taken, so a dead one blocks nobody. One that
+    has `joined` (yes or no) keeps its server while that is listed; one that has not keeps it only if it answers. A host
+    that begins the cluster gets `init` instead."""
     with open(listed, encoding="utf-8") as file:
         lines = [line.strip() for line in file if line.strip()]
     if lines == ["init"]:
@@ -127,11 +128,12 @@ def join(listed: str, authority: str, target: str, init: str) -> None:
             current = json.load(file).get("server")
     except (OSError, ValueError):
         current = None
-    if current and (current in lines or not lines):
+    has_joined = joined == "yes"
+    if current and has_joined and (current in lines or not lines):
         return None
     trust = ssl.create_default_context(cafile=authority)
     failures = []
-    for url in lines:
+    for url in sorted(lines, key=lambda url: url != current):
         try:
             with _open(f"{url}/ping", trust, direct=True) as response:
                 response.read(_CHUNK)
@@ -139,7 +141,7 @@ def join(listed: str, authority: str, target: str, init: str) -> None:
             return _write(target, json.dumps({"server": url}))
         except (OSError, http.client.HTTPException) as error:
             failures.append(f"{url}: {error}")
-    if current:  # it has joined long ago, and the distribution keeps a list of its own
+    if current and has_joined:  # the distribution keeps a list of its own
         print(f"no listed server answers, staying with {current}: {'; '.join(failures)}")
         return None
     raise OSError("no server to join by answers: " + ("; ".join(failures) or "none is listed"))

@@ -89,8 +89,20 @@ writable() {
 	mkdir -p "$1" 2>/dev/null && [ -w "$1" ]
 }
 
+# has_joined: whether a server has let this host in, or it has data of its own.
+has_joined() { [ -e "$DATA_DIR/agent/client-kubelet.crt" ] || [ -e "$DATA_DIR/server/db/etcd" ]; }
+
+# choose_server: `moved` is not empty when a service that never joined would go on trying to by the wrong server.
 choose_server() {
-	host_tool join "$CONFIG_DIR/remuda-servers" "$CONFIG_DIR/remuda-ca.crt" "$CONFIG_DIR/config.yaml.d/51-join.yaml" "$REMUDA_INIT"
+	if has_joined; then joined=yes; else joined=no; fi
+	join_file=$CONFIG_DIR/config.yaml.d/51-join.yaml
+	before=$(cat "$join_file" 2>/dev/null || true)
+	host_tool join "$CONFIG_DIR/remuda-servers" "$CONFIG_DIR/remuda-ca.crt" "$join_file" "$REMUDA_INIT" "$joined"
+	moved=
+	if [ "$joined" = no ] && [ -n "$before" ] && [ "$(cat "$join_file")" != "$before" ]; then
+		moved=yes
+		say "$UNIT has not joined, and shall by another server"
+	fi
 }
 
 # Old artefacts go when the new ones are in place; what is fetched is kept, for uninstalled hosts and retries.
@@ -106,7 +118,7 @@ forget_old_artefacts() {
 restart_if_due() {
 	remembered=$(cat "$STATE_DIR/restart-stamp" 2>/dev/null || true)
 	state=$(systemctl is-active "$UNIT.service" 2>/dev/null || true)
-	case $remembered/$state in
+	case $moved$remembered/$state in
 	"$RESTART_STAMP/active" | "$RESTART_STAMP/activating" | "$RESTART_STAMP/reloading")
 		say "$UNIT runs with what is wanted"
 		return
@@ -124,7 +136,8 @@ restart_if_due() {
 main() {
 	choose_server
 	if [ -z "$REMUDA_ARTEFACTS" ]; then
-		# The installer of an image restarts by the stamp itself.
+		# The installer of an image restarts by the stamp alone.
+		[ -z "$moved" ] || systemctl --no-block try-restart "$UNIT.service" || true
 		exec run.sh
 	fi
 	install_files

@@ -388,6 +388,7 @@ def test_a_host_that_has_joined_stays_while_its_server_is_listed(
     first, second = serve({"/ping": b"pong"}), serve({"/ping": b"pong"})
     cluster = k3s(authority, ("k3s", b"k3s"))
     assert worker.apply(joiner(cluster, first.url)).returncode == 0
+    let_in(worker)
     assert worker.apply(joiner(cluster, second.url, first.url)).returncode == 0
     assert joined(worker) == {"server": first.url}
     assert worker.apply(joiner(cluster, second.url)).returncode == 0
@@ -401,9 +402,34 @@ def test_a_host_that_has_joined_is_not_stopped_by_servers_that_are_all_away(
     first = serve({"/ping": b"pong"})
     cluster = k3s(authority, ("k3s", b"k3s"))
     assert worker.apply(joiner(cluster, first.url)).returncode == 0
+    let_in(worker)
     for servers in ((), ("https://127.0.0.1:9",)):
         assert worker.apply(joiner(cluster, *servers)).returncode == 0
         assert joined(worker) == {"server": first.url}
+
+
+def test_a_host_that_was_never_let_in_tries_another_server_and_none_is_no_success(
+    worker: Machine, serve: Callable[..., Service], authority: certificates.Authority
+) -> None:
+    """What it was told to join by may have gone before it had joined; its service would try for ever."""
+    first, second = serve({"/ping": b"pong"}), serve({"/ping": b"pong"})
+    cluster = k3s(authority, ("k3s", b"k3s"))
+    assert worker.apply(joiner(cluster, first.url)).returncode == 0
+    assert worker.asked_of_systemd() == [line.replace("k3s.", "k3s-agent.") for line in RESTARTED]
+    assert worker.apply(joiner(cluster, second.url, first.url)).returncode == 0
+    assert worker.asked_of_systemd() == [], "the one it tries answers"
+    done = worker.apply(joiner(cluster, "https://127.0.0.1:9"))
+    assert done.returncode != 0
+    assert "no server to join by answers" in done.stderr
+    assert worker.apply(joiner(cluster, "https://127.0.0.1:9", second.url)).returncode == 0
+    assert joined(worker) == {"server": second.url}
+    assert worker.asked_of_systemd() == [line.replace("k3s.", "k3s-agent.") for line in RESTARTED]
+
+
+def let_in(machine: Machine) -> None:
+    certificate = machine.path("/var/lib/rancher/k3s/agent/client-kubelet.crt")
+    certificate.parent.mkdir(parents=True, exist_ok=True)
+    certificate.touch()
 
 
 def test_a_host_that_knows_no_server_begins_no_cluster_of_its_own(
