@@ -10,7 +10,7 @@ manager of their own: they read whole Secrets, which no cache of a management pr
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from remuda.agent import formats, rules
@@ -77,10 +77,14 @@ class _Pass:
 
 
 class Agents:
-    """`restart` is what happens to an agent whose process ends: its next pass applies the plan once more."""
+    """`restart` is what happens to an agent whose process ends: its next pass applies the plan once more. One that does
+    not `listen` neither hears nor says anything, until it is told to `look`."""
 
-    def __init__(self, manager: Manager, machinery: Machinery) -> None:
+    def __init__(
+        self, manager: Manager, machinery: Machinery, listens: Callable[[Key], bool] = lambda agent: True
+    ) -> None:
         self._client = manager.client
+        self._listens = listens
         self._machinery = machinery
         self._informer = manager.caches.of(SECRET)
         self._seen: set[str] = set()
@@ -95,9 +99,13 @@ class Agents:
             self._records.pop(secret.metadata.uid, None)
             self._controller.enqueue(agent)
 
+    def look(self, agent: Key) -> None:
+        """Something about its server has changed."""
+        self._controller.enqueue(agent)
+
     async def reconcile(self, key: Key) -> Outcome:
         secret = self._informer.get(*key)
-        if secret is None or secret.type != SECRET_TYPE or "plan" not in secret.data:
+        if not self._listens(key) or secret is None or secret.type != SECRET_TYPE or "plan" not in secret.data:
             return DONE
         work = _Pass(secret)
         plan = parse(work.data["plan"])

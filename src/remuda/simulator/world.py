@@ -16,7 +16,7 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from remuda.apiserver.server import ApiServer, Settings
 from remuda.apiserver.storage.types import Event
@@ -25,8 +25,9 @@ from remuda.capi.definitions import definitions as core_definitions
 from remuda.capi.setup import add_controllers
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.kube import conditions
+from remuda.kube.admission import Registration
 from remuda.kube.client import Client
-from remuda.kube.objects import Key
+from remuda.kube.objects import Key, Kind
 from remuda.runtime.caches import Caches
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
@@ -38,11 +39,14 @@ from remuda.simulator.setup import add_providers
 from remuda.simulator.workloads import ModelWorkloads
 
 T = TypeVar("T")
+W = TypeVar("W", bound="World")
 
 PATIENCE_SECONDS = 3600.0  # of simulated time
 
 
 class World:
+    server_kinds: Sequence[Kind[Any]] = tuple(family.machine for family in FAMILIES)
+
     def __init__(self, server: ApiServer, *, catch_up_seconds: float = 0.0) -> None:
         self._server = server
         self._changed = asyncio.Event()
@@ -53,7 +57,7 @@ class World:
         self.workloads = ModelWorkloads(catch_up_seconds)
         self._view = Caches(server.client())  # the world's own eyes, which stay open when a manager dies
         self._clusters, self._machines = self._view.of(CLUSTER), self._view.of(MACHINE)
-        self._servers = [self._view.of(family.machine) for family in FAMILIES]
+        self._servers = [self._view.of(kind) for kind in self.server_kinds]
         self.manager = self._new_manager()
         server.store.subscribe(self._committed)
 
@@ -84,9 +88,13 @@ class World:
         ]
 
     async def start(self) -> None:
-        await install(self.client, [*core_definitions(), *definitions()])
+        await install(self.client, [*core_definitions(), *self._definitions()])
         await self._view.start()
         await self._lead()
+
+    def _definitions(self) -> list[dict[str, Any]]:
+        """Of the kinds beside Cluster API's own."""
+        return definitions()
 
     async def _lead(self) -> None:
         await self.manager.start()
@@ -193,12 +201,22 @@ class World:
 
 def simulate(story: Callable[[World], Awaitable[T]], *, seed: int = 0, catch_up_seconds: float = 0.0) -> T:
     """Tells a story in a new world, from its beginning to its end. New members of etcd take so long to catch up."""
+    return tell(story, lambda server: World(server, catch_up_seconds=catch_up_seconds), admission.FUNCTIONS, seed)
 
-    async def tell(folder: Path) -> T:
+
+def tell(
+    story: Callable[[W], Awaitable[T]],
+    make: Callable[[ApiServer], W],
+    admitted_by: Sequence[Registration],
+    seed: int,
+) -> T:
+    """The same in a world of any sort."""
+
+    async def run(folder: Path) -> T:
         settings = Settings(data_dir=folder, port=0, volatile=True)
-        server = await ApiServer.start(settings, admission=admission.FUNCTIONS)
+        server = await ApiServer.start(settings, admission=admitted_by)
         try:
-            world = World(server, catch_up_seconds=catch_up_seconds)
+            world = make(server)
             await world.start()
             try:
                 return await story(world)
@@ -208,4 +226,4 @@ def simulate(story: Callable[[World], Awaitable[T]], *, seed: int = 0, catch_up_
             await server.stop()
 
     with tempfile.TemporaryDirectory(prefix="remuda-world-") as folder:
-        return virtual.run(tell(Path(folder)), seed=seed)
+        return virtual.run(run(Path(folder)), seed=seed)

@@ -1,0 +1,154 @@
+"""Model hosts: what becomes of a server of the driver `sim` that carries out the plans of its control plane.
+
+A host reads what a real one reads: its config file, the list of servers to join by, the environment of its
+installation. It picks a server as the host tool does, restarts its service when the stamp has changed, and does nothing
+else. What its service comes to is its cluster's matter (`downstream`). Things go wrong as the story says: it dies, it
+cannot be heard, its installations fail, its service starts slowly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from remuda.agent.plan import Instruction, Plan
+from remuda.agent.rules import Result
+from remuda.kube import chance, clock
+from remuda.kube.objects import Key
+from remuda.providers.controlplane.render.files import INIT
+from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE
+from remuda.providers.controlplane.render.stamps import RESTART_STAMP
+from remuda.providers.machine.drivers.simcloud import SimServer
+
+_SETTINGS, SERVERS = "/config.yaml.d/50-rancher.yaml", "/remuda-servers"
+_FAILED = 1
+
+Json = dict[str, Any]
+
+
+class Service(msgspec.Struct, kw_only=True):
+    """What runs on a host, or is starting."""
+
+    version: str
+    settings: Json
+    server: bool  # of the distribution; else its agent
+    join: str  # INIT, or the server it joins by
+    up_at: float
+
+    @property
+    def etcd(self) -> bool:
+        return self.server and not self.settings.get("disable-etcd")
+
+    @property
+    def control_plane(self) -> bool:
+        return self.server and not self.settings.get("disable-apiserver")
+
+    @property
+    def node(self) -> str:
+        return str(self.settings["node-name"])
+
+
+class ModelHost:
+    def __init__(self, server: SimServer, agent: Key) -> None:
+        self.server = server
+        self.agent = agent  # its plan Secret
+        self.alive = True
+        self.dead_since: float | None = None
+        self.deaf = False  # it works, and cannot be heard
+        self.failing = 0  # so many installations fail
+        self.slow_seconds = 0.0  # its service takes so much longer to start
+        self.plan = Plan()
+        self.stamp = ""
+        self.join = ""  # INIT, or the server it joins by
+        self.service: Service | None = None
+        self.has_data = False  # it has joined its cluster, or begun it
+        self.stopped = False  # by what it was told
+
+    @property
+    def name(self) -> str:
+        return self.server.name
+
+    @property
+    def member(self) -> str:
+        return f"{self.name}-{self.server.number:08x}"
+
+    @property
+    def silent(self) -> bool:
+        return not self.alive or self.deaf
+
+    @property
+    def is_up(self) -> bool:
+        return self.alive and self.service is not None and clock.time() >= self.service.up_at
+
+    @property
+    def answers(self) -> bool:
+        """Others can join by it."""
+        return self.is_up and self.has_data and self.service is not None and self.service.server
+
+    def die(self) -> None:
+        self.alive, self.dead_since = False, clock.time()
+
+    def revive(self) -> None:
+        self.alive, self.dead_since = True, None
+        if self.service is not None:
+            self.service.up_at = clock.time() + chance.between(5, 20)
+
+    # what plans make it do
+
+    def take(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def install(self, instruction: Instruction, answering: Callable[[str], bool]) -> tuple[Result, bool]:
+        """How it went, and whether the service was restarted for it."""
+        if self.failing:
+            self.failing -= 1
+            return Result(_FAILED, b"", b"the disk is full, says the story"), False
+        environment = dict(pair.split("=", 1) for pair in instruction.env)
+        if refusal := self._choose_server(answering):
+            return Result(_FAILED, b"", refusal.encode()), False
+        running = self.service is not None and (self.has_data or self.service.join == self.join)
+        if self.stamp == environment[RESTART_STAMP] and running:
+            return Result(), False
+        self.stamp = environment[RESTART_STAMP]
+        self.service = Service(
+            version=environment["REMUDA_VERSION"],
+            settings=json.loads(self._file(_SETTINGS)),
+            server=environment["REMUDA_ROLE"] == "server",
+            join=self.join,
+            up_at=clock.time() + chance.between(3, 30) + self.slow_seconds,
+        )
+        return Result(), True
+
+    def end(self) -> None:
+        self.service = None
+
+    def cluster_label(self, prefix: str) -> str:
+        """Which cluster its config says it is of."""
+        labels: list[str] = json.loads(self._file(_SETTINGS))["node-label"]
+        return next(label.removeprefix(prefix) for label in labels if label.startswith(prefix))
+
+    def _choose_server(self, answering: Callable[[str], bool]) -> str:
+        """Why it cannot; empty: it has."""
+        listed = self._file(SERVERS).decode().split()
+        if listed == [INIT]:
+            self.join = INIT
+        elif not self.has_data or self.join not in listed:
+            found = next((url for url in sorted(listed, key=lambda url: url != self.join) if answering(url)), "")
+            if not found and not self.has_data:
+                return f"no server to join by answers: {', '.join(listed) or 'none is listed'}"
+            self.join = found or self.join
+        return ""
+
+    def _file(self, ending: str) -> bytes:
+        return next(file.content for file in self.plan.files if file.path.endswith(ending))
+
+
+def is_retirement(instruction: Instruction) -> bool:
+    return instruction.name == RETIRE
+
+
+def asks_for_members(instruction: Instruction) -> bool:
+    return instruction.name == MEMBERS

@@ -1,0 +1,30 @@
+"""A campaign of random stories: declared clusters under all real controllers, with edits and faults at random moments,
+each judged by the models. What it has begun with is printed, and every story can be told again:
+
+    REMUDA_SEED=7 REMUDA_STORIES=1 .venv/bin/python -m pytest -s tests/faults/simulator/test_campaign.py
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+from tests.unit.simulator.random_stories import draw, live
+
+_STORIES = int(os.environ.get("REMUDA_STORIES", "60"))
+_SEED = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(1_000_000))
+
+
+def test_whatever_happens_the_quorum_is_kept_work_ends_and_nothing_is_written_then() -> None:
+    began, failed, machines = time.monotonic(), [], 0
+    print(f"\nREMUDA_SEED={_SEED}, {_STORIES} stories")
+    for seed in range(_SEED, _SEED + _STORIES):
+        shape, deeds, catch_up = draw(random.Random(seed))
+        try:
+            machines += live(seed, shape, deeds, catch_up).machines
+        except Exception as error:
+            failed.append(f"REMUDA_SEED={seed}: {deeds}: {type(error).__name__}: {str(error)[:2000]}")
+            print(failed[-1])
+    print(f"{_STORIES} stories of {machines} machines in {time.monotonic() - began:.0f} s")
+    assert not failed, "\n".join(failed)
