@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from remuda.kube import kubeconfig
@@ -22,6 +22,7 @@ from tests.lab.programs import Program
 from tests.lab.server import free_port, tail
 
 _GUARDIAN = b"remuda.jobs.guardian"
+_ENDS_SECONDS = 0.05
 
 
 class Plane:
@@ -81,8 +82,11 @@ class Plane:
         await self.program.stop()
         if self._supervisor is not None:
             await self._supervisor
-        for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+        while left := self.processes():  # one may be starting another just now
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(_ENDS_SECONDS)
 
     @property
     def name(self) -> str:
@@ -104,6 +108,10 @@ class Plane:
         mark = str(self.data).encode()
         own = self.program.pid if self.program.process is not None else 0
         return [pid for pid, told in _processes() if mark in told and pid not in (own, os.getpid())]
+
+    def programs(self) -> list[tuple[int, list[str]]]:
+        """Those processes, and the arguments of each."""
+        return [(pid, _arguments(pid)) for pid in self.processes()]
 
     def jobs(self) -> list[int]:
         """The programs of Jobs, and who guards each."""
@@ -140,6 +148,13 @@ def _processes() -> Iterator[tuple[int, bytes]]:
                 yield int(place.name), (place / "cmdline").read_bytes() + b"\0" + (place / "environ").read_bytes()
             except OSError:
                 continue  # it has just ended, or is not ours
+
+
+def _arguments(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 def _children(pid: int) -> list[int]:

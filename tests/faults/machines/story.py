@@ -17,6 +17,7 @@ from remuda.kube.client import Target
 from remuda.kube.core import JOBS, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
+from remuda.kube.objects import Kind
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine.budget import RETRY
 from remuda.providers.machine.types import NODE_DRIVER, machine_kind
@@ -130,6 +131,19 @@ async def retire_driver(teller: Teller) -> None:
 
 async def left(teller: Teller, name: str) -> list[str]:
     return [found for target in (JOBS, SECRETS) for found in await teller.names(target) if found.startswith(name)]
+
+
+async def ask_again(teller: Teller, client: HttpClient, kind: Kind[Any], namespace: str) -> None:
+    """As somebody who asks for another attempt as soon as one has failed."""
+    try:
+        listing = await teller.persist(lambda: client.list(kind.target, namespace))
+        for obj in map(msgspec.json.decode, listing.items):
+            if (obj.get("status") or {}).get("lastFailureTime"):
+                patch = {"metadata": {"annotations": {RETRY: f"{obj['status'].get('countedJob')}"}}}
+                await teller.patch(kind.target, namespace, obj["metadata"]["name"], patch)
+    except StatusError as error:
+        if error.code not in (404, 409):  # its kind comes yet; or it has just gone
+            raise
 
 
 def _said(obj: Json | None, type: str) -> str:

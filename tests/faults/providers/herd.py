@@ -24,17 +24,15 @@ from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT
 from remuda.kube import kubeconfig
 from remuda.kube.core import NAMESPACES, SECRETS
-from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Kind
 from remuda.providers import names
 from remuda.providers.bootstrap import clusters, custom
 from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine.budget import RETRY
 from remuda.providers.machine.types import machine_kind, template_kind
 from tests.faults.controllers.view import left_in
-from tests.faults.machines.story import Json, Teller
+from tests.faults.machines.story import Json, Teller, ask_again
 from tests.faults.phone import Phone
 from tests.faults.plane import Plane
 from tests.faults.providers.hosts import Servers
@@ -200,18 +198,10 @@ class Herd:
         return found
 
     async def _look_after(self) -> None:
-        """Somebody who asks for another attempt as soon as one has failed."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            try:
-                for kind, obj in await self._machines():
-                    failed = (obj.get("status") or {}).get("lastFailureTime")
-                    if failed:
-                        patch = {"metadata": {"annotations": {RETRY: f"{obj['status'].get('countedJob')}"}}}
-                        await self.teller.patch(kind.target, self.name, obj["metadata"]["name"], patch)
-            except StatusError as error:
-                if error.code not in (404, 409):  # its kind comes yet; or it has just gone
-                    raise
+            for kind in (SIM, PROCESS, EXISTING, DRIFTER):
+                await ask_again(self.teller, self.client, kind, self.name)
 
     # applying
 

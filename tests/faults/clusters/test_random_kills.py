@@ -1,0 +1,104 @@
+"""kill -9 at any moment, of `remuda up`, the program of a Job, the agent of a host, the distribution on it or whoever
+keeps that running, while a cluster lives: it comes to be what was declared, no host is made twice, no plan is followed
+twice, and nothing is left.
+
+    REMUDA_SEED=7 pytest tests/faults/clusters
+
+The seed decides who is killed and when; how far the others have come by then is up to the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from tests.faults.clusters.story import Prairie, provide
+from tests.faults.plane import Plane, running
+
+KILLS = 105
+_PAUSE = 1.5  # seconds between two kills, at most
+_EARLY = 0.2  # so often `up` is killed while it starts
+_JOB = 0.5  # so often a Job dies while there is one: they are rare
+_WEIGHTS = {"up": 3, "a Job": 0, "an agent": 3, "the distribution": 3, "a unit's keeper": 1}
+_LOOK_SECONDS = 0.1
+
+
+class Killer:
+    def __init__(self, plane: Plane, chance: random.Random) -> None:
+        self._plane = plane
+        self._chance = chance
+        self.enough = asyncio.Event()
+        self.killed: Counter[str] = Counter()
+
+    async def run(self, story: Prairie) -> None:
+        while True:
+            await asyncio.sleep(self._chance.uniform(0, _PAUSE))
+            while not self._is_time(story):
+                await asyncio.sleep(_LOOK_SECONDS)
+            if self._chance.random() > _EARLY:
+                await self._plane.program.ready()
+            found = await asyncio.to_thread(self._victims)
+            who = self._choose(found)
+            if found[who]:
+                self._kill(who, self._chance.choice(found[who]))
+
+    def _choose(self, found: dict[str, list[int]]) -> str:
+        """Whose turn it is, there or not: where hosts are to come yet, `up` is not killed all the more."""
+        if found["a Job"] and self._chance.random() < _JOB:
+            return "a Job"
+        (who,) = self._chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
+        return who
+
+    def _is_time(self, story: Prairie) -> bool:
+        """Each chapter has its share: kills that come as fast as they can would keep the first from ever ending. When
+        it goes there are some more."""
+        return self.killed.total() < KILLS * (story.told + 1) / (len(story.chapters()) - 1)
+
+    def _victims(self) -> dict[str, list[int]]:
+        """Who is alive, by what it is."""
+        found: dict[str, list[int]] = {who: [] for who in _WEIGHTS}
+        if self._plane.program.alive:
+            found["up"].append(self._plane.program.pid)
+        found["a Job"] += self._plane.jobs()
+        for pid, words in self._plane.programs():
+            if who := _who(words):
+                found[who].append(pid)
+        return found
+
+    def _kill(self, who: str, pid: int) -> None:
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(pid, signal.SIGKILL)
+            self.killed[who] += 1
+        if self.killed.total() >= KILLS:
+            self.enough.set()
+
+
+def _who(words: list[str]) -> str:
+    """What a program of a host is, by its arguments."""
+    if any(word.endswith("/usr/local/bin/remuda-agent") for word in words):
+        return "an agent" if "run" in words else "a unit's keeper" if "keep" in words else ""
+    of_nano = any("/usr/local/lib/nano/" in word and word.endswith("/lib") for word in words)
+    return "the distribution" if of_nano and {"server", "agent"} & set(words) else ""
+
+
+async def test_anybody_dies_at_any_moment_and_the_cluster_lives(tmp_path: Path) -> None:
+    seed = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(1_000_000))
+    print(f"REMUDA_SEED={seed}")
+    provide(tmp_path / "data", tmp_path)
+    async with running(tmp_path) as (plane, client):
+        killer = Killer(plane, random.Random(seed))
+        story = Prairie(plane, client, killer.enough)
+        try:
+            async with asyncio.TaskGroup() as together:  # whoever breaks ends the other
+                killing = together.create_task(killer.run(story))
+                await story.tell()
+                killing.cancel()
+        finally:
+            print(f"{killer.killed.total()} kills: {dict(killer.killed)}")
+        assert killer.killed.total() >= KILLS
+        assert killer.killed.keys() == _WEIGHTS.keys()
