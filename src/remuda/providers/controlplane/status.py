@@ -16,7 +16,9 @@ from remuda.kube.objects import Condition
 from remuda.kube.waits import Wait
 from remuda.providers.controlplane.authorities import Authorities
 from remuda.providers.controlplane.distros import BadVersion, Version, parse_version
+from remuda.providers.controlplane.planner import membership
 from remuda.providers.controlplane.planner.decision import Decision, HostStatus
+from remuda.providers.controlplane.planner.membership import Membership
 from remuda.providers.controlplane.planner.observed import Host, Observed
 from remuda.providers.controlplane.types import (
     AVAILABLE,
@@ -85,13 +87,21 @@ def _available(observed: Observed, decision: Decision) -> Condition:
 
 
 def serving(hosts: Iterable[Host]) -> list[Host]:
-    """Whose API server answers its probe, those that stay first."""
+    """Whose API server answers its probe, those that stay first. A host that has died says nothing new, and the last it
+    said is that it is well: that the other members of etcd call it dead counts more."""
+    present = list(hosts)
+    members = membership.gather(present)
     found = [
         host
-        for host in hosts
+        for host in present
         if host.roles.control_plane and host.report.applied and host.report.probes and all(host.report.probes.values())
     ]
-    return sorted(found, key=lambda host: host.deleting)
+    return sorted((one for one in found if not _is_down(members, one)), key=lambda host: host.deleting)
+
+
+def _is_down(members: Membership, host: Host) -> bool:
+    member = members.of(host)
+    return member is not None and members.is_down(member)
 
 
 def _scaling(observed: Observed) -> list[Condition]:
