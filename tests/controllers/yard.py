@@ -25,6 +25,7 @@ from remuda.providers.bootstrap.registration import ConnectionInfo, Registration
 from remuda.providers.bootstrap.setup import BootstrapSettings
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.controlplane.definitions import definitions as control_plane_definitions
 from remuda.providers.infrastructure import controller as infrastructure
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.runtime.manager import Manager
@@ -51,7 +52,8 @@ class Yard:
 
     @classmethod
     async def create(cls, engine: Engine) -> Yard:
-        await engine.install([*definitions(), YARD_MACHINE.definition(), CLOUD_MACHINE.definition()])
+        machines = [YARD_MACHINE.definition(), CLOUD_MACHINE.definition()]
+        await engine.install([*definitions(), *control_plane_definitions(), *machines])
         return cls(engine, await engine.namespace())
 
     @asynccontextmanager

@@ -11,6 +11,8 @@ request away; so does time.
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import shlex
 from typing import Any
 
@@ -25,10 +27,12 @@ from remuda.kube.core import SECRET, SECRETS, Secret
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind
 from remuda.providers import names, secrets
-from remuda.providers.bootstrap import custom, tokens
+from remuda.providers.bootstrap import custom, environment, tokens
 from remuda.providers.bootstrap.custom import BadRequest
+from remuda.providers.bootstrap.environment import Environment
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
@@ -46,7 +50,7 @@ FORGET = step("clusterregistration.forget", "deletes a request that nobody waits
 REGISTRATION_TYPE = "rke.cattle.io/cluster-registration"
 TOKEN, COMMAND = "token", "command"
 MACHINE_NAMESPACE = "rke.cattle.io/machine-namespace"
-SITE = "remuda.dev/site"  # annotation: which manager the command is for
+SITE = "remuda.dev/site"  # annotation: which manager the command is for, and with which environment
 
 _REQUEST_SECONDS = 90.0  # longer than anybody waits for the answer
 _REQUESTS = "requests"  # an index
@@ -56,14 +60,16 @@ def registration_secret(cluster: str) -> str:
     return names.join(cluster, "registration")
 
 
-def command(site: Site, token: str) -> str:
+def command(site: Site, token: str, variables: Environment) -> str:
     """One line. It trusts nothing it was not told here: the CA is checked by its sum, the script comes over TLS that
     is verified with it. The user adds roles at its end."""
     url = shlex.quote(site.server_url)
+    given = " ".join(shlex.quote(f"{name}={value}") for name, value in variables.items())
+    shell = f"env {given} sh" if given else "sh"
     return (
         f"ca=$(mktemp) && curl -fsSk {url}/cacerts -o $ca && "
         f"echo '{site.ca_checksum} ' $ca | sha256sum -c >/dev/null && "
-        f"curl -fsSL --cacert $ca {url}/system-agent-install.sh | sudo sh -s - --server {url} "
+        f"curl -fsSL --cacert $ca {url}/system-agent-install.sh | sudo {shell} -s - --server {url} "
         f"--label 'cattle.io/os=linux' --token {shlex.quote(token)} --ca-checksum {site.ca_checksum}"
     )
 
@@ -75,11 +81,13 @@ class ClusterRegistrationController:
         self._caches = manager.caches
         self._site = site
         self._clusters = manager.caches.of(CLUSTER)
+        self._control_planes = manager.caches.of(RKE_CONTROL_PLANE)
         self._secrets = secrets.informer(manager.caches)
         index_by_cluster(manager.caches, MACHINE)
         self._secrets.index(_REQUESTS, lambda secret: [str(key) for key in _cluster_of_request(secret)])
         controller = manager.controller(NAME, CLUSTER, self.reconcile)
         controller.watch(self._secrets, _cluster_of_secret, "secret", facts=_secret_facts)
+        controller.watch(self._control_planes, _cluster_of_control_plane, "controlplane", facts=environment.of)
 
     async def reconcile(self, key: Key) -> Outcome:
         cluster = self._clusters.get(*key)
@@ -87,31 +95,37 @@ class ClusterRegistrationController:
             return DONE
         if is_paused(cluster, cluster.metadata):
             return Blocked("Paused", f"Cluster {key}", "the Cluster is paused")
-        await self._provide(cluster)
+        variables = self._environment(cluster)
+        if variables is None:
+            why = f"the control plane of Cluster {key} is not there yet: it says how agents are set up"
+            return Blocked("WaitingForControlPlane", f"Cluster {key}", why)
+        await self._provide(cluster, variables)
         outcomes = [await self._answer(cluster, request) for request in self._secrets.select(_REQUESTS, str(key))]
         return soonest(*outcomes)
 
     # the registration Secret
 
-    async def _provide(self, cluster: Cluster) -> None:
+    async def _provide(self, cluster: Cluster, variables: Environment) -> None:
         name = registration_secret(cluster.metadata.name)
+        digest = _digest(self._site, variables)
         present = self._secrets.get(cluster.metadata.namespace, name)
         if present is None:
             token = tokens.make("cluster", cluster.key).text
             try:
                 async with CREATE:
-                    await self._client.create(SECRETS, cluster.metadata.namespace, self._secret(cluster, name, token))
+                    made = self._secret(cluster, name, token, variables)
+                    await self._client.create(SECRETS, cluster.metadata.namespace, made)
             except StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
                 raise Retryable(f"Secret {cluster.metadata.namespace}/{name} is not one of ours: rename it") from None
-        elif present.metadata.annotations.get(SITE) != self._site.digest:
+        elif present.metadata.annotations.get(SITE) != digest:
             found = SECRET.decode(await self._client.get(SECRETS, *present.key))
             token = found.data.get(TOKEN, b"").decode() or tokens.make("cluster", cluster.key).text
-            made = self._secret(cluster, name, token)
+            made = self._secret(cluster, name, token, variables)
             patch = {
                 "metadata": {
-                    "annotations": {SITE: self._site.digest},
+                    "annotations": {SITE: digest},
                     "resourceVersion": found.metadata.resource_version,
                 },
                 "data": made["data"],
@@ -119,8 +133,16 @@ class ClusterRegistrationController:
             async with RENEW:
                 await self._client.patch(SECRETS, *present.key, patch)
 
-    def _secret(self, cluster: Cluster, name: str, token: str) -> dict[str, Any]:
-        data = {TOKEN: token, COMMAND: command(self._site, token)}
+    def _environment(self, cluster: Cluster) -> Environment | None:
+        """None: not known yet."""
+        key = environment.control_plane_of(cluster)
+        if key is None:
+            return {}
+        control_plane = self._control_planes.get(*key)
+        return None if control_plane is None else environment.of(control_plane)
+
+    def _secret(self, cluster: Cluster, name: str, token: str, variables: Environment) -> dict[str, Any]:
+        data = {TOKEN: token, COMMAND: command(self._site, token, variables)}
         return {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -128,7 +150,7 @@ class ClusterRegistrationController:
             "metadata": {
                 "name": name,
                 "labels": {names.CLUSTER_NAME: capi_names.label_value(cluster.metadata.name)},
-                "annotations": {SITE: self._site.digest},
+                "annotations": {SITE: _digest(self._site, variables)},
                 "ownerReferences": [msgspec.to_builtins(controlled_by(CLUSTER, cluster.metadata))],
             },
             "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
@@ -218,6 +240,16 @@ def find(machines: list[Machine], id: str) -> Machine | None:
 def _is_ours(cluster: Cluster) -> bool:
     reference = cluster.spec.infrastructure_ref
     return reference is not None and (reference.api_group, reference.kind) == (RKE_CLUSTER.group, RKE_CLUSTER.name)
+
+
+def _digest(site: Site, variables: Environment) -> str:
+    if not variables:
+        return site.digest
+    return hashlib.sha256(json.dumps([site.digest, variables], sort_keys=True).encode()).hexdigest()
+
+
+def _cluster_of_control_plane(control_plane: RKEControlPlane) -> list[Key]:
+    return [Key(control_plane.metadata.namespace, control_plane.spec.cluster_name)]
 
 
 def _cluster_of_request(secret: Secret) -> list[Key]:

@@ -25,7 +25,7 @@ from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, Se
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Condition, Key, Kind, Object
 from remuda.providers import names, secrets
-from remuda.providers.bootstrap import access, data, guard, script, tokens
+from remuda.providers.bootstrap import access, data, environment, guard, script, tokens
 from remuda.providers.bootstrap.access import Json, Owner
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.bootstrap.types import (
@@ -36,6 +36,7 @@ from remuda.providers.bootstrap.types import (
     RKE_BOOTSTRAP,
     RKEBootstrap,
 )
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, Terminal
@@ -68,6 +69,7 @@ class RKEBootstrapController:
         self._objects = manager.caches.of(RKE_BOOTSTRAP)
         self._machines = manager.caches.of(MACHINE)
         self._clusters = manager.caches.of(CLUSTER)
+        self._control_planes = manager.caches.of(RKE_CONTROL_PLANE)
         self._secrets = secrets.informer(manager.caches)
         self._objects.index(_CLUSTER_INDEX, _cluster_of)
         controller = manager.controller(NAME, RKE_BOOTSTRAP, self.reconcile, concurrency=_CONCURRENCY)
@@ -203,7 +205,7 @@ class RKEBootstrapController:
         try:
             made = data.render(
                 form,
-                script.for_machine(self._site, token.text, {}),
+                script.for_machine(self._site, token.text, self._environment(owner)),
                 userdata.inline_userdata if userdata is not None else "",
             )
         except ValueError as error:
@@ -222,6 +224,16 @@ class RKEBootstrapController:
         }
         async with RENEW_DATA:
             await self._client.patch(SECRETS, *present.key, patch)
+
+    def _environment(self, owner: Owner) -> environment.Environment:
+        cluster = self._clusters.get(owner.machine.metadata.namespace, owner.machine.spec.cluster_name)
+        key = None if cluster is None else environment.control_plane_of(cluster)
+        if key is None:
+            return {}
+        control_plane = self._control_planes.get(*key)
+        if control_plane is None:
+            raise Retryable(f"RKEControlPlane {key} is not there yet: it says where agents keep their state")
+        return environment.of(control_plane)
 
     def _own(self, owner: Owner, name: str) -> Secret | None:
         found = self._secrets.get(owner.bootstrap.metadata.namespace, name)

@@ -15,7 +15,7 @@ from remuda.providers.bootstrap.site import Site
 @pytest.mark.parametrize("tampered", [False, True])
 def test_the_line_runs_the_script_of_the_manager_it_names_and_of_no_other(tmp_path: Path, tampered: bool) -> None:
     """With a curl that plays the network: whoever stands in between cannot give a script of his own."""
-    authority, script = b"-----PEM-----\n", 'echo ran "$@"\n'
+    authority, script = b"-----PEM-----\n", 'echo ran "$@"; echo "$GRASS"\n'
     site = Site(server_url="https://manager.example:6443", ca_pem=authority)
     (tmp_path / "cacerts").write_bytes(b"-----EVIL-----\n" if tampered else authority)
     (tmp_path / "script").write_text(script)
@@ -25,13 +25,15 @@ def test_the_line_runs_the_script_of_the_manager_it_names_and_of_no_other(tmp_pa
         f'case $url in cacerts) cp {tmp_path}/cacerts "$4";; script) cat {tmp_path}/script;; esac\n',
     )
     _program(tmp_path / "sudo", 'exec "$@"\n')
-    line = clusters.command(site, "cluster.YQ.b-c_d") + " --worker"
+    line = clusters.command(site, "cluster.YQ.b-c_d", {"GRASS": "it's $(green)"}) + " --worker"
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=environment, timeout=20)
     if tampered:
         assert (ran.returncode != 0, ran.stdout) == (True, "")
     else:
-        assert ran.stdout.split() == [
+        words, grass = ran.stdout.splitlines()
+        assert grass == "it's $(green)"
+        assert words.split() == [
             "ran",
             *("--server", site.server_url, "--label", "cattle.io/os=linux"),
             *("--token", "cluster.YQ.b-c_d", "--ca-checksum", site.ca_checksum, "--worker"),

@@ -1,0 +1,37 @@
+"""What agents are told of their cluster."""
+
+from __future__ import annotations
+
+import json
+
+from remuda.capi.types import CLUSTER, Cluster
+from remuda.kube.objects import Key
+from remuda.providers.bootstrap import environment
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+
+
+def plane(**spec: object) -> RKEControlPlane:
+    return RKE_CONTROL_PLANE.decode(json.dumps({"metadata": {"name": "prairie"}, "spec": spec}).encode())
+
+
+def cluster(group: str) -> Cluster:
+    reference = {"apiGroup": group, "kind": "RKEControlPlane", "name": "prairie"}
+    return CLUSTER.decode(
+        json.dumps({"metadata": {"name": "p", "namespace": "n"}, "spec": {"controlPlaneRef": reference}}).encode()
+    )
+
+
+def test_variables_of_the_user_and_where_state_is_kept() -> None:
+    proxy = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
+    told = environment.of(plane(agentEnvVars=[proxy], dataDirectories={"systemAgent": "/opt/agent"}))
+    assert told == {"HTTPS_PROXY": "http://proxy:3128", "CATTLE_AGENT_VAR_DIR": "/opt/agent"}
+
+
+def test_state_is_kept_where_plans_look_for_it_whatever_else_is_said() -> None:
+    said = {"name": "CATTLE_AGENT_VAR_DIR", "value": "/elsewhere"}
+    assert environment.of(plane(agentEnvVars=[said])) == {}
+
+
+def test_a_control_plane_of_others_says_nothing_of_agents() -> None:
+    assert environment.control_plane_of(cluster("rke.cattle.io")) == Key("n", "prairie")
+    assert environment.control_plane_of(cluster("controlplane.cluster.x-k8s.io")) is None
