@@ -238,7 +238,11 @@ class Declared:
         self.fleet.delete(PROVISIONING, self.name, seconds=seconds)
 
     def leaves_nothing(self, seconds: float = 60) -> None:
-        self.until(lambda: not self.fleet.everything() - self.before, "no object is left", seconds)
+        eventually(
+            lambda: not self.fleet.everything() - self.before,
+            lambda: f"left of {self.name}: {sorted(self.fleet.everything() - self.before)}\n{self.fleet.told}",
+            seconds,
+        )
         own = self.fleet.hosts / self.fleet.driver / f"{self.name}-"
         self.until(lambda: not processes_below(own), "no process is left", seconds)
         assert [path for path in self.fleet.hosts.glob("*/*") if self.name in path.name] == []

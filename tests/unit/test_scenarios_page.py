@@ -1,0 +1,30 @@
+"""The page of scenarios names tests that there are, and each test of scenarios is on it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/scenarios.md").read_text()
+SCENARIOS = ROOT / "tests/e2e/test_scenarios.py"
+
+
+def defined_in(path: Path) -> set[str]:
+    return set(re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE))
+
+
+def test_every_scenario_is_on_the_page() -> None:
+    named = set(re.findall(r"(?:…|tests/e2e/test_scenarios\.py)::(test_\w+)", PAGE))
+    assert named == defined_in(SCENARIOS)
+
+
+def test_every_other_test_on_the_page_is_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`", PAGE)
+    assert named
+    missing = [
+        (path, test)
+        for path, test in named
+        if not (ROOT / path).exists() or (test and test not in defined_in(ROOT / path))
+    ]
+    assert missing == []
