@@ -157,9 +157,9 @@ def warnings(table: Table, part: Part, path: str) -> list[str]:
 
 def _set(table: Table, part: Part, path: str) -> Iterator[tuple[str, Support]]:
     """The fields that are not just done and hold more than their default."""
-    for field in msgspec.structs.fields(type(part)):
-        value, at = getattr(part, field.name), f"{path}.{field.encode_name}"
-        support = table[type(part)][field.encode_name]
+    for name, encoded in zip(part.__struct_fields__, part.__struct_encode_fields__, strict=True):
+        value, at = getattr(part, name), f"{path}.{encoded}"
+        support = table[type(part)][encoded]
         if support.how == "done":
             for inner, where in _parts(value, at):
                 yield from _set(table, inner, where)
