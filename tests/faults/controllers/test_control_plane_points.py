@@ -170,6 +170,9 @@ async def live(teller: Teller, workload: ApiServer, hosts: Hosts, folder: Path) 
     api = workload.client()
     await declare(teller, workload, folder)
     for number, (name, roles) in enumerate(_MACHINES.items(), 1):
+        if roles is WORKER:  # its plan, which fails, is then the last: no other server is put into it
+            for server in list(_MACHINES)[: number - 1]:
+                await teller.until(MACHINE.target, NAMESPACE, server, lambda obj: said(obj, "Reconciled") == "True")
         await machine(teller, name, dict(roles), number)
         await node(api, name)
     await teller.until(MACHINE.target, NAMESPACE, "w1", lambda obj: said(obj, "PlanApplied") == "False")
