@@ -1,0 +1,287 @@
+"""Declared clusters on hosts with systemd and networks of their own: made, changed in place, scaled, healed, deleted.
+
+One cluster of three servers and two workers lives through all of it, test after test: each finds it well and leaves it
+so. A second one has a bridge and a balancer of its own, and hosts that do everything; it is made while the first one
+waits for hosts that have died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.providers.machine.drivers.nspawn import groups
+from remuda.providers.machine.drivers.nspawn.folder import Folder
+from tests.lab.clusters import NAMESPACE, NEWER, VERSION, Declared, Fleet, is_ready, pool
+from tests.lab.drivers import processes_below
+from tests.lab.hosts import Network, interfaces, machines, mounts, require_hosts
+from tests.lab.nano_plans import version_of
+from tests.lab.server import Reply, free_port
+from tests.lab.up import condition
+
+Json = dict[str, Any]
+
+SERVERS, WORKERS = "servers", "workers"
+HEALTH = {"unhealthyNodeTimeout": "5s", "nodeStartupTimeout": "10m"}
+QUICK_TO_NOTICE = {"kube-controller-manager-arg": ["node-monitor-grace-period=20s"]}
+TAINT = {"key": "herd", "value": "wild", "effect": "NoSchedule"}
+PODS = "/api/v1/namespaces/default/pods"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+RKE_CLUSTERS = f"/apis/rke.cattle.io/v1/namespaces/{NAMESPACE}/rkeclusters"
+HEALING_SECONDS = 400.0  # a host that cannot answer is given two minutes to stop its services
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    require_hosts()
+    found = Network(tmp_path_factory.mktemp("network"))
+    asyncio.run(found.open())
+    try:
+        yield found
+    finally:
+        asyncio.run(found.close())
+
+
+@pytest.fixture(scope="module")
+def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    found = Fleet("nspawn", {}, "--listen", f"{network.address}:{free_port()}")
+    try:
+        found.add_nano(tmp_path_factory.mktemp("bundles"), VERSION, NEWER)
+        yield found
+        assert machines(found.hosts) == []
+        assert mounts(found.hosts) == []
+    finally:
+        for pid in (*machines(found.hosts), *processes_below(found.hosts)):
+            os.kill(pid, signal.SIGKILL)
+        found.stop()
+
+
+class OnHosts(Declared):
+    """A declared cluster, and what is seen of its hosts from outside."""
+
+    def __init__(self, fleet: Fleet, name: str, pools: list[Json], place: Json, **config: Any) -> None:
+        super().__init__(fleet, name, pools, **config)
+        self._options = {"bootstrap": "ssh", **place}
+
+    def offer(self) -> Reply:
+        self.fleet.options = self._options  # each cluster has its own
+        return super().offer()
+
+    def folder(self, machine: str) -> Path:
+        return self.fleet.hosts / "nspawn" / str(self.machines()[machine]["spec"]["infrastructureRef"]["name"])
+
+    def file(self, machine: str, path: str) -> str:
+        """Of the host, as far as it was written there; empty when it is not."""
+        found = self.folder(machine) / "upper" / path.lstrip("/")
+        return found.read_text() if found.exists() else ""
+
+    def running(self) -> dict[str, str]:
+        """The hosts, and since when each runs: they were not even rebooted where this is the same as before."""
+        return {name: (self.folder(name) / "leader").read_text() for name in self.machines()}
+
+    def keeper(self) -> str:
+        """The Machine that the others get their data from; nano, unlike etcd, does not survive its loss."""
+        for name in self.machines(SERVERS):
+            known = self.file(name, "/var/lib/rancher/nano/server/db/cluster.json")
+            if known and json.loads(known)["keeper"].startswith(f"{self.node_of(name)}-"):
+                return name
+        raise AssertionError("nobody keeps the data")
+
+    def address(self, machine: str) -> str:
+        found = self.machines()[machine]["status"]["addresses"]
+        return next(str(one["address"]) for one in found if one["type"] == "InternalIP")
+
+    def kill(self, machine: str) -> None:
+        """Every process of the host, without a word to anybody: first the one that would start it again."""
+        folder = Folder(self.folder(machine))
+        assert folder.leader
+        for pid in (folder.leader, *groups.processes(folder.machine, groups.hierarchies())):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def voters(self) -> set[str]:
+        return {name for name, node in self.nodes().items() if condition(node, "EtcdIsVoter") == "True"}
+
+    def changes_in_place(self, shows: Any, what: str) -> None:
+        """What was edited is applied, shown by every Node, and nobody was replaced or rebooted for it."""
+        before = (self.standing(), self.running())
+        self.apply()
+        self.until(lambda: (nodes := self.nodes()) and all(map(shows, nodes.values())), what)
+        self.has_nodes(len(before[0]))
+        assert (self.standing(), self.running()) == before
+
+
+@pytest.fixture(scope="module")
+def prairie(fleet: Fleet, network: Network) -> Iterator[OnHosts]:
+    found = OnHosts(
+        fleet,
+        "prairie",
+        [pool(SERVERS, 3, "ec", **HEALTH), pool(WORKERS, 2, "w", labels={"tier": "web"}, **HEALTH)],
+        {"bridge": network.bridge, "subnet": str(network.subnet)},
+        machineGlobalConfig={**QUICK_TO_NOTICE},
+        upgradeStrategy={"workerConcurrency": "2"},
+    )
+    found.apply()
+    try:
+        found.has_nodes(5)
+        assert found.ask("POST", CONFIG_MAPS, {"metadata": {"name": "kept"}}).code == 201
+        yield found
+    finally:
+        found.delete()
+    assert interfaces(network.bridge) == set()
+
+
+@pytest.fixture(scope="module")
+def pampa(fleet: Fleet) -> Iterator[OnHosts]:
+    """Applied, and not waited for."""
+    found = OnHosts(fleet, "pampa", [pool("all", 3, "ecw")], {}, clusterInfrastructure={"driver": "nspawn"})
+    found.apply()
+    try:
+        yield found
+    finally:
+        found.delete()
+
+
+def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(prairie: OnHosts, network: Network) -> None:
+    assert prairie.why() == (0, "Cluster prairie is ready\n")
+    assert prairie.voters() == {prairie.node_of(name) for name in prairie.machines(SERVERS)}
+    assert {version_of(node) for node in prairie.nodes().values()} == {VERSION}
+    assert all((prairie.folder(name) / "leader").exists() for name in prairie.machines())
+    assert len(interfaces(network.bridge)) == 5
+
+
+def test_config_and_registries_change_in_place(prairie: OnHosts) -> None:
+    prairie.config["machineGlobalConfig"]["kubelet-arg"] = ["max-pods=42"]
+    prairie.config["registries"] = {"mirrors": {"docker.io": {"endpoint": ["https://mirror.prairie"]}}}
+    prairie.changes_in_place(
+        lambda node: "max-pods=42" in node["metadata"]["annotations"]["nano.io/node-args"],
+        "every kubelet is told of max-pods",
+    )
+    for name in prairie.machines():
+        assert "https://mirror.prairie" in prairie.file(name, "/etc/rancher/nano/registries.yaml")
+
+
+def test_labels_and_taints_of_a_pool_change_in_place(prairie: OnHosts) -> None:
+    workers = {prairie.node_of(name) for name in prairie.machines(WORKERS)}
+    prairie.pools[WORKERS] |= {"labels": {"tier": "db"}, "taints": [TAINT]}
+
+    def shows(node: Json) -> bool:
+        is_worker = node["metadata"]["name"] in workers
+        has = node["metadata"]["labels"].get("tier") == "db" and TAINT in node["spec"].get("taints", ())
+        return has == is_worker
+
+    prairie.changes_in_place(shows, "the Nodes of the workers, and only they, have label and taint")
+
+
+def test_a_new_version_comes_in_place_and_waits_for_the_pods_of_a_budget(prairie: OnHosts) -> None:
+    occupied = prairie.node_of(min(prairie.machines(WORKERS)))
+    pod = {
+        "metadata": {"name": "busy", "labels": {"app": "busy"}},
+        "spec": {"nodeName": occupied, "containers": [{"name": "one", "image": "one"}]},
+    }
+    budget = {"metadata": {"name": "busy"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "busy"}}}}
+    assert prairie.ask("POST", PODS, pod).code == 201
+    assert prairie.ask("POST", BUDGETS, budget).code == 201
+    before = (prairie.standing(), prairie.running())
+    prairie.version = NEWER
+    prairie.config["upgradeStrategy"] = {
+        "workerConcurrency": "2",
+        "workerDrainOptions": {"enabled": True, "force": True, "timeout": 300},
+    }
+    prairie.apply()
+    others = set(prairie.nodes()) - {occupied}
+
+    def all_but_one() -> bool:
+        nodes = prairie.nodes()
+        return {name for name, node in nodes.items() if version_of(node) == NEWER and is_ready(node)} == others
+
+    prairie.until(all_but_one, "all but the occupied Node have the new version")
+    prairie.until(lambda: "default/busy" in prairie.why()[1], "the Pod that keeps it from going on is told")
+    held = prairie.nodes()[occupied]
+    assert (version_of(held), held["spec"].get("unschedulable")) == (VERSION, True)
+    assert prairie.ask("GET", f"{PODS}/busy").code == 200
+
+    assert prairie.ask("DELETE", f"{BUDGETS}/busy").code == 200
+    prairie.until(lambda: {*map(version_of, prairie.nodes().values())} == {NEWER}, "the last Node has the new version")
+    nodes = prairie.has_nodes(5)
+    assert prairie.ask("GET", f"{PODS}/busy").code == 404
+    assert not any(node["spec"].get("unschedulable") for node in nodes.values())
+    assert (prairie.standing(), prairie.running()) == before
+
+
+def test_pools_grow_and_shrink_and_members_of_etcd_join_and_leave(prairie: OnHosts) -> None:
+    first = prairie.standing()
+    prairie.pools[SERVERS]["quantity"], prairie.pools[WORKERS]["quantity"] = 4, 3
+    prairie.apply()
+    prairie.has_nodes(7)
+    grown = prairie.standing()
+    assert first.items() <= grown.items()
+    prairie.until(lambda: len(prairie.voters()) == 4, "the new server is a member that votes")
+
+    prairie.pools[SERVERS]["quantity"], prairie.pools[WORKERS]["quantity"] = 3, 2
+    prairie.apply()
+    prairie.has_nodes(5)
+    assert prairie.standing().items() <= grown.items(), "whoever stayed is who it was"
+    assert prairie.voters() == {prairie.node_of(name) for name in prairie.machines(SERVERS)}
+    assert prairie.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
+    assert {host.name for host in (prairie.fleet.hosts / "nspawn").glob("prairie-*")} == {
+        prairie.folder(name).name for name in prairie.machines()
+    }
+
+
+@pytest.mark.usefixtures("pampa")
+def test_hosts_that_die_are_replaced(prairie: OnHosts) -> None:
+    before = prairie.standing()
+    published = prairie.workload().url
+    others = set(prairie.machines(SERVERS)) - {prairie.keeper()}
+    server = max(others, key=lambda name: f"https://{prairie.address(name)}:6443" == published)  # the way in, if it may
+    worker = min(prairie.machines(WORKERS))
+    prairie.kill(server)
+    prairie.kill(worker)
+    prairie.until(lambda: not {server, worker} & set(prairie.machines()), "the dead Machines are gone", HEALING_SECONDS)
+    prairie.has_nodes(5)
+    kept = {name: one for name, one in before.items() if name not in (server, worker)}
+    assert kept.items() <= prairie.standing().items()
+    assert prairie.voters() == {prairie.node_of(name) for name in prairie.machines(SERVERS)}
+    assert prairie.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
+
+
+def test_hosts_that_do_everything_on_a_bridge_of_their_own_behind_a_balancer(pampa: OnHosts) -> None:
+    fleet = pampa.fleet
+    nodes = pampa.has_nodes(3)
+    assert pampa.voters() == set(nodes)
+    endpoint = fleet.http("GET", f"{RKE_CLUSTERS}/pampa").body["spec"]["controlPlaneEndpoint"]
+    assert pampa.workload().url == f"https://{endpoint['host']}:{endpoint['port']}"
+    (about,) = (fleet.hosts / "nspawn/.clusters").glob("*/cluster.json")
+    made = json.loads(about.read_text())
+    subnet = ipaddress.IPv4Network(made["subnet"])
+    addresses = {one["address"] for node in nodes.values() for one in node["status"]["addresses"]} - set(nodes)
+    assert {endpoint["host"]} & addresses == set()
+    assert all(ipaddress.IPv4Address(one) in subnet for one in {endpoint["host"], *addresses})
+    assert len(interfaces(made["bridge"])) == 3
+
+    pampa.version = NEWER
+    pampa.changes_in_place(lambda node: version_of(node) == NEWER, "every Node has the new version")
+
+    pampa.delete()
+    pampa.until(lambda: not [one for one in fleet.everything() if "pampa" in one], "no object is left")
+    assert [*(fleet.hosts / "nspawn").glob("pampa*"), *about.parents[1].iterdir()] == []
+    assert processes_below(fleet.hosts / "nspawn/.clusters") == []
+    assert made["bridge"] not in os.listdir("/sys/class/net")
+
+
+def test_a_deleted_cluster_leaves_nothing(prairie: OnHosts, network: Network) -> None:
+    prairie.delete()
+    prairie.leaves_nothing()
+    assert machines(prairie.fleet.hosts) == []
+    assert interfaces(network.bridge) == set()
