@@ -24,7 +24,7 @@ KILLS = 105
 _PAUSE = 1.5  # seconds between two kills, at most
 _EARLY = 0.2  # so often `up` is killed while it starts
 _JOB = 0.5  # so often a Job dies while there is one: they are rare
-_WEIGHTS = {"up": 3, "a Job": 0, "an agent": 3, "the distribution": 3, "a unit's keeper": 1}
+_WEIGHTS = {"up": 2, "a Job": 0, "an agent": 3, "the distribution": 3, "a unit's keeper": 1}
 _LOOK_SECONDS = 0.1
 
 
