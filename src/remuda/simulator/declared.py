@@ -62,9 +62,12 @@ T = TypeVar("T")
 
 
 def pool(name: str, quantity: int, *held: str, **more: Any) -> Json:
-    """`held`: of etcd, controlPlane and worker. All pools of a world share one SimConfig."""
-    found = {"name": name, "quantity": quantity, "machineConfigRef": {"kind": CONFIG.name, "name": "servers"}}
-    return {**found, **{f"{role}Role": True for role in held}, **more}
+    """`held`: of etcd, controlPlane and worker. The pools of a cluster share a SimConfig of its name."""
+    return {"name": name, "quantity": quantity, **{f"{role}Role": True for role in held}, **more}
+
+
+def _configured(cluster: str, pools: Sequence[Json]) -> list[Json]:
+    return [{**one, "machineConfigRef": {"kind": CONFIG.name, "name": cluster}} for one in pools]
 
 
 class DeclaredWorld(World):
@@ -122,8 +125,6 @@ class DeclaredWorld(World):
         await self._agents.start()
         self._agents.lead()
         await self._register_driver()
-        config = {"apiVersion": CONFIG.api_version, "kind": CONFIG.name, "metadata": {"name": "servers"}}
-        await self.client.create(CONFIG.target, NAMESPACE, {**config, "bootSeconds": self._boot_seconds})
 
     async def stop(self) -> None:
         await self._agents.stop()
@@ -152,14 +153,19 @@ class DeclaredWorld(World):
     # what users do
 
     async def declare(self, name: str, pools: Sequence[Json], version: str = VERSION, **rke: Any) -> None:
-        spec = {"kubernetesVersion": version, "rkeConfig": {"machinePools": list(pools), **rke}}
+        config = {"apiVersion": CONFIG.api_version, "kind": CONFIG.name, "metadata": {"name": name}}
+        await self.client.create(CONFIG.target, NAMESPACE, {**config, "bootSeconds": self._boot_seconds})
+        spec = {"kubernetesVersion": version, "rkeConfig": {"machinePools": _configured(name, pools), **rke}}
         obj = {"apiVersion": CLUSTER.api_version, "kind": CLUSTER.name, "metadata": {"name": name}, "spec": spec}
         self.judge.epoch += 1
         await self.client.create(CLUSTER.target, NAMESPACE, obj)
 
     async def edit(self, name: str, spec: Mapping[str, Any]) -> None:
         self.judge.epoch += 1
-        await self.client.patch(CLUSTER.target, NAMESPACE, name, {"spec": dict(spec)})
+        changed = dict(spec)
+        if pools := changed.get("rkeConfig", {}).get("machinePools"):
+            changed["rkeConfig"] = {**changed["rkeConfig"], "machinePools": _configured(name, pools)}
+        await self.client.patch(CLUSTER.target, NAMESPACE, name, {"spec": changed})
 
     async def remove_machine(self, name: str) -> None:
         self.judge.epoch += 1

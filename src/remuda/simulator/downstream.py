@@ -34,6 +34,7 @@ class Downstream:
         self.key = key
         self.etcd = Etcd(catch_up_seconds, witness)
         self.api = ModelWorkload()
+        self.api.cut = True  # until a control plane is up
         self.api.frozen = lambda: self.etcd.refusal()
         self.hosts: dict[Key, ModelHost] = {}
         self.unreachable = False

@@ -183,6 +183,7 @@ class Story:
             if machine.metadata.name in self.buried and not machine.metadata.deleting:
                 await self.world.remove_machine(machine.metadata.name)
         await self._spare_the_last_member()
+        await asyncio.sleep(60)  # until it is noticed
 
     async def _spare_the_last_member(self) -> None:
         """The only member of etcd is not given up: whoever has deleted its Machine is told to add another one first."""

@@ -7,7 +7,7 @@ A longer campaign is in tests/faults/simulator.
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.simulator.random_stories import DEEDS, SHAPES, Deed, live
@@ -17,7 +17,7 @@ deeds = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(
     seed=st.integers(0, 2**32),
     shape=st.integers(0, len(SHAPES) - 1),
