@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.clusters import FLEET_SECRETS, MACHINES, SETS, VERSION, Declared, Fleet, is_ready, pool
+from tests.lab.cluster_life import live
+from tests.lab.clusters import FLEET_SECRETS, MACHINES, NEWER, SETS, VERSION, Declared, Fleet, is_ready, pool
 from tests.lab.custom_hosts import CustomHost
 from tests.lab.prairie import processes_below
 from tests.lab.up import Json
@@ -31,7 +32,7 @@ DELETE_ME = "cluster.x-k8s.io/delete-machine"
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet = Fleet()
     try:
-        fleet.add_nano(tmp_path_factory.mktemp("bundles"), VERSION)
+        fleet.add_nano(tmp_path_factory.mktemp("bundles"), VERSION, NEWER)
         yield fleet
     finally:
         fleet.stop()
@@ -56,6 +57,10 @@ def roles(node: Json) -> str:
 
 def _labels(node: Json) -> dict[str, str]:
     return dict(node["metadata"]["labels"])
+
+
+def test_a_whole_life_with_three_servers_and_two_workers(fleet: Fleet) -> None:
+    live(fleet, "prairie", servers=3, workers=2)
 
 
 # ---- shapes --------------------------------------------------------------------------------------------------------
