@@ -280,7 +280,8 @@ def test_hosts_that_do_everything_on_a_bridge_of_their_own_behind_a_balancer(pam
     assert made["bridge"] not in os.listdir("/sys/class/net")
 
 
-def test_a_deleted_cluster_leaves_nothing(prairie: OnHosts, network: Network) -> None:
+def test_a_deleted_cluster_leaves_nothing(prairie: OnHosts, pampa: OnHosts, network: Network) -> None:
+    pampa.delete()  # if its own test has not: nothing must be left of either
     prairie.delete()
     prairie.leaves_nothing()
     assert machines(prairie.fleet.hosts) == []
