@@ -194,7 +194,7 @@ async def test_a_machine_that_waits_for_a_control_plane_that_is_gone_is_let_go(r
         MACHINE.target, ranch.namespace, "s1", {"metadata": {"annotations": {HOOK: "rke-bootstrap-controller"}}}
     )
     async with ranch.running():
-        await ranch.engine.until(RKE_BOOTSTRAP.target, ranch.namespace, "s1", lambda obj: is_true(obj, "Ready"))
+        await ranch.engine.until(RKE_BOOTSTRAP.target, ranch.namespace, "s1", lambda obj: condition(obj, "Ready"))
         await ranch.engine.delete(MACHINE.target, ranch.namespace, "s1")
         await ranch.engine.gone(MACHINE.target, ranch.namespace, "s1")
 

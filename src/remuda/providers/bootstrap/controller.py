@@ -36,7 +36,7 @@ from remuda.providers.bootstrap.types import (
     RKE_BOOTSTRAP,
     RKEBootstrap,
 )
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, Terminal
@@ -75,10 +75,14 @@ class RKEBootstrapController:
         controller = manager.controller(NAME, RKE_BOOTSTRAP, self.reconcile, concurrency=_CONCURRENCY)
         controller.watch(self._machines, _bootstrap_of_machine, "machine", facts=_machine_facts)
         controller.watch(self._clusters, self._of_cluster, "cluster", facts=_cluster_facts)
+        controller.watch(self._control_planes, self._of_control_plane, "control plane", facts=environment.of)
         controller.watch(self._secrets, _bootstrap_of_secret, "secret", facts=_secret_facts)
 
     def _of_cluster(self, cluster: Cluster) -> list[Key]:
         return self._objects.keys(_CLUSTER_INDEX, str(cluster.key))
+
+    def _of_control_plane(self, plane: RKEControlPlane) -> list[Key]:
+        return self._objects.keys(_CLUSTER_INDEX, str(Key(plane.metadata.namespace, plane.spec.cluster_name)))
 
     async def reconcile(self, key: Key) -> Outcome:
         value = self._objects.raw(*key)
