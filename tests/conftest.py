@@ -2,5 +2,9 @@
 
 from hypothesis import HealthCheck, settings
 
+from tests.lab.repeatable import repeatable
+
+__all__ = ["repeatable"]
+
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")

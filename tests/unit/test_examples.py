@@ -48,6 +48,8 @@ def test_the_manifest_becomes_a_cluster_and_goes_without_a_trace(reverse: bool) 
     simulate(story)
 
 
-def test_the_story_of_the_simulators_page_is_told_as_written() -> None:
-    (code,) = _PYTHON.findall((ROOT / "docs" / "simulator.md").read_text())
-    exec(code, {})
+def test_the_stories_of_the_simulators_page_are_told_as_written() -> None:
+    stories = _PYTHON.findall((ROOT / "docs" / "simulator.md").read_text())
+    assert len(stories) == 2
+    for code in stories:
+        exec(code, {})

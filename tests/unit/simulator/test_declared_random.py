@@ -7,17 +7,27 @@ A longer campaign is in tests/faults/simulator.
 
 from __future__ import annotations
 
-from hypothesis import Phase, given, settings
+import os
+
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.simulator.random_stories import DEEDS, SHAPES, Deed, live
+
+EXAMPLES = int(os.environ.get("REMUDA_EXAMPLES", "6"))  # more of them, and others, when asked for
 
 deeds = st.lists(
     st.tuples(st.sampled_from((0, 1, 20, 90, 300)), st.sampled_from(DEEDS), st.integers(0, 59)), max_size=8
 )
 
 
-@settings(max_examples=6, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(
+    max_examples=EXAMPLES,
+    derandomize=not os.environ.get("REMUDA_EXAMPLES"),
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     seed=st.integers(0, 2**32),
     shape=st.integers(0, len(SHAPES) - 1),
@@ -25,6 +35,6 @@ deeds = st.lists(
     catch_up=st.sampled_from((0.0, 10.0, 40.0)),
 )
 def test_whatever_happens_the_quorum_is_kept_work_ends_and_nothing_is_written_then(
-    seed: int, shape: int, story: list[Deed], catch_up: float
+    repeatable: None, seed: int, shape: int, story: list[Deed], catch_up: float
 ) -> None:
     live(seed, shape, story, catch_up)

@@ -31,11 +31,13 @@ async def deliver(client: Client, plans: Plans, secret: Secret, plan: bytes) -> 
     data: dict[str, Any] = dict.fromkeys(_OUTDATED)
     data[rules.PLAN] = _encoded(plan)
     data[rules.STATE] = _encoded(rules.PENDING.encode())
-    applied = report.report(secret).applied
-    if applied:
-        data[APPLIED_PLAN] = _encoded(applied)
+    before = report.report(secret)
+    if before.applied:
+        data[APPLIED_PLAN] = _encoded(before.applied)
     plans.keep(plan)
-    await _patch(client, secret, DELIVER, {report.PLAN_LAST_UPDATED: clock.now()}, data)
+    unfinished = before.plan and before.state != "succeeded"
+    notes = {report.PLAN_LAST_UPDATED: clock.now(), report.PLAN_SUPERSEDES: "true" if unfinished else None}
+    await _patch(client, secret, DELIVER, notes, data)
 
 
 async def run_again(client: Client, secret: Secret) -> None:

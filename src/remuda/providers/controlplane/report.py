@@ -22,6 +22,8 @@ from remuda.providers.secrets import APPLIED_PLAN
 
 PLAN_LAST_UPDATED = "rke.cattle.io/plan-last-updated"  # annotation: when the plan was delivered
 
+PLAN_SUPERSEDES = "rke.cattle.io/plan-supersedes-unfinished"  # annotation: the plan before it had not succeeded
+
 # The handshake with whoever drains nodes: annotations of the plan Secret. All values are the request, to the byte.
 DRAIN_REQUEST = "rke.cattle.io/drain-options"
 PRE_DRAIN = "rke.cattle.io/pre-drain"
@@ -52,6 +54,7 @@ def report(secret: Secret) -> Report:
         delivered=_time(secret.metadata.annotations.get(PLAN_LAST_UPDATED, "")),
         state=_STATES.get(rules.text(data, rules.STATE), ""),
         applied=data.get(APPLIED_PLAN, b""),
+        superseded=PLAN_SUPERSEDES in secret.metadata.annotations,
         last_apply=formats.seconds_of(rules.text(data, rules.LAST_APPLY)),
         probes={name: bool(status.get("healthy")) for name, status in _probes(data).items()},
         probe_messages=_probe_messages(data),

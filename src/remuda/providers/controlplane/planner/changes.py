@@ -57,9 +57,10 @@ class Changes:
         limit = AFTERMATH if progress.is_failing(host) else PATIENCE
         return retries.asked_at(host, self._now) + limit
 
-    def under_way(self, *, but: Host | None = None) -> Host | None:
-        """A host whose membership is changing."""
-        for host in (self._begun, *self._leaving, *self.joining):
+    def under_way(self, *, but: Host | None = None, leaving: bool = True) -> Host | None:
+        """A host whose membership is changing; without `leaving`, none that was asked to leave and has not yet."""
+        changing = [*self._leaving, *self.joining] if leaving else self.joining
+        for host in (self._begun, *changing):
             if host is not None and (but is None or host.name != but.name):
                 return host
         return None
@@ -91,7 +92,10 @@ class Changes:
         return None
 
     def against_leaving(self, host: Host, seen: Membership) -> Wait | None:
-        other = self.under_way(but=host)
+        """A dead member may be what keeps another one from leaving: it does not wait for that one."""
+        member = seen.of(host)
+        dead = member is not None and seen.is_down(member)
+        other = self.under_way(but=host, leaving=not dead)
         if other is not None:
             return _wait(host, f"{other} is joining or leaving etcd: one at a time")
         if (learner := next((m for m in seen.learners if m != seen.of(host)), None)) is not None:

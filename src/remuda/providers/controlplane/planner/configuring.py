@@ -121,7 +121,11 @@ def _drain(run: Run, turns: Turns, host: Host, tier: Tier, change: Change) -> Ho
     options = draining.options_for(run.cluster.spec.upgrade_strategy, host.roles)
     if change != "drain" or not draining.is_wanted(options) or len(run.observed.hosts) < 2:
         return None
+    if not run.observed.initialized:
+        return None  # nobody can have made a Pod yet
     if not run.observed.reachable:
+        if run.is_out_of_service(host):
+            return None  # the change may be what brings the API back
         why = run.observed.unreachable or "the API of the cluster does not answer"
         return _status("draining", tier, host, "ClusterUnreachable", f"its Pods cannot be moved away: {why}")
     if host.node is None:

@@ -53,6 +53,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     delivered: float | None = None  # when
     state: PlanState = ""
     applied: bytes = b""  # the plan it has applied last; equal to `plan` when that has succeeded
+    superseded: bool = False  # `plan` took the place of one that had not succeeded, and may have been half done
     failures: int = 0  # of this plan, in a row
     failed_message: str = ""
     last_apply: float | None = None

@@ -87,6 +87,8 @@ class Run:
             change: Change = (
                 "none" if applied else self.compare(report.applied, report.plan) if report.applied else "restart"
             )
+            if not applied and report.superseded and change not in progress.RESTARTING:
+                change = "restart"  # the plan before may have restarted it already: this one does so again
             self._changes[host.name] = change
         return self._changes[host.name]
 

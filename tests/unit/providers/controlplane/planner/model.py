@@ -53,6 +53,7 @@ class Machine:
     # the host
     alive: bool = True
     dead_since: float | None = None
+    superseded: bool = False
     cut_off: bool = False  # its agent works and cannot be heard
     running: dict[str, object] | None = None  # what its service runs with; None: it does not
     up_at: float = 0.0
@@ -368,6 +369,7 @@ class World:
                 delivered=m.delivered,
                 state=m.state,  # type: ignore[arg-type]
                 applied=m.applied,
+                superseded=m.superseded,
                 failures=m.failures,
                 last_apply=m.last_apply,
                 probes=dict(m.probes),
@@ -442,11 +444,13 @@ class World:
                 and not m.is_silent()
                 and m.applied
                 and m.kubelet != new["version"]
+                and (m.running or {}).get("version") != new["version"]  # its Node may not say so yet
             ]
             if late:
                 self.complain(f"worker {machine.name} gets {new['version']} before {late}")
         if machine.state not in ("pending", "in-progress"):  # else what it is told comes on top of an older order
             self._ordered(machine)
+        machine.superseded = bool(machine.plan) and machine.state != "succeeded"
         machine.plan, machine.state, machine.delivered = act.plan, "pending", self.now
         machine.failures, machine.probes = 0, {}
 
@@ -461,7 +465,9 @@ class World:
         return self.now - self.first_order.get(name, self.now) > PATIENCE
 
     def _judge_change(self, machine: Machine, how: str) -> None:
-        """One change of members at a time."""
+        """One change of members at a time; only a dead member may go before one that it keeps from leaving."""
+        present = self.etcd.members.get(machine.member)
+        dead = how == "leaves" and present is not None and not present.alive
         busy = [
             m.name
             for m in self.etcd.members.values()
@@ -470,7 +476,7 @@ class World:
         busy += [
             m.name
             for m in self.machines.values()
-            if m is not machine and m.leaving and m.member in self.etcd.members and self.reachable
+            if m is not machine and m.leaving and m.member in self.etcd.members and self.reachable and not dead
         ]
         busy += [
             m.name
