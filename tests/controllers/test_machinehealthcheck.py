@@ -13,9 +13,10 @@ from remuda.capi.machinehealthcheck.controller import MachineHealthCheckControll
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_HEALTH_CHECK
 from remuda.kube import clock
 from remuda.kube.client import Client, Target
+from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Blocked
+from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.remote import RemoteClusters, Settings
 from remuda.simulator.workload import ModelWorkload
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, is_true
@@ -222,6 +223,16 @@ async def test_when_too_many_are_unhealthy_nobody_is_handed_over(engine: Engine)
         await found.check_saying("RemediationAllowed", "True")
 
 
+async def _reconciled(found: Herd) -> Outcome:
+    """Beside the controller that runs already: either may be faster."""
+    while True:
+        try:
+            return await found.controller.reconcile(Key(found.namespace, "hc"))
+        except StatusError as error:
+            if error.reason != "Conflict":
+                raise
+
+
 async def test_a_cluster_out_of_reach_is_no_reason_to_remediate_and_is_mentioned(engine: Engine) -> None:
     async with herd(engine) as found:
         await found.cluster()
@@ -231,7 +242,7 @@ async def test_a_cluster_out_of_reach_is_no_reason_to_remediate_and_is_mentioned
         found.workload.cut = True
         check = await found.check_saying("RemediationAllowed", "True", "Cluster c has not been reachable since")
         assert check["status"]["currentHealthy"] == 1
-        outcome = await found.controller.reconcile(Key(found.namespace, "hc"))
+        outcome = await _reconciled(found)
         assert isinstance(outcome, Blocked)
         assert (outcome.reason, outcome.on) == ("ConnectionDown", f"Cluster {found.namespace}/c")
 
@@ -310,7 +321,7 @@ async def test_what_is_known_is_not_written_again(engine: Engine) -> None:
         await engine.patch(MACHINE.target, found.namespace, "m-1", {"spec": {"version": "v1.36.0"}})
         await engine.patch(CLUSTER.target, found.namespace, "c", {"metadata": {"labels": {"touched": "1"}}})
         await found.quiet()
-        assert await found.controller.reconcile(Key(found.namespace, "hc")) == DONE
+        assert await _reconciled(found) == DONE
         assert dict(found.manager.ledger.writes_by) == written
 
 
