@@ -45,8 +45,7 @@ e2e: $(READY) ## The whole program as its users run it; as root on Debian also o
 	$(BIN)/python -m pytest tests/e2e -q -n auto --dist loadfile
 
 faults: $(READY) ## Kills, power cuts and hostile input
-	@# Half as many more as there are processors: much of it is waiting for what has died to come back.
-	$(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n $$(( $$(nproc) * 3 / 2 )) --dist worksteal
+	$(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n auto --dist worksteal
 	$(BIN)/python -m pytest tests/faults/abuse -q # alone on the machine: it measures time and memory
 
 bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulated fleet

@@ -41,7 +41,7 @@ SERVERS, WORKERS = "servers", "workers"
 _NAMESPACE = _NAME = "prairie"
 _CONFIG, _MACHINE = config_kind("process"), machine_kind("process")
 _SECRETS_FOR_LIFE = ("ca", "etcd", "proxy", "sa", "rke-state")
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 480.0
 _LOOK_SECONDS = 0.5
 _ANSWER_SECONDS = 10.0
 

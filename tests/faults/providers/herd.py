@@ -44,7 +44,7 @@ Chapter = Callable[[], Awaitable[None]]
 SIM, PROCESS, EXISTING, DRIFTER = map(machine_kind, ("sim", "process", "existing", "drifter"))
 STUBBORN, HOST = "stubborn", "host"
 _LABELS = {capi_names.CLUSTER_NAME: "c", names.WORKER_ROLE: "true"}
-_PATIENCE_SECONDS = 240.0
+_PATIENCE_SECONDS = 480.0
 _LOOK_SECONDS = 0.3
 
 
