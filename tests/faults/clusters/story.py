@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,12 @@ from remuda.providers.controlplane.artefacts import Artefacts, bundle
 from remuda.providers.machine.types import config_kind, machine_kind
 from remuda.provisioning.pools import POOL_NAME
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
+from tests.faults import chapters
+from tests.faults.chapters import Chapter
 from tests.faults.clusters.proof import Witness
 from tests.faults.controllers.view import left_in
 from tests.faults.machines.story import Json, Teller, ask_again
 from tests.faults.plane import Plane
-
-Chapter = Callable[[], Awaitable[None]]
 
 VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"
 SERVERS, WORKERS = "servers", "workers"
@@ -74,25 +74,11 @@ class Prairie:
         return [self.create, self.reconfigure, self.upgrade, self.replace, self.endure, self.delete]
 
     async def tell(self) -> None:
-        tasks = [asyncio.create_task(self.witness.look()), asyncio.create_task(self._look_after())]
-        try:
-            for chapter in self.chapters():
-                await self._while(tasks, chapter())
-                self.told += 1
-                print(f"told: {chapter.__name__}")
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await chapters.tell(self.chapters(), (self.witness.look(), self._look_after()), self._told)
 
-    async def _while(self, tasks: list[asyncio.Task[None]], chapter: Awaitable[None]) -> None:
-        """A helper that breaks ends the story."""
-        telling = asyncio.ensure_future(chapter)
-        done, _ = await asyncio.wait([telling, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        if telling not in done:
-            telling.cancel()
-        for one in done:
-            one.result()
+    def _told(self, chapter: Chapter) -> None:
+        self.told += 1
+        print(f"told: {getattr(chapter, '__name__', chapter)}")
 
     # the chapters
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,8 @@ from remuda.providers.bootstrap import clusters, custom
 from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine.types import machine_kind, template_kind
+from tests.faults import chapters
+from tests.faults.chapters import Chapter
 from tests.faults.controllers.view import left_in
 from tests.faults.machines.story import Json, Teller, ask_again
 from tests.faults.phone import Phone
@@ -38,8 +40,6 @@ from tests.faults.plane import Plane
 from tests.faults.providers.hosts import Servers
 from tests.faults.providers.proof import complaints
 from tests.lab.pets import USER, Pet, start_all, stop_all
-
-Chapter = Callable[[], Awaitable[None]]
 
 SIM, PROCESS, EXISTING, DRIFTER = map(machine_kind, ("sim", "process", "existing", "drifter"))
 STUBBORN, HOST = "stubborn", "host"
@@ -66,25 +66,11 @@ class Herd:
         return [self.create, self.register, grow, self.follow, shrink, self.delete]
 
     async def tell(self) -> None:
-        tasks = [asyncio.create_task(Servers(self.journal, self.phone).run()), asyncio.create_task(self._look_after())]
-        try:
-            for chapter in self.chapters():
-                await self._while(tasks, chapter())
-                self.told += 1
-                print(f"{self.name}: {self.told} chapters told")
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await chapters.tell(self.chapters(), (Servers(self.journal, self.phone).run(), self._look_after()), self._told)
 
-    async def _while(self, tasks: list[asyncio.Task[None]], chapter: Awaitable[None]) -> None:
-        """A helper that breaks ends the story."""
-        telling = asyncio.ensure_future(chapter)
-        done, _ = await asyncio.wait([telling, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        if telling not in done:
-            telling.cancel()
-        for one in done:
-            one.result()
+    def _told(self, chapter: Chapter) -> None:
+        self.told += 1
+        print(f"{self.name}: {self.told} chapters told")
 
     # the chapters
 

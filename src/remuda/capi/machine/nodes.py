@@ -8,7 +8,7 @@ patch at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from remuda.capi import names
@@ -66,8 +66,8 @@ def patch_for(node: Json, sync: NodeSync) -> Json:
     metadata = node["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     changed: Json = {}
-    new_labels = _differences(labels, _labels(annotations, sync))
-    new_annotations = _differences(annotations, _annotations(annotations, sync))
+    new_labels = differences(labels, _labels(annotations, sync))
+    new_annotations = differences(annotations, _annotations(annotations, sync))
     if new_labels:
         changed["labels"] = new_labels
     if new_annotations:
@@ -104,35 +104,35 @@ def _is_among(key: str, patterns: Patterns) -> bool:
 
 
 def _labels(trackers: Mapping[str, str], sync: NodeSync) -> dict[str, str | None]:
-    wanted = _with_removals(trackers.get(names.NODE_LABELS_FROM_MACHINE), sync.labels)
+    wanted = with_removals(trackers.get(names.NODE_LABELS_FROM_MACHINE), sync.labels)
     return wanted | {names.INTERRUPTIBLE: ""} if sync.interruptible else wanted
 
 
 def _annotations(trackers: Mapping[str, str], sync: NodeSync) -> dict[str, str | None]:
     always = [f"{taint.key}:{taint.effect}" for taint in sync.taints if taint.propagation == "Always"]
     return {
-        **_with_removals(trackers.get(names.NODE_ANNOTATIONS_FROM_MACHINE), sync.annotations),
+        **with_removals(trackers.get(names.NODE_ANNOTATIONS_FROM_MACHINE), sync.annotations),
         **sync.identity,
-        names.NODE_LABELS_FROM_MACHINE: _track(sync.labels),
-        names.NODE_ANNOTATIONS_FROM_MACHINE: _track(sync.annotations),
-        names.NODE_TAINTS_FROM_MACHINE: _track(always),
+        names.NODE_LABELS_FROM_MACHINE: track(sync.labels),
+        names.NODE_ANNOTATIONS_FROM_MACHINE: track(sync.annotations),
+        names.NODE_TAINTS_FROM_MACHINE: track(always),
     }
 
 
-def _with_removals(tracker: str | None, wanted: Mapping[str, str]) -> dict[str, str | None]:
-    dropped: dict[str, str | None] = dict.fromkeys(_tracked(tracker) - wanted.keys())
+def with_removals(tracker: str | None, wanted: Mapping[str, str]) -> dict[str, str | None]:
+    dropped: dict[str, str | None] = dict.fromkeys(tracked(tracker) - wanted.keys())
     return dropped | dict(wanted)
 
 
-def _differences(present: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+def differences(present: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
     return {key: value for key, value in wanted.items() if present.get(key) != value}
 
 
-def _track(keys: Mapping[str, str] | Sequence[str]) -> str:
+def track(keys: Mapping[str, str] | Sequence[str]) -> str:
     return ",".join(sorted(keys))
 
 
-def _tracked(text: str | None) -> set[str]:
+def tracked(text: str | None) -> set[str]:
     return {entry for entry in (text or "").split(",") if entry}
 
 
@@ -140,24 +140,28 @@ def _tracked(text: str | None) -> set[str]:
 
 
 def _taints(present: Sequence[Json], tracker: str | None, sync: NodeSync) -> list[Json]:
-    """The whole list, in the Node's order with new ones behind: a merge patch replaces lists."""
-    always = {_identity(taint): taint for taint in map(_as_json, _propagated(sync.taints, "Always"))}
+    always = {identity_of(taint): taint for taint in map(_as_json, _propagated(sync.taints, "Always"))}
     first_time = tracker is None
-    once = {_identity(taint): taint for taint in map(_as_json, _propagated(sync.taints, "OnInitialization"))}
+    once = {identity_of(taint): taint for taint in map(_as_json, _propagated(sync.taints, "OnInitialization"))}
     wanted = always | (once if first_time else {})
     if sync.outdated:
         taint = {"key": names.OUTDATED_REVISION_TAINT, "effect": "PreferNoSchedule"}
-        wanted[_identity(taint)] = taint
-    gone = _tracked(tracker) - always.keys()
+        wanted[identity_of(taint)] = taint
+    gone = tracked(tracker) - always.keys()
     gone |= {f"{names.UNINITIALIZED_TAINT}:NoSchedule", f"{names.OUTDATED_REVISION_TAINT}:PreferNoSchedule"}
-    kept = [_kept(taint, wanted) for taint in present if _identity(taint) in wanted or _identity(taint) not in gone]
-    seen = {_identity(taint) for taint in kept}
+    return merged_taints(present, wanted, gone)
+
+
+def merged_taints(present: Sequence[Json], wanted: Mapping[str, Json], gone: Collection[str]) -> list[Json]:
+    """The whole list, in the Node's order with new ones behind; both by identity: a merge patch replaces lists."""
+    kept = [_kept(taint, wanted) for taint in present if identity_of(taint) in wanted or identity_of(taint) not in gone]
+    seen = {identity_of(taint) for taint in kept}
     return kept + [taint for identity, taint in wanted.items() if identity not in seen]
 
 
 def _kept(taint: Json, wanted: Mapping[str, Json]) -> Json:
     """As it is, unless its value is not what the Machine says."""
-    mine = wanted.get(_identity(taint))
+    mine = wanted.get(identity_of(taint))
     return taint if mine is None or taint.get("value", "") == mine.get("value", "") else mine
 
 
@@ -170,5 +174,5 @@ def _as_json(taint: MachineTaint) -> Json:
     return found | {"value": taint.value} if taint.value else found
 
 
-def _identity(taint: Json) -> str:
+def identity_of(taint: Json) -> str:
     return f"{taint['key']}:{taint['effect']}"

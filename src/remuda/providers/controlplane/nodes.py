@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.capi.machine.nodes import differences, identity_of, merged_taints, track, tracked, with_removals
 from remuda.capi.machine.workload import NODE, Node
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
@@ -65,21 +66,17 @@ def patch_for(node: Json, wanted: Wanted) -> Json:
     """A merge patch; empty when the Node is as it should be."""
     metadata = node["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    taints = (node.get("spec") or {}).get("taints") or []
-    ours = [_identity(taint) for taint in wanted.taints]
-    changed: Json = {}
-    gone = _tracked(annotations.get(LABELS)) - wanted.labels.keys()
-    if new := {key: value for key, value in wanted.labels.items() if labels.get(key) != value}:
-        changed["labels"] = new
-    if left := dict.fromkeys(gone & labels.keys()):
-        changed["labels"] = {**changed.get("labels", {}), **left}
-    tracked = {LABELS: ",".join(sorted(wanted.labels)), TAINTS: ",".join(sorted(ours))}
-    if news := {key: value for key, value in tracked.items() if annotations.get(key) != value}:
-        changed["annotations"] = news
-    patch: Json = {"metadata": changed} if changed else {}
-    merged = _merged(taints, wanted.taints, _tracked(annotations.get(TAINTS)) - set(ours))
-    if merged != taints:
-        patch["spec"] = {"taints": merged or None}
+    present = (node.get("spec") or {}).get("taints") or []
+    mine = {identity_of(taint): taint for taint in wanted.taints}
+    changed = {
+        "labels": differences(labels, with_removals(annotations.get(LABELS), wanted.labels)),
+        "annotations": differences(annotations, {LABELS: track(wanted.labels), TAINTS: track(list(mine))}),
+    }
+    metadata_patch = {part: news for part, news in changed.items() if news}
+    patch: Json = {"metadata": metadata_patch} if metadata_patch else {}
+    taints = merged_taints(present, mine, tracked(annotations.get(TAINTS)) - mine.keys())
+    if taints != present:
+        patch["spec"] = {"taints": taints or None}
     return patch
 
 
@@ -107,24 +104,3 @@ def _taint(text: str) -> Json:
     pair, _, effect = text.rpartition(":")
     key, _, value = pair.partition("=")
     return {"key": key, "effect": effect, **({"value": value} if value else {})}
-
-
-def _merged(present: Sequence[Json], wanted: Sequence[Json], gone: set[str]) -> list[Json]:
-    """In the Node's order, new ones behind: a merge patch replaces lists."""
-    mine = {_identity(taint): taint for taint in wanted}
-    kept = [_kept(taint, mine.get(_identity(taint))) for taint in present if _identity(taint) not in gone]
-    seen = {_identity(taint) for taint in kept}
-    return kept + [taint for identity, taint in mine.items() if identity not in seen]
-
-
-def _kept(taint: Json, mine: Json | None) -> Json:
-    """As it is, with the time it was added, unless its value is another."""
-    return taint if mine is None or taint.get("value", "") == mine.get("value", "") else mine
-
-
-def _identity(taint: Json) -> str:
-    return f"{taint['key']}:{taint['effect']}"
-
-
-def _tracked(text: str | None) -> set[str]:
-    return {entry for entry in (text or "").split(",") if entry}

@@ -61,7 +61,7 @@ def report(secret: Secret) -> Report:
         members=_members(data),
     )
     if not plan:
-        return found
+        return msgspec.structs.replace(found, state="", applied=b"")  # nothing was asked: no success of it counts
     checksum = rules.checksum(plan)
     failed = found.state == "failed"
     if failed or rules.text(data, rules.FAILED_CHECKSUM) == checksum:

@@ -60,7 +60,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     probes: Mapping[str, bool] = {}  # of this plan, as far as reported: whether healthy
     probe_messages: Mapping[str, str] = {}
     members: Sequence[Member] | None = None  # of etcd, as this host sees them; None: it has not said
-    joined: str = ""  # the server it has joined by, as it says
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ anywhere and done again.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import subprocess
@@ -78,17 +77,7 @@ class Balancing:
             await self._end()
 
     def runs(self) -> bool:
-        try:
-            lock = os.open(self.folder / balancer.LOCK, os.O_RDWR)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return proc.is_locked(self.folder / balancer.LOCK)
 
     def report(self) -> Report | None:
         """What it has said last; None: nothing yet."""

@@ -8,6 +8,7 @@ has been given to another process meanwhile is never hit.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -34,6 +35,21 @@ class _Process(msgspec.Struct, frozen=True):
 
 def available() -> bool:
     return (_PROC / "self" / "environ").exists()
+
+
+def is_locked(lock: Path) -> bool:
+    """Whether a living process holds it: a lock goes with its process, so none is taken for alive that is not."""
+    try:
+        descriptor = os.open(lock, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def members(root: Path) -> list[int]:

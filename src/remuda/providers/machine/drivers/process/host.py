@@ -148,17 +148,7 @@ class Host:
             os.close(lock)
 
     def script_runs(self) -> bool:
-        try:
-            lock = os.open(self._lock, os.O_RDWR)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return proc.is_locked(self._lock)
 
     def exit_code(self) -> int | None:
         """None: it has not ended, or not been able to say how."""
