@@ -1,5 +1,6 @@
 """Where the real upstream programs are. `interop/build` makes them, at the versions pinned in interop/*/go.mod, and
-`clients`, our own program on upstream's client libraries, whose version is a digest of its files.
+our own programs on upstream's libraries, whose version is a digest of their files: `clients`, and `remotedialer`, either
+end of a tunnel.
 
 A test that needs one which is not there skips and says so; in CI (CI=true) that is a failure, because a comparison
 that did not happen must not look like one that passed.
@@ -24,13 +25,14 @@ _MODULES = {
     "kube-controller-manager": ("kubernetes", "k8s.io/kubernetes"),
     "etcd": ("etcd", "go.etcd.io/etcd/server/v3"),
     "clusterctl": ("clusterctl", "sigs.k8s.io/cluster-api"),
+    "capi-core-manager": ("clusterctl", "sigs.k8s.io/cluster-api"),
     "system-agent": ("system-agent", "github.com/rancher/system-agent"),
     "rancher-machine": ("rancher-machine", "github.com/rancher/machine"),
     "machine-plugin": ("machine-plugin", "github.com/machine-drivers/docker-machine-driver-vmware"),
 }
 
 
-_OWN = ("clients",)
+_OWN = ("clients", "remotedialer")
 
 
 @cache
