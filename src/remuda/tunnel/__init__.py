@@ -1,0 +1,5 @@
+"""The reverse tunnel: hosts nobody can connect to call the manager, and are reached through that call.
+
+Wire-compatible with rancher/remotedialer. What travels to hosts (protocol, framing, session, client) is the standard
+library only, Python 3.9 or newer; the server stands on the HTTP stack of this project. It imports nothing of ours.
+"""

@@ -1,0 +1,155 @@
+"""The HTTP/1.1 request that turns into a WebSocket, from both ends, without I/O.
+
+A client that is refused knows why: `Refused` carries the status, the text of the answer and how long the server asks
+to be left alone. Redirects are not followed; a switch nobody asked for is an error. Standard library only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_LONGEST_HEAD = 64 * 1024
+_LONGEST_TEXT = 4 * 1024
+
+
+class HandshakeError(Exception):
+    """What the other end said is not the answer, or not the request, that leads to a WebSocket."""
+
+
+class Refused(Exception):
+    """The server answered, and does not want this connection."""
+
+    def __init__(self, status: int, text: str, retry_after: float | None) -> None:
+        super().__init__(f"{status}: {text}" if text else str(status))
+        self.status = status
+        self.text = text
+        self.retry_after = retry_after
+
+
+def accept_value(key: str) -> str:
+    """What proves that a server has read the key as a WebSocket's."""
+    return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest()).decode()
+
+
+class ClientHandshake:
+    """`request` is to be sent; then what comes is fed until `done`, and `rest` is the beginning of the frames."""
+
+    def __init__(self, host: str, target: str, headers: Iterable[tuple[str, str]] = ()) -> None:
+        self._key = base64.b64encode(os.urandom(16)).decode()
+        lines = [
+            f"GET {target} HTTP/1.1",
+            f"Host: {host}",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Key: {self._key}",
+            "Sec-WebSocket-Version: 13",
+            *(f"{name}: {value}" for name, value in headers),
+        ]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError("a header of the tunnel's request has more than one line")
+        self.request = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        self.done = False
+        self.rest = b""
+        self._received = bytearray()
+
+    def feed(self, data: bytes) -> bool:
+        """Says whether the WebSocket is there. Raises `Refused` as soon as the server's reason has come."""
+        self._received += data
+        head, separator, body = bytes(self._received).partition(b"\r\n\r\n")
+        if not separator:
+            if len(head) > _LONGEST_HEAD:
+                raise HandshakeError("the answer to the tunnel's request is too long for one of HTTP")
+            return False
+        status, headers = _parsed(head)
+        if status != 101:
+            if _is_all_there(headers, body):
+                raise _refusal(status, headers, body)
+            return False
+        if headers.get("upgrade", "").lower() != "websocket" or "upgrade" not in _tokens(headers.get("connection", "")):
+            raise HandshakeError("the server switched to something that is not a WebSocket")
+        if headers.get("sec-websocket-accept") != accept_value(self._key):
+            raise HandshakeError("the server accepted another request than this one: something between answers for it")
+        if "sec-websocket-extensions" in headers or "sec-websocket-protocol" in headers:
+            raise HandshakeError("the server uses an extension or sub-protocol nobody asked for")
+        self.done, self.rest = True, body
+        return True
+
+    def ended(self) -> Exception:
+        """The connection has ended before a WebSocket was there: what to make of it."""
+        head, separator, body = bytes(self._received).partition(b"\r\n\r\n")
+        if not separator:
+            return HandshakeError("the connection ended before the server had answered")
+        status, headers = _parsed(head)
+        return _refusal(status, headers, body)
+
+
+def accepted(method: str, headers: Mapping[str, str]) -> bytes:
+    """The server's answer to a request, whose header names may be spelt anyhow, that asks for a WebSocket."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    if method != "GET" or lower.get("upgrade", "").lower() != "websocket":
+        raise HandshakeError("websocket: the client is not using the websocket protocol")
+    if "upgrade" not in _tokens(lower.get("connection", "")):
+        raise HandshakeError("websocket: 'upgrade' token not found in 'Connection' header")
+    if lower.get("sec-websocket-version") != "13":
+        raise HandshakeError("websocket: only version 13 is spoken here")
+    key = lower.get("sec-websocket-key", "")
+    if not _is_key(key):
+        raise HandshakeError("websocket: 'Sec-WebSocket-Key' must be 16 bytes in base64")
+    return (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {accept_value(key)}\r\n\r\n"
+    ).encode()
+
+
+def _is_key(key: str) -> bool:
+    try:
+        return len(base64.b64decode(key.encode(), validate=True)) == 16
+    except ValueError:
+        return False
+
+
+def _tokens(value: str) -> list[str]:
+    return [token.strip().lower() for token in value.split(",")]
+
+
+def _parsed(head: bytes) -> tuple[int, dict[str, str]]:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ", 2)
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not (words[1].isdecimal() and len(words[1]) == 3):
+        raise HandshakeError("the server does not speak HTTP/1.1")
+    pairs = (line.partition(":") for line in lines)
+    return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def _is_all_there(headers: Mapping[str, str], body: bytes) -> bool:
+    if len(body) >= _LONGEST_TEXT:
+        return True
+    if "chunked" in headers.get("transfer-encoding", "").lower():
+        return body.endswith(b"0\r\n\r\n")
+    length = headers.get("content-length", "")
+    return length.isdecimal() and len(body) >= int(length[:9])
+
+
+def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> Refused:
+    if "chunked" in headers.get("transfer-encoding", "").lower():
+        body = _without_chunks(body)
+    text = body[:_LONGEST_TEXT].decode(errors="replace")
+    wait = headers.get("retry-after", "")
+    return Refused(status, " ".join(text.split()), float(wait) if wait.isdecimal() and len(wait) < 6 else None)
+
+
+def _without_chunks(body: bytes) -> bytes:
+    """As far as it is understood: it is shown to people."""
+    whole = b""
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        try:
+            length = int(size.split(b";")[0], 16)
+        except ValueError:
+            break
+        whole, body = whole + body[:length], body[length + 2 :]
+    return whole
