@@ -1,0 +1,124 @@
+"""What the other end of a tunnel may have dialled: each end decides for itself, and says no unless told otherwise.
+
+A rule is written like what is asked: `tcp/127.0.0.1:6443`, `tcp/10.42.0.0/16:*`, `tcp/[fd00::/8]:8000-8999`,
+`tcp/registry.internal:443`, `unix//run/service.sock`. Ranges of addresses match addresses and never names: where a name
+leads is decided by whoever answers for it, so a name must be listed as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_NETWORKS = ("tcp", "unix")
+
+
+class Target(NamedTuple):
+    """What is to be dialled. A path of the file system is the host of a unix socket, without a port."""
+
+    network: str
+    host: str
+    port: int
+
+
+class _Rule(NamedTuple):
+    network: str
+    hosts: frozenset[str]
+    range: object  # of ipaddress, or None; imported where there is one
+    first: int
+    last: int
+
+
+class Allow:
+    def __init__(self, rules: Iterable[str] = ()) -> None:
+        """Raises ValueError for what is no rule."""
+        self._rules = [_parse(rule) for rule in rules]
+
+    def target(self, network: str, address: str) -> Target | None:
+        """What to dial, if that is allowed. Raises ValueError for what is no address."""
+        wanted = parse_target(network, address)
+        return wanted if any(_matches(rule, wanted) for rule in self._rules) else None
+
+
+NOTHING = Allow()
+
+
+def parse_target(network: str, address: str) -> Target:
+    if network not in _NETWORKS:
+        raise ValueError(f"unknown network {network[:20]!r}")
+    if network == "unix":
+        if not address.startswith("/") or ".." in address.split("/") or "\0" in address:
+            raise ValueError("not an absolute path")
+        return Target(network, address, 0)
+    host, port = _split(address)
+    if not port.isdecimal() or not port.isascii() or not 0 < int(port[:6]) < 65536:
+        raise ValueError("not a port")
+    if not host or not host.isascii() or any(character.isspace() or character == "\0" for character in host):
+        raise ValueError("not a host")
+    return Target(network, host.lower(), int(port))
+
+
+def _split(address: str) -> tuple[str, str]:
+    """Host, without the brackets an IPv6 address has, and port."""
+    host, separator, port = address.rpartition(":")
+    if not separator:
+        raise ValueError("an address is host:port")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("an IPv6 address needs brackets")
+    return host, port
+
+
+def _parse(rule: str) -> _Rule:
+    network, _, address = rule.partition("/")
+    try:
+        if network != "tcp":
+            target = parse_target(network, address)
+            return _Rule(network, frozenset({target.host}), None, 0, 0)
+        host, ports = _split(address)
+        first, last = _ports(ports)
+        if not host:
+            raise ValueError("not a host")
+        names = frozenset() if "/" in host else frozenset({host.lower()})
+        return _Rule(network, names, _range(host), first, last)
+    except ValueError as error:
+        raise ValueError(f"{rule!r} is no rule for what may be dialled: {error}") from None
+
+
+def _ports(text: str) -> tuple[int, int]:
+    if text == "*":
+        return 1, 65535
+    first, _, last = text.partition("-")
+    if not first.isdecimal() or not (last or first).isdecimal():
+        raise ValueError("not a port, a range of ports or *")
+    if not 0 < int(first) <= int(last or first) < 65536:
+        raise ValueError("there are no such ports")
+    return int(first), int(last or first)
+
+
+def _range(host: str) -> object:
+    if not _looks_numeric(host):
+        return None
+    import ipaddress  # most programs need it for a moment, many never
+
+    return ipaddress.ip_network(host)
+
+
+def _looks_numeric(host: str) -> bool:
+    return ":" in host or "/" in host or host.replace(".", "").isdecimal()
+
+
+def _matches(rule: _Rule, target: Target) -> bool:
+    if rule.network != target.network or not rule.first <= target.port <= rule.last:
+        return False
+    if target.host in rule.hosts:
+        return True
+    if rule.range is None or not _looks_numeric(target.host):
+        return False
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(target.host) in rule.range  # type: ignore[operator]
+    except ValueError:
+        return False
