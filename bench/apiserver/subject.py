@@ -97,9 +97,9 @@ def start_peer() -> Subject:
         started = time.monotonic()
         server = Upstream(f"--token-auth-file={tokens.name}", durable=True, controllers=False)
         after = time.monotonic() - started
-    command = "\n".join(_command(process.args) for process in server.processes)
+    command = "\n".join(_command(process.args) for process in server.children)
     versions = ", ".join(peer_path(name).name for name in ("etcd", "kube-apiserver"))
-    return Subject(server, [process.pid for process in server.processes], f"{versions}\n{command}", after)
+    return Subject(server, [process.pid for process in server.children], f"{versions}\n{command}", after)
 
 
 def _write_token(file: IO[str]) -> None:

@@ -3,13 +3,13 @@ Only what users have is used: manifests, conditions, the cluster's own API, comm
 
 from __future__ import annotations
 
-from tests.lab.clusters import NEWER, VERSION, Declared, Fleet, pool
+from tests.lab.clusters import NEWER, VERSION, Declared, Land, pool
 from tests.lab.nano_plans import Json, version_of
 
 TAINT = {"key": "herd", "value": "wild", "effect": "NoSchedule"}
 
 
-def live(fleet: Fleet, name: str, servers: int, workers: int) -> None:
+def live(fleet: Land, name: str, servers: int, workers: int) -> None:
     number = servers + workers
     prairie = Declared(
         fleet,

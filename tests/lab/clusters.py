@@ -1,4 +1,5 @@
-"""Clusters as their users declare them, on `remuda up` as a process: one manifest each, whatever driver makes hosts.
+"""Clusters as their users declare them, on `remuda up` as a process: one manifest each, whatever driver makes hosts,
+and whatever API server and core they are declared on (`Land`).
 
 What must hold of each of them is here too: a change in place keeps the Machines and their hosts, and of a cluster that
 was deleted nothing is left: no object, no server, no process.
@@ -19,7 +20,7 @@ from remuda.providers.machine.drivers.proc import Members
 from remuda.provisioning.pools import POOL_NAME
 from tests.lab.prairie import processes_below
 from tests.lab.server import Reply, Server, tail
-from tests.lab.up import DRIVERS, Json, Up, condition, eventually
+from tests.lab.up import DRIVERS, Applied, Json, Up, condition, eventually
 
 NAMESPACE = "fleet-default"
 VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"
@@ -44,13 +45,12 @@ class Standing(NamedTuple):
     provider_id: str
 
 
-class Fleet(Up):
-    """`remuda up` with nano in two versions, and the clusters declared on it."""
+class Land(Applied):
+    """Where clusters are declared, and what of them is there."""
 
-    def __init__(self, driver: str = "process", options: Mapping[str, Any] | None = None, *flags: str) -> None:
-        super().__init__(*flags)
-        self.driver, self.options = driver, dict(options or {})
-        self.until(DRIVERS, driver, lambda obj: condition(obj, "Active") == "True")
+    folder: Path
+    driver: str
+    options: dict[str, Any]
 
     def add_nano(self, folder: Path, *versions: str) -> None:
         store = Artefacts(self.data / "artefacts")
@@ -105,10 +105,19 @@ class Fleet(Up):
             Members(root).end(hard=True)
 
 
+class Fleet(Land, Up):
+    """`remuda up`, and the clusters declared on it."""
+
+    def __init__(self, driver: str = "process", options: Mapping[str, Any] | None = None, *flags: str) -> None:
+        super().__init__(*flags)
+        self.driver, self.options = driver, dict(options or {})
+        self.until(DRIVERS, driver, lambda obj: condition(obj, "Active") == "True")
+
+
 class Declared:
     """A cluster by its manifest. Change `config` or `pools` and `apply`."""
 
-    def __init__(self, fleet: Fleet, name: str, pools: Sequence[Json], **config: Any) -> None:
+    def __init__(self, fleet: Land, name: str, pools: Sequence[Json], **config: Any) -> None:
         self.fleet, self.name = fleet, name
         self.before = fleet.everything()
         self.version = VERSION

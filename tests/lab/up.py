@@ -1,4 +1,7 @@
-"""`remuda up` as a process, and the objects of machines on it, as a user applies and watches them."""
+"""`remuda up` as a process, and the objects of machines on it, as a user applies and watches them.
+
+How they are applied and watched is the same on any API server that controllers of ours work on (`Applied`).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from typing import Any
 import yaml
 
 from tests.lab.ours import Ours
-from tests.lab.server import tail
+from tests.lab.server import Server, tail
 
 CAPI = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default"
 RKE = "/apis/rke.cattle.io/v1/namespaces/default"
@@ -28,8 +31,12 @@ DRIVERS = "/apis/management.cattle.io/v3/nodedrivers"
 Json = dict[str, Any]
 
 
-class Up(Ours):
-    command = "up"
+class Applied(Server):
+    """An API server, as a user of ours has it. `data` is where the Jobs that are run here keep their hosts, `log` what
+    the controllers say."""
+
+    data: Path
+    log: Path
 
     @property
     def hosts(self) -> Path:
@@ -118,6 +125,10 @@ class Up(Ours):
         pods = "/api/v1/namespaces/default/pods"
         logs = [f"log of {name}: {self.http('GET', f'{pods}/{name}/log').content!r}" for name in self.names(pods)]
         return "\n".join([*seen, *logs, tail(self.log, 40)])
+
+
+class Up(Ours, Applied):
+    command = "up"
 
 
 def condition(obj: Json, type: str) -> str:

@@ -48,7 +48,7 @@ class Upstream(Server):
     def __init__(self, *flags: str, ready_seconds: float = 60, durable: bool = False, controllers: bool = True) -> None:
         """`durable`: etcd syncs every write. `controllers=False`: only etcd and the API server."""
         self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-upstream-"))
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.children: list[subprocess.Popen[bytes]] = []
         try:
             files = self._start(flags, durable, ready_seconds)
             if controllers:
@@ -100,11 +100,11 @@ class Upstream(Server):
             process = subprocess.Popen(
                 [name, *flags], executable=program, stdout=log, stderr=log, cwd=self.folder, preexec_fn=die_with_parent
             )
-        self.processes.append(process)
+        self.children.append(process)
         return process
 
     def _remove(self) -> None:
-        for process in reversed(self.processes):
+        for process in reversed(self.children):
             end(process)
         shutil.rmtree(self.folder, ignore_errors=True)
 
