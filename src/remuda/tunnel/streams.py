@@ -103,6 +103,10 @@ class Stream:
         return self._state == OPEN
 
     @property
+    def is_gone(self) -> bool:
+        return self._state == GONE
+
+    @property
     def held(self) -> int:
         """Bytes that have come and nobody has taken."""
         return self._held
@@ -129,8 +133,9 @@ class Stream:
         return self._unsent < self._mux.limits.unsent
 
     def confirm(self) -> None:
-        """Tells the other end that this one is connected; one that does not know this takes it for what it says."""
-        if self._state == OPEN:
+        """Tells the other end that this one is connected; one that does not know this takes it for what it says, so it
+        is not said before what has come meanwhile has been taken."""
+        if self._state == OPEN and not self._asked_to_pause:
             self._mux.urge(self.number, protocol.RESUME)
 
     def close(self) -> None:
