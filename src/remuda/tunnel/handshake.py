@@ -88,7 +88,13 @@ class ClientHandshake:
 
 
 def accepted(method: str, headers: Mapping[str, str]) -> bytes:
-    """The server's answer to a request, whose header names may be spelt anyhow, that asks for a WebSocket."""
+    """The server's whole answer to a request that asks for a WebSocket."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in accepted_headers(method, headers))
+    return f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{lines}\r\n".encode()
+
+
+def accepted_headers(method: str, headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Those of the answer, beside `Connection: Upgrade`. The names in the request may be spelt anyhow."""
     lower = {name.lower(): value for name, value in headers.items()}
     if method != "GET" or lower.get("upgrade", "").lower() != "websocket":
         raise HandshakeError("websocket: the client is not using the websocket protocol")
@@ -99,10 +105,7 @@ def accepted(method: str, headers: Mapping[str, str]) -> bytes:
     key = lower.get("sec-websocket-key", "")
     if not _is_key(key):
         raise HandshakeError("websocket: 'Sec-WebSocket-Key' must be 16 bytes in base64")
-    return (
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        f"Sec-WebSocket-Accept: {accept_value(key)}\r\n\r\n"
-    ).encode()
+    return [("Upgrade", "websocket"), ("Sec-WebSocket-Accept", accept_value(key))]
 
 
 def _is_key(key: str) -> bool:

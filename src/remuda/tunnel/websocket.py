@@ -5,7 +5,7 @@ No extensions, no sub-protocols: the tunnel needs neither. Whatever a peer sends
 bytes, however small the pieces it comes in. Standard library only: this travels to hosts with the agent.
 
 A client masks what it sends (`mask=True`) with a fresh random key per frame, as the RFC wants; pure Python does that at
-some 500 MB/s. A server only takes masks off, and may hand in a faster function for that.
+some 600 MB/s. A server only takes masks off, and may hand in a faster function for that.
 """
 
 from __future__ import annotations
@@ -155,7 +155,9 @@ class Frames:
         if not self._mask:
             return [head, *buffers]
         key = os.urandom(4)
-        return [head + key, masked(key, b"".join(buffers))]
+        body = bytearray().join(buffers)
+        apply_mask(key, body)
+        return [head + key, body]
 
 
 def close_payload(code: int, reason: str = "") -> bytes:
@@ -171,11 +173,23 @@ def close_reason(payload: Payload) -> tuple[int, str]:
     return int.from_bytes(payload[:2], "big"), bytes(payload[2:]).decode(errors="replace")
 
 
-# Masks. Of the ways the standard library has, four translations of every fourth byte are the fastest for bulk (about
-# 500 MB/s; one XOR of two huge integers 400), the integers for a few bytes.
+# Masks. Of the ways the standard library has, translating every fourth byte of a bytearray, four times, is the fastest
+# for bulk (bytes.translate takes almost twice as long), and two integers for a few bytes.
 
 _FEW = 64
 _tables: dict[int, bytes] = {}
+
+
+def apply_mask(key: bytes, buffer: bytearray) -> None:
+    """In place; a second time takes it off again."""
+    size = len(buffer)
+    if size <= _FEW:
+        repeated = (key * (size // 4 + 1))[:size]
+        plain = int.from_bytes(buffer, "little")
+        buffer[:] = (plain ^ int.from_bytes(repeated, "little")).to_bytes(size, "little")
+        return
+    for place in range(4):
+        buffer[place::4] = buffer[place::4].translate(_table(key[place]))
 
 
 def _table(byte: int) -> bytes:
@@ -183,24 +197,3 @@ def _table(byte: int) -> bytes:
     if table is None:
         table = _tables[byte] = bytes(value ^ byte for value in range(256))
     return table
-
-
-def masked(key: bytes, data: bytes) -> Payload:
-    """The data with the mask on; with the mask on twice it is the data again."""
-    size = len(data)
-    if size <= _FEW:
-        repeated = (key * (size // 4 + 1))[:size]
-        return (int.from_bytes(data, "little") ^ int.from_bytes(repeated, "little")).to_bytes(size, "little")
-    result = bytearray(size)
-    for place in range(4):
-        result[place::4] = data[place::4].translate(_table(key[place]))
-    return result
-
-
-def apply_mask(key: bytes, buffer: bytearray) -> None:
-    """In place."""
-    if len(buffer) <= _FEW:
-        buffer[:] = masked(key, bytes(buffer))
-        return
-    for place in range(4):
-        buffer[place::4] = buffer[place::4].translate(_table(key[place]))

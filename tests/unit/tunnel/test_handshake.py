@@ -1,0 +1,132 @@
+"""The request that becomes a WebSocket: what is accepted, what is refused, and that the reason is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.tunnel.handshake import ClientHandshake, HandshakeError, Refused, accept_value, accepted
+
+_REQUEST = {
+    "Upgrade": "websocket",
+    "Connection": "keep-alive, Upgrade",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Version": "13",
+}
+
+
+def _headers(request: bytes) -> dict[str, str]:
+    return dict(line.split(": ", 1) for line in request.decode().strip().split("\r\n")[1:])
+
+
+def test_the_proof_is_that_of_the_standard() -> None:
+    assert accept_value("dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+
+
+def test_both_ends_agree_and_what_follows_the_answer_is_kept() -> None:
+    opening = ClientHandshake("manager:8443", "/v3/connect?x=1", [("X-Tunnel-ID", "c-1")])
+    assert opening.request.startswith(b"GET /v3/connect?x=1 HTTP/1.1\r\nHost: manager:8443\r\n")
+    headers = _headers(opening.request)
+    assert headers["X-Tunnel-ID"] == "c-1"
+    answer = accepted("GET", headers) + b"frames"
+    assert [opening.feed(answer[at : at + 1]) for at in range(len(answer) - 6)] == [False] * (len(answer) - 7) + [True]
+    assert opening.rest == b""
+    again = ClientHandshake("manager", "/")
+    assert again.feed(accepted("GET", _headers(again.request)) + b"frames")
+    assert (again.done, again.rest) == (True, b"frames")
+
+
+def test_two_requests_have_two_keys() -> None:
+    assert ClientHandshake("a", "/").request != ClientHandshake("a", "/").request
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "wait"),
+    [
+        (b"401 Unauthorized\r\nContent-Length: 21\r\n\r\nfailed authentication", "failed authentication", None),
+        (b"503 Busy\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n", "", 7.0),
+        (b"503 Busy\r\nretry-after: soon\r\nContent-Length: 4\r\n\r\nbusy", "busy", None),
+        (
+            b"400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nno \r\n6;x\r\ntunnel\r\n0\r\n\r\n",
+            "no tunnel",
+            None,
+        ),
+    ],
+)
+def test_a_refusal_tells_its_status_its_text_and_when_to_come_again(
+    answer: bytes, text: str, wait: float | None
+) -> None:
+    whole = b"HTTP/1.1 " + answer
+    opening = ClientHandshake("manager", "/")
+    assert not opening.feed(whole[:-1])
+    with pytest.raises(Refused) as caught:
+        opening.feed(whole[-1:])
+    assert (caught.value.status, caught.value.text, caught.value.retry_after) == (int(answer[:3]), text, wait)
+
+
+def test_a_refusal_without_a_length_is_told_when_the_connection_ends() -> None:
+    opening = ClientHandshake("manager", "/")
+    assert not opening.feed(b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>no manager</html>")
+    assert str(opening.ended()) == "502: <html>no manager</html>"
+    assert "before the server had answered" in str(ClientHandshake("manager", "/").ended())
+
+
+def test_an_endless_refusal_is_cut() -> None:
+    opening = ClientHandshake("manager", "/")
+    with pytest.raises(Refused) as caught:
+        opening.feed(b"HTTP/1.1 500 Oh\r\n\r\n" + b"x" * 100_000)
+    assert len(caught.value.text) == 4096
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        b"HTTP/2 101 x\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
+        b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: wrong\r\n\r\n",
+        b"x" * 100_000,
+    ],
+)
+def test_an_answer_that_is_no_websocket_is_an_error(answer: bytes) -> None:
+    with pytest.raises(HandshakeError):
+        ClientHandshake("manager", "/").feed(answer)
+
+
+def test_an_extension_nobody_asked_for_is_an_error() -> None:
+    opening = ClientHandshake("manager", "/")
+    answer = accepted("GET", _headers(opening.request))
+    with pytest.raises(HandshakeError, match="extension"):
+        opening.feed(answer[:-2] + b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
+
+
+def test_a_header_of_two_lines_is_never_sent() -> None:
+    with pytest.raises(ValueError, match="more than one line"):
+        ClientHandshake("manager", "/", [("Authorization", "Bearer x\r\nX-Tunnel-ID: other")])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Upgrade": "h2c"},
+        {"Connection": "keep-alive"},
+        {"Sec-WebSocket-Version": "8"},
+        {"Sec-WebSocket-Key": "c2hvcnQ="},
+        {"Sec-WebSocket-Key": "é not base64"},
+    ],
+)
+def test_a_request_that_asks_for_no_websocket_gets_none(change: dict[str, str]) -> None:
+    with pytest.raises(HandshakeError):
+        accepted("GET", {**_REQUEST, **change})
+    with pytest.raises(HandshakeError):
+        accepted("POST", _REQUEST)
+
+
+@given(st.binary(max_size=300))
+def test_any_answer_is_waited_for_refused_or_an_error(answer: bytes) -> None:
+    opening = ClientHandshake("manager", "/")
+    try:
+        opening.feed(b"HTTP/1.1 " + answer)
+    except (Refused, HandshakeError):
+        pass
