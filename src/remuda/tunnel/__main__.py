@@ -1,0 +1,161 @@
+"""`python -m remuda.tunnel --config FILE`: the tunnel's client as a program, until SIGTERM.
+
+All settings are in one file of JSON, which is read again before each attempt to connect, like every file it names:
+tokens, authorities and URLs can be changed while it runs. Tokens are read from files and never from arguments. If its
+loop ever stands still, a watchdog that needs nothing of Python's ends the process with a trace: whoever started it
+starts it again.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from remuda.tunnel.allow import Allow
+from remuda.tunnel.client import Client, Settings, Status, Waits
+from remuda.tunnel.mux import Timing
+from remuda.tunnel.streams import Limits
+
+_KNOWN = {
+    *("urls", "authorities", "token_file", "headers", "allow", "status_file", "timing", "limits", "waits"),
+}
+_STANDS_STILL = 120.0
+_ENDS = {signal.SIGTERM, signal.SIGINT}
+
+
+class ConfigError(ValueError):
+    """What is wrong with the file, in words."""
+
+
+def load(path: str) -> Settings:
+    """Raises ConfigError and OSError."""
+    found = _read(path)
+    headers = [(str(name), str(value)) for name, value in _typed(found, "headers", dict, {}).items()]
+    if found.get("token_file"):
+        headers.append(("Authorization", f"Bearer {_text(found['token_file']).strip()}"))
+    urls = tuple(str(url) for url in _typed(found, "urls", list, []))
+    if not urls:
+        raise ConfigError(f"{path}: urls: at least one is needed")
+    try:
+        return Settings(
+            urls=urls,
+            authorities="\n".join(_text(file) for file in _typed(found, "authorities", list, [])),
+            headers=tuple(headers),
+            allow=Allow(_typed(found, "allow", list, [])),
+            timing=Timing(**_numbers(found, "timing", Timing._fields)),
+            limits=Limits(**{name: int(value) for name, value in _numbers(found, "limits", Limits._fields).items()}),
+            waits=Waits(**_numbers(found, "waits", Waits._fields)),
+        )
+    except ConfigError:
+        raise
+    except (ValueError, AttributeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(_text(path))
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is not a JSON object")
+    for name in found:
+        if name not in _KNOWN:
+            raise ConfigError(f"{path}: {name}: there is no such setting; there are {', '.join(sorted(_KNOWN))}")
+    return found
+
+
+def _typed(found: dict[str, Any], name: str, kind: type, default: Any) -> Any:
+    value = found.get(name, default)
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name}: a JSON {'object' if kind is dict else 'list'} is needed")
+    return value
+
+
+def _numbers(found: dict[str, Any], name: str, known: tuple[str, ...]) -> dict[str, float]:
+    values = _typed(found, name, dict, {})
+    for key, value in values.items():
+        if key not in known or isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+            raise ConfigError(f"{name}.{key}: a positive number for one of {', '.join(known)} is needed")
+    return dict(values)
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+class _Teller:
+    """Says what changes, and keeps it in a file for others to read. The same trouble is said once."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._said = ""
+
+    def told(self, status: Status) -> None:
+        if status.connected_to:
+            line = f"INFO tunnel to {status.connected_to} is open"
+        else:
+            line = f"WARNING no tunnel: {status.last_disconnect_reason}; it is tried again"
+        if line != self._said:
+            self._said = line
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+        if self._path:
+            self._keep(status)
+
+    def _keep(self, status: Status) -> None:
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.since))
+        content = json.dumps({**status._asdict(), "since": since}, indent=2) + "\n"
+        part = f"{self._path}.part"
+        try:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(content)
+            os.replace(part, self._path)
+        except OSError as error:
+            sys.stderr.write(f"WARNING the status cannot be kept in {self._path}: {error.strerror}\n")
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 2 or arguments[0] != "--config":
+        sys.stderr.write("usage: remuda-tunnel --config FILE\n")
+        return 2
+    path = arguments[1]
+    try:
+        load(path)
+        status_file = str(_read(path).get("status_file") or "")
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"ERROR {error}\n")
+        return 1
+    # Signals wait for whoever asks for them: a handler could meet locks its own thread holds.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    client = Client(lambda: load(path), _Teller(status_file).told, _watch_over)
+    runner = threading.Thread(target=_run, args=(client,), name="tunnel")
+    runner.start()
+    signal.sigwait(_ENDS)
+    ended_well = runner.is_alive()
+    client.stop()
+    runner.join()
+    return 0 if ended_well else 1
+
+
+def _run(client: Client) -> None:
+    try:
+        client.run()
+    finally:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+
+def _watch_over() -> None:
+    faulthandler.dump_traceback_later(_STANDS_STILL, exit=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

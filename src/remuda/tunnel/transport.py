@@ -1,0 +1,182 @@
+"""A stream of the tunnel as asyncio sees a connection: a transport, with back-pressure in both directions, and TLS
+inside it if wanted.
+
+What a user of one stream does wrong, an exception in `data_received` or a reader that never reads, is that stream's
+alone: the tunnel goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from asyncio import sslproto
+from typing import Any, cast
+
+from remuda.tunnel import protocol
+from remuda.tunnel.protocol import Buffer
+from remuda.tunnel.streams import Stream
+
+log = logging.getLogger(__name__)
+
+
+class StreamTransport(asyncio.Transport):
+    """The consumer of a stream that this end has opened."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stream: Stream, peer: str) -> None:
+        super().__init__({"peername": (peer, 0), "stream": stream.number})
+        self._loop = loop
+        self._stream = stream
+        self._protocol: asyncio.BaseProtocol | None = None
+        self._reading = True
+        self._writing_paused = False
+        self._closing = False
+        self._lost = self._by_peer = False
+        self._error: Exception | None = None
+        self.answered: asyncio.Future[str] = loop.create_future()  # empty: connected; else why not
+        self.anything_came = False
+
+    def begin(self, user: asyncio.BaseProtocol) -> None:
+        self._protocol = user
+        user.connection_made(self)
+        if self._lost:  # before anybody used it
+            self._loop.call_soon(self._say_lost)
+        else:
+            self._stream.flush()
+
+    # What the stream tells
+
+    def take(self, data: Buffer) -> int:
+        self.anything_came = True
+        self._answer("")
+        if not self._reading or self._protocol is None:
+            return 0
+        try:
+            if isinstance(self._protocol, asyncio.BufferedProtocol):
+                _feed(self._protocol, data)
+            else:
+                cast(asyncio.Protocol, self._protocol).data_received(bytes(data))
+        except Exception:
+            log.exception("a user of stream %d of the tunnel failed; the stream is closed", self._stream.number)
+            self.abort()
+        return len(data)
+
+    def room(self) -> None:
+        if self._writing_paused:
+            self._writing_paused = False
+            if self._protocol is not None:
+                self._protocol.resume_writing()
+
+    def opened(self) -> None:
+        self._answer("")
+
+    def ended(self, reason: str) -> None:
+        self._answer(reason)
+        self._closing = True
+        self._lose(None if reason == protocol.END else ConnectionResetError(reason), ended=True)
+
+    def _answer(self, reason: str) -> None:
+        if not self.answered.done():
+            self.answered.set_result(reason)
+
+    def _lose(self, error: Exception | None, *, ended: bool = False) -> None:
+        if not self._lost:
+            self._lost, self._error, self._by_peer = True, error, ended
+            if self._protocol is not None:
+                self._loop.call_soon(self._say_lost)
+
+    def _say_lost(self) -> None:
+        """Not from within a call of the user's own."""
+        user = self._protocol
+        if user is None:
+            return
+        if self._by_peer and self._error is None and isinstance(user, (asyncio.Protocol, asyncio.BufferedProtocol)):
+            user.eof_received()
+        user.connection_lost(self._error)
+
+    # What its user asks for
+
+    def write(self, data: Buffer) -> None:
+        if self._closing or not data:
+            return
+        kept = data if isinstance(data, bytes) else bytes(data)
+        if not self._stream.write(kept) and not self._writing_paused and not self._closing:
+            self._writing_paused = True
+            if self._protocol is not None:
+                self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def can_write_eof(self) -> bool:
+        return False  # an end in one direction is one in both
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._stream.close()
+            self._lose(None)
+
+    def abort(self) -> None:
+        self._closing = True
+        self._stream.fail("closed by its user")
+        self._lose(None)
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return self._reading and not self._closing
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._reading:
+            self._stream.flush()
+
+    def get_write_buffer_size(self) -> int:
+        return self._stream.unsent
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass  # the tunnel's own are for all streams alike
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return cast(asyncio.BaseProtocol, self._protocol)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+
+def _feed(user: asyncio.BufferedProtocol, data: Buffer) -> None:
+    view = memoryview(data)
+    while view:
+        room = memoryview(user.get_buffer(len(view)))
+        count = min(len(room), len(view))
+        room[:count] = view[:count]
+        user.buffer_updated(count)
+        view = view[count:]
+
+
+async def secured(
+    transport: StreamTransport, user: asyncio.BaseProtocol, context: ssl.SSLContext, server_name: str, seconds: float
+) -> asyncio.Transport:
+    """TLS inside the stream. The event loop's own `start_tls` takes none but its own transports."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+    make: Any = sslproto.SSLProtocol
+    tls = make(
+        loop, user, context, waiter, server_side=False, server_hostname=server_name, ssl_handshake_timeout=seconds
+    )
+    transport.begin(tls)
+    try:
+        await waiter
+    except BaseException:
+        transport.abort()
+        raise
+    return cast(asyncio.Transport, tls._app_transport)
