@@ -163,12 +163,6 @@ def test_a_machine_is_given_up_when_the_check_and_the_hand_over_say_so() -> None
         assert made.member(one, None, wanted(NEW), settled=True).unhealthy is expected
 
 
-def test_a_machine_leaves_etcd_when_nothing_but_hooks_holds_it() -> None:
-    assert made.may_leave(machine(status=with_condition("Deleting", "True", "WaitingForPreTerminateHook")))
-    assert not made.may_leave(machine(status=with_condition("Deleting", "True", "DrainingNode")))
-    assert not made.may_leave(machine())
-
-
 # The report
 
 

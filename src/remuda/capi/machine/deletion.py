@@ -15,7 +15,7 @@ import msgspec
 
 from remuda.capi import names
 from remuda.capi.types import Machine
-from remuda.kube import clock
+from remuda.kube import clock, conditions
 
 ControlPlane = Literal["none", "missing", "present", "deleting", "external"]
 
@@ -91,6 +91,14 @@ def node_kept(facts: Facts) -> str:
 
 def hooks(machine: Machine, prefix: str) -> list[str]:
     return sorted(key for key in machine.metadata.annotations if key.startswith(prefix))
+
+
+def awaits_last_hooks(machine: Machine) -> bool:
+    """Nothing but hooks stands before the end of its server. Cores before v1.14 say so by the condition alone."""
+    if machine.status.deletion.wait_for_pre_terminate_hook_start_time is not None:
+        return True
+    told = conditions.find(machine.status.conditions, "Deleting")
+    return told is not None and told.status == conditions.TRUE and told.reason == Stage.PRE_TERMINATE_HOOK
 
 
 def deadline(started: str | None, limit_seconds: int | None) -> float | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from remuda.capi import names as capi_names
+from remuda.capi.machine.deletion import awaits_last_hooks
 from remuda.capi.machine.workload import Node as WorkloadNode
 from remuda.capi.types import Machine, MachineDeployment
 from remuda.kube import clock, conditions
@@ -96,7 +97,7 @@ def host(
         infrastructure_ready=status.initialization.infrastructure_provisioned,
         failed=_failed(machine),
         deleting_since=clock.parse(metadata.deletion_timestamp) if metadata.deletion_timestamp else None,
-        drained=status.deletion.wait_for_pre_terminate_hook_start_time is not None,
+        drained=awaits_last_hooks(machine),
         held=HOOK in metadata.annotations,
         force_remove=any(said.get(name) == _TRUE for name in FORCE_REMOVE),
         report=report.report(plan) if plan is not None else Report(),

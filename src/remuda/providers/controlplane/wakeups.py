@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from remuda.capi import names as capi_names
+from remuda.capi.machine.deletion import awaits_last_hooks
 from remuda.capi.types import MACHINE_DEPLOYMENT, Cluster, Machine, MachineDeployment
 from remuda.kube import conditions
 from remuda.kube.core import Secret
@@ -122,10 +123,10 @@ def _cluster_facts(cluster: Cluster) -> object:
 def _machine_facts(machine: Machine) -> object:
     metadata, status = machine.metadata, machine.status
     said = [conditions.find(status.conditions, type) for type in ("InfrastructureReady", "BootstrapConfigReady")]
-    ended = status.deletion.wait_for_pre_terminate_hook_start_time
+    drained = awaits_last_hooks(machine)
     return (
         (metadata.labels, metadata.annotations, metadata.deleting, metadata.uid),
-        (machine.spec.provider_id, status.addresses, status.initialization, status.node_ref, ended),
+        (machine.spec.provider_id, status.addresses, status.initialization, status.node_ref, drained),
         [(one.status, one.reason, one.message) for one in said if one is not None],
     )
 

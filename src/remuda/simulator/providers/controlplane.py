@@ -14,6 +14,7 @@ import msgspec
 from remuda.capi import contract
 from remuda.capi.contract import ProviderObject
 from remuda.capi.external import Externals
+from remuda.capi.machine.deletion import awaits_last_hooks
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.kube import clock, conditions
 from remuda.kube.client import Client
@@ -218,7 +219,7 @@ class ControlPlaneProvider:
                 continue
             if not member.deleting:
                 await self._mark(value, machine, up_to_date=member.up_to_date)
-            elif HOOK in machine.metadata.annotations and controlplane_machines.may_leave(machine):
+            elif HOOK in machine.metadata.annotations and awaits_last_hooks(machine):
                 stuck = self._leave(cluster, machine) or stuck
                 if machine.metadata.name not in self._workloads.etcd(cluster.key).members:
                     await self._release(value)

@@ -167,12 +167,6 @@ def _given_up(machine: Machine) -> bool:
     return failed and conditions.is_false(machine.status.conditions, "OwnerRemediated")
 
 
-def may_leave(machine: Machine) -> bool:
-    """The Machine has been drained and waits for nothing but hooks."""
-    deleting = conditions.find(machine.status.conditions, "Deleting")
-    return deleting is not None and deleting.reason == "WaitingForPreTerminateHook"
-
-
 def up_to_date_condition(up_to_date: bool) -> Condition:
     if up_to_date:
         return conditions.condition(UP_TO_DATE, True, "UpToDate")

@@ -13,6 +13,7 @@ from remuda.capi.machine.deletion import (
     MEANING,
     Facts,
     Stage,
+    awaits_last_hooks,
     deadline,
     drain_deadline,
     hooks,
@@ -120,6 +121,20 @@ def test_a_stage_ends_with_its_time(stage: Stage, limit: str, began: str) -> Non
 def test_drain_and_volumes_are_over_once_the_hooks_before_termination_were_asked_for() -> None:
     found = facts({LAST_HOOK: ""}, status={"deletion": {"waitForPreTerminateHookStartTime": rfc3339(NOW)}})
     assert stages(found)[0] == Stage.PRE_TERMINATE_HOOK
+
+
+@pytest.mark.parametrize(
+    ("status", "waits"),
+    [
+        ({}, False),
+        ({"deletion": {"nodeDrainStartTime": rfc3339(NOW)}}, False),
+        ({"deletion": {"waitForPreTerminateHookStartTime": rfc3339(NOW)}}, True),
+        ({"conditions": [{"type": "Deleting", "status": "True", "reason": "DrainingNode"}]}, False),
+        ({"conditions": [{"type": "Deleting", "status": "True", "reason": "WaitingForPreTerminateHook"}]}, True),
+    ],
+)
+def test_the_last_hooks_are_awaited_as_any_core_says_it(status: dict[str, Any], waits: bool) -> None:
+    assert awaits_last_hooks(deleting(status=status)) is waits
 
 
 def test_nothing_is_drained_from_a_server_that_is_going() -> None:
