@@ -2,18 +2,21 @@
 
 systemd-nspawn puts what it starts below its own group. Hosts started from one group would share the groups of equally
 named services, so each gets a group of its own. It lies at the root of the hierarchy, not below ours: a service manager
-that ends the group of the management plane must not end its hosts. On cgroup v1 the limits have hierarchies of their
-own; there the group lies below ours, so that a host cannot use more than we may.
+that ends the group of the management plane must not end its hosts. On cgroup v1 each controller has a hierarchy of its
+own; there the group lies below ours, so that a host cannot use more than we may. A host has a group in all of them: the
+groups of containers that it runs are below, beside those of no other host, and go with it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 _PERIOD_MICROSECONDS = 100_000
+_CONTROLLERS = ("memory", "cpu", "cpuacct", "cpuset", "pids", "devices", "freezer", "blkio", "net_cls", "net_prio")
+_CONTROLLERS += ("perf_event", "hugetlb", "rdma", "misc")
 _REMOVAL_SECONDS = 5.0
 
 
@@ -32,8 +35,7 @@ class Hierarchies(NamedTuple):
     """Folders in which a group is made."""
 
     tracking: list[Path]  # version 2, and version 1's name=systemd
-    memory: Path | None  # version 1's own
-    cpu: Path | None
+    single: Mapping[str, Path]  # version 1's own, by controller; some share one
 
 
 def hierarchies(mounts: str | None = None, own: str | None = None) -> Hierarchies:
@@ -52,7 +54,7 @@ def hierarchies(mounts: str | None = None, own: str | None = None) -> Hierarchie
             tracking.append(point)
         elif kind == "cgroup":
             single.update({name: point / paths.get(name, "/").lstrip("/") for name in names})
-    return Hierarchies(tracking, single.get("memory"), single.get("cpu"))
+    return Hierarchies(tracking, {name: single[name] for name in _CONTROLLERS if name in single})
 
 
 def _own(line: str) -> Iterator[tuple[str, str]]:
@@ -67,16 +69,29 @@ def make(name: str, limits: Limits, found: Hierarchies) -> Made:
         for part in ("", "keeper", "machine"):
             (folder / name / part).mkdir(exist_ok=True)
     keeper = [folder / name / "keeper" for folder in found.tracking]
+    keeper += [folder / name for folder in dict.fromkeys(found.single.values()) if _single(folder, name)]
     complaints = []
     for what, value, settings in (
         ("memory", limits.memory, _memory(limits.memory)),
         ("processors", limits.cpus, _processors(limits.cpus)),
     ):
-        if value and not _limit(name, settings, found, keeper):
+        if value and not _limit(name, settings, found):
             complaints.append(f"{what} cannot be limited on this machine: the control groups do not allow it")
     for folder in found.tracking:
         _pass_on(folder / name)
     return Made(keeper, [folder / name / "machine" for folder in found.tracking], complaints)
+
+
+def _single(folder: Path, name: str) -> bool:
+    """Whether there is such a group of one controller now; there need not be, where nothing is to be limited."""
+    try:
+        (folder / name).mkdir(exist_ok=True)
+        for file in ("cpuset.cpus", "cpuset.mems"):  # without both, nobody can enter
+            if (folder / file).exists():
+                (folder / name / file).write_text((folder / file).read_text())
+    except OSError:
+        return False
+    return True
 
 
 def _pass_on(group: Path) -> None:
@@ -102,19 +117,14 @@ def _processors(count: int) -> tuple[str, dict[str, str], dict[str, str]]:
     return "cpu", {"cpu.max": f"{quota} {period}"}, {"cpu.cfs_period_us": period, "cpu.cfs_quota_us": quota}
 
 
-def _limit(
-    name: str, settings: tuple[str, dict[str, str], dict[str, str]], found: Hierarchies, groups: list[Path]
-) -> bool:
+def _limit(name: str, settings: tuple[str, dict[str, str], dict[str, str]], found: Hierarchies) -> bool:
     controller, unified, legacy = settings
-    folder = found.memory if controller == "memory" else found.cpu
+    folder = found.single.get(controller)
     if folder is not None:
-        group = folder / name
         try:
-            group.mkdir(exist_ok=True)
-            _write(group, legacy)
+            _write(folder / name, legacy)
         except OSError:
             return False
-        groups.append(group)
         return True
     for parent in found.tracking:
         try:
@@ -148,7 +158,7 @@ def _below(group: Path) -> Iterator[int]:
 
 def remove(name: str, found: Hierarchies) -> None:
     """Blocks for a moment: the kernel takes a group only when its last process has been reaped."""
-    folders = [*found.tracking, *(folder for folder in (found.memory, found.cpu) if folder is not None)]
+    folders = [*found.tracking, *dict.fromkeys(found.single.values())]
     deadline = time.monotonic() + _REMOVAL_SECONDS
     for folder in folders:
         while not _removed(folder / name):

@@ -23,19 +23,19 @@ _UNIFIED_MOUNTS = "30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgro
 def test_hosts_lie_beside_us_but_may_not_use_more_than_we_may() -> None:
     found = hierarchies(_HYBRID_MOUNTS, _HYBRID_OWN)
     assert found.tracking == [Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified")]
-    assert found.memory == Path("/sys/fs/cgroup/memory/jobs/one")
-    assert found.cpu == Path("/sys/fs/cgroup/cpu,cpuacct")
+    processors = Path("/sys/fs/cgroup/cpu,cpuacct")
+    assert found.single == {"memory": Path("/sys/fs/cgroup/memory/jobs/one"), "cpu": processors, "cpuacct": processors}
 
 
 def test_version_2_has_one_hierarchy_for_everything() -> None:
     found = hierarchies(_UNIFIED_MOUNTS, "0::/user.slice/session-1.scope\n")
-    assert found == Hierarchies([Path("/sys/fs/cgroup")], None, None)
+    assert found == Hierarchies([Path("/sys/fs/cgroup")], {})
 
 
 @pytest.fixture
 def unified(tmp_path: Path) -> Hierarchies:
     (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
-    return Hierarchies([tmp_path], None, None)
+    return Hierarchies([tmp_path], {})
 
 
 def test_version_2_limits_the_group_that_holds_both(unified: Hierarchies, tmp_path: Path) -> None:
@@ -50,15 +50,37 @@ def test_version_2_limits_the_group_that_holds_both(unified: Hierarchies, tmp_pa
 def test_version_1_limits_in_hierarchies_of_their_own(tmp_path: Path) -> None:
     for name in ("systemd", "memory", "cpu"):
         (tmp_path / name).mkdir()
-    made = make("rm-one", Limits(256, 1), Hierarchies([tmp_path / "systemd"], tmp_path / "memory", tmp_path / "cpu"))
+    single = {name: tmp_path / name for name in ("memory", "cpu")}
+    made = make("rm-one", Limits(256, 1), Hierarchies([tmp_path / "systemd"], single))
     assert (tmp_path / "memory/rm-one/memory.limit_in_bytes").read_text() == str(256 * 1024 * 1024)
     assert (tmp_path / "cpu/rm-one/cpu.cfs_quota_us").read_text() == "100000"
     assert made.keeper == [tmp_path / "systemd/rm-one/keeper", tmp_path / "memory/rm-one", tmp_path / "cpu/rm-one"]
 
 
+def test_version_1_has_a_group_in_every_hierarchy_that_can_be_entered_and_goes_from_all(tmp_path: Path) -> None:
+    for name in ("systemd", "cpuset", "cpu,cpuacct"):
+        (tmp_path / name).mkdir()
+    for file, text in (("cpuset.cpus", "0-1\n"), ("cpuset.mems", "0\n")):
+        (tmp_path / "cpuset" / file).write_text(text)
+    shared = tmp_path / "cpu,cpuacct"
+    single = {"cpu": shared, "cpuacct": shared, "cpuset": tmp_path / "cpuset", "pids": tmp_path / "missing"}
+    found = Hierarchies([tmp_path / "systemd"], single)
+    made = make("rm-one", Limits(), found)
+    assert made.keeper == [tmp_path / "systemd/rm-one/keeper", shared / "rm-one", tmp_path / "cpuset/rm-one"]
+    assert made.complaints == []
+    assert (tmp_path / "cpuset/rm-one/cpuset.cpus").read_text() == "0-1\n"
+    assert (tmp_path / "cpuset/rm-one/cpuset.mems").read_text() == "0\n"
+
+    for file in ("cpuset.cpus", "cpuset.mems"):  # of the kernel: there as long as their group is
+        (tmp_path / "cpuset/rm-one" / file).unlink()
+    (shared / "rm-one/kubepods").mkdir()
+    remove("rm-one", found)
+    assert list(tmp_path.rglob("rm-one")) == []
+
+
 def test_what_cannot_be_limited_is_said_and_the_host_is_made(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("pids\n")
-    made = make("rm-one", Limits(memory=512), Hierarchies([tmp_path], None, None))
+    made = make("rm-one", Limits(memory=512), Hierarchies([tmp_path], {}))
     assert [complaint.split(":")[0] for complaint in made.complaints] == ["memory cannot be limited on this machine"]
     assert made.keeper
 
@@ -80,6 +102,6 @@ def test_all_processes_of_a_host_are_found_and_no_others(unified: Hierarchies, t
 
 def test_groups_go_with_all_that_is_below_them(tmp_path: Path) -> None:
     os.makedirs(tmp_path / "rm-one/machine/payload/system.slice")
-    remove("rm-one", Hierarchies([tmp_path], None, None))
-    remove("rm-one", Hierarchies([tmp_path], None, None))
+    remove("rm-one", Hierarchies([tmp_path], {}))
+    remove("rm-one", Hierarchies([tmp_path], {}))
     assert list(tmp_path.iterdir()) == []
