@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from remuda.app import controllers, health, process, webhooks
+from remuda.app import controllers, core, health, process, webhooks
 from remuda.app.addresses import Address
 from remuda.app.nodes import NodeServer
 from remuda.app.process import Refused
@@ -157,6 +157,7 @@ async def _manage(
     if election is not None:
         checks["lease"] = election.problem
     async with health.served(settings.health, manager, checks):
+        await unless(stop, core.require(client, chosen))
         await unless(stop, controllers.install(client, chosen))
         if election is not None or found_at is not None or settings.nodes is not None:
             await unless(stop, _make_namespace(client, settings.lease.namespace))

@@ -13,6 +13,6 @@ controllers_option = click.option(
     "--controllers",
     metavar="NAMES",
     callback=_split,
-    help="Only these, separated by commas: names of controllers, or of groups: core (Cluster API itself), providers. "
-    "Everything by default.",
+    help="Only these, separated by commas: names of controllers, or of groups: core (Cluster API itself), "
+    "providers, provisioning. Everything by default. Where Cluster API's core is upstream's: providers,provisioning.",
 )

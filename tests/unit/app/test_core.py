@@ -1,0 +1,73 @@
+"""Providers without a core of ours: they stand on the kinds of whoever runs one, and refuse to start on none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from remuda.apiserver.server import ApiServer
+from remuda.apiserver.server import Settings as ServerSettings
+from remuda.app import controllers, core
+from remuda.app.manager import Settings, serve
+from remuda.app.process import Refused
+from remuda.capi.definitions import definitions
+from remuda.kube import kubeconfig
+from remuda.kube.definitions import DEFINITION
+from remuda.kube.http import HttpClient
+from remuda.runtime.definitions import install
+
+BESIDE = controllers.choose(("providers", "provisioning"))
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    running = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
+    yield running
+    await running.stop()
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[HttpClient]:
+    made = HttpClient(kubeconfig.load(server.kubeconfig))
+    yield made
+    await made.close()
+
+
+async def test_without_a_core_providers_refuse_and_write_nothing(server: ApiServer, tmp_path: Path) -> None:
+    settings = Settings(kubeconfig=server.kubeconfig, controllers=("providers",), nodes=("127.0.0.1", 1))
+    with pytest.raises(Refused) as refused:
+        await serve(settings, asyncio.Event())
+    said = str(refused.value)
+    assert said.startswith(
+        "Cluster API is not installed here: nobody serves clusters.cluster.x-k8s.io, machines.cluster.x-k8s.io"
+    )
+    assert said.endswith("or run ours as well, with --controllers left out")
+    assert (await server.client().list(DEFINITION.target)).items == []
+
+
+async def test_half_a_core_is_none(server: ApiServer, client: HttpClient) -> None:
+    await install(server.client(), definitions()[:1])
+    with pytest.raises(Refused, match=r"nobody serves machines\.cluster\.x-k8s\.io, machinesets"):
+        await core.require(client, BESIDE)
+
+
+async def test_a_core_of_an_older_version_is_none(server: ApiServer, client: HttpClient) -> None:
+    older = definitions()
+    for definition in older:
+        definition["spec"]["versions"][0]["name"] = "v1beta1"
+    await install(server.client(), older)
+    with pytest.raises(Refused, match=r"nobody serves clusters\..* in v1beta2"):
+        await core.require(client, BESIDE)
+
+
+async def test_whoever_has_installed_the_core_will_do(server: ApiServer, client: HttpClient) -> None:
+    await install(server.client(), definitions())
+    await core.require(client, BESIDE)
+
+
+async def test_a_core_of_our_own_and_the_runner_of_jobs_need_no_other(client: HttpClient) -> None:
+    await core.require(client, controllers.EVERY)
+    await core.require(client, controllers.choose(("job-runner",)))
