@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PERIOD_MICROSECONDS = 100_000
-_CONTROLLERS = ("memory", "cpu", "cpuacct", "cpuset", "pids", "devices", "freezer", "blkio", "net_cls", "net_prio")
-_CONTROLLERS += ("perf_event", "hugetlb", "rdma", "misc")
+_CONTROLLERS = frozenset(
+    "memory cpu cpuacct cpuset pids devices freezer blkio net_cls net_prio perf_event hugetlb rdma misc".split()
+)
 _REMOVAL_SECONDS = 5.0
 
 
@@ -54,7 +55,7 @@ def hierarchies(mounts: str | None = None, own: str | None = None) -> Hierarchie
             tracking.append(point)
         elif kind == "cgroup":
             single.update({name: point / paths.get(name, "/").lstrip("/") for name in names})
-    return Hierarchies(tracking, {name: single[name] for name in _CONTROLLERS if name in single})
+    return Hierarchies(tracking, {name: path for name, path in single.items() if name in _CONTROLLERS})
 
 
 def _own(line: str) -> Iterator[tuple[str, str]]:
