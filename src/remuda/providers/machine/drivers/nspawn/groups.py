@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PERIOD_MICROSECONDS = 100_000
-_CONTROLLERS = frozenset(
-    "memory cpu cpuacct cpuset pids devices freezer blkio net_cls net_prio perf_event hugetlb rdma misc".split()
-)
 _REMOVAL_SECONDS = 5.0
 
 
@@ -54,8 +51,8 @@ def hierarchies(mounts: str | None = None, own: str | None = None) -> Hierarchie
         if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in names):
             tracking.append(point)
         elif kind == "cgroup":
-            single.update({name: point / paths.get(name, "/").lstrip("/") for name in names})
-    return Hierarchies(tracking, {name: path for name, path in single.items() if name in _CONTROLLERS})
+            single.update({name: point / paths[name].lstrip("/") for name in names if name in paths})
+    return Hierarchies(tracking, single)
 
 
 def _own(line: str) -> Iterator[tuple[str, str]]:
