@@ -3,3 +3,9 @@
 Wire-compatible with rancher/remotedialer. What travels to hosts (protocol, framing, session, client) is the standard
 library only, Python 3.9 or newer; the server stands on the HTTP stack of this project. It imports nothing of ours.
 """
+
+# The modules that travel.
+TRAVELLING = (
+    *("__init__", "__main__", "allow", "client", "dialing", "handshake", "mux", "protocol", "reaching", "session"),
+    *("streams", "websocket"),
+)

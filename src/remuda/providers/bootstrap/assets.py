@@ -1,4 +1,5 @@
-"""The node agent as hosts download it: one zipapp, built from the package this program carries.
+"""The node agent as hosts download it: one zipapp, built from the packages this program carries. Called with `tunnel`
+as its first word it is the tunnel's client, which needs nothing of the agent's.
 
 The same sources give the same bytes, so that every replica of the manager serves the same checksum."""
 
@@ -11,7 +12,20 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-_MAIN = b"import sys\n\nfrom remuda.agent.__main__ import main\n\nsys.exit(main())\n"
+from remuda.tunnel import TRAVELLING
+
+_MAIN = b"""\
+import sys
+
+if sys.argv[1:2] == ["tunnel"]:
+    from remuda.tunnel.__main__ import main as tunnel
+
+    sys.exit(tunnel(sys.argv[2:]))
+
+from remuda.agent.__main__ import main
+
+sys.exit(main())
+"""
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -19,7 +33,9 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 def agent_zipapp() -> bytes:
     target = io.BytesIO()
     target.write(b"#!/usr/bin/env python3\n")
+    tunnel = files("remuda.tunnel")
     entries = {"__main__.py": _MAIN, "remuda/__init__.py": b"", **_sources(files("remuda.agent"), "remuda/agent")}
+    entries |= {f"remuda/tunnel/{name}.py": (tunnel / f"{name}.py").read_bytes() for name in TRAVELLING}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in sorted(entries):
             archive.writestr(zipfile.ZipInfo(name, _DATE), entries[name], zipfile.ZIP_DEFLATED)
