@@ -56,6 +56,7 @@ class Frames:
         the fragments of a message. To be consumed to its end before the next call."""
         if self._head:
             data, self._head = self._head + data, b""
+        data = memoryview(data)  # whose slices are no copies
         at, end = 0, len(data)
         while True:
             if self._opcode < 0:
