@@ -149,8 +149,6 @@ class Ranch:
 
     async def machine(self, name: str, roles: Mapping[str, str]) -> None:
         labels = {**roles, capi_names.CLUSTER_NAME: "c"}
-        if names.CONTROL_PLANE_ROLE in roles:
-            labels[capi_names.CONTROL_PLANE] = "true"
         await self._make(RKE_BOOTSTRAP, name, {"clusterName": "c"}, labels)
         await self.engine.create(YARD_MACHINE.target, self.namespace, YARD_MACHINE.object(name))
         spec = {

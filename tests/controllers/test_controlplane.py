@@ -7,10 +7,12 @@ import base64
 import pytest_asyncio
 import yaml
 
+from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube.objects import Key
 from remuda.providers import names
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.infrastructure.types import RKE_CLUSTER
 from tests.controllers.engine import Engine, condition, is_true
 from tests.controllers.ranch import VERSION, Ranch
 
@@ -44,6 +46,32 @@ async def test_three_servers_and_two_workers_become_a_cluster(ranch: Ranch) -> N
     assert sorted(ranch.hosts.members) == ["s1", "s2", "s3"]
     bootstraps = await ranch.engine.list(RKE_BOOTSTRAP.target, ranch.namespace)
     assert [one["metadata"]["labels"].get(names.INIT_NODE) for one in bootstraps].count("true") == 1
+
+
+async def test_servers_are_labelled_as_cluster_api_knows_them_and_workers_are_not(ranch: Ranch) -> None:
+    """Roles are all that a user has to say of a machine."""
+    async with ranch.running():
+        await ranch.herd(("s1",), ("w1",))
+        server = await ranch.until_machine("s1", lambda obj: capi_names.CONTROL_PLANE in obj["metadata"]["labels"])
+        await ranch.ready()
+        worker = await ranch.until_machine("w1", lambda obj: is_true(obj, "Reconciled"))
+        endpoint = await ranch.engine.until(
+            RKE_CLUSTER.target, ranch.namespace, "c", lambda obj: obj["spec"].get("controlPlaneEndpoint")
+        )
+    assert server["metadata"]["labels"][names.CONTROL_PLANE_ROLE] == "true"
+    assert capi_names.CONTROL_PLANE not in worker["metadata"]["labels"]
+    assert endpoint["spec"]["controlPlaneEndpoint"]["host"] == "10.0.0.1"
+
+
+async def test_a_machine_without_a_role_is_told_which_labels_give_it_one(ranch: Ranch) -> None:
+    async with ranch.running():
+        await ranch.herd(("s1",))
+        await ranch.machine("idle", {})
+        await ranch.host("idle", "10.0.0.9")
+        machine = await ranch.until_machine("idle", lambda obj: "no role" in str(condition(obj, "Reconciled")))
+    said = condition(machine, "Reconciled")["message"]
+    for label in (names.ETCD_ROLE, names.CONTROL_PLANE_ROLE, names.WORKER_ROLE):
+        assert label in said
 
 
 async def test_the_kubeconfig_is_signed_by_the_cluster_and_points_at_a_server(ranch: Ranch) -> None:

@@ -70,6 +70,12 @@ class Column(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
+def label_path(label: str) -> str:
+    """Where a Column finds a label."""
+    escaped = label.replace(".", "\\.")
+    return f".metadata.labels['{escaped}']"
+
+
 class Scale(msgspec.Struct, frozen=True):
     """Where the scale subresource finds its numbers."""
 

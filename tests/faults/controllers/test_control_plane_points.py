@@ -82,8 +82,6 @@ async def declare(teller: Teller, workload: ApiServer, folder: Path) -> None:
 
 async def machine(teller: Teller, name: str, roles: Json, number: int) -> None:
     labels = {**roles, capi_names.CLUSTER_NAME: "c"}
-    if names.CONTROL_PLANE_ROLE in roles:
-        labels[capi_names.CONTROL_PLANE] = "true"
     await make(teller, RKE_BOOTSTRAP, name, {"clusterName": "c"}, labels)
     target = YARD_MACHINE.target
     await teller.make(target, NAMESPACE, YARD_MACHINE.name, name, spec={"providerID": f"yard://{name}"})

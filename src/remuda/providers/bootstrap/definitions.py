@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.capi import names as capi_names
-from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition
+from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition, label_path
 from remuda.providers.bootstrap.types import AGENT_CONNECTED, CUSTOM_MACHINE, RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 
@@ -25,7 +25,7 @@ def _condition(name: str, type: str, doc: str, priority: int = 0) -> Column:
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
 _PAUSED = _condition("Paused", "Paused", "Whether it is left alone", WIDE)
-_OF_CLUSTER = Column("Cluster", f".metadata.labels['{capi_names.CLUSTER_NAME}']", "The Cluster it belongs to")
+_OF_CLUSTER = Column("Cluster", label_path(capi_names.CLUSTER_NAME), "The Cluster it belongs to")
 
 DEFINITIONS = (
     Definition(

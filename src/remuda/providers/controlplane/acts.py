@@ -6,7 +6,8 @@ of the others from being tried.
 
 from __future__ import annotations
 
-from remuda.capi.types import Machine
+from remuda.capi import names as capi_names
+from remuda.capi.types import MACHINE, Machine
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Object
@@ -36,6 +37,7 @@ from remuda.runtime.steps import Step, step
 
 MARK = step("rkecontrolplane.mark-init-node", "makes a host the one that begins the cluster")
 UNMARK = step("rkecontrolplane.unmark-init-node", "takes that mark from another host")
+LABEL = step("rkecontrolplane.label-server", "labels a Machine with the role of a control plane as Cluster API does")
 
 _EXPECTED = (StatusError, Retryable, OSError, TimeoutError)
 
@@ -148,6 +150,27 @@ class Acts:
             self._tell(
                 self._plane, "MemberExpelled", f"member {act.member} of etcd belongs to no Machine: Node {act.node}"
             )
+
+    # ---- Machines
+
+    async def label_servers(self) -> None:
+        """Cluster API knows the Machines of a control plane by a label of its own; who gives roles need not know it."""
+        for host in self._gathered.observed.hosts:
+            machine = self._machine(host.name)
+            if machine is None or machine.is_control_plane or not host.roles.control_plane or host.deleting:
+                continue
+            try:
+                await self._label_server(machine)
+            except _EXPECTED as error:
+                self.errors.append(error)
+
+    async def _label_server(self, machine: Machine) -> None:
+        present = self._source.machines.raw(*machine.key)
+        if present is None or MACHINE.decode(present).metadata.uid != machine.metadata.uid:
+            return
+        draft = Draft(MACHINE.target, present)
+        draft.set_label(capi_names.CONTROL_PLANE, "true")
+        await save(self._client, draft, LABEL)
 
     # ---- nodes
 

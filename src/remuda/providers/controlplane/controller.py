@@ -136,6 +136,7 @@ class RKEControlPlaneController:
         work = Acts(self._client, self._events, self._source, plane, gathered)
         await work.carry_out(decision)
         if not gathered.observed.paused:
+            await work.label_servers()
             await work.keep_nodes()
         kept = await self._keep_kubeconfig(plane, cluster, gathered, work)
         judged = status.Judged(

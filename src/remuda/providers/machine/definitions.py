@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.capi import names as capi_names
-from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition
+from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition, label_path
 from remuda.providers.machine.options import OptionModel
 from remuda.providers.machine.types import NODE_DRIVER, config_kind, machine_kind, template_kind
 
@@ -117,7 +117,7 @@ def _machine(model: OptionModel) -> Json:
             categories=_CATEGORIES,
             labels=_labels(model),
             columns=(
-                Column("Cluster", f".metadata.labels['{_dotted(capi_names.CLUSTER_NAME)}']", "Its Cluster"),
+                Column("Cluster", label_path(capi_names.CLUSTER_NAME), "Its Cluster"),
                 Column(
                     "Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether the server is a managed host"
                 ),
@@ -138,10 +138,6 @@ def _machine(model: OptionModel) -> Json:
 def _root(definition: Json) -> Json:
     found: Json = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return found
-
-
-def _dotted(label: str) -> str:
-    return label.replace(".", "\\.")
 
 
 def _add(schema: Json, model: OptionModel, *, defaults: bool) -> None:

@@ -5,6 +5,7 @@ observation gives the same decision, and a cluster that is as it shall be gives 
 from __future__ import annotations
 
 from remuda.kube.waits import Wait
+from remuda.providers import names
 from remuda.providers.controlplane import render as rendering
 from remuda.providers.controlplane.planner import beginning, configuring, election, leaving, progress, stage, tiers
 from remuda.providers.controlplane.planner.decision import Decision, HostStatus, Mark, Release, Tier
@@ -130,8 +131,7 @@ def _configure(run: Run) -> Turns:
         if host.deleting:
             continue
         if tier is None:
-            wait = Wait(reason="NoRole", on=str(host), missing="has no role", then="nothing is done with it")
-            run.statuses[host.name] = HostStatus(phase="waiting", wait=wait)
+            run.statuses[host.name] = HostStatus(phase="waiting", wait=_no_role(host))
         else:
             by_tier[tier].append(host)
     turns = Turns(run, by_tier)
@@ -141,6 +141,12 @@ def _configure(run: Run) -> Turns:
             run.statuses[host.name] = status
             turns.told(host, status)
     return turns
+
+
+def _no_role(host: Host) -> Wait:
+    labels = ", ".join((names.ETCD_ROLE, names.CONTROL_PLANE_ROLE, names.WORKER_ROLE))
+    missing = f'has no role: what makes it must give it one or more of the labels {labels}, with the value "true"'
+    return Wait(reason="NoRole", on=str(host), missing=missing, then="nothing is done with it")
 
 
 def _place(host: Host) -> tuple[bool, float, str]:
