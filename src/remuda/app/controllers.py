@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import remuda
 from remuda.app.process import Refused
 from remuda.capi import admission, inventory, setup
 from remuda.capi.definitions import DEFINITIONS, definitions
@@ -62,8 +63,7 @@ async def install(client: Client, chosen: Sequence[str]) -> None:
     """The definitions of the kinds those controllers manage, brought up to date. Never those of somebody else."""
     try:
         await install_definitions(client, _definitions(chosen))
-        if has_core(chosen):
-            await inventory.install(client, inventory.CORE)
+        await inventory.install(client, *_entries(chosen))
     except ForeignDefinitions as error:
         beside = (
             " With --controllers=providers,provisioning this program works beside the other one."
@@ -83,6 +83,11 @@ def _definitions(chosen: Sequence[str]) -> list[dict[str, Any]]:
     if has_providers(chosen) or has_provisioning(chosen):
         found = [*found, *providers.definitions()]
     return [*found, *provisioning.definitions()] if has_provisioning(chosen) else found
+
+
+def _entries(chosen: Sequence[str]) -> list[inventory.Entry]:
+    core = [inventory.CORE] if has_core(chosen) else []
+    return [*core, *(providers.entries(f"v{remuda.__version__}") if has_providers(chosen) else ())]
 
 
 def _refusal(error: StatusError) -> str:

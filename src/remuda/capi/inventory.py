@@ -7,7 +7,7 @@ A provider that is noted already is left as it is, unless this program has moved
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -67,24 +67,23 @@ class MachinePool(Object):
 PROVIDER = Kind("clusterctl.cluster.x-k8s.io/v1alpha3", "Provider", "providers", Provider)
 MACHINE_POOL = Kind(names.API_VERSION, "MachinePool", "machinepools", MachinePool)
 
-_DEFINITIONS = (
-    Definition(
-        kind=PROVIDER,
-        categories=("cluster-api",),
-        labels={_CORE_LABEL: _INVENTORY},
-        status=False,
-        columns=(
-            Column("Age", ".metadata.creationTimestamp", "Time since it was installed", "date"),
-            Column("Type", ".type"),
-            Column("Provider", ".providerName"),
-            Column("Version", ".version"),
-        ),
+_INVENTORY_DEFINITION = Definition(
+    kind=PROVIDER,
+    categories=("cluster-api",),
+    labels={_CORE_LABEL: _INVENTORY},
+    status=False,
+    columns=(
+        Column("Age", ".metadata.creationTimestamp", "Time since it was installed", "date"),
+        Column("Type", ".type"),
+        Column("Provider", ".providerName"),
+        Column("Version", ".version"),
     ),
-    Definition(
-        kind=MACHINE_POOL,
-        labels={names.contract_label("v1beta2"): names.VERSION, names.PROVIDER: "cluster-api", names.CLUSTERCTL: ""},
-        status=False,
-    ),
+)
+# Only where the core is ours.
+_NOT_OURS = Definition(
+    kind=MACHINE_POOL,
+    labels={names.contract_label("v1beta2"): names.VERSION, names.PROVIDER: "cluster-api", names.CLUSTERCTL: ""},
+    status=False,
 )
 
 
@@ -106,18 +105,20 @@ CORE = Entry("CoreProvider", "cluster-api", CORE_VERSION)
 
 async def install(client: Client, *entries: Entry) -> None:
     """Notes the providers. Definitions and entries that somebody else has put there stay as they are."""
-    for definition in _DEFINITIONS:
+    if not entries:
+        return
+    for definition in (_INVENTORY_DEFINITION, *((_NOT_OURS,) if CORE in entries else ())):
         try:
             await install_definitions(client, [custom_resource_definition(definition)])
         except ForeignDefinitions:
             continue  # clusterctl's own, or upstream's: as good as ours
     await _create_if_missing(client, _NAMESPACES, "", _namespace())
-    for entry in entries:
-        await _note(client, entry)
-
-
-async def _note(client: Client, entry: Entry) -> None:
     noted = [PROVIDER.decode(item) for item in (await client.list(PROVIDER.target)).items]
+    for entry in entries:
+        await _note(client, entry, noted)
+
+
+async def _note(client: Client, entry: Entry, noted: Sequence[Provider]) -> None:
     present = next((one for one in noted if (one.type, one.provider_name) == (entry.type, entry.name)), None)
     if present is None:
         await _create_if_missing(client, PROVIDER.target, NAMESPACE, _provider(entry))

@@ -18,6 +18,10 @@ _COMMANDS = {
     "machine": ("remuda.cli.machine", "Open a shell on a machine, or read the log of what made it."),
     "drivers": ("remuda.cli.drivers", "What machines can be made with, and each driver's options."),
     "artefacts": ("remuda.cli.artefacts", "What nodes install distributions from, kept where it is served."),
+    "clusterctl-repository": (
+        "remuda.cli.clusterctl_repository",
+        "Write templates and components for clusterctl, from this installation.",
+    ),
     "leaks": ("remuda.cli.leaks", "Servers of ours that no machine owns."),
     "apiserver": ("remuda.cli.apiserver", "Run the embedded Kubernetes API server alone."),
     "backup": ("remuda.cli.backup", "Save a running or stopped server's whole state to one file."),

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.capi.inventory import Entry
 from remuda.capi.machine.workload import NODE
 from remuda.capi.remote import dialer
 from remuda.jobs import runner
@@ -36,6 +37,7 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.webhooks import Webhook, join
 
+NAME = "remuda"  # of each of them, for clusterctl
 CONTROLLERS = (
     infrastructure.NAME,
     *bootstrap.CONTROLLERS,
@@ -54,6 +56,15 @@ WEBHOOKS: tuple[Webhook, ...] = (  # the same, for an API server elsewhere
     *join((NODE_DRIVER,), machine_admission.FUNCTIONS),
     *join((RKE_CONTROL_PLANE,), control_plane_admission.FUNCTIONS),
 )
+
+
+def entries(version: str) -> tuple[Entry, ...]:
+    """What clusterctl knows the providers as."""
+    return (
+        Entry("InfrastructureProvider", NAME, version),
+        Entry("BootstrapProvider", NAME, version),
+        Entry("ControlPlaneProvider", NAME, version),
+    )
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,7 +72,7 @@ async def test_a_new_version_is_noted(engine: Engine) -> None:
 
 
 async def test_what_somebody_else_has_noted_stays(engine: Engine) -> None:
-    await install(engine.client)
+    await install(engine.client, OTHER)
     await engine.namespace("capi-system")
     theirs = {
         "metadata": {"name": "cluster-api"},
@@ -82,22 +82,28 @@ async def test_what_somebody_else_has_noted_stays(engine: Engine) -> None:
     }
     await engine.client.create(PROVIDER.target, "capi-system", theirs)
     await install(engine.client, CORE)
-    assert await noted(engine) == {"cluster-api": "v1.9.0"}
+    assert await noted(engine) == {"cluster-api": "v1.9.0", "infrastructure-other": "v0.3.0"}
 
 
 async def test_definitions_of_somebody_else_stay(engine: Engine) -> None:
-    await install(engine.client)
+    await install(engine.client, OTHER)
     name = f"providers.{PROVIDER.group}"
     unmarked = {"metadata": {"labels": {"app.kubernetes.io/managed-by": None, "theirs": "yes"}}}
     changed = {"spec": {"names": {"shortNames": ["prov"]}}}
     theirs = loads(await engine.client.patch(CRDS, "", name, unmarked | changed))
     await install(engine.client, CORE)
     assert loads(await engine.client.get(CRDS, "", name))["spec"] == theirs["spec"]
-    assert await noted(engine) == {"cluster-api": CORE.version}
+    assert await noted(engine) == {"cluster-api": CORE.version, "infrastructure-other": "v0.3.0"}
+
+
+async def test_without_a_core_of_ours_machine_pools_are_left_to_whose_it_is(engine: Engine) -> None:
+    await install(engine.client, OTHER)
+    with pytest.raises(StatusError, match="could not find the requested resource"):
+        await engine.client.list(MACHINE_POOL.target, "default")
 
 
 async def test_machine_pools_can_be_asked_for_but_not_made(engine: Engine) -> None:
-    await install(engine.client)
+    await install(engine.client, CORE)
     assert (await engine.client.list(MACHINE_POOL.target, "default")).items == []
     for spec in ({}, {"clusterName": "c", "replicas": 3}):
         with pytest.raises(StatusError, match="MachinePools are not supported: use a MachineDeployment"):

@@ -1,0 +1,30 @@
+"""`remuda clusterctl-repository`: what clusterctl makes clusters from, as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(name="clusterctl-repository", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+def command(directory: Path) -> None:
+    """Write a repository for clusterctl to DIRECTORY: a cluster template per driver, the components of the providers,
+    and a config file that makes clusterctl use them.
+
+    \b
+      remuda clusterctl-repository ./repository
+      clusterctl --config ./repository/clusterctl.yaml generate cluster prairie --infrastructure remuda \\
+        --flavor nspawn --kubernetes-version v1.36.4+k3s1 --worker-machine-count 2 | kubectl apply -f -
+
+    What a template can be told: --list-variables. Versions of this program stand side by side in one directory.
+    """
+    from remuda.clusterctl import repository
+
+    try:
+        written = repository.write(directory, repository.flavours())
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or directory} cannot be written: {error.strerror}") from None
+    for path in written:
+        click.echo(path)

@@ -1,0 +1,99 @@
+"""The files of a repository, by their places in it, as clusterctl's local repositories are laid out; and the config
+file that makes clusterctl use it.
+
+    DIR/clusterctl.yaml
+    DIR/<provider>/<version>/metadata.yaml, <type>-components.yaml
+    DIR/infrastructure-remuda/<version>/cluster-template.yaml, cluster-template-<driver>.yaml
+
+Versions stand side by side: writing a newer one leaves those that are there, and clusterctl takes the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
+
+import remuda
+from remuda.capi import names as capi_names
+from remuda.capi.inventory import PROVIDER, Entry, ProviderType
+from remuda.clusterctl import components, templates
+from remuda.clusterctl.templates import Flavour
+from remuda.providers import setup as providers
+from remuda.providers.machine import drivers
+
+CONFIG = "clusterctl.yaml"
+METADATA = "metadata.yaml"
+DEFAULT_DRIVER = "process"  # of cluster-template.yaml: the one that needs nothing
+
+_NO_NODES = frozenset({"sim"})  # drivers whose servers run nothing, so that no cluster comes of them
+_COMPONENTS: Mapping[ProviderType, str] = {
+    "InfrastructureProvider": "infrastructure-components.yaml",
+    "BootstrapProvider": "bootstrap-components.yaml",
+    "ControlPlaneProvider": "control-plane-components.yaml",
+}
+
+
+def version() -> str:
+    return f"v{remuda.__version__}"
+
+
+def flavours() -> list[Flavour]:
+    """Of the drivers at hand that can be used."""
+    found = []
+    for name in drivers.names():
+        try:
+            found.append(templates.of_driver(drivers.find(name)))
+        except drivers.NoSuchDriver:
+            continue
+    return [one for one in found if one.driver not in _NO_NODES]
+
+
+def cluster_templates(wanted: Iterable[Flavour]) -> dict[str, str]:
+    """By the names that clusterctl looks for."""
+    made = {one.driver: templates.cluster_template(one) for one in wanted}
+    named = {f"cluster-template-{driver}.yaml": text for driver, text in made.items()}
+    return {"cluster-template.yaml": made[DEFAULT_DRIVER], **named} if DEFAULT_DRIVER in made else named
+
+
+def files(wanted: Iterable[Flavour]) -> dict[str, str]:
+    """All but the config file, which has to know where they are."""
+    found: dict[str, str] = {}
+    for entry in providers.entries(version()):
+        place = f"{entry.label}/{entry.version}"
+        found[f"{place}/{METADATA}"] = _metadata(entry)
+        found[f"{place}/{_COMPONENTS[entry.type]}"] = components.components(entry.type, entry.version)
+        if entry.type == "InfrastructureProvider":
+            found |= {f"{place}/{name}": text for name, text in cluster_templates(wanted).items()}
+    return found
+
+
+def config(directory: Path) -> str:
+    """`directory`: where the repository is, from the root on."""
+    known = [
+        {"name": entry.name, "type": entry.type, "url": f"{directory}/{entry.label}/latest/{_COMPONENTS[entry.type]}"}
+        for entry in providers.entries(version())
+    ]
+    return str(yaml.safe_dump({"providers": known}, sort_keys=False, width=1000))
+
+
+def write(directory: Path, wanted: Iterable[Flavour]) -> list[Path]:
+    """Raises OSError."""
+    directory = directory.absolute()
+    found = {**files(wanted), CONFIG: config(directory)}
+    for name, text in found.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return [directory / name for name in found]
+
+
+def _metadata(entry: Entry) -> str:
+    major, minor = remuda.__version__.split(".")[:2]
+    series = [{"major": int(major), "minor": int(minor), "contract": capi_names.VERSION}]
+    return str(
+        yaml.safe_dump(
+            {"apiVersion": PROVIDER.api_version, "kind": "Metadata", "releaseSeries": series}, sort_keys=False
+        )
+    )
