@@ -26,7 +26,8 @@ from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
 from remuda.runtime.caches import Caches
 from remuda.runtime.guard import Offence, guarded
-from remuda.runtime.webhooks import Location, WebhookService, lookup_in, select_in
+from remuda.runtime.webhooks import Location, lookup_in, select_in
+from remuda.runtime.webhooks.service import WebhookService
 from tests.controllers.engine import Engine, eventually
 from tests.lab.server import free_port
 

@@ -15,9 +15,10 @@ from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.caches import Caches
-from remuda.runtime.webhooks import Location, WebhookService, lookup_in
+from remuda.runtime.webhooks import Location, lookup_in
 from remuda.runtime.webhooks.certificates import SECRET
 from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING
+from remuda.runtime.webhooks.service import WebhookService
 from tests.lab import Upstream
 from tests.lab.server import free_port
 from tests.suites.client import CONFIGMAPS, NAMESPACES, config, define_horses, loads, refusal

@@ -30,7 +30,8 @@ from remuda.runtime.definitions import install
 from remuda.runtime.election import Election
 from remuda.runtime.events import Reference
 from remuda.runtime.manager import Manager
-from remuda.runtime.webhooks import Location, WebhookService, lookup_in, unregister
+from remuda.runtime.webhooks import Location, lookup_in, unregister
+from remuda.runtime.webhooks.service import WebhookService
 from remuda.simulator import loop as virtual
 from remuda.simulator.kinds import GROUP as PROVIDER
 from remuda.simulator.kinds import NEW, definitions

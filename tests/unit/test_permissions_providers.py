@@ -14,7 +14,7 @@ import yaml
 
 from remuda.apiserver.server import ApiServer, Settings
 from remuda.app import controllers, nodes
-from remuda.app.nodes import NodeServer
+from remuda.app.node_server import NodeServer
 from remuda.app.site import Settings as SiteSettings
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT
 from remuda.jobs.runner import Settings as JobSettings

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from remuda.app.addresses import Address, shown, why_not
 from remuda.app.process import Refused
-from remuda.runtime.health import Check, HealthServer
 from remuda.runtime.manager import Manager
+
+if TYPE_CHECKING:
+    from remuda.runtime.health import Check
 
 
 @asynccontextmanager
@@ -17,6 +20,8 @@ async def served(address: Address | None, manager: Manager, checks: Mapping[str,
     if address is None:
         yield
         return
+    from remuda.runtime.health import HealthServer  # an HTTP server of its own, for those who ask for it
+
     server = HealthServer({"caches": lambda: _unfilled(manager), **checks}, manager.metrics.render)
     try:
         await server.start(*address)

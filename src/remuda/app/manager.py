@@ -16,7 +16,7 @@ import msgspec
 
 from remuda.app import controllers, core, health, process, webhooks
 from remuda.app.addresses import Address
-from remuda.app.nodes import NodeServer
+from remuda.app.node_server import NodeServer
 from remuda.app.process import Refused
 from remuda.app.site import Settings as SiteSettings
 from remuda.jobs.runner import CONTROLLER as JOB_RUNNER

@@ -1,30 +1,13 @@
-"""What hosts are served by a manager on Kubernetes, on a port of its own: the endpoints, and the way to their Secret.
+"""What hosts are served, by the beginnings of paths, and how the embedded engine serves it on its own port (`mount`).
 
-Every replica serves, whether or not it leads. The certificate and its CA are in a Secret that all replicas share; hosts
-pin that CA, so it stays for as long as it is valid. The embedded engine needs none of this: there the same endpoints
-are on the API's own port (`mount`).
+On Kubernetes a manager serves the same on a port of its own (`node_server`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import ssl
-from collections.abc import Awaitable
 from pathlib import Path
 
 from remuda.apiserver.http.front import HttpFront
-from remuda.apiserver.http.listener import Listener
-from remuda.app.addresses import Address, shown, why_not
-from remuda.app.passthrough import Passthrough
-from remuda.app.process import Refused
-from remuda.app.site import Settings as SiteSettings
-from remuda.kube import clock
-from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
-from remuda.kube.http.tls import load_pair
-from remuda.kube.kubeconfig import Access
-from remuda.kube.objects import Key
 from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block
 from remuda.providers.bootstrap import endpoints
 from remuda.providers.bootstrap.endpoints import Endpoints
@@ -32,17 +15,6 @@ from remuda.providers.bootstrap.registration import Registration
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.controlplane.artefacts import serving as artefacts
-from remuda.runtime.manager import Manager
-from remuda.runtime.tasks import Tasks
-from remuda.runtime.webhooks import certificates
-
-log = logging.getLogger(__name__)
-
-SECRET_NAME = "remuda-nodes"  # noqa: S105 - where the certificates are, not what they are
-_COMMON_NAME = "remuda"
-_GRACE_SECONDS = 5.0
-_LONGEST_SLEEP_SECONDS = 24 * 3600.0
-_AGAIN_SECONDS = 300.0
 
 
 def starting() -> dict[str, Handler]:
@@ -59,92 +31,12 @@ def mount(
     front: HttpFront, site: Site, registration: Registration, assets: Path | None, kept: Artefacts | None = None
 ) -> None:
     """On the port of the embedded engine, whose own /healthz serves hosts as well."""
-    for prefix, handler in _routes(Endpoints(site, registration, assets), kept).items():
+    for prefix, handler in routes(Endpoints(site, registration, assets), kept).items():
         if prefix != endpoints.HEALTH:
             front.mount(prefix, handler)
 
 
-def _routes(served: Endpoints, kept: Artefacts | None) -> dict[str, Handler]:
+def routes(served: Endpoints, kept: Artefacts | None) -> dict[str, Handler]:
     """Handlers by the beginnings of paths."""
     found = served.routes()
     return found if kept is None else {**found, artefacts.PREFIX: artefacts.ArtefactFiles(kept).serve}
-
-
-class NodeServer:
-    """Made before the controllers, which need its Site; serving begins with `add`."""
-
-    def __init__(self, client: Client, access: Access, listen: Address, site: SiteSettings, namespace: str) -> None:
-        self._client = client
-        self._listen = listen
-        self._settings = site
-        self._secret = Key(namespace, SECRET_NAME)
-        self._names = tuple(dict.fromkeys((site.name(listen), *_own_names(listen))))
-        self._passthrough = Passthrough(access)
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._context.set_alpn_protocols(["http/1.1"])
-        self._tasks = Tasks()
-        self._routes: dict[str, Handler] = {}
-        self._listener = Listener(self._serve)
-        self._serving: certificates.Serving
-
-    @property
-    def port(self) -> int:
-        return self._listener.port
-
-    async def prepare(self) -> Site:
-        """What hosts are told; the certificate is there when it returns. Refuses in words."""
-        try:
-            await self._renew()
-        except StatusError as error:
-            raise Refused(f"cannot keep the certificate for hosts in Secret {self._secret}: {error}") from None
-        return self._settings.settled(self._listen, self._serving.ca_pem)
-
-    def add(self, manager: Manager, site: Site, registration: Registration, kept: Artefacts | None = None) -> None:
-        """Served from the moment the caches are filled until the manager ends."""
-        self._routes = _routes(Endpoints(site, registration, self._settings.assets), kept)
-        manager.at_start(self.start)
-        manager.at_end(self.stop)
-
-    async def start(self) -> None:
-        try:
-            await self._listener.start(*self._listen, self._context)
-        except OSError as error:
-            raise Refused(f"cannot listen on {shown(self._listen)} for --nodes-listen: {why_not(error)}") from None
-        self._tasks.spawn("renew the certificate for hosts", self._keep_renewed())
-
-    async def stop(self) -> None:
-        await self._tasks.close()
-        if self._listener.port:
-            await self._listener.stop(_GRACE_SECONDS)
-        await self._passthrough.close()
-
-    def _serve(self, request: Request) -> Result | Awaitable[Result]:
-        for prefix, serve in self._routes.items():
-            if request.path.startswith(prefix):
-                return serve(request)
-        return self._passthrough.serve(request)
-
-    # -- the certificate -----------------------------------------------------------------------------------------
-
-    async def _renew(self) -> None:
-        """In use from the next handshake on."""
-        serving = await certificates.ensure(self._client, self._secret, self._names, common_name=_COMMON_NAME)
-        load_pair(self._context, serving.certificate_pem, serving.key_pem, f"the Secret {self._secret}")
-        self._serving = serving
-
-    async def _keep_renewed(self) -> None:
-        while True:
-            left = max(self._serving.renew_at - clock.time(), 0.0)
-            await asyncio.sleep(min(left, _LONGEST_SLEEP_SECONDS))
-            if clock.time() < self._serving.renew_at:
-                continue
-            try:
-                await self._renew()
-            except Exception as error:
-                log.warning("the certificate for hosts cannot be renewed: %s", error)
-                await asyncio.sleep(_AGAIN_SECONDS)
-
-
-def _own_names(listen: Address) -> tuple[str, ...]:
-    return () if listen[0] in ("", "0.0.0.0", "::") else (listen[0],)  # noqa: S104 - names, not where it listens

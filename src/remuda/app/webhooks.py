@@ -14,7 +14,8 @@ from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.runtime.manager import Manager
-from remuda.runtime.webhooks import Location, Webhook, WebhookService, lookup_in, select_in, unregister
+from remuda.runtime.webhooks import Location, Webhook, lookup_in, select_in, unregister
+from remuda.runtime.webhooks.service import WebhookService
 
 NAME = "remuda"  # of the two configurations
 SECRET_NAME = "remuda-webhooks"  # noqa: S105 - where the certificates are, not what they are

@@ -2,11 +2,11 @@
 
 The same pure functions that the embedded engine calls in process (`kube.admission`) are served over HTTPS and
 registered with the API server, one mutating and one validating webhook per kind. Everything needed for that is
-self-managed: the CA and the serving certificate live in a Secret that all replicas share.
+self-managed: the CA and the serving certificate live in a Secret that all replicas share. What serves them
+(`webhooks.service`) brings an HTTP server along, which the embedded engine has no use for.
 """
 
 from remuda.runtime.webhooks.answering import Webhook, join, lookup_in, select_in
 from remuda.runtime.webhooks.configuration import Location, unregister
-from remuda.runtime.webhooks.service import WebhookService
 
-__all__ = ["Location", "Webhook", "WebhookService", "join", "lookup_in", "select_in", "unregister"]
+__all__ = ["Location", "Webhook", "join", "lookup_in", "select_in", "unregister"]

@@ -14,9 +14,10 @@ import pytest
 from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.objects import Key
-from remuda.runtime.webhooks import Location, WebhookService
+from remuda.runtime.webhooks import Location
 from remuda.runtime.webhooks.certificates import SECRET, SERVING_DAYS
 from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING
+from remuda.runtime.webhooks.service import WebhookService
 from tests.lab.server import free_port
 from tests.suites.client import loads, refusal
 from tests.suites.horses import horse, horse_webhook

@@ -17,7 +17,7 @@ import pytest
 
 from remuda.apiserver.server import ApiServer
 from remuda.apiserver.server import Settings as ServerSettings
-from remuda.app.nodes import SECRET_NAME, NodeServer
+from remuda.app.node_server import SECRET_NAME, NodeServer
 from remuda.app.process import Refused
 from remuda.app.site import Settings as SiteSettings
 from remuda.kube import kubeconfig
