@@ -1,0 +1,225 @@
+"""Our providers under upstream's core: the real core manager of Cluster API on the real kube-apiserver, with its own
+webhooks and rights, and `remuda manager` with providers alone. Hosts are processes of this machine, with nano.
+
+Straight from objects of Cluster API a cluster is made, changed in place, scaled, loses a server and goes; and one
+that is declared stands on the same core.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.program import run
+from tests.lab.clusters import CONTROL_PLANES, DEPLOYMENTS, MACHINES, NAMESPACE, VERSION, Declared, is_ready, pool
+from tests.lab.up import Json, condition
+from tests.lab.upstream_core import UpstreamCore
+
+CLUSTERS = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/clusters"
+OLDER = f"/apis/cluster.x-k8s.io/v1beta1/namespaces/{NAMESPACE}"
+BOOTSTRAPS = f"/apis/rke.cattle.io/v1/namespaces/{NAMESPACE}/rkebootstraps"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+HOOK = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/rke-bootstrap-cleanup"
+PATIENCE_SECONDS = 400.0
+
+
+@pytest.fixture(scope="module")
+def land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpstreamCore]:
+    found = UpstreamCore()
+    try:
+        found.add_nano(tmp_path_factory.mktemp("nano"), VERSION)
+        yield found
+    finally:
+        found.stop()
+
+
+class Straight(Declared):
+    """A cluster by objects of Cluster API alone: a pool is a MachineDeployment."""
+
+    def objects(self) -> Iterator[Json]:
+        yield self._made("cluster.x-k8s.io/v1beta2", "Cluster", self.name) | {
+            "spec": {
+                "infrastructureRef": {"apiGroup": "rke.cattle.io", "kind": "RKECluster", "name": self.name},
+                "controlPlaneRef": {"apiGroup": "rke.cattle.io", "kind": "RKEControlPlane", "name": self.name},
+            }
+        }
+        yield self._made("rke.cattle.io/v1", "RKECluster", self.name)
+        yield self._made("rke.cattle.io/v1", "RKEControlPlane", self.name) | {
+            "spec": {"clusterName": self.name, "kubernetesVersion": self.version, **self.config}
+        }
+        spec = {"clusterName": self.name}
+        yield self._made("rke.cattle.io/v1", "RKEBootstrapTemplate", self.name) | {
+            "spec": {**spec, "template": {"spec": spec}}
+        }
+        yield self._made("rke-machine.cattle.io/v1", "ProcessMachineTemplate", self.name) | {
+            "spec": {"template": {"spec": {}}}
+        }
+        for one in self.pools.values():
+            yield self._deployment(one)
+
+    def _made(self, api_version: str, kind: str, name: str) -> Json:
+        return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}}
+
+    def _deployment(self, one: Json) -> Json:
+        """What is not said here is for the core's webhooks to fill in: selector, cluster's label, strategy."""
+        roles = {"etcdRole": "etcd-role", "controlPlaneRole": "control-plane-role", "workerRole": "worker-role"}
+        labels = {f"rke.cattle.io/{role}": "true" for flag, role in roles.items() if one.get(flag)}
+        infrastructure = {"apiGroup": "rke-machine.cattle.io", "kind": "ProcessMachineTemplate", "name": self.name}
+        bootstrap = {"apiGroup": "rke.cattle.io", "kind": "RKEBootstrapTemplate", "name": self.name}
+        return self._made("cluster.x-k8s.io/v1beta2", "MachineDeployment", f"{self.name}-{one['name']}") | {
+            "spec": {
+                "clusterName": self.name,
+                "replicas": one["quantity"],
+                "selector": {"matchLabels": {}},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {
+                        "clusterName": self.name,
+                        "bootstrap": {"configRef": bootstrap},
+                        "infrastructureRef": infrastructure,
+                    },
+                },
+            }
+        }
+
+    def apply(self) -> None:
+        for obj in self.objects():
+            reply = self.fleet.put(obj)
+            assert reply.code in (200, 201), reply
+
+    def becomes_ready(self, seconds: float = PATIENCE_SECONDS) -> None:
+        self.fleet.until(CONTROL_PLANES, self.name, is_ready, seconds=seconds)
+        self.fleet.until(CLUSTERS, self.name, lambda obj: condition(obj, "Available") == "True", seconds=seconds)
+
+    def machines(self, pool: str = "") -> dict[str, Json]:
+        wanted = {"cluster.x-k8s.io/cluster-name": self.name}
+        if pool:
+            wanted["cluster.x-k8s.io/deployment-name"] = f"{self.name}-{pool}"
+        query = "%2C".join(f"{key}%3D{value}" for key, value in wanted.items())
+        return {one["metadata"]["name"]: one for one in self.fleet.items(f"{MACHINES}?labelSelector={query}")}
+
+    def delete(self, seconds: float = PATIENCE_SECONDS) -> None:
+        self.fleet.delete(CLUSTERS, self.name, seconds=seconds)
+
+
+def test_a_cluster_straight_from_objects_of_cluster_api(land: UpstreamCore) -> None:
+    prairie = Straight(land, "prairie", [pool("servers", 3, "ec"), pool("workers", 1, "w")])
+    prairie.apply()
+    nodes = prairie.has_nodes(4, PATIENCE_SECONDS)
+    every_machine_runs(prairie)
+    first = prairie.standing()
+    assert {one.provider_id for one in first.values()} == {node["spec"]["providerID"] for node in nodes.values()}
+    the_core_tells_of_our_objects(prairie)
+
+    prairie.config["machineGlobalConfig"] = {"debug": True}
+    generation = land.http("GET", f"{CONTROL_PLANES}/prairie").body["metadata"]["generation"]
+    prairie.apply()
+    land.until(CONTROL_PLANES, "prairie", lambda obj: settled_after(obj, generation), seconds=PATIENCE_SECONDS)
+    assert prairie.standing() == first
+
+    prairie.pools["workers"]["quantity"] = 2
+    prairie.apply()
+    prairie.has_nodes(5, PATIENCE_SECONDS)
+    a_server_leaves_before_it_goes(prairie)
+    every_machine_runs(prairie)
+
+    prairie.delete()
+    prairie.leaves_nothing(120)
+
+
+def every_machine_runs(cluster: Straight) -> None:
+    def run() -> bool:
+        return all(
+            one["status"].get("phase") == "Running"
+            and (one["status"].get("nodeRef") or {}).get("name")
+            and condition(one, "Available") == "True"
+            for one in cluster.machines().values()
+        )
+
+    cluster.until(run, "every Machine is Running and has its Node", PATIENCE_SECONDS)
+
+
+def the_core_tells_of_our_objects(cluster: Straight) -> None:
+    """What our objects say of themselves is what upstream's say of them, also to who asks in the older version."""
+    found = cluster.fleet.http("GET", f"{CLUSTERS}/{cluster.name}").body
+    initialization = found["status"]["initialization"]
+    assert initialization == {"infrastructureProvisioned": True, "controlPlaneInitialized": True}
+    for type in ("InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "RemoteConnectionProbe"):
+        assert condition(found, type) == "True", found["status"]
+    for machine in cluster.machines().values():
+        for type in ("BootstrapConfigReady", "InfrastructureReady", "NodeHealthy"):
+            assert condition(machine, type) == "True", machine["status"]
+    older = cluster.fleet.http("GET", f"{OLDER}/clusters/{cluster.name}").body
+    assert (older["apiVersion"], older["status"]["phase"]) == ("cluster.x-k8s.io/v1beta1", "Provisioned")
+
+
+def settled_after(obj: Json, generation: int) -> bool:
+    status = obj.get("status") or {}
+    return bool(is_ready(obj) and status.get("observedGeneration", 0) > generation)
+
+
+def a_server_leaves_before_it_goes(cluster: Straight) -> None:
+    """The core waits for our hook before it ends the server, and makes another in its place."""
+    land, before = cluster.fleet, cluster.machines("servers")
+    first = {
+        one["metadata"]["name"]
+        for one in land.items(BOOTSTRAPS)
+        if one["metadata"]["labels"].get("rke.cattle.io/init-node") == "true"
+    }
+    name, machine = next(
+        (name, one) for name, one in before.items() if one["spec"]["bootstrap"]["configRef"]["name"] not in first
+    )
+    assert HOOK in machine["metadata"]["annotations"]
+    since = machine["metadata"]["resourceVersion"]
+    assert land.http("DELETE", f"{MACHINES}/{name}").code == 200
+    land.until(MACHINES, name, lambda obj: not obj, seconds=PATIENCE_SECONDS)
+    story = list(changes(land, name, since))
+    waited = [one for one in story if reason(one, "Deleting") == "WaitingForPreTerminateHook"]
+    assert waited, "the core has not waited for the hook"
+    assert HOOK in waited[0]["metadata"]["annotations"]
+    assert HOOK not in story[-1]["metadata"].get("annotations", {})
+    cluster.has_nodes(5, PATIENCE_SECONDS)
+    assert set(before) - set(cluster.machines("servers")) == {name}
+
+
+def reason(obj: Json, type: str) -> str:
+    found = [one["reason"] for one in obj["status"].get("conditions") or () if one["type"] == type]
+    return str(found[0]) if found else ""
+
+
+def changes(land: UpstreamCore, name: str, since: str) -> Iterator[dict[str, Any]]:
+    """What became of a Machine, to its end."""
+    query = f"{MACHINES}?watch=1&fieldSelector=metadata.name%3D{name}&resourceVersion={since}"
+    for line in land.stream(query, timeout=30):
+        change = json.loads(line)
+        assert change["type"] != "ERROR", change
+        yield change["object"]
+        if change["type"] == "DELETED":
+            return
+    raise AssertionError(f"the end of Machine {name} was not told")
+
+
+def test_a_declared_cluster(land: UpstreamCore) -> None:
+    mesa = Declared(land, "mesa", [pool("servers", 1, "ec"), pool("workers", 1, "w")])
+    mesa.apply()
+    mesa.has_nodes(2, PATIENCE_SECONDS)
+    mesa.is_well(PATIENCE_SECONDS)
+    assert len(land.items(DEPLOYMENTS)) == 2
+    mesa.delete(PATIENCE_SECONDS)
+    mesa.leaves_nothing(120)
+
+
+def test_a_second_core_is_refused_and_touches_nothing(land: UpstreamCore, tmp_path: Path) -> None:
+    before = land.http("GET", DEFINITIONS).body
+    for wanted in ("", "core", "machineset"):
+        chosen = ("--controllers", wanted) if wanted else ()
+        refused = run("manager", "--kubeconfig", land.kubeconfig, "--lease-namespace", "default", *chosen)
+        assert (refused.code, refused.out) == (1, "")
+        assert "machines.cluster.x-k8s.io" in refused.err
+        assert "already installed by another program" in refused.err
+        assert "--controllers=providers,provisioning" in refused.err
+    assert land.http("GET", DEFINITIONS).body["items"] == before["items"]
