@@ -55,6 +55,10 @@ class Event(NamedTuple):
 class DialError(ConnectionError):
     """No way through; the text says what was tried and why it failed."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.strerror = text  # what HTTP clients quote
+
 
 class Session(Protocol):
     """What is needed of one."""

@@ -118,9 +118,13 @@ class StreamTransport(asyncio.Transport):
             self._lose(None)
 
     def abort(self) -> None:
+        self._force_close(None)
+
+    def _force_close(self, error: Exception | None) -> None:
+        """What asyncio's TLS calls when it has failed."""
         self._closing = True
         self._stream.fail("closed by its user")
-        self._lose(None)
+        self._lose(error)
 
     def is_closing(self) -> bool:
         return self._closing
@@ -176,6 +180,8 @@ async def secured(
     transport.begin(tls)
     try:
         await waiter
+        if transport.is_closing():  # an end within the handshake wakes it too
+            raise ConnectionResetError("the connection ended before TLS was agreed on")
     except BaseException:
         transport.abort()
         raise

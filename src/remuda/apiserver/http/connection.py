@@ -436,12 +436,14 @@ class Connection(asyncio.Protocol):
 
     def drain(self) -> None:
         """The server stops: idle connections close now, streams end, a request in work is answered and then closed."""
+        if self._transport.is_closing():
+            return  # asyncio's TLS transports lose their other half when closed twice
         if self._takeover is not None:
             self._transport.close()
         elif self._sink is not None:
             self.end_stream()
-        elif self._active is None and not self._transport.is_closing():
-            self._close_after_writing()  # asyncio's TLS transports lose their other half when closed twice
+        elif self._active is None:
+            self._close_after_writing()
 
     @property
     def said_all(self) -> bool:

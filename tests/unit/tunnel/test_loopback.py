@@ -1,0 +1,482 @@
+"""Our client and our server over TLS: what goes through, what does not, and what happens when it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import ssl
+import struct
+import threading
+from pathlib import Path
+
+import aiohttp
+import pytest
+import uvloop
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+
+from remuda.tunnel.allow import Allow
+from remuda.tunnel.connector import TunnelConnector
+from remuda.tunnel.server import AcceptRate
+from remuda.tunnel.sessions import DialError, Key
+from tests.lab.certificates import Authority, write
+from tests.unit.tunnel.conftest import WAIT, Place, echo, eventually
+
+
+async def talk(place: Place, address: str, text: bytes = b"hello") -> bytes:
+    reader, writer = await place.sessions.open("corral", "tcp", address)
+    writer.write(text)
+    async with asyncio.timeout(WAIT):
+        answer = await reader.readexactly(len(text))
+    writer.close()
+    return answer
+
+
+async def test_what_is_written_comes_back(place: Place) -> None:
+    await place.client()
+    assert await talk(place, await place.service(echo)) == b"hello"
+
+
+async def test_megabytes_pass_unchanged_in_both_directions(place: Place) -> None:
+    await place.client()
+    reader, writer = await place.sessions.open("corral", "tcp", await place.service(echo))
+    block = bytes(range(256)) * 1031  # chunks never fall on the same place of it
+    sent, got = hashlib.sha256(), hashlib.sha256()
+
+    async def send() -> None:
+        for _ in range(40):
+            writer.write(block)
+            sent.update(block)
+            await writer.drain()
+
+    async with asyncio.timeout(WAIT):
+        sending = asyncio.create_task(send())
+        left = 40 * len(block)
+        while left:
+            data = await reader.read(1 << 18)
+            got.update(data)
+            left -= len(data)
+        await sending
+    assert got.digest() == sent.digest()
+
+
+async def test_many_streams_at_once(place: Place) -> None:
+    await place.client()
+    address = await place.service(echo)
+    texts = [str(number).encode() * 500 for number in range(60)]
+    assert await asyncio.gather(*(talk(place, address, text) for text in texts)) == texts
+    session = place.sessions.of("corral")[0]
+    await eventually(lambda: not session.mux.streams)
+    assert session.mux.opened == session.mux.closed == 60
+
+
+async def test_an_end_of_the_service_arrives_after_its_last_byte(place: Place) -> None:
+    async def farewell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"x" * 500_000)
+        await writer.drain()
+        writer.close()
+
+    await place.client()
+    reader, _ = await place.sessions.open("corral", "tcp", await place.service(farewell))
+    async with asyncio.timeout(WAIT):
+        assert len(await reader.read()) == 500_000
+
+
+async def test_our_end_reaches_the_service_after_our_last_byte(place: Place) -> None:
+    got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.set_result(await reader.read())
+        writer.close()
+
+    await place.client()
+    _, writer = await place.sessions.open("corral", "tcp", await place.service(listen))
+    writer.write(b"y" * 500_000)
+    writer.close()
+    async with asyncio.timeout(WAIT):
+        assert await got == b"y" * 500_000
+
+
+async def test_a_service_that_breaks_off_is_not_taken_for_one_that_has_ended(place: Place) -> None:
+    async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    await place.client()
+    reader, writer = await place.sessions.open("corral", "tcp", await place.service(resets))
+    writer.write(b"x")
+    async with asyncio.timeout(WAIT):
+        with pytest.raises(ConnectionResetError, match="reset"):
+            await reader.read()
+
+
+async def test_a_closed_port_is_told_at_the_dial(place: Place) -> None:
+    await place.client()
+    with pytest.raises(DialError, match="connection refused"):
+        await place.sessions.open("corral", "tcp", "127.0.0.1:1")
+    assert await talk(place, await place.service(echo)) == b"hello"
+
+
+async def test_what_the_client_does_not_allow_is_not_dialled_and_costs_nothing_else(place: Place) -> None:
+    address = await place.service(echo)
+    await place.client(allow=(f"tcp/{address}",))
+    for other in ("127.0.0.1:1", "localhost:80", "169.254.169.254:80"):
+        with pytest.raises(DialError, match="connect not allowed"):
+            await place.sessions.open("corral", "tcp", other)
+    assert await talk(place, address) == b"hello"
+
+
+async def test_a_reader_that_stops_holds_up_nobody_and_loses_nothing(place: Place) -> None:
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            for _ in range(400):
+                writer.write(b"z" * 65536)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        writer.close()
+
+    await place.client()
+    address = await place.service(echo)
+    slow, writer = await place.sessions.open("corral", "tcp", await place.service(pour))
+    session = place.sessions.of("corral")[0]
+    stream = next(iter(session.mux.streams.values()))
+    limits = session.mux.limits
+    await eventually(lambda: stream.held > limits.pause_above)
+    for _ in range(20):
+        assert await talk(place, address, b"q" * 10_000) == b"q" * 10_000
+    assert stream.held < limits.pause_above + 8 * 1024 * 1024
+    async with asyncio.timeout(WAIT):
+        assert len(await slow.read()) == 400 * 65536
+    writer.close()
+
+
+async def test_a_service_that_reads_nothing_pauses_its_writer(place: Place) -> None:
+    held: list[asyncio.StreamWriter] = []
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reader._transport.pause_reading()
+        held.append(writer)
+
+    await place.client()
+    _, writer = await place.sessions.open("corral", "tcp", await place.service(deaf))
+    written = 0
+
+    async def send() -> None:
+        nonlocal written
+        while True:
+            writer.write(b"w" * 65536)
+            written += 65536
+            await writer.drain()
+
+    sending = asyncio.create_task(send())
+    session = place.sessions.of("corral")[0]
+    stream = next(iter(session.mux.streams.values()))
+    await eventually(lambda: stream.unsent >= session.mux.limits.unsent and stream._paused)
+    at = written
+    assert await talk(place, await place.service(echo)) == b"hello"
+    assert written == at
+    sending.cancel()
+    writer.transport.abort()
+    for each in held:
+        each.transport.abort()
+
+
+# Sessions
+
+
+async def test_a_session_displaces_only_the_same_nodes(place: Place) -> None:
+    await place.client("one")
+    await place.client("two")
+    first = {session.key.node: session for session in place.sessions.of("corral")}
+    place.start(place.settings("two"))
+    await eventually(lambda: place.sessions.last_end(Key("corral", "two")) is not None)
+    ended = place.sessions.last_end(Key("corral", "two"))
+    assert ended is not None
+    assert "displaced" in ended.reason
+    assert first["one"] in place.sessions.of("corral")
+    assert place.sessions.last_end(Key("corral", "one")) is None
+
+
+async def test_a_dial_goes_on_to_another_node_when_one_cannot(place: Place) -> None:
+    address = await place.service(echo)
+    await place.client("able", allow=(f"tcp/{address}",))
+    await place.client("unable", allow=("tcp/127.0.0.1:1",))
+    assert place.sessions.of("corral")[0].key.node == "unable"  # the newest is tried first
+    for _ in range(3):
+        assert await talk(place, address) == b"hello"
+    unable = next(session for session in place.sessions.of("corral") if session.key.node == "unable")
+    assert unable.mux.opened == 1  # and not again at once
+
+
+async def test_the_reason_names_every_node_that_was_tried(place: Place) -> None:
+    await place.client("one", allow=())
+    await place.client("two")
+    with pytest.raises(DialError, match=r"corral:two: .*refused; corral:one: connect not allowed"):
+        await place.sessions.open("corral", "tcp", "127.0.0.1:1")
+
+
+async def test_no_tunnel_is_said_in_the_words_of_upstream(place: Place) -> None:
+    with pytest.raises(DialError, match="failed to find Session for client corral"):
+        await place.sessions.open("corral", "tcp", "127.0.0.1:1")
+
+
+async def test_streams_end_when_their_session_does_and_say_why(place: Place) -> None:
+    client = await place.client()
+    reader, _ = await place.sessions.open("corral", "tcp", await place.service(echo))
+    await place.stop(client)
+    async with asyncio.timeout(WAIT):
+        with pytest.raises(ConnectionResetError, match=r"tunnel disconnect: .*the client stops"):
+            await reader.read()
+    assert not place.sessions.has("corral")
+    assert [event.connected for event in place.events] == [True, False]
+    assert "the client stops" in place.events[-1].reason
+
+
+async def test_a_client_comes_back_when_the_server_does_and_knows_why_it_was_away(place: Place) -> None:
+    address = await place.service(echo)
+    client = await place.client()
+    await place.stop_serving()
+    await eventually(lambda: client.status.attempts > 0)
+    assert not client.status.connected_to
+    assert "refused" in client.status.last_disconnect_reason
+    await place.serve()
+    await eventually(lambda: client.status.connected_to == place.url)
+    assert await talk(place, address) == b"hello"
+    assert client.status.last_disconnect_reason
+
+
+async def test_a_cut_without_a_word_is_noticed_by_both(place: Place) -> None:
+    """The client's thread stands still, as a process that was stopped or a link that carries nothing."""
+    client = await place.client()
+    session = place.sessions.of("corral")[0]
+    inner = client._session
+    assert inner is not None
+    release = threading.Event()
+    inner._turned = lambda: release.wait(WAIT)
+    try:
+        await eventually(lambda: place.sessions.last_end(Key("corral", "roan")) is not None)
+        ended = place.sessions.last_end(Key("corral", "roan"))
+        assert ended is not None
+        assert "nothing was heard" in ended.reason
+        assert session.is_stalled(asyncio.get_running_loop().time())
+    finally:
+        release.set()
+    await eventually(lambda: place.sessions.has("corral"))
+
+
+# Who may
+
+
+async def test_a_wrong_token_is_refused_as_upstream_does(place: Place) -> None:
+    client, _ = place.start(place.settings(token="wrong"))
+    await eventually(lambda: client.status.attempts > 0)
+    assert client.status.last_disconnect_reason.endswith("401: failed authentication")
+
+
+async def test_an_authorizer_that_objects_is_quoted(place: Place) -> None:
+    client, _ = place.start(place.settings("bad"))
+    await eventually(lambda: client.status.attempts > 0)
+    assert client.status.last_disconnect_reason.endswith("400: no such node")
+
+
+async def test_a_request_that_is_no_websocket_is_refused_after_its_sender_is_known(place: Place) -> None:
+    trust = ssl.create_default_context(cadata=place.authority.pem.decode())
+    url = f"https://127.0.0.1:{place.port}/v3/connect"
+    async with aiohttp.ClientSession() as http:
+        async with http.get(url, ssl=trust) as answer:
+            assert (answer.status, await answer.text()) == (401, "failed authentication")
+        async with http.get(url, ssl=trust, headers={"Authorization": "Bearer sesame"}) as answer:
+            assert answer.status == 400
+            assert "websocket" in await answer.text()
+
+
+async def test_too_many_at_once_are_told_when_to_come_back_and_do(place: Place) -> None:
+    await place.stop_serving()
+    await place.serve(rate=AcceptRate(per_second=1.0, at_once=1))
+    first, second = place.start(place.settings("one")), place.start(place.settings("two"))
+    await eventually(lambda: first[0].status.connected_to and second[0].status.connected_to)
+    refused = [status for status in first[1] + second[1] if "503" in status.last_disconnect_reason]
+    assert refused
+    assert "come back later" in refused[0].last_disconnect_reason
+
+
+async def test_nothing_is_sent_to_a_server_the_authorities_do_not_vouch_for(place: Place) -> None:
+    settings = place.settings()._replace(authorities=Authority("others").pem.decode())
+    client, _ = place.start(settings)
+    await eventually(lambda: client.status.attempts > 0)
+    assert "certificate is not accepted" in client.status.last_disconnect_reason
+    assert not place.events
+
+
+async def test_a_change_of_the_authority_strands_nobody_who_was_told_before(place: Place) -> None:
+    new = Authority("tunnels-2")
+    client, _ = place.start(place.settings()._replace(authorities=place.authority.pem.decode() + new.pem.decode()))
+    await eventually(lambda: client.status.connected_to)
+    await place.stop_serving()
+    await place.serve(authority=new)
+    await eventually(lambda: place.sessions.has("corral") and client.status.connected_to)
+
+
+async def test_a_second_url_is_used_when_the_first_is_gone_and_kept_while_it_works(place: Place) -> None:
+    settings = place.settings()._replace(urls=("wss://127.0.0.1:1/v3/connect", place.url))
+    client, told = place.start(settings)
+    await eventually(lambda: client.status.connected_to == place.url)
+    place.sessions.end_all("for a test")
+    await eventually(lambda: sum(bool(status.connected_to) for status in told) == 2)
+    assert sum(":1/" in status.last_disconnect_reason for status in told if not status.connected_to) == 1
+
+
+async def test_settings_are_asked_again_before_each_round(place: Place) -> None:
+    wrong, right = place.settings(token="old"), place.settings()
+    current = [wrong]
+    client, _ = place.start(lambda: current[0])
+    await eventually(lambda: client.status.attempts > 0)
+    current[0] = right
+    await eventually(lambda: client.status.connected_to)
+
+
+async def test_a_client_is_refused_whatever_it_asks_the_server_to_dial_unless_listed(place: Place) -> None:
+    address = await place.service(echo)
+    for allow in (None, Allow([f"tcp/{address}"])):
+        if allow is not None:
+            await place.stop_serving()
+            await place.serve(allow=allow)
+        client = await place.client()
+        await eventually(lambda client=client: client.status.connected_to)
+        session = client._session
+        assert session is not None
+        outcome = _asked_from_within(session, address)
+        await eventually(lambda outcome=outcome: outcome)
+        assert outcome == (["connect not allowed"] if allow is None else [b"hello"])
+        await place.stop(client)
+
+
+def _asked_from_within(session, address: str) -> list:
+    """A stream that the client opens, from its own thread; what came of it first."""
+    outcome: list = []
+
+    class Reader:
+        def take(self, data) -> int:
+            outcome.append(bytes(data))
+            return len(data)
+
+        def room(self) -> None: ...
+        def opened(self) -> None: ...
+
+        def ended(self, reason: str) -> None:
+            outcome.append(reason)
+
+    def once() -> None:
+        session._turned = None
+        stream = session.mux.open("tcp", address)
+        stream.consumer = Reader()
+        stream.write(b"hello")
+
+    session._turned = once
+    return outcome
+
+
+# HTTP through it
+
+
+async def test_http_and_https_go_through_with_their_certificates_checked(place: Place) -> None:
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.scheme} {request.path} {len(await request.read())}")
+
+    application = web.Application(client_max_size=64 << 20)
+    application.router.add_route("*", "/{path:.*}", hello)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    downstream = Authority("downstream")
+    certificate, key = downstream.server("127.0.0.1")
+    files = write(place.folder, inner_certificate=certificate, inner_key=key)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(files["inner_certificate"], files["inner_key"])
+    plain, secure = web.TCPSite(runner, "127.0.0.1", 0), web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await plain.start()
+    await secure.start()
+    ports = [address[1] for address in runner.addresses]
+    await place.client()
+    trust = ssl.create_default_context(cadata=downstream.pem.decode())
+    try:
+        connector = TunnelConnector(place.sessions, "corral", tls=trust)
+        async with aiohttp.ClientSession(connector=connector) as http:
+            for scheme, port in zip(("http", "https"), ports, strict=True):
+                for _ in range(3):
+                    async with http.post(f"{scheme}://127.0.0.1:{port}/a", data=b"x" * 3_000_000) as answer:
+                        assert await answer.text() == f"{scheme} /a 3000000"
+            session = place.sessions.of("corral")[0]
+            assert session.mux.opened == 2  # connections are kept
+            with pytest.raises(aiohttp.ClientConnectorError, match="refused"):
+                await http.get("http://127.0.0.1:1/")
+        stranger = ssl.create_default_context(cadata=Authority("strangers").pem.decode())
+        async with aiohttp.ClientSession(connector=TunnelConnector(place.sessions, "corral", tls=stranger)) as http:
+            with pytest.raises(aiohttp.ClientConnectorCertificateError, match="unable to get local issuer"):
+                await http.get(f"https://127.0.0.1:{ports[1]}/a")
+    finally:
+        await runner.cleanup()
+
+
+# The loop the program runs on
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        test_megabytes_pass_unchanged_in_both_directions,
+        test_many_streams_at_once,
+        test_a_reader_that_stops_holds_up_nobody_and_loses_nothing,
+        test_a_service_that_reads_nothing_pauses_its_writer,
+        test_streams_end_when_their_session_does_and_say_why,
+        test_a_client_comes_back_when_the_server_does_and_knows_why_it_was_away,
+        test_http_and_https_go_through_with_their_certificates_checked,
+    ],
+)
+def test_the_same_on_uvloop(story, tmp_path: Path) -> None:
+    async def tell() -> None:
+        place = Place(tmp_path)
+        await place.serve()
+        try:
+            await story(place)
+        finally:
+            await place.end()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(tell())
+
+
+# Counts
+
+
+async def test_what_was_counted_is_under_upstreams_names_and_survives_the_session(place: Place) -> None:
+    registry = CollectorRegistry()
+    registry.register(place.sessions.metrics)
+    client = await place.client()
+    address = await place.service(echo)
+    await talk(place, address, b"12345")
+    await eventually(lambda: not place.sessions.of("corral")[0].mux.streams)
+    for _ in range(2):
+        text = generate_latest(registry).decode()
+        for name, value in (
+            ("transmit_bytes", 5),
+            ("receive_bytes", 5),
+            ("add_connections", 1),
+            ("remove_connections", 1),
+        ):
+            assert f'session_server_total_{name}{{clientkey="corral:roan"}} {value}.0' in text
+        assert 'total_add_websocket_session{clientkey="corral:roan",peer="false"} 1.0' in text
+        assert address not in text
+        if place.sessions.has("corral"):
+            await place.stop(client)
+            await eventually(lambda: not place.sessions.has("corral"))
+    assert 'total_remove_websocket_session{clientkey="corral:roan",peer="false"} 1.0' in text
+
+
+async def test_what_is_forgotten_is_gone(place: Place) -> None:
+    await place.client()
+    place.sessions.forget("corral")
+    assert not place.sessions.has("corral")
+    assert place.sessions.last_end(Key("corral", "roan")) is None
