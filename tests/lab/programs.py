@@ -1,4 +1,4 @@
-"""Programs of ours as processes that a test kills, and starts again as a supervisor would.
+"""Programs, ours unless said otherwise, as processes that a test kills, and starts again as a supervisor would.
 
 A program keeps one log over all its lives, so that a failure can be read from the beginning. Its end is told by the
 kernel, not asked for; and it never outlives the test.
@@ -27,12 +27,14 @@ class Program:
     """One life after another of the same command. `lives` counts them; `printed` is what the last has written to its
     standard output."""
 
-    def __init__(self, name: str, arguments: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], folder: Path, *, executable: str | Path = sys.executable
+    ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
         self.lives = 0
         self.process: Process | None = None
-        self._arguments = tuple(arguments)
+        self._command = (str(executable), *arguments)
         self.printed = ""
         self._news = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
@@ -44,8 +46,7 @@ class Program:
         self._said = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *self._arguments,
+                *self._command,
                 stdin=DEVNULL,
                 stdout=PIPE,
                 stderr=log,

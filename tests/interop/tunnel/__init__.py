@@ -1,0 +1,1 @@
+"""Tunnels between our ends and upstream's, in every pairing."""

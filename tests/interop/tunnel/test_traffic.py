@@ -1,0 +1,170 @@
+"""What goes through a tunnel comes out whole and in order, whoever is at its ends; no stream is another's burden."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.interop.tunnel.conftest import Tunnel
+from tests.lab.tunnel_services import (
+    WAIT,
+    Services,
+    connected,
+    demand,
+    digest_of,
+    drawn,
+    echoed,
+    ended,
+    pour,
+    poured,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture
+def services(shared_services: Services) -> Services:
+    return shared_services
+
+
+def _needs_go_client(tunnel: Tunnel) -> None:
+    if not tunnel.client_is_go:
+        pytest.skip("our client dials nothing through the tunnel")
+
+
+async def test_a_service_beside_the_client_is_reached_through_the_server(tunnel: Tunnel, services: Services) -> None:
+    assert await echoed(await tunnel.server.forward(services.echo))
+
+
+async def test_a_service_beside_the_server_is_reached_through_the_client(tunnel: Tunnel, services: Services) -> None:
+    _needs_go_client(tunnel)
+    assert await echoed(await tunnel.client.forward(services.echo))
+
+
+async def test_both_ends_may_dial_at_the_same_time(tunnel: Tunnel, services: Services) -> None:
+    _needs_go_client(tunnel)
+    if tunnel.server_is_go:
+        pytest.skip("upstream's ends give the same numbers to different streams")
+    there, back = await tunnel.server.forward(services.echo), await tunnel.client.forward(services.echo)
+    texts = [b"number %d of many" % number * 100 for number in range(40)]
+    found = await asyncio.gather(*(echoed((there, back)[at % 2], text) for at, text in enumerate(texts)))
+    assert all(found)
+
+
+async def test_two_hundred_streams_live_beside_each_other(tunnel: Tunnel, services: Services) -> None:
+    way = await tunnel.server.forward(services.echo)
+    everybody_is_there = asyncio.Barrier(200)
+
+    async def talk(number: int) -> bool:
+        async with connected(way) as (reader, writer):
+            for turn in range(3):
+                text = b"%d in turn %d " % (number, turn) * 50
+                writer.write(text)
+                if await reader.readexactly(len(text)) != text:
+                    return False
+                await everybody_is_there.wait()
+        return True
+
+    async with asyncio.timeout(WAIT):
+        assert all(await asyncio.gather(*(talk(number) for number in range(200))))
+
+
+async def test_a_large_upload_arrives_whole(tunnel: Tunnel, services: Services) -> None:
+    assert await poured(await tunnel.server.forward(services.pit), 80 * MEGABYTE) == digest_of(80 * MEGABYTE)
+
+
+async def test_a_large_download_arrives_whole(tunnel: Tunnel, services: Services) -> None:
+    assert await drawn(await tunnel.server.forward(services.spring), 80 * MEGABYTE) == digest_of(80 * MEGABYTE)
+
+
+async def test_large_transfers_in_both_directions_at_once_arrive_whole(tunnel: Tunnel, services: Services) -> None:
+    up, down = await tunnel.server.forward(services.pit), await tunnel.server.forward(services.spring)
+    size = 16 * MEGABYTE
+    found = await asyncio.gather(*(poured(up, size) for _ in range(3)), *(drawn(down, size) for _ in range(3)))
+    assert set(found) == {digest_of(size)}
+
+
+async def test_the_last_bytes_before_the_end_are_not_lost(tunnel: Tunnel, services: Services) -> None:
+    down = await tunnel.server.forward(services.spring)
+    sizes = [1, 100, 32 * 1024, 32 * 1024 + 1, 300_000] * 8
+    assert await asyncio.gather(*(drawn(down, size) for size in sizes)) == [digest_of(size) for size in sizes]
+
+
+async def test_a_service_that_does_not_read_holds_up_nobody_else(tunnel: Tunnel, services: Services) -> None:
+    """It gets what the buffers on the way hold, then its sender waits, and in the end it gets everything."""
+    services.thirst.clear()
+    pond, pit = await tunnel.server.forward(services.pond), await tunnel.server.forward(services.pit)
+    size = 64 * MEGABYTE  # more than all sockets on the way can hold
+    async with connected(pond) as (reader, writer):
+        pouring = asyncio.create_task(pour(writer, size))
+        assert await poured(pit, 8 * MEGABYTE) == digest_of(8 * MEGABYTE)
+        assert not pouring.done(), "a tunnel has swallowed what nobody reads"
+        services.thirst.set()
+        async with asyncio.timeout(WAIT):
+            await pouring
+            assert await reader.readexactly(32) == digest_of(size)
+
+
+async def test_a_caller_that_does_not_read_holds_up_nobody_else(tunnel: Tunnel, services: Services) -> None:
+    down = await tunnel.server.forward(services.spring)
+    async with connected(down) as (reader, writer):
+        writer.write(demand(32 * MEGABYTE))
+        await reader.readexactly(1)
+        assert await drawn(down, 8 * MEGABYTE) == digest_of(8 * MEGABYTE)
+        async with asyncio.timeout(WAIT):
+            rest = 32 * MEGABYTE - 1
+            while data := await reader.read(1 << 16):
+                rest -= len(data)
+        assert rest == 0
+
+
+async def test_an_echo_with_everything_full_moves_on(tunnel: Tunnel, services: Services) -> None:
+    """Both directions of one stream stand still at once, because the caller reads nothing while it writes."""
+    if tunnel.has_go:
+        pytest.skip("upstream's one flag for both directions locks such a stream up (remotedialer#57)")
+    size = 96 * MEGABYTE  # more than all sockets on the way there and back can hold
+    async with connected(await tunnel.server.forward(services.echo)) as (reader, writer):
+        pouring = asyncio.create_task(pour(writer, size))
+        stuck, _ = await asyncio.wait({pouring}, timeout=1.0)
+        assert not stuck, "a tunnel has swallowed what nobody reads"
+        async with asyncio.timeout(WAIT):
+            missing = size + len(demand(size))
+            while missing:
+                missing -= len(await reader.read(1 << 16))
+            await pouring
+
+
+async def test_a_closed_port_ends_that_stream_and_no_other(tunnel: Tunnel, services: Services) -> None:
+    kept, refused = await tunnel.server.forward(services.echo), await tunnel.server.forward(services.closed_port)
+    before = len(await tunnel.server.failures())
+    async with connected(kept) as (reader, writer):
+        async with connected(refused) as stream:
+            assert await ended(stream) == b""
+        assert "refused" in await tunnel.server.failure(before + 1)
+        writer.write(b"still here")
+        async with asyncio.timeout(WAIT):
+            assert await reader.readexactly(10) == b"still here"
+
+
+async def test_when_the_caller_leaves_so_does_the_connection_to_the_service(tunnel: Tunnel, services: Services) -> None:
+    way = await tunnel.server.forward(services.echo)
+    async with asyncio.timeout(WAIT):
+        while services.open:
+            await asyncio.sleep(0.02)  # of tests before
+    async with connected(way) as (reader, writer):
+        writer.write(b"hello")
+        await reader.readexactly(5)
+        assert services.open == 1
+    async with asyncio.timeout(WAIT):
+        while services.open:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_long_address_arrives_whole(tunnel: Tunnel, services: Services) -> None:
+    """Ends older than v0.5 read 100 bytes of it; v0.6 and ours read 266."""
+    async with services.echo_at(tunnel.socket) as path:
+        assert len(f"unix/{path}") > 100
+        assert await echoed(await tunnel.server.forward(path, network="unix"))

@@ -1,0 +1,193 @@
+"""What is dialled through tunnels in tests: services on loopback which say enough to judge the bytes by.
+
+`Services` has one of each kind: an echo; a pit, which takes as many bytes as it was told and answers with their digest;
+a spring, which sends as many bytes as it was asked for; and a pond, which takes a connection and reads nothing of it
+until told to. The protocol has no half-closed connections, so everything announces its length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+_PIECE = 64 * 1024
+_LENGTH = struct.Struct(">Q")
+WAIT = 120.0
+"""Seconds that anything may take here on the slowest machine."""
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Services:
+    def __init__(self) -> None:
+        self.echo = self.pit = self.spring = self.pond = ""
+        self.closed_port = ""
+        self.open = 0  # connections now
+        self.thirst = asyncio.Event()  # set: ponds read
+
+    async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(_PIECE):
+            writer.write(data)
+            await writer.drain()
+
+    async def _pit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (missing,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        digest = hashlib.sha256()
+        while missing:
+            data = await reader.read(min(missing, _PIECE))
+            if not data:
+                return
+            digest.update(data)
+            missing -= len(data)
+        writer.write(digest.digest())
+        await writer.drain()
+
+    async def _spring(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        for piece in pieces(length):
+            writer.write(piece)
+            await writer.drain()
+
+    async def _pond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self.thirst.wait()
+        await self._pit(reader, writer)
+
+    def _counted(self, serve):
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.open += 1
+            try:
+                with suppress(OSError, asyncio.IncompleteReadError):
+                    await serve(reader, writer)
+            finally:
+                self.open -= 1
+                writer.close()
+
+        return handle
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Services]:
+        servers = []
+        for name in ("echo", "pit", "spring", "pond"):
+            server = await asyncio.start_server(self._counted(getattr(self, f"_{name}")), "127.0.0.1", 0)
+            if name == "pond":  # what the kernel takes for it is not read by it
+                server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 * 1024)
+            servers.append(server)
+            setattr(self, name, address_of(server))
+        gone = await asyncio.start_server(self._counted(self._echo), "127.0.0.1", 0)
+        self.closed_port = address_of(gone)
+        gone.close()
+        try:
+            yield self
+        finally:
+            self.thirst.set()
+            for server in servers:
+                server.close()
+
+    @asynccontextmanager
+    async def echo_at(self, path: Path) -> AsyncIterator[str]:
+        """An echo at a socket of the file system."""
+        server = await asyncio.start_unix_server(self._counted(self._echo), path)
+        try:
+            yield str(path)
+        finally:
+            server.close()
+
+
+def address_of(server: asyncio.Server) -> str:
+    host, port = server.sockets[0].getsockname()[:2]
+    return f"{host}:{port}"
+
+
+def pieces(length: int):
+    """That many bytes, of which no two pieces are the same."""
+    number = 0
+    while length > 0:
+        piece = (struct.pack(">Q", number) * (_PIECE // 8))[: min(_PIECE, length)]
+        yield piece
+        number += 1
+        length -= len(piece)
+
+
+def digest_of(length: int) -> bytes:
+    digest = hashlib.sha256()
+    for piece in pieces(length):
+        digest.update(piece)
+    return digest.digest()
+
+
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Stream]:
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def echoed(address: str, text: bytes = b"is anybody there?") -> bool:
+    """Whether all of it came back."""
+    with suppress(OSError, asyncio.IncompleteReadError):
+        async with connected(address) as (reader, writer):
+            writer.write(text)
+            return await asyncio.wait_for(reader.readexactly(len(text)), WAIT) == text
+    return False
+
+
+async def answers(address: str, seconds: float = WAIT) -> None:
+    """Once an echo is reached, however many attempts that takes."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        with suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+            async with asyncio.timeout(2), connected(address) as (reader, writer):
+                writer.write(b"hello")
+                if await reader.readexactly(5) == b"hello":
+                    return
+        if asyncio.get_running_loop().time() > deadline:
+            raise TimeoutError(f"no echo through {address} in {seconds:g} s")
+        await asyncio.sleep(0.05)
+
+
+async def ended(stream: Stream, seconds: float = WAIT) -> bytes:
+    """What still came before the connection ended, in whichever way."""
+    rest = b""
+    async with asyncio.timeout(seconds):
+        with suppress(OSError):
+            while data := await stream[0].read(_PIECE):
+                rest += data
+    return rest
+
+
+async def poured(address: str, length: int) -> bytes:
+    """The digest that a pit has found of what it was given."""
+    async with asyncio.timeout(WAIT), connected(address) as (reader, writer):
+        await pour(writer, length)
+        return await reader.readexactly(hashlib.sha256().digest_size)
+
+
+async def pour(writer: asyncio.StreamWriter, length: int) -> None:
+    writer.write(_LENGTH.pack(length))
+    for piece in pieces(length):
+        writer.write(piece)
+        await writer.drain()
+
+
+async def drawn(address: str, length: int) -> bytes:
+    """The digest of what a spring has given."""
+    digest, received = hashlib.sha256(), 0
+    async with asyncio.timeout(WAIT), connected(address) as (reader, writer):
+        writer.write(_LENGTH.pack(length))
+        while data := await reader.read(_PIECE):
+            digest.update(data)
+            received += len(data)
+    return digest.digest() if received == length else b"only %d bytes came" % received
+
+
+def demand(length: int) -> bytes:
+    """What to send to a spring, or to a pit before the bytes."""
+    return _LENGTH.pack(length)
