@@ -1,0 +1,173 @@
+"""The tunnel's client as the program that runs on hosts: from the zipapp they download, with its file of settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from remuda.providers.bootstrap.assets import agent_zipapp
+from remuda.tunnel import reaching
+from remuda.tunnel.__main__ import ConfigError, load
+from tests.unit.tunnel.conftest import TOKEN, WAIT, Place, echo, eventually
+
+
+class Program:
+    def __init__(self, place: Place, python: str = sys.executable, **changes: object) -> None:
+        folder = place.folder
+        self.status_file = folder / "status.json"
+        self._log = folder / "client.log"
+        self.token = folder / "token"
+        self.token.write_text(TOKEN + "\n")
+        (folder / "ca.pem").write_bytes(place.authority.pem)
+        (folder / "agent.pyz").write_bytes(agent_zipapp())
+        settings = {
+            "urls": [place.url],
+            "authorities": [str(folder / "ca.pem")],
+            "token_file": str(self.token),
+            "headers": {"X-Node": "roan"},
+            "allow": ["tcp/127.0.0.1:*"],
+            "status_file": str(self.status_file),
+            "waits": {"first": 0.05, "longest": 0.2},
+            **changes,
+        }
+        (folder / "tunnel.json").write_text(json.dumps(settings))
+        command = [python, "-I", str(folder / "agent.pyz"), "tunnel", "--config", str(folder / "tunnel.json")]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def status(self) -> dict:
+        return json.loads(self.status_file.read_text()) if self.status_file.exists() else {}
+
+    async def end(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return await asyncio.to_thread(self.process.wait, WAIT)
+        finally:
+            self.process.kill()
+
+
+def pythons() -> list[str]:
+    beside = Path(sys.base_prefix).parent
+    return [sys.executable, *(str(path) for path in sorted(beside.glob("3.9.*/bin/python3.9")))]
+
+
+@pytest.mark.parametrize("python", pythons())
+async def test_it_serves_from_the_zipapp_and_ends_when_told(place: Place, python: str) -> None:
+    program = Program(place, python)
+    try:
+        await eventually(lambda: place.sessions.has("corral"))
+        reader, writer = await place.sessions.open("corral", "tcp", await place.service(echo))
+        writer.write(b"hello")
+        async with asyncio.timeout(WAIT):
+            assert await reader.readexactly(5) == b"hello"
+        writer.close()
+        await eventually(lambda: program.status().get("connected_to") == place.url)
+        assert os.stat(program.status_file).st_mode & 0o777 == 0o600
+    finally:
+        code = await program.end()
+    assert code == 0, program.said()
+    await eventually(lambda: not place.sessions.has("corral"))
+    assert "the client stops" in place.events[-1].reason
+    assert TOKEN not in program.said()
+    assert TOKEN not in program.status_file.read_text()
+
+
+async def test_it_keeps_and_says_why_there_is_no_tunnel_and_takes_a_new_token(place: Place) -> None:
+    program = Program(place)
+    program.token.write_text("stale")
+    try:
+        await eventually(lambda: place.sessions.has("corral") or "401" in json.dumps(program.status()))
+        if place.sessions.has("corral"):  # it was faster than we
+            place.sessions.end_all("for a test")
+            await eventually(lambda: "401" in json.dumps(program.status()))
+        await eventually(lambda: program.status().get("attempts", 0) > 2)
+        assert program.said().count("401") == 1  # the same trouble is said once
+        program.token.write_text(TOKEN)
+        await eventually(lambda: program.status().get("connected_to"))
+        assert "401: failed authentication" in program.status()["last_disconnect_reason"]
+    finally:
+        await program.end()
+
+
+async def test_it_ends_at_once_also_while_nobody_answers(place: Place) -> None:
+    program = Program(place, urls=["wss://127.0.0.1:1/"], waits={"first": 200, "longest": 200})
+    try:
+        await eventually(lambda: program.status().get("attempts"))
+    finally:
+        assert await program.end() == 0
+
+
+async def test_a_proxy_of_the_environment_is_gone_through(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        there, back = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(_copy(reader, back), _copy(there, writer))
+
+    address = await place.service(proxy)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@{address}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr(reaching, "_is_here", lambda host: False)  # all of this is on one machine
+    await place.client()
+    assert asked[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % place.port)
+    assert b"Proxy-Authorization: Basic dXNlcjpzZWNyZXQ=" in asked[0]
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+
+
+async def test_a_proxy_that_refuses_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+        writer.close()
+
+    address = await place.service(proxy)
+    monkeypatch.setenv("HTTPS_PROXY", address)
+    monkeypatch.setattr(reaching, "_is_here", lambda host: False)
+    client, _ = place.start(place.settings())
+    await eventually(lambda: client.status.attempts > 0)
+    assert f"the proxy {address} answered 407" in client.status.last_disconnect_reason
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ("{}", "urls: at least one"),
+        ('{"urls": "wss://a"}', "urls: a JSON list"),
+        ('{"urls": ["wss://a"], "token": "x"}', "token: there is no such setting"),
+        ('{"urls": ["wss://a"], "allow": ["tcp"]}', "no rule"),
+        ('{"urls": ["wss://a"], "allow": [1]}', "tunnel.json"),
+        ('{"urls": ["wss://a"], "timing": {"ping_every": 0}}', "timing.ping_every: a positive number"),
+        ('{"urls": ["wss://a"], "waits": {"often": 1}}', "waits.often"),
+    ],
+)
+def test_what_is_wrong_with_the_settings_is_named(tmp_path: Path, content: str, reason: str) -> None:
+    file = tmp_path / "tunnel.json"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=reason):
+        load(str(file))
