@@ -29,6 +29,7 @@ _MODULES = {
     "system-agent": ("system-agent", "github.com/rancher/system-agent"),
     "rancher-machine": ("rancher-machine", "github.com/rancher/machine"),
     "machine-plugin": ("machine-plugin", "github.com/machine-drivers/docker-machine-driver-vmware"),
+    **dict.fromkeys(("k3s", "k3s-next", "k3s-herd"), ("k3s", "github.com/k3s-io/k3s")),
 }
 
 

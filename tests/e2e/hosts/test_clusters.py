@@ -8,25 +8,21 @@ waits for hosts that have died.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import json
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remuda.providers.machine.drivers.nspawn import groups
-from remuda.providers.machine.drivers.nspawn.folder import Folder
-from tests.lab.clusters import NAMESPACE, NEWER, VERSION, Declared, Fleet, is_ready, pool
+from tests.lab.clusters import NAMESPACE, NEWER, VERSION, Fleet, is_ready, pool
 from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, interfaces, machines, mounts, require_hosts
 from tests.lab.nano_plans import version_of
-from tests.lab.server import Reply, free_port
-from tests.lab.up import condition
+from tests.lab.on_hosts import OnHosts
+from tests.lab.server import free_port
 
 Json = dict[str, Any]
 
@@ -66,29 +62,7 @@ def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         found.stop()
 
 
-class OnHosts(Declared):
-    """A declared cluster, and what is seen of its hosts from outside."""
-
-    def __init__(self, fleet: Fleet, name: str, pools: list[Json], place: Json, **config: Any) -> None:
-        super().__init__(fleet, name, pools, **config)
-        self._options = {"bootstrap": "ssh", **place}
-
-    def offer(self) -> Reply:
-        self.fleet.options = self._options  # each cluster has its own
-        return super().offer()
-
-    def folder(self, machine: str) -> Path:
-        return self.fleet.hosts / "nspawn" / str(self.machines()[machine]["spec"]["infrastructureRef"]["name"])
-
-    def file(self, machine: str, path: str) -> str:
-        """Of the host, as far as it was written there; empty when it is not."""
-        found = self.folder(machine) / "upper" / path.lstrip("/")
-        return found.read_text() if found.exists() else ""
-
-    def running(self) -> dict[str, str]:
-        """The hosts, and since when each runs: they were not even rebooted where this is the same as before."""
-        return {name: (self.folder(name) / "leader").read_text() for name in self.machines()}
-
+class Nanos(OnHosts):
     def keeper(self) -> str:
         """The Machine that the others get their data from; nano, unlike etcd, does not survive its loss."""
         for name in self.machines(SERVERS):
@@ -97,33 +71,10 @@ class OnHosts(Declared):
                 return name
         raise AssertionError("nobody keeps the data")
 
-    def address(self, machine: str) -> str:
-        found = self.machines()[machine]["status"]["addresses"]
-        return next(str(one["address"]) for one in found if one["type"] == "InternalIP")
-
-    def kill(self, machine: str) -> None:
-        """Every process of the host, without a word to anybody: first the one that would start it again."""
-        folder = Folder(self.folder(machine))
-        assert folder.leader
-        for pid in (folder.leader, *groups.processes(folder.machine, groups.hierarchies())):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def voters(self) -> set[str]:
-        return {name for name, node in self.nodes().items() if condition(node, "EtcdIsVoter") == "True"}
-
-    def changes_in_place(self, shows: Any, what: str) -> None:
-        """What was edited is applied, shown by every Node, and nobody was replaced or rebooted for it."""
-        before = (self.standing(), self.running())
-        self.apply()
-        self.until(lambda: (nodes := self.nodes()) and all(map(shows, nodes.values())), what)
-        self.has_nodes(len(before[0]))
-        assert (self.standing(), self.running()) == before
-
 
 @pytest.fixture(scope="module")
-def prairie(fleet: Fleet, network: Network) -> Iterator[OnHosts]:
-    found = OnHosts(
+def prairie(fleet: Fleet, network: Network) -> Iterator[Nanos]:
+    found = Nanos(
         fleet,
         "prairie",
         [pool(SERVERS, 3, "ec", **HEALTH), pool(WORKERS, 2, "w", labels={"tier": "web"}, **HEALTH)],
@@ -142,9 +93,9 @@ def prairie(fleet: Fleet, network: Network) -> Iterator[OnHosts]:
 
 
 @pytest.fixture(scope="module")
-def pampa(fleet: Fleet) -> Iterator[OnHosts]:
+def pampa(fleet: Fleet) -> Iterator[Nanos]:
     """Applied, and not waited for."""
-    found = OnHosts(fleet, "pampa", [pool("all", 3, "ecw")], {}, clusterInfrastructure={"driver": "nspawn"})
+    found = Nanos(fleet, "pampa", [pool("all", 3, "ecw")], {}, clusterInfrastructure={"driver": "nspawn"})
     found.apply()
     try:
         yield found
@@ -152,7 +103,7 @@ def pampa(fleet: Fleet) -> Iterator[OnHosts]:
         found.delete()
 
 
-def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(prairie: OnHosts, network: Network) -> None:
+def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(prairie: Nanos, network: Network) -> None:
     assert prairie.why() == (0, "Cluster prairie is ready\n")
     assert prairie.voters() == {prairie.node_of(name) for name in prairie.machines(SERVERS)}
     assert {version_of(node) for node in prairie.nodes().values()} == {VERSION}
@@ -160,7 +111,7 @@ def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(prairie
     assert len(interfaces(network.bridge)) == 5
 
 
-def test_config_and_registries_change_in_place(prairie: OnHosts) -> None:
+def test_config_and_registries_change_in_place(prairie: Nanos) -> None:
     prairie.config["machineGlobalConfig"]["kubelet-arg"] = ["max-pods=42"]
     prairie.config["registries"] = {"mirrors": {"docker.io": {"endpoint": ["https://mirror.prairie"]}}}
     prairie.changes_in_place(
@@ -171,7 +122,7 @@ def test_config_and_registries_change_in_place(prairie: OnHosts) -> None:
         assert "https://mirror.prairie" in prairie.file(name, "/etc/rancher/nano/registries.yaml")
 
 
-def test_labels_and_taints_of_a_pool_change_in_place(prairie: OnHosts) -> None:
+def test_labels_and_taints_of_a_pool_change_in_place(prairie: Nanos) -> None:
     workers = {prairie.node_of(name) for name in prairie.machines(WORKERS)}
     prairie.pools[WORKERS] |= {"labels": {"tier": "db"}, "taints": [TAINT]}
 
@@ -183,7 +134,7 @@ def test_labels_and_taints_of_a_pool_change_in_place(prairie: OnHosts) -> None:
     prairie.changes_in_place(shows, "the Nodes of the workers, and only they, have label and taint")
 
 
-def test_a_new_version_comes_in_place_and_waits_for_the_pods_of_a_budget(prairie: OnHosts) -> None:
+def test_a_new_version_comes_in_place_and_waits_for_the_pods_of_a_budget(prairie: Nanos) -> None:
     occupied = prairie.node_of(min(prairie.machines(WORKERS)))
     pod = {
         "metadata": {"name": "busy", "labels": {"app": "busy"}},
@@ -219,7 +170,7 @@ def test_a_new_version_comes_in_place_and_waits_for_the_pods_of_a_budget(prairie
     assert (prairie.standing(), prairie.running()) == before
 
 
-def test_pools_grow_and_shrink_and_members_of_etcd_join_and_leave(prairie: OnHosts) -> None:
+def test_pools_grow_and_shrink_and_members_of_etcd_join_and_leave(prairie: Nanos) -> None:
     first = prairie.standing()
     prairie.pools[SERVERS]["quantity"], prairie.pools[WORKERS]["quantity"] = 4, 3
     prairie.apply()
@@ -240,7 +191,7 @@ def test_pools_grow_and_shrink_and_members_of_etcd_join_and_leave(prairie: OnHos
 
 
 @pytest.mark.usefixtures("pampa")
-def test_hosts_that_die_are_replaced(prairie: OnHosts) -> None:
+def test_hosts_that_die_are_replaced(prairie: Nanos) -> None:
     before = prairie.standing()
     published = prairie.workload().url
     others = set(prairie.machines(SERVERS)) - {prairie.keeper()}
@@ -256,7 +207,7 @@ def test_hosts_that_die_are_replaced(prairie: OnHosts) -> None:
     assert prairie.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
-def test_hosts_that_do_everything_on_a_bridge_of_their_own_behind_a_balancer(pampa: OnHosts) -> None:
+def test_hosts_that_do_everything_on_a_bridge_of_their_own_behind_a_balancer(pampa: Nanos) -> None:
     fleet = pampa.fleet
     nodes = pampa.has_nodes(3)
     assert pampa.voters() == set(nodes)
@@ -280,7 +231,7 @@ def test_hosts_that_do_everything_on_a_bridge_of_their_own_behind_a_balancer(pam
     assert made["bridge"] not in os.listdir("/sys/class/net")
 
 
-def test_a_deleted_cluster_leaves_nothing(prairie: OnHosts, pampa: OnHosts, network: Network) -> None:
+def test_a_deleted_cluster_leaves_nothing(prairie: Nanos, pampa: Nanos, network: Network) -> None:
     pampa.delete()  # if its own test has not: nothing must be left of either
     prairie.delete()
     prairie.leaves_nothing()

@@ -1,0 +1,27 @@
+// What pods of the tests run, from an image with nothing but this program in it: as `pause` it only waits, as anything
+// else it also says over HTTP where it runs.
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+	if len(os.Args) > 1 {
+		http.HandleFunc("/", func(answer http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintln(answer, os.Getenv("NODE_NAME"))
+		})
+		go func() {
+			fmt.Fprintln(os.Stderr, http.ListenAndServe(os.Args[1], nil))
+			os.Exit(1)
+		}()
+	}
+	fmt.Println("the herd grazes")
+	<-stop
+}

@@ -1,0 +1,86 @@
+"""A declared cluster on hosts with systemd and addresses of their own, and what is seen of them from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from remuda.providers.machine.drivers.nspawn import groups
+from remuda.providers.machine.drivers.nspawn.folder import Folder
+from tests.lab.clusters import Declared, Fleet
+from tests.lab.server import Reply
+from tests.lab.up import Json, condition
+
+
+class OnHosts(Declared):
+    """A declared cluster, and what is seen of its hosts from outside."""
+
+    def __init__(self, fleet: Fleet, name: str, pools: list[Json], place: Json, **config: Any) -> None:
+        super().__init__(fleet, name, pools, **config)
+        self._options = {"bootstrap": "ssh", **place}
+
+    def offer(self) -> Reply:
+        self.fleet.options = self._options  # each cluster has its own
+        return super().offer()
+
+    def folder(self, machine: str) -> Path:
+        return self.fleet.hosts / "nspawn" / str(self.machines()[machine]["spec"]["infrastructureRef"]["name"])
+
+    def file(self, machine: str, path: str) -> str:
+        """Of the host, as far as it was written there; empty when it is not."""
+        found = self.folder(machine) / "upper" / path.lstrip("/")
+        return found.read_text() if found.exists() else ""
+
+    def running(self) -> dict[str, str]:
+        """The hosts, and since when each runs: they were not even rebooted where this is the same as before."""
+        return {name: (self.folder(name) / "leader").read_text() for name in self.machines()}
+
+    def address(self, machine: str) -> str:
+        found = self.machines()[machine]["status"]["addresses"]
+        return next(str(one["address"]) for one in found if one["type"] == "InternalIP")
+
+    def run(self, machine: str, command: str, seconds: float = 60) -> str:
+        """What it printed on the host, on either stream; another code than 0 is an error."""
+        return asyncio.run(_run(Folder(self.folder(machine)), command, seconds))
+
+    def kill(self, machine: str) -> None:
+        """Every process of the host, without a word to anybody: first the one that would start it again."""
+        folder = Folder(self.folder(machine))
+        assert folder.leader
+        for pid in (folder.leader, *groups.processes(folder.machine, groups.hierarchies())):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def voters(self) -> set[str]:
+        return {name for name, node in self.nodes().items() if condition(node, "EtcdIsVoter") == "True"}
+
+    def changes_in_place(self, shows: Any, what: str) -> None:
+        """What was edited is applied, shown by every Node, and nobody was replaced or rebooted for it."""
+        before = (self.standing(), self.running())
+        self.apply()
+        self.until(lambda: (nodes := self.nodes()) and all(map(shows, nodes.values())), what)
+        self.has_nodes(len(before[0]))
+        assert (self.standing(), self.running()) == before
+
+
+async def _run(folder: Folder, command: str, seconds: float) -> str:
+    about = folder.read()
+    assert about is not None, folder.path
+    async with asyncssh.connect(
+        about.address,
+        username=about.ssh_user,
+        client_keys=[asyncssh.import_private_key(folder.key())],
+        known_hosts=asyncssh.import_known_hosts(f"{about.address} {about.host_key}\n"),
+        config=None,
+        agent_path=None,
+    ) as connection:
+        done = await connection.run(command, timeout=seconds, stderr=asyncssh.STDOUT)
+    printed = str(done.stdout)
+    assert done.exit_status == 0, f"{about.name}: {command} ended with {done.exit_status}: {printed}"
+    return printed
