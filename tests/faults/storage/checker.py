@@ -42,6 +42,7 @@ class Held(NamedTuple):
 
 class Attempted(msgspec.Struct, tag=True):
     change: Change
+    alone: bool  # nothing else was on its way
 
 
 class Acknowledged(msgspec.Struct, tag=True):
@@ -114,7 +115,8 @@ class Checker:
         self.counts: dict[str, int] = defaultdict(int)
         self._attempts: dict[int, Change] = {}  # of the current life of the store, by revision
         self._facts: dict[int, Change] = {}
-        self._void: dict[int, int] = {}  # failed attempts of this life: to the last revision that failed along
+        self._together: list[list[int]] = []  # the attempts' revisions, parted where nothing was on its way
+        self._void: dict[int, list[int]] = {}  # failed attempts of this life, and what was on its way with each
 
     def positions(self) -> dict[str, int]:
         """Where each watcher has to resume."""
@@ -123,8 +125,8 @@ class Checker:
     def take(self, record: Record) -> None:
         self.counts[type(record).__name__] += 1
         match record:
-            case Attempted(change):
-                self._attempt(change)
+            case Attempted(change, alone):
+                self._attempt(change, alone)
             case Acknowledged(change):
                 self._learn(change, "acknowledged")
             case Failed(change):
@@ -153,22 +155,26 @@ class Checker:
                     self._complain(f"watcher {name} missed {missed} between {start} and {end}")
         return self.problems
 
-    def _attempt(self, change: Change) -> None:
+    def _attempt(self, change: Change, alone: bool) -> None:
         known = self._facts.get(change.revision) or self._attempts.get(change.revision)
         if known is not None:
             self._complain(f"revision {change.revision} given again: {known}, then {change}")
         self._attempts[change.revision] = change
+        if alone or not self._together:
+            self._together.append([])
+        self._together[-1].append(change.revision)
 
     def _fail(self, change: Change) -> None:
         """A failure voids all writes on their way. They may still be found if the next restart finds nothing newer:
-        the disk may have kept what it said it had not. Once a later write is on disk, they are gone for good."""
+        the disk may have kept what it said it had not. Once a later write is on disk, they are gone for good. Writers
+        hear of the failure one after another, and one may write anew before another has heard: that write is alone."""
         if change.revision in self._facts:
             self._complain(f"known to clients and then failed: {change}")
-        last = max(self._void.values(), default=0)
-        self._void[change.revision] = last if change.revision <= last else max(self._attempts)
+        self._void[change.revision] = next(each for each in reversed(self._together) if change.revision in each)
 
     def _is_superseded(self, attempt: Change, revision: int) -> bool:
-        return self._void.get(attempt.revision, revision) < revision
+        along = self._void.get(attempt.revision)
+        return along is not None and max(along) < revision
 
     def _learn(self, change: Change, how: str) -> None:
         known = self._facts.get(change.revision)
@@ -195,7 +201,7 @@ class Checker:
                 self._learn(attempt, ON_RESTART)
             else:
                 self.counts["lost unacknowledged"] += 1
-        self._attempts, self._void = {}, {}
+        self._attempts, self._together, self._void = {}, [], {}
         self._compare("the restart", state, self._replay(revision))
 
     def _watching(self, watcher: str, since: int) -> None:

@@ -113,7 +113,7 @@ async def _write_once(store: SqliteStore, key: Key, rng: random.Random, report: 
 
     def encode(revision: Revision) -> bytes:
         attempt.append(Change(revision, kind, key, token))
-        report(Attempted(attempt[0]))
+        report(Attempted(attempt[0], alone=store.in_flight == 0))
         return (token + padding).encode()
 
     try:
