@@ -22,7 +22,13 @@ from remuda.providers.machine.drivers.nspawn.commands import attempt
 from remuda.providers.machine.drivers.nspawn.folder import About, Folder
 from remuda.providers.machine.drivers.nspawn.layer import Layer
 from remuda.providers.machine.drivers.nspawn.machine import judge_machine
-from remuda.providers.machine.drivers.nspawn.options import NspawnOptions, bind_flags, judge, net
+from remuda.providers.machine.drivers.nspawn.options import (
+    NspawnOptions,
+    bind_flags,
+    judge,
+    net,
+    system_call_flags,
+)
 from remuda.providers.machine.spi import (
     TAG_MACHINE,
     TAG_OWNER,
@@ -155,7 +161,12 @@ class Nspawn(Driver[NspawnOptions]):
             complaints = await folder.start(
                 Path(about.image),
                 limits,
-                [f"--hostname={about.hostname}", f"--network-bridge={about.bridge}", *bind_flags(self.options)],
+                [
+                    f"--hostname={about.hostname}",
+                    f"--network-bridge={about.bridge}",
+                    *bind_flags(self.options),
+                    *system_call_flags(self.options),
+                ],
             )
         for complaint in complaints:
             self.context.say(complaint)

@@ -14,6 +14,7 @@ from remuda.providers.machine.spi import BadOptions, Options
 DEFAULT_BRIDGE = "remuda0"
 _LONGEST_INTERFACE = 15
 _SMALLEST_SUBNET = 30  # room for the bridge and one host
+_SYSTEM_CALL = re.compile(r"@?[a-z][a-z0-9_-]*")
 _INTERFACE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
 
 
@@ -59,6 +60,14 @@ class NspawnOptions(Options):
         Field("Folders of this machine that hosts see: /here, /here:/there, or /here:/there:ro.", list_type="atomic"),
     ] = ()
     dns: Annotated[Sequence[str], Field("Addresses of name servers. Empty: none.", list_type="atomic")] = ()
+    system_calls: Annotated[
+        Sequence[str],
+        Field(
+            "System calls, or @groups of them, that hosts may make beside what systemd-nspawn allows. Hosts that run "
+            "containers need add_key, keyctl and bpf.",
+            list_type="atomic",
+        ),
+    ] = ()
 
 
 def judge_subnet(text: str, smallest: int = _SMALLEST_SUBNET) -> ipaddress.IPv4Network:
@@ -102,10 +111,19 @@ def _bind_flag(bind: str) -> str:
     return f"--bind{'-ro' if mode else ''}={here}:{there}"
 
 
+def system_call_flags(options: NspawnOptions) -> list[str]:
+    """As systemd-nspawn takes them. Raises BadOptions."""
+    for name in options.system_calls:
+        if not _SYSTEM_CALL.fullmatch(name):
+            raise BadOptions(f"systemCalls: {name!r} is no system call, and no @group of them")
+    return [f"--system-call-filter={' '.join(options.system_calls)}"] if options.system_calls else []
+
+
 def judge(options: NspawnOptions) -> None:
     """Raises BadOptions for what can be seen without looking further than the file system."""
     judge_subnet(options.subnet)
     bind_flags(options)
+    system_call_flags(options)
     if not _INTERFACE.match(options.bridge) or len(options.bridge) > _LONGEST_INTERFACE:
         raise BadOptions(f"bridge: {options.bridge!r} cannot be the name of an interface")
     for server in options.dns:

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from remuda.providers.machine.drivers.nspawn.options import NspawnOptions, bind_flags, judge, net
+from remuda.providers.machine.drivers.nspawn.options import (
+    NspawnOptions,
+    bind_flags,
+    judge,
+    net,
+    system_call_flags,
+)
 from remuda.providers.machine.spi import BadOptions
 
 
@@ -33,6 +39,7 @@ def test_the_defaults_are_good() -> None:
         (NspawnOptions(binds=["/nowhere/at/all"]), "binds: /nowhere/at/all does not exist"),
         (NspawnOptions(binds=["/tmp:there"]), "binds: '/tmp:there' is not of the form"),
         (NspawnOptions(binds=["/tmp:/there:rw"]), "binds: '/tmp:/there:rw' is not of the form"),
+        (NspawnOptions(system_calls=["keyctl", "bpf --bind=/"]), "systemCalls: 'bpf --bind=/' is no system call"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(options: NspawnOptions, said: str) -> None:
@@ -55,3 +62,9 @@ def test_hosts_are_on_the_bridge_of_their_cluster_unless_they_name_another() -> 
     assert net(NspawnOptions(), of_cluster) == ("rm-0123", ipaddress.IPv4Network("198.19.7.0/24"))
     own = NspawnOptions(bridge="mine", subnet="10.0.0.0/24")
     assert net(own, of_cluster) == ("mine", ipaddress.IPv4Network("10.0.0.0/24"))
+
+
+def test_system_calls_are_given_to_systemd_nspawn_in_one_word() -> None:
+    assert system_call_flags(NspawnOptions()) == []
+    allowed = system_call_flags(NspawnOptions(system_calls=["keyctl", "@keyring"]))
+    assert allowed == ["--system-call-filter=keyctl @keyring"]
