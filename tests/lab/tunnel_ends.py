@@ -81,6 +81,14 @@ class End:
         """Why forwarded connections failed, oldest first."""
         return (await self._control("GET", "/failures"))["failures"]
 
+    async def nodes(self) -> list[str]:
+        """The keys of all sessions, as our server tells them."""
+        return (await self._control("GET", "/sessions"))["nodes"]
+
+    async def ends(self) -> dict[str, str]:
+        """Why the last session of each key ended, as our server tells it."""
+        return (await self._control("GET", "/ends"))["ends"]
+
     async def failure(self, number: int = 1) -> str:
         """The last of that many, once there are."""
         async with asyncio.timeout(WAIT):
@@ -178,6 +186,7 @@ class Stable:
         if kind == "ours":
             return await self._started(self._our_client(urls, key, node, allow, seconds))
         arguments = ["client", "--url", urls[0], "--ca", str(self.files["ca"]), "--id", key, "--retry", "200ms"]
+        arguments += ["--header", f"X-Tunnel-Node={node}"]
         for rule in _rules(kind, allow):
             arguments += ["--allow", rule]
         return await self._started(End(self._go(arguments)))
@@ -197,7 +206,7 @@ class Stable:
             "allow": _rules("ours", allow),
             "status_file": str(status),
             "timing": timing,
-            "waits": {"first": 0.1, "longest": 0.5},
+            "waits": {"first": 0.1, "longest": 0.5, "attempt": seconds.get("attempt", 10.0)},
         }
         config.write_text(json.dumps(settings))
         return OurClient(Program(name, ["-m", "remuda.tunnel", "--config", str(config)], self.folder), status)

@@ -4,7 +4,7 @@
     python -m tests.lab.tunnel_server --certificate FILE --key FILE [--listen ADDRESS] [--allow RULE]...
                                       [--ping SECONDS] [--deadline SECONDS] [--rate PER_SECOND]
 
-Beyond the Go one's, `GET /ends` tells why the last session of each key ended.
+Beyond the Go one's, `GET /sessions` tells keys with their nodes, and `GET /ends` why the last session of each ended.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Control:
         return f"http://{host}:{port}"
 
     async def _list(self, _: web.Request) -> web.Response:
-        return web.json_response({"sessions": self.sessions.clusters()})
+        clusters = self.sessions.clusters()
+        nodes = [str(session.key) for cluster in clusters for session in self.sessions.of(cluster)]
+        return web.json_response({"sessions": clusters, "nodes": nodes})
 
     async def _list_failures(self, _: web.Request) -> web.Response:
         return web.json_response({"failures": self._failures})
