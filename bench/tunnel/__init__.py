@@ -1,0 +1,1 @@
+"""The tunnel beside upstream's: `python -m bench.tunnel`."""
