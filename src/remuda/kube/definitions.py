@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
@@ -183,13 +184,18 @@ def _without_empty(value: dict[str, Any]) -> dict[str, Any]:
 def _part(part: type[Part]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for field in msgspec.structs.fields(part):
-        inner, said = peel(field.type)
-        properties[field.encode_name] = _described(inner, said)
+    for name, inner, said in _fields(part):
+        properties[name] = _described(inner, said)
         if said.required:
-            required.append(field.encode_name)
+            required.append(name)
     doc = inspect.cleandoc(part.__doc__ or "")
     return _without_empty({"type": "object", "description": doc, "properties": properties, "required": required})
+
+
+@cache
+def _fields(part: type[Part]) -> tuple[tuple[str, Any, Field], ...]:
+    """By the names they are written with, and what `peel` finds. Read once: most types are part of several kinds."""
+    return tuple((field.encode_name, *peel(field.type)) for field in msgspec.structs.fields(part))
 
 
 def peel(hint: Any) -> tuple[Any, Field]:

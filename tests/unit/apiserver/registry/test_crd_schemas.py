@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
+
+import pytest
 
 from remuda.apiserver.registry import crd_schemas
 from remuda.apiserver.registry.crd_schemas import compiled, schema_errors
@@ -32,6 +35,27 @@ def test_what_was_found_good_is_served_as_it_was_compiled() -> None:
     first = compiled(one)
     assert first.rules is not None
     assert compiled(version(dict(RULED), description="another copy")) is first
+
+
+def test_rules_that_were_judged_in_an_earlier_life_hold_from_the_first_object_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(crd_schemas, "_good", OrderedDict())
+    rules = compiled(version(RULED)).rules
+    assert rules is not None
+    assert rules.validate({"spec": {"a": 1, "b": 1}}, None, "") == []
+    (complaint,) = rules.validate({"spec": {"a": 2, "b": 1}}, None, "")
+    assert complaint.path == "spec"
+
+
+def test_a_start_compiles_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_nothing(*_: object) -> None:
+        raise AssertionError("nobody has written an object yet")
+
+    monkeypatch.setattr(crd_schemas, "_good", OrderedDict())
+    monkeypatch.setattr(crd_schemas, "compile_rules", compile_nothing)
+    assert compiled(version(RULED)).rules is not None
+    assert compiled(version({"type": "object"})).rules is None
 
 
 def test_a_status_subresource_is_judged_by_itself() -> None:
