@@ -16,7 +16,7 @@ from typing import Protocol
 from tests.lab import Server, Upstream
 from tests.lab.children import die_with_parent
 from tests.lab.ours import Ours
-from tests.lab.server import end, tail
+from tests.lab.server import end, free_port, tail
 
 
 class Program:
@@ -74,7 +74,8 @@ class OnKubernetes:
         self._server = Upstream()
         self.kubeconfig = self._server.kubeconfig
         arguments = ("-m", "remuda.cli.main", "manager", "--kubeconfig", str(self.kubeconfig))
-        self._manager = Program(folder, "manager", *arguments)
+        hosts = ("--nodes-listen", f"127.0.0.1:{free_port()}")  # with the providers that the embedded one has
+        self._manager = Program(folder, "manager", *arguments, *hosts)
         self._simulator = simulator(folder, self._server, cloud)
 
     def stop(self) -> None:

@@ -6,8 +6,6 @@ Nothing is prepared for it: what it needs on a server is there because Remuda an
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +16,11 @@ from remuda.simulator.blueprint import Blueprint
 from remuda.simulator.kinds import OLD
 from tests.interop.management import Embedded, Management, OnKubernetes
 from tests.lab import require_peer
+from tests.lab.clusterctl import PATIENCE, Tools, rows
 
 Json = dict[str, Any]
 
 NAMESPACE = "herd"
-PATIENCE = "120s"
 GROUP = "simulator.remuda.dev"
 TEMPLATE = """
 apiVersion: simulator.remuda.dev/v1alpha1
@@ -90,63 +88,6 @@ spec:
 """
 
 
-class Tools:
-    """kubectl and clusterctl of somebody who has a kubeconfig, a home of their own and no network."""
-
-    def __init__(self, home: Path, kubeconfig: Path) -> None:
-        self._kubectl, self._clusterctl = require_peer("kubectl", "clusterctl")
-        self.home = home
-        self.kubeconfig = kubeconfig
-
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self._run(self._kubectl, *arguments, stdin=stdin)
-
-    def clusterctl(self, *arguments: str) -> str:
-        return self._run(self._clusterctl, *arguments)
-
-    def get(self, kind: str, name: str) -> Json:
-        found: Json = json.loads(self.kubectl("get", kind, name, "-n", NAMESPACE, "-o", "json"))
-        return found
-
-    def list(self, kind: str, *arguments: str) -> list[Json]:
-        text = self.kubectl("get", kind, "-n", NAMESPACE, "-o", "json", *arguments)
-        found: list[Json] = json.loads(text)["items"]
-        return found
-
-    def wait(self, *arguments: str) -> None:
-        self.kubectl("wait", *arguments, "-n", NAMESPACE, f"--timeout={PATIENCE}")
-
-    def available(self, cluster: str) -> None:
-        self.wait(f"cluster/{cluster}", "--for=condition=Available")
-
-    def make(self, folder: Path, name: str, *arguments: str) -> None:
-        """As people do it: generate from a template, apply."""
-        template = folder / "cluster-template.yaml"
-        template.write_text(TEMPLATE)
-        common = ("--from", str(template), "--target-namespace", NAMESPACE, "--kubernetes-version", "v1.36.0")
-        self.kubectl("apply", "-f", "-", stdin=self.clusterctl("generate", "cluster", name, *common, *arguments))
-
-    def _run(self, program: Path, *arguments: str, stdin: str | None = None) -> str:
-        environment = {
-            "HOME": str(self.home),
-            "PATH": os.environ["PATH"],
-            "KUBECONFIG": str(self.kubeconfig),
-            "CLUSTERCTL_DISABLE_VERSIONCHECK": "true",
-            "GOPROXY": "off",
-        }
-        done = subprocess.run(
-            [program, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env=environment,
-            check=False,
-        )
-        assert done.returncode == 0, f"{program.name} {' '.join(arguments)}: {done.stderr}\n{done.stdout}"
-        return done.stdout
-
-
 class Place(NamedTuple):
     tools: Tools
     cloud: Path
@@ -161,8 +102,16 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cloud")
 
 
+def make(tools: Tools, folder: Path, name: str, *arguments: str) -> None:
+    """As people do it: generate from a template, apply."""
+    template = folder / "cluster-template.yaml"
+    template.write_text(TEMPLATE)
+    common = ("--from", str(template), "--target-namespace", NAMESPACE, "--kubernetes-version", "v1.36.0")
+    tools.kubectl("apply", "-f", "-", stdin=tools.clusterctl("generate", "cluster", name, *common, *arguments))
+
+
 def _place(management: Management, folder: Path, cloud: Path) -> Place:
-    tools = Tools(folder, management.kubeconfig)
+    tools = Tools(folder, management.kubeconfig, NAMESPACE)
     tools.kubectl("create", "namespace", NAMESPACE)
     return Place(tools, cloud)
 
@@ -196,21 +145,16 @@ def older_cluster(here: Place) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(here: Place, tmp_path_factory: pytest.TempPathFactory) -> str:
-    here.tools.make(
-        tmp_path_factory.mktemp("templates"), "c", "--control-plane-machine-count=1", "--worker-machine-count=2"
+    make(
+        here.tools,
+        tmp_path_factory.mktemp("templates"),
+        "c",
+        "--control-plane-machine-count=1",
+        "--worker-machine-count=2",
     )
     here.tools.available("c")
     here.tools.wait("machine", "--selector=node.cluster.x-k8s.io/pool=workers", "--for=condition=HealthCheckSucceeded")
     return "c"
-
-
-def rows(text: str) -> dict[str, list[str]]:
-    """The lines of a drawn tree by the object at their beginning."""
-    found = {}
-    for line in text.splitlines()[1:]:
-        name, _, rest = line.lstrip(" │├└─").partition("  ")
-        found[name] = rest.split()
-    return found
 
 
 def test_a_cluster_made_from_a_template_is_described(here: Place, cluster: str) -> None:
@@ -256,12 +200,8 @@ def machines(place: Place, cluster: str) -> list[Json]:
 
 
 def nodes(place: Place, cluster: str) -> dict[str, str]:
-    """The uids of the Nodes of a workload cluster, read with the kubeconfig clusterctl gives out."""
-    tools = place.tools
-    config = tools.home / f"{cluster}.kubeconfig"
-    config.write_text(tools.clusterctl("get", "kubeconfig", cluster, "-n", NAMESPACE))
-    found = json.loads(Tools(tools.home, config).kubectl("get", "nodes", "-o", "json"))["items"]
-    return {node["metadata"]["name"]: node["metadata"]["uid"] for node in found}
+    """The uids of the Nodes of a workload cluster."""
+    return {name: node["metadata"]["uid"] for name, node in place.tools.nodes(cluster).items()}
 
 
 def test_variables_of_a_template_are_told(here: Place, tmp_path: Path) -> None:
@@ -363,7 +303,7 @@ def test_moved_clusters_are_still_managed(here: Place, there: Place, cluster: st
 
 
 def test_a_restart_replaces_every_machine_of_a_deployment(here: Place, tmp_path: Path) -> None:
-    here.tools.make(tmp_path, "restarted", "--control-plane-machine-count=1", "--worker-machine-count=1")
+    make(here.tools, tmp_path, "restarted", "--control-plane-machine-count=1", "--worker-machine-count=1")
     here.tools.available("restarted")
     selector = "cluster.x-k8s.io/deployment-name=restarted-workers"
     (before,) = here.tools.list("machines", "-l", selector)

@@ -24,8 +24,7 @@ from remuda.providers import setup as providers
 Json = dict[str, Any]
 
 NAMESPACE = inventory.NAMESPACE
-IMAGE = "REMUDA_IMAGE"  # variables
-SERVER_URL = "REMUDA_SERVER_URL"
+SERVER_URL, JOB_IMAGE = "REMUDA_SERVER_URL", "REMUDA_JOB_IMAGE"  # variables
 
 _MANAGER = "remuda-manager"
 _GRANTED = ("remuda-manager-core", "remuda-manager-providers")  # of rbac.yaml
@@ -85,12 +84,12 @@ def _service(name: str, port: int, target: int) -> Json:
 
 
 def _deployment(version: str) -> Json:
-    image = f"${{{IMAGE}:=localhost/remuda:{version}}}"
+    image = f"localhost/remuda:{version}"  # clusterctl's own setting `images` says where it really is
     container = {
         "name": "manager",
         "image": image,
         "command": ["remuda"],
-        "args": arguments(image),
+        "args": _arguments(image),
         "env": [{"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
         "ports": [
             {"name": name, "containerPort": port}
@@ -113,7 +112,7 @@ def _deployment(version: str) -> Json:
     return {**_named("apps/v1", "Deployment", _MANAGER), "spec": spec}
 
 
-def arguments(image: str) -> list[str]:
+def _arguments(image: str) -> list[str]:
     """Of `remuda`, in a Pod whose namespace is in $(POD_NAMESPACE)."""
     return [
         "manager",
@@ -124,7 +123,7 @@ def arguments(image: str) -> list[str]:
         "--webhook-url=https://remuda-webhooks.$(POD_NAMESPACE).svc",
         f"--nodes-listen=0.0.0.0:{_NODES_PORT}",
         f"--server-url=${{{SERVER_URL}}}",
-        f"--job-image={image}",
+        f"--job-image=${{{JOB_IMAGE}:={image}}}",
     ]
 
 

@@ -131,7 +131,7 @@ def _machine_template(flavour: Flavour) -> str:
         if name not in _OF_ONE_SERVER and _is_variable(found)
     }
     if flavour.credentials:
-        credential = f'"${{{variable(flavour.driver, "credential")}:=}}"'
+        credential = _value(variable(flavour.driver, "credential"), {}, required=False)
         wanted["common"] = f"{{cloudCredentialSecretName: {credential}}}"
     return f'spec:\n  clusterName: "{_NAME}"\n  template:\n{_fields("spec", wanted, 4)}'
 
@@ -152,17 +152,16 @@ def _is_variable(found: Mapping[str, Any]) -> bool:
 
 
 def _value(name: str, found: Mapping[str, Any], *, required: bool) -> str:
-    """Of one field. Unset and the empty value mean the same to every driver."""
-    default, kind = found.get("default"), found.get("type", "string")
-    if kind == "array":
-        return f"[${{{name}:={', '.join(_text(one) for one in default or ())}}}]"
-    if kind == "string":
-        return f'"${{{name}}}"' if required else f'"${{{name}:={_text(default or "")}}}"'
+    """Of one field: YAML, once its variable is replaced. Unset and the empty value mean the same to every driver, but
+    a variable without a default is one that must be given: so the default of nothing is nothing in YAML."""
     if required:
         return f"${{{name}}}"
-    if found.get("x-kubernetes-int-or-string"):
-        return f'"${{{name}:={_text("" if default is None else default)}}}"'
-    return f"${{{name}:={_text(default or (False if kind == 'boolean' else 0))}}}"
+    default, kind = found.get("default"), found.get("type", "string")
+    if kind == "array":
+        return f"${{{name}:=[{', '.join(_text(one) for one in default or ())}]}}"
+    if kind in ("integer", "number", "boolean"):
+        return f"${{{name}:={_text(default or (False if kind == 'boolean' else 0))}}}"
+    return f'"${{{name}:={_text(default)}}}"' if default else f'${{{name}:=""}}'
 
 
 def _text(value: object) -> str:
