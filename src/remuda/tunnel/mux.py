@@ -139,7 +139,6 @@ class Mux:
         elif kind == protocol.ERROR:
             if stream is not None:
                 self.remove(stream)
-                stream.heard = True
                 stream.over(protocol.read_error(payload))
         elif kind == protocol.PAUSE:
             if stream is not None:

@@ -18,7 +18,6 @@ Buffer = Union[bytes, bytearray, memoryview]  # noqa: UP007  # Python 3.9
 DATA, CONNECT, ERROR, ADD, REMOVE, PAUSE, RESUME, SYNC = range(1, 9)
 
 LONGEST_CONNECT = 266
-LONGEST_CONNECT_OF_OLD = 100  # what ends before v0.5 read of it
 LONGEST_ERROR = 100
 END = "EOF"  # the text of an error that is none: the stream was closed in order
 

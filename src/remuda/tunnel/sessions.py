@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from remuda.tunnel import protocol
 from remuda.tunnel.metrics import Counts, TunnelMetrics
 from remuda.tunnel.transport import StreamTransport, secured
 
@@ -201,11 +202,11 @@ class Sessions:
         except BaseException:
             transport.abort()
             raise
-        return reason, transport if not reason else None
+        return reason, transport if reason in ("", protocol.END) else None
 
     def _noted(self, key: Key, network: str, address: str, answer: asyncio.Future[str]) -> None:
         """The first news of a stream whose other end does not tell when it is connected."""
-        if not answer.cancelled() and answer.result():
+        if not answer.cancelled() and answer.result() not in ("", protocol.END):
             self._failed[key, f"{network}/{address}"] = asyncio.get_running_loop().time() + _FAILED_SECONDS
 
     def _ranked(self, cluster: str, target: str, now: float) -> list[Session]:

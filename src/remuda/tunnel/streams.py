@@ -70,7 +70,6 @@ class Stream:
         "address",
         "confirmed",
         "consumer",
-        "heard",
         "missed",
         "network",
         "number",
@@ -84,7 +83,6 @@ class Stream:
         self.since = now
         self.consumer: Consumer | None = None
         self.confirmed = False  # the other end has told that it is connected
-        self.heard = False  # anything has come for it
         self.missed = False  # in the other end's last list of streams
         self._mux = mux
         self._header = protocol.header(number, protocol.DATA)
@@ -175,7 +173,6 @@ class Stream:
     # What the other end does
 
     def arrived(self, payload: Buffer) -> None:
-        self.heard = True
         if self._state != OPEN:
             return
         taken = self.consumer.take(payload) if self.consumer is not None and not self._pieces else 0

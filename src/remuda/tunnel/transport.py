@@ -33,8 +33,7 @@ class StreamTransport(asyncio.Transport):
         self._closing = False
         self._lost = self._by_peer = False
         self._error: Exception | None = None
-        self.answered: asyncio.Future[str] = loop.create_future()  # empty: connected; else why not
-        self.anything_came = False
+        self.answered: asyncio.Future[str] = loop.create_future()  # empty: connected; else how it ended before
 
     def begin(self, user: asyncio.BaseProtocol) -> None:
         self._protocol = user
@@ -47,7 +46,6 @@ class StreamTransport(asyncio.Transport):
     # What the stream tells
 
     def take(self, data: Buffer) -> int:
-        self.anything_came = True
         self._answer("")
         if not self._reading or self._protocol is None:
             return 0

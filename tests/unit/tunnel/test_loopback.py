@@ -157,7 +157,6 @@ async def test_a_service_that_reads_nothing_pauses_its_writer(place: Place) -> N
     held: list[asyncio.StreamWriter] = []
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.pause_reading()
         held.append(writer)
 
     await place.client()
