@@ -1,24 +1,32 @@
 """Clusters declared where the core is upstream's: the real API server, upstream's core manager, and `remuda manager`
-with our providers alone, each a process with the rights that its manifests give it."""
+with our providers alone, each a process with the rights that its manifests give it.
+
+What our providers have there is what `clusterctl init` installs, but for the Deployment, whose part the process takes;
+declared clusters have rights of their own on top.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 import yaml
 
+import remuda
+from remuda.capi.inventory import ProviderType
+from remuda.clusterctl.components import NAMESPACE, components, rights
 from remuda.kube import kubeconfig
 from tests.lab.children import die_with_parent
 from tests.lab.clusters import Land
 from tests.lab.core_manager import CoreManager, create, token_of
 from tests.lab.server import free_port, tail
-from tests.lab.up import DRIVERS, condition
+from tests.lab.up import DRIVERS, Json, condition
 from tests.lab.upstream import Upstream
 
-RIGHTS = Path(__file__).parents[2] / "examples" / "rbac.yaml"
-NAMESPACE, ACCOUNT = "remuda-system", "remuda-manager"
+ACCOUNT = "remuda-manager"
+_PROVIDERS: tuple[ProviderType, ...] = ("InfrastructureProvider", "BootstrapProvider", "ControlPlaneProvider")
+_RUN_BY_NODES = ("Deployment", "Service")
 
 
 class UpstreamCore(Land, Upstream):
@@ -41,14 +49,14 @@ class UpstreamCore(Land, Upstream):
             raise
 
     def _start_providers(self) -> None:
-        for obj in yaml.safe_load_all(RIGHTS.read_text()):
+        for obj in installed():
             create(self, obj)
         config = self.folder / "remuda.kubeconfig"
         token = token_of(self, NAMESPACE, ACCOUNT)
         kubeconfig.write(config, kubeconfig.build(self.url, ca_pem=self.ca_pem, token=token))
         command = ("-m", "remuda.cli.main", "manager", "--kubeconfig", str(config))
         flags = ("--controllers", "providers,provisioning", "--nodes-listen", f"127.0.0.1:{free_port()}")
-        jobs = ("--run-jobs", "--data-dir", str(self.data))
+        jobs = ("--run-jobs", "--data-dir", str(self.data), "--webhook-listen", f"127.0.0.1:{free_port()}")
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, *command, *flags, *jobs],
@@ -66,3 +74,18 @@ class UpstreamCore(Land, Upstream):
     @property
     def told(self) -> str:
         return "\n".join([super().told, f"the core: {self.core.said}"])
+
+
+def installed() -> Iterator[Json]:
+    """Each object once: the namespace is among the components of all three."""
+    seen = set()
+    for type in _PROVIDERS:
+        for obj in yaml.safe_load_all(components(type, f"v{remuda.__version__}")):
+            name = obj["kind"], obj["metadata"]["name"]
+            if obj["kind"] not in _RUN_BY_NODES and name not in seen:
+                seen.add(name)
+                yield obj
+    role, binding = rights()["ClusterRole", f"{ACCOUNT}-provisioning"], rights()["ClusterRoleBinding", ACCOUNT]
+    name = role["metadata"]["name"]
+    yield {**role, "metadata": {"name": name}}
+    yield {**binding, "metadata": {"name": name}, "roleRef": {**binding["roleRef"], "name": name}}
