@@ -83,7 +83,9 @@ class Mux:
     # What this end does
 
     def open(self, network: str, address: str) -> Stream:
-        """Data may be written at once. Raises ValueError for an address that cannot be sent."""
+        """Data may be written at once. Raises ValueError for an address that cannot be sent, and TunnelLost."""
+        if self._lost:
+            raise TunnelLost(self._lost)
         text = protocol.connect_text(network, address)
         stream = Stream(self, self._next_stream, network, address, self._now)
         self._next_stream += 2

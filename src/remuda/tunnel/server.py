@@ -109,15 +109,16 @@ class Server:
         self._rate = rate or AcceptRate()
 
     async def admit(self, asking: Asking) -> Refusal | Admission:
-        wait = self._rate.wait(asyncio.get_running_loop().time())
-        if wait:
-            return Refusal(503, "too many tunnels at once, come back later", (("Retry-After", str(wait)),))
         try:
             key = await self._authorize(asking)
         except ValueError as error:
             return Refusal(400, str(error))
         if key is None:
             return Refusal(401, "failed authentication")
+        # After the question who it is: a flood of strangers must not keep out those who belong here.
+        wait = self._rate.wait(asyncio.get_running_loop().time())
+        if wait:
+            return Refusal(503, "too many tunnels at once, come back later", (("Retry-After", str(wait)),))
         try:
             headers = accepted_headers(asking.method, asking.headers)
         except HandshakeError as error:

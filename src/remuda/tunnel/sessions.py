@@ -14,14 +14,12 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from remuda.tunnel import protocol
 from remuda.tunnel.metrics import Counts, TunnelMetrics
+from remuda.tunnel.mux import Mux, TunnelLost
 from remuda.tunnel.transport import StreamTransport, secured
-
-if TYPE_CHECKING:
-    from remuda.tunnel.mux import Mux
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +185,10 @@ class Sessions:
     async def _try(
         self, loop: asyncio.AbstractEventLoop, session: Session, network: str, address: str, seconds: float
     ) -> tuple[str, StreamTransport | None]:
-        stream = session.mux.open(network, address)
+        try:
+            stream = session.mux.open(network, address)
+        except TunnelLost as error:  # while others were tried
+            return str(error), None
         transport = StreamTransport(loop, stream, str(session.key))
         stream.consumer = transport
         if not session.confirms:

@@ -488,6 +488,8 @@ def test_every_stream_ends_with_the_session_once_its_data_is_taken() -> None:
     assert not full.stream.write(b"x")
     assert sent(server) == []
     assert (server.opened, server.closed) == (2, 2)
+    with pytest.raises(TunnelLost, match="cut"):
+        server.open("tcp", "a:1")
 
 
 def test_a_close_says_why() -> None:
