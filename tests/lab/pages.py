@@ -1,6 +1,7 @@
 """The lists of pages in docs/, made from the code they speak of: python -m tests.lab.pages
 
-Each stands between `<!-- name -->` and `<!-- end -->`. What is around them is written by hand and left alone.
+Each stands between `<!-- name -->` and `<!-- end -->`. What is around them is written by hand and left alone. The
+templates in examples/clusterctl are made whole.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 import remuda
 from remuda.capi.machine.deletion import MEANING
+from remuda.clusterctl import repository
 from remuda.providers.controlplane.rules import fields as configuration_fields
 from remuda.providers.controlplane.rules.versions import KNOWN_MINORS
 from remuda.providers.controlplane.types import RKEControlPlaneSpec
@@ -177,3 +179,5 @@ if __name__ == "__main__":
     for name in PAGES:
         path = DOCS / name
         path.write_text(rewritten(name, path.read_text()))
+    for name, text in repository.cluster_templates(repository.flavours()).items():
+        (DOCS.parent / "examples" / "clusterctl" / name).write_text(text)
