@@ -26,6 +26,7 @@ KINDS = ("ours", "go")
 PAIRS = ("ours-ours", "go-ours", "ours-go", "go-go")
 EVERYTHING = "everything on loopback"
 """A rule for what may be dialled, which each kind of end writes in its own way."""
+_TIMING = {"ping": "ping_every", "deadline": "heard_within", "sync": "sync_every"}
 _EVERYTHING = {"ours": "tcp/127.0.0.1:*", "go": "tcp/"}
 QUICK = {"ping": 0.5, "deadline": 3.0}
 """Seconds between pings, and of silence until an end of ours gives a session up, where a test waits for that."""
@@ -144,6 +145,7 @@ class Stable:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        folder.mkdir(exist_ok=True)
         self.authority = Authority("tunnels")
         certificate, key = self.authority.server("127.0.0.1")
         self.files = write(folder, ca=self.authority.pem, certificate=certificate, key=key)
@@ -196,9 +198,9 @@ class Stable:
     ) -> End:
         name = self._name("our-client")
         config, status = self.folder / f"{name}.json", self.folder / f"{name}-status.json"
-        timing = {"ping_every": seconds["ping"]} if "ping" in seconds else {}
+        timing = {_TIMING[name]: value for name, value in seconds.items() if name in _TIMING}
         if "deadline" in seconds:
-            timing |= dict.fromkeys(("heard_within", "sent_within", "linger"), seconds["deadline"])
+            timing |= dict.fromkeys(("sent_within", "linger"), seconds["deadline"])
         settings = {
             "urls": urls,
             "authorities": [str(self.files["ca"])],

@@ -179,6 +179,14 @@ class RawEnd:
         assert b"not found" in heard[-1].payload
         return heard[:-1]
 
+    async def for_a_while(self) -> list[Said]:
+        """What was said by itself while the other end could have said more."""
+        heard = []
+        for _ in range(20):
+            heard += await self.asked()
+            await asyncio.sleep(0.02)
+        return heard
+
     def close(self) -> None:
         self._writer.transport.abort()
 

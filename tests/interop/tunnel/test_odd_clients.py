@@ -1,0 +1,317 @@
+"""Clients that say what clients normally do not, at our server; and at upstream's where that behaves alike, by which we
+know that what we take for the protocol is it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.lab.tunnel_ends import EVERYTHING, KINDS, QUICK, End, Stable
+from tests.lab.tunnel_raw import (
+    ADD,
+    BINARY,
+    CONNECT,
+    DATA,
+    ERROR,
+    PAUSE,
+    PING,
+    PONG,
+    REMOVE,
+    RESUME,
+    TEXT,
+    RawEnd,
+    answer_to,
+    message,
+    raw_client,
+    sync,
+)
+from tests.lab.tunnel_services import WAIT, Services, Stream, connected, ended
+
+MEGABYTE = 1 << 20
+HEADERS = {"X-Tunnel-ID": "corral", "X-Tunnel-Node": "roan"}
+FAR = "10.20.30.40:5000"  # where the client says it has connected to
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@asynccontextmanager
+async def _joined(ends: Stable, server: End) -> AsyncIterator[RawEnd]:
+    async with raw_client(server.url, ends.files["ca"], HEADERS) as end:
+        await server.has("corral")
+        yield end
+
+
+@asynccontextmanager
+async def _stream(server: End, end: RawEnd) -> AsyncIterator[tuple[int, Stream]]:
+    """A caller at the server, and the number of its stream."""
+    async with connected(await server.forward(FAR)) as caller:
+        caller[1].write(b"hello")
+        connect = await end.hear_of("connect")
+        assert connect.payload == f"tcp/{FAR}".encode()
+        first = await end.hear_of("data")
+        assert (first.stream, first.payload) == (connect.stream, b"hello")
+        yield connect.stream, caller
+
+
+async def _reads(caller: Stream, size: int) -> bytes:
+    return await asyncio.wait_for(caller[0].readexactly(size), WAIT)
+
+
+async def _still_works(server: End, end: RawEnd) -> None:
+    async with _stream(server, end) as (number, caller):
+        await end.send(message(DATA, number, b"answer"))
+        assert await _reads(caller, 6) == b"answer"
+
+
+async def test_who_does_not_say_who_it_is_hears_so_before_the_upgrade(kind: str, ends: Stable) -> None:
+    server = await ends.server(kind)
+    assert await answer_to(server.url, ends.files["ca"], {}) == (401, "failed authentication")
+
+
+async def test_a_large_message_in_small_fragments_with_pings_between_is_one(kind: str, ends: Stable) -> None:
+    server = await ends.server(kind)
+    async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
+        content = bytes(range(256)) * 4096
+        whole = message(DATA, number, content)
+        frames = []
+        for at in range(0, len(whole), 4096):
+            frames.append(end.frame(0 if at else BINARY, whole[at : at + 4096], final=at + 4096 >= len(whole)))
+            frames.append(end.frame(PING, b""))
+        await end.send_raw(*frames)
+        assert await _reads(caller, len(content)) == content
+        await end.asked()
+        assert end.pongs >= 1
+        await _still_works(server, end)
+
+
+async def test_a_message_of_megabytes_arrives(kind: str, ends: Stable) -> None:
+    server = await ends.server(kind)
+    async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
+        content = b"0123456789abcdef" * (MEGABYTE // 2)
+        await end.send(message(DATA, number, content))
+        assert await _reads(caller, len(content)) == content
+
+
+async def test_an_end_said_three_times_and_data_after_it_harm_nobody(kind: str, ends: Stable) -> None:
+    server = await ends.server(kind)
+    async with _joined(ends, server) as end:
+        async with _stream(server, end) as (number, caller):
+            await end.send(message(DATA, number, b"last words"), *[message(ERROR, number, b"EOF")] * 3)
+            assert await ended(caller) == b"last words"
+            await end.asked()
+            await end.send(*[message(DATA, number, b"too late")] * 5)
+            heard = [said for said in await end.asked() if b"not found" in said.payload]
+            assert {said.stream for said in heard} == {number}
+            assert len(heard) == (1 if kind == "ours" else 5)
+        await _still_works(server, end)
+
+
+async def test_what_concerns_streams_there_are_not_is_passed_over(kind: str, ends: Stable) -> None:
+    server = await ends.server(kind)
+    async with _joined(ends, server) as end:
+        for number in (1, 0, -5, (1 << 63) - 1, -(1 << 63)):
+            await end.send(*(message(what, number) for what in (PAUSE, RESUME)), message(ERROR, number, b"gone"))
+        await end.send(message(ADD, 0, b"other/7"), message(REMOVE, 0, b"other/7"), message(42, 1, b"from the future"))
+        assert await end.asked() == []
+        await _still_works(server, end)
+
+
+async def test_a_list_right_after_a_connect_does_not_end_the_stream(ends: Stable) -> None:
+    """Which upstream's server gets wrong (remotedialer#150): the client had not heard of the stream yet."""
+    server = await ends.server("ours")
+    async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
+        await end.send(sync(), message(DATA, number, b"answer"))
+        assert await _reads(caller, 6) == b"answer"
+        await end.send(sync(number), sync(number))
+        caller[1].write(b"again")
+        assert (await end.hear_of("data")).payload == b"again"
+
+
+async def test_a_stream_missing_from_list_after_list_is_ended(kind: str, ends: Stable) -> None:
+    server = await ends.server(kind)
+    async with _joined(ends, server) as end, _stream(server, end) as (_, caller):
+        await end.send(sync(), sync())
+        assert await ended(caller) == b""
+        await _still_works(server, end)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "payload"),
+    [(TEXT, b"hello"), (BINARY, b""), (BINARY, b"\xff" * 12), (BINARY, message(DATA, 2)[:-1]), (BINARY, sync(1)[:-1])],
+    ids=["text", "empty", "no number", "cut short", "half a list"],
+)
+async def test_what_is_no_protocol_ends_the_session(kind: str, opcode: int, payload: bytes, ends: Stable) -> None:
+    server = await ends.server(kind)
+    async with _joined(ends, server) as end:
+        await end.send_raw(end.frame(opcode, payload))
+        if kind == "ours":  # upstream's forgets the session and leaves the connection open
+            await end.gone()
+        await server.has()
+    async with _joined(ends, server) as end:
+        await _still_works(server, end)
+
+
+async def test_a_message_larger_than_any_ends_the_session_before_it_is_held(ends: Stable) -> None:
+    server = await ends.server("ours")
+    async with _joined(ends, server) as end:
+        await end.send_raw(end.frame(BINARY, b"", final=False)[:1] + b"\xff" + (1 << 40).to_bytes(8, "big") + b"mask")
+        await end.gone()
+    assert "larger than" in (await server.ends())["corral:roan"]
+
+
+async def test_who_is_asked_to_pause_sends_nothing_until_told_to_go_on(kind: str, ends: Stable) -> None:
+    server = await ends.server(kind)
+    async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
+        await end.send(message(PAUSE, number))
+        await end.asked()
+        caller[1].write(b"x" * MEGABYTE)
+        assert [said for said in await end.for_a_while() if said.kind == "data"] == []
+        await end.send(message(RESUME, number))
+        received = 0
+        while received < MEGABYTE:
+            received += len((await end.hear_of("data")).payload)
+        assert received == MEGABYTE
+
+
+async def test_who_does_not_read_asks_to_pause_and_to_go_on_again(kind: str, ends: Stable) -> None:
+    server = await ends.server(kind)
+    async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
+        sent = 0
+        piece = message(DATA, number, b"x" * 32768)
+        pausing = asyncio.create_task(end.hear_of("pause"))
+        while not pausing.done():
+            await end.send(piece)
+            sent += 32768
+            await asyncio.sleep(0)
+            assert sent < 512 * MEGABYTE
+        assert (await pausing).stream == number
+        resuming = asyncio.create_task(end.hear_of("resume"))
+        received = 0
+        async with asyncio.timeout(WAIT):
+            while received < sent:
+                received += len(await caller[0].read(1 << 18))
+        assert (await resuming).stream == number
+
+
+async def test_who_does_not_pause_when_asked_loses_that_stream_and_no_other(ends: Stable) -> None:
+    """Upstream's server would take all of it."""
+    server = await ends.server("ours")
+    async with (
+        _joined(ends, server) as end,
+        _stream(server, end) as (number, _),
+        _stream(server, end) as (other, caller),
+    ):
+        piece = message(DATA, number, b"x" * 65536)
+        failing = asyncio.create_task(end.hear_of("error"))
+        sent = 0
+        while not failing.done():
+            await end.send(piece)
+            sent += 65536
+            await asyncio.sleep(0)
+            assert sent < 512 * MEGABYTE
+        assert (await failing).stream == number
+        await end.send(message(DATA, other, b"unharmed"))
+        assert await _reads(caller, 8) == b"unharmed"
+
+
+async def test_pings_are_answered_before_waiting_data(ends: Stable) -> None:
+    """A Go client gives a tunnel up whose pongs wait behind megabytes for a minute."""
+    server = await ends.server("ours")
+    async with _joined(ends, server) as end, _stream(server, end) as (_, caller):
+        caller[1].write(b"x" * 64 * MEGABYTE)
+        await end.hear_of("data")
+        await end.send_raw(end.frame(PING, b""))
+        before = 0
+        async with asyncio.timeout(WAIT):
+            while (frame := await end.next_frame())[0] != PONG:
+                before += len(frame[2])
+        assert before < 32 * MEGABYTE, "what the sockets and one batch hold, and no more"
+
+
+async def test_a_client_that_answers_nothing_is_given_up(ends: Stable) -> None:
+    server = await ends.server("ours", **QUICK)
+    async with _joined(ends, server) as end:
+        end.deaf = True
+        await end.gone()
+        assert end.pings >= 1
+    assert "nothing was heard" in (await server.ends())["corral:roan"]
+
+
+async def test_data_alone_keeps_a_session(ends: Stable) -> None:
+    """Of an end that is busy nobody needs another life sign."""
+    server = await ends.server("ours", **QUICK)
+    async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
+        end.deaf = True
+        for _ in range(50):
+            await end.send(message(DATA, number, b"x"))
+            assert await _reads(caller, 1) == b"x"
+            await asyncio.sleep(QUICK["deadline"] / 20)
+        assert await server.sessions() == ["corral"]
+
+
+async def test_a_new_session_takes_the_place_of_the_same_nodes_only(ends: Stable) -> None:
+    server = await ends.server("ours")
+    url, authority = server.url, ends.files["ca"]
+    async with (
+        raw_client(url, authority, HEADERS) as first,
+        raw_client(url, authority, {**HEADERS, "X-Tunnel-Node": "bay"}) as neighbour,
+        raw_client(url, authority, HEADERS) as second,
+    ):
+        await first.gone()
+        assert "displaced" in (await server.ends())["corral:roan"]
+        assert await neighbour.asked() == []
+        await _still_works(server, second)
+
+
+async def test_new_streams_go_to_the_newest_session_and_to_another_if_that_fails(ends: Stable) -> None:
+    server = await ends.server("ours")
+    url, authority = server.url, ends.files["ca"]
+    newer = {**HEADERS, "X-Tunnel-Node": "bay", "X-Remuda-Tunnel": "confirms"}
+    async with raw_client(url, authority, HEADERS) as old:
+        await server.has("corral")
+        async with raw_client(url, authority, newer) as new:
+            async with asyncio.timeout(WAIT):
+                while len(await server.nodes()) < 2:
+                    await asyncio.sleep(0.02)
+            async with connected(await server.forward(FAR)) as caller:
+                asked = await new.hear_of("connect")
+                await new.send(message(ERROR, asked.stream, b"dial tcp: no route to host"))
+                asked = await old.hear_of("connect")
+                await old.send(message(DATA, asked.stream, b"reached"))
+                assert await _reads(caller, 7) == b"reached"
+
+
+async def test_what_a_client_wants_dialled_and_may_not_is_refused_for_that_stream(
+    ends: Stable, services: Services
+) -> None:
+    server = await ends.server("ours", allow=[f"tcp/{services.echo}"])
+    async with _joined(ends, server) as end:
+        await end.send(
+            message(CONNECT, 7, f"tcp/{services.pit}".encode()),
+            message(CONNECT, 9, b"nonsense"),
+            message(CONNECT, 11, b"tcp/" + b"a" * 300),
+            message(CONNECT, 13, b"udp/" + services.echo.encode()),
+        )
+        heard = await end.asked()
+        assert [(said.kind, said.stream) for said in heard] == [("error", number) for number in (7, 9, 11, 13)]
+        await end.send(message(CONNECT, 15, f"tcp/{services.echo}".encode()), message(DATA, 15, b"hello"))
+        assert (await end.hear_of("data")).payload == b"hello"
+
+
+async def test_a_number_used_twice_closes_what_it_stood_for(ends: Stable, services: Services) -> None:
+    server = await ends.server("ours", allow=[EVERYTHING])
+    async with _joined(ends, server) as end:
+        connect = message(CONNECT, 7, f"tcp/{services.echo}".encode())
+        await end.send(connect, message(DATA, 7, b"one"))
+        assert (await end.hear_of("data")).payload == b"one"
+        await end.send(connect, message(DATA, 7, b"two"))
+        assert (await end.hear_of("data")).payload == b"two"
+        async with asyncio.timeout(WAIT):
+            while services.open != 1:
+                await asyncio.sleep(0.02)
