@@ -4,8 +4,8 @@ What must stay true:
 - It knows a set of URLs and a set of authorities and asks for both anew before each attempt: a manager that moves, or
   changes its certificate, strands nobody who was told before. The URL that worked last is tried first.
 - Between rounds it waits up to a bound that doubles to `Waits.longest`, anything from nothing up to it, so that many
-  clients do not come back at once; what a server asks for (Retry-After) is added to that. The bound starts over after a
-  session that lasted.
+  clients do not come back at once. Where a server says when (Retry-After), it waits that and up to a second more. The
+  bound starts over after a session that lasted.
 - Why the last session ended, or the last attempt failed, is always known and told.
 """
 
@@ -25,6 +25,9 @@ from remuda.tunnel.streams import Limits
 
 CONFIRMS = ("X-Remuda-Tunnel", "confirms")
 """The header by which a server knows that this end tells when it has connected a stream."""
+
+
+_LONGEST_ASKED = 300.0
 
 
 class Waits(NamedTuple):
@@ -65,8 +68,10 @@ class BackOff:
         self._bound = self._waits.first
 
     def next(self, retry_after: float | None = None) -> float:
+        if retry_after is not None:  # a server that says when is there, and says something else to everyone
+            return min(retry_after, _LONGEST_ASKED) + self._chance(0.0, min(self._bound, 1.0))
         bound, self._bound = self._bound, min(self._bound * 2, self._waits.longest)
-        return min(retry_after or 0.0, 300.0) + self._chance(0.0, bound)
+        return self._chance(0.0, bound)
 
 
 class Client:

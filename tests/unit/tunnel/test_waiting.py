@@ -33,9 +33,12 @@ def test_the_wait_is_anything_up_to_the_bound() -> None:
     assert 4.5 < sum(waits) / len(waits) < 5.5
 
 
-def test_what_the_server_asks_for_comes_on_top_within_reason() -> None:
-    assert BackOff(Waits(first=0.5), LARGEST).next(3.0) == 3.5
-    assert BackOff(Waits(first=0.5), LARGEST).next(1e6) == 300.5
+def test_a_server_that_says_when_is_obeyed_within_reason_and_is_no_reason_to_wait_longer_the_next_time() -> None:
+    back_off = BackOff(Waits(first=0.5), LARGEST)
+    assert back_off.next(3.0) == 3.5
+    assert back_off.next(1e6) == 300.5
+    assert [back_off.next() for _ in range(5)] == [0.5, 1.0, 2.0, 4.0, 8.0]
+    assert back_off.next(3.0) == 4.0
 
 
 def test_a_rate_lets_in_so_many_and_turns_the_rest_away_for_a_time_that_grows() -> None:
