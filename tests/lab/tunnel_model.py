@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
+from random import Random
 
 from remuda.tunnel import protocol
 from remuda.tunnel.mux import Mux, Timing
@@ -28,6 +29,10 @@ _SLOWEST_LINE = 25.0  # seconds: below what real ends allow, or there would be n
 _REASONS = ("boom", "dial tcp 10.0.0.1:80: connect: connection refused")
 
 Move = tuple[int, int, int]
+
+
+def script_of(chance: Random, moves: int) -> list[Move]:
+    return [(chance.randrange(16), chance.randrange(32), chance.randrange(2001)) for _ in range(moves)]
 
 
 class Party:
@@ -101,12 +106,15 @@ class Side:
         self.dialling: list[Party] = []
         self.obeys: set[int] = set()  # streams that have been paused, as far as has arrived here
         self.refuses_next = False
+        self.opened = 0  # streams, from here
+        self.spoken: list[tuple[int, bytes]] = []  # every message, as opcode and payload
         self._world = world
 
     def open(self) -> None:
         stream = self.mux.open("tcp", f"10.0.0.{next(self._world.numbers) % 250}:80")
         party = stream.consumer = Party(stream, f"{self.name} {stream.number}")
         self.parties[stream.number] = party
+        self.opened += 1
 
     def _wanted(self, stream: Stream) -> None:
         party = Party(stream, f"{self.name} {stream.number}")
@@ -131,8 +139,9 @@ class Side:
             if message is None:
                 return
             opcode, buffers = message
+            self.spoken.append((opcode, b"".join(map(bytes, buffers))))
             if opcode == BINARY:
-                said = understood(b"".join(map(bytes, buffers)))
+                said = understood(self.spoken[-1][1])
                 assert not (said.kind == "data" and said.stream in self.obeys), f"{self.name} sends while paused"
                 assert len(said.payload) <= max(LIMITS.chunk, protocol.LONGEST_CONNECT) or said.kind == "sync"
             self.line += b"".join(map(bytes, self.frames.frame(opcode, *buffers)))
