@@ -55,11 +55,16 @@ class UpstreamCore(Land, Upstream):
         token = token_of(self, NAMESPACE, ACCOUNT)
         kubeconfig.write(config, kubeconfig.build(self.url, ca_pem=self.ca_pem, token=token))
         command = ("-m", "remuda.cli.main", "manager", "--kubeconfig", str(config))
-        flags = ("--controllers", "providers,provisioning", "--nodes-listen", f"127.0.0.1:{free_port()}")
-        jobs = ("--run-jobs", "--data-dir", str(self.data), "--webhook-listen", f"127.0.0.1:{free_port()}")
+        flags = (
+            *("--controllers", "providers,provisioning"),
+            *("--nodes-listen", f"127.0.0.1:{free_port()}"),
+            *("--webhook-listen", f"127.0.0.1:{free_port()}"),
+            *("--run-jobs", "--data-dir", str(self.data)),
+            "--no-leader-elect",  # who leads ends when a busy machine keeps it from renewing its Lease
+        )
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, *command, *flags, *jobs],
+                [sys.executable, *command, *flags],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
