@@ -106,6 +106,8 @@ class Mux:
         self._ending.clear()
         for stream in streams:
             stream.over(f"tunnel disconnect: {reason}")
+        # Whoever runs it is held by these, and holds it: without this both would wait for the cycle collector.
+        self._wanted = self._output = None
 
     def silent_for(self, now: float) -> float:
         return now - self._heard

@@ -21,7 +21,7 @@ from remuda.tunnel.streams import Limits
 from tests.lab.certificates import Authority, write
 
 WAIT = 60.0
-QUICK = Timing(ping_every=0.2, heard_within=2.0, sent_within=2.0)
+LIVELY = Timing(ping_every=0.2, heard_within=WAIT, sent_within=WAIT)
 TOKEN = "sesame"
 
 
@@ -47,7 +47,7 @@ class Place:
     async def serve(
         self,
         *,
-        timing: Timing = QUICK,
+        timing: Timing = LIVELY,
         limits: Limits | None = None,
         allow: Allow = NOTHING,
         rate: AcceptRate | None = None,
@@ -92,7 +92,7 @@ class Place:
             authorities=self.authority.pem.decode(),
             headers=(("Authorization", f"Bearer {token}"), ("X-Node", node)),
             allow=Allow(allow),
-            timing=QUICK,
+            timing=LIVELY,
             waits=Waits(first=0.05, longest=0.2, attempt=10.0),
         )
 
@@ -115,6 +115,9 @@ class Place:
         client.stop()
         await asyncio.to_thread(thread.join, WAIT)
         assert not thread.is_alive()
+
+    async def open(self, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await self.sessions.open("corral", "tcp", address, seconds=WAIT)
 
     # What there is behind a client
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import socket
 import ssl
 import struct
 import threading
+import weakref
 from pathlib import Path
 
 import aiohttp
@@ -18,6 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from remuda.tunnel.allow import Allow
 from remuda.tunnel.connector import TunnelConnector
+from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import AcceptRate
 from remuda.tunnel.sessions import DialError, Key
 from tests.lab.certificates import Authority, write
@@ -25,7 +28,7 @@ from tests.unit.tunnel.conftest import WAIT, Place, echo, eventually
 
 
 async def talk(place: Place, address: str, text: bytes = b"hello") -> bytes:
-    reader, writer = await place.sessions.open("corral", "tcp", address)
+    reader, writer = await place.open(address)
     writer.write(text)
     async with asyncio.timeout(WAIT):
         answer = await reader.readexactly(len(text))
@@ -40,7 +43,7 @@ async def test_what_is_written_comes_back(place: Place) -> None:
 
 async def test_megabytes_pass_unchanged_in_both_directions(place: Place) -> None:
     await place.client()
-    reader, writer = await place.sessions.open("corral", "tcp", await place.service(echo))
+    reader, writer = await place.open(await place.service(echo))
     block = bytes(range(256)) * 1031  # chunks never fall on the same place of it
     sent, got = hashlib.sha256(), hashlib.sha256()
 
@@ -78,7 +81,7 @@ async def test_an_end_of_the_service_arrives_after_its_last_byte(place: Place) -
         writer.close()
 
     await place.client()
-    reader, _ = await place.sessions.open("corral", "tcp", await place.service(farewell))
+    reader, _ = await place.open(await place.service(farewell))
     async with asyncio.timeout(WAIT):
         assert len(await reader.read()) == 500_000
 
@@ -91,7 +94,7 @@ async def test_our_end_reaches_the_service_after_our_last_byte(place: Place) -> 
         writer.close()
 
     await place.client()
-    _, writer = await place.sessions.open("corral", "tcp", await place.service(listen))
+    _, writer = await place.open(await place.service(listen))
     writer.write(b"y" * 500_000)
     writer.close()
     async with asyncio.timeout(WAIT):
@@ -105,7 +108,7 @@ async def test_a_service_that_breaks_off_is_not_taken_for_one_that_has_ended(pla
         writer.transport.abort()
 
     await place.client()
-    reader, writer = await place.sessions.open("corral", "tcp", await place.service(resets))
+    reader, writer = await place.open(await place.service(resets))
     writer.write(b"x")
     async with asyncio.timeout(WAIT):
         with pytest.raises(ConnectionResetError, match="reset"):
@@ -115,7 +118,7 @@ async def test_a_service_that_breaks_off_is_not_taken_for_one_that_has_ended(pla
 async def test_a_closed_port_is_told_at_the_dial(place: Place) -> None:
     await place.client()
     with pytest.raises(DialError, match="connection refused"):
-        await place.sessions.open("corral", "tcp", "127.0.0.1:1")
+        await place.open("127.0.0.1:1")
     assert await talk(place, await place.service(echo)) == b"hello"
 
 
@@ -124,7 +127,7 @@ async def test_what_the_client_does_not_allow_is_not_dialled_and_costs_nothing_e
     await place.client(allow=(f"tcp/{address}",))
     for other in ("127.0.0.1:1", "localhost:80", "169.254.169.254:80"):
         with pytest.raises(DialError, match="connect not allowed"):
-            await place.sessions.open("corral", "tcp", other)
+            await place.open(other)
     assert await talk(place, address) == b"hello"
 
 
@@ -140,7 +143,7 @@ async def test_a_reader_that_stops_holds_up_nobody_and_loses_nothing(place: Plac
 
     await place.client()
     address = await place.service(echo)
-    slow, writer = await place.sessions.open("corral", "tcp", await place.service(pour))
+    slow, writer = await place.open(await place.service(pour))
     session = place.sessions.of("corral")[0]
     stream = next(iter(session.mux.streams.values()))
     limits = session.mux.limits
@@ -160,7 +163,7 @@ async def test_a_service_that_reads_nothing_pauses_its_writer(place: Place) -> N
         held.append(writer)
 
     await place.client()
-    _, writer = await place.sessions.open("corral", "tcp", await place.service(deaf))
+    _, writer = await place.open(await place.service(deaf))
     written = 0
 
     async def send() -> None:
@@ -214,17 +217,17 @@ async def test_the_reason_names_every_node_that_was_tried(place: Place) -> None:
     await place.client("one", allow=())
     await place.client("two")
     with pytest.raises(DialError, match=r"corral:two: .*refused; corral:one: connect not allowed"):
-        await place.sessions.open("corral", "tcp", "127.0.0.1:1")
+        await place.open("127.0.0.1:1")
 
 
 async def test_no_tunnel_is_said_in_the_words_of_upstream(place: Place) -> None:
     with pytest.raises(DialError, match="failed to find Session for client corral"):
-        await place.sessions.open("corral", "tcp", "127.0.0.1:1")
+        await place.open("127.0.0.1:1")
 
 
 async def test_streams_end_when_their_session_does_and_say_why(place: Place) -> None:
     client = await place.client()
-    reader, _ = await place.sessions.open("corral", "tcp", await place.service(echo))
+    reader, _ = await place.open(await place.service(echo))
     await place.stop(client)
     async with asyncio.timeout(WAIT):
         with pytest.raises(ConnectionResetError, match=r"tunnel disconnect: .*the client stops"):
@@ -247,14 +250,15 @@ async def test_a_client_comes_back_when_the_server_does_and_knows_why_it_was_awa
     assert client.status.last_disconnect_reason
 
 
-async def test_a_cut_without_a_word_is_noticed_by_both(place: Place) -> None:
+async def test_a_cut_without_a_word_is_noticed_and_the_client_comes_back(place: Place) -> None:
     """The client's thread stands still, as a process that was stopped or a link that carries nothing."""
+    await place.stop_serving()
+    await place.serve(timing=Timing(ping_every=0.2, heard_within=3.0, sent_within=WAIT))
     client = await place.client()
     session = place.sessions.of("corral")[0]
-    inner = client._session
-    assert inner is not None
     release = threading.Event()
-    inner._turned = lambda: release.wait(WAIT)
+    await eventually(lambda: client._session)
+    client._session._turned = lambda: release.wait(WAIT)
     try:
         await eventually(lambda: place.sessions.last_end(Key("corral", "roan")) is not None)
         ended = place.sessions.last_end(Key("corral", "roan"))
@@ -479,3 +483,17 @@ async def test_what_is_forgotten_is_gone(place: Place) -> None:
     place.sessions.forget("corral")
     assert not place.sessions.has("corral")
     assert place.sessions.last_end(Key("corral", "roan")) is None
+
+
+async def test_a_session_that_ended_is_freed_without_the_cycle_collector(place: Place) -> None:
+    client = await place.client()
+    await talk(place, await place.service(echo))
+    gone = weakref.ref(place.sessions.of("corral")[0].mux)
+    gc.collect()
+    gc.disable()
+    try:
+        await place.stop(client)
+        await eventually(lambda: not place.sessions.has("corral"))
+        await eventually(lambda: gone() is None)
+    finally:
+        gc.enable()

@@ -67,7 +67,7 @@ async def test_it_serves_from_the_zipapp_and_ends_when_told(place: Place, python
     program = Program(place, python)
     try:
         await eventually(lambda: place.sessions.has("corral"))
-        reader, writer = await place.sessions.open("corral", "tcp", await place.service(echo))
+        reader, writer = await place.open(await place.service(echo))
         writer.write(b"hello")
         async with asyncio.timeout(WAIT):
             assert await reader.readexactly(5) == b"hello"
@@ -106,6 +106,15 @@ async def test_it_ends_at_once_also_while_nobody_answers(place: Place) -> None:
         await eventually(lambda: program.status().get("attempts"))
     finally:
         assert await program.end() == 0
+
+
+def test_a_loop_that_stands_still_ends_the_process_with_a_trace() -> None:
+    stuck = (
+        "import time; from remuda.tunnel import __main__ as m; m._STANDS_STILL = 0.2; m._watch_over(); time.sleep(60)"
+    )
+    done = subprocess.run([sys.executable, "-c", stuck], capture_output=True, text=True, timeout=WAIT)
+    assert done.returncode == 1
+    assert "Timeout" in done.stderr
 
 
 async def test_a_proxy_of_the_environment_is_gone_through(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
