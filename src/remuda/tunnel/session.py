@@ -12,29 +12,24 @@ import os
 import selectors
 import socket
 import ssl
-import struct
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Union
 
-from remuda.tunnel import protocol, websocket
+from remuda.tunnel import websocket
 from remuda.tunnel.allow import NOTHING, Allow
 from remuda.tunnel.dialing import Dialer, in_words
+from remuda.tunnel.local import READ, WRITE, Local
 from remuda.tunnel.mux import Mux, Timing, TunnelLost
 from remuda.tunnel.protocol import Buffer, ProtocolError
 from remuda.tunnel.streams import Limits, Stream
 
-READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-
 _RECEIVE = 256 * 1024  # at most at once from the tunnel
 _BATCH = 64 * 1024  # joined into one write, so that an urgent message never waits for more than that here
 _PER_TURN = 512 * 1024  # written before reading gets its turn
-_CHUNK = 64 * 1024  # read at once from a local service
-_CHUNKS_PER_TURN = 4
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _UNSENT_IN_KERNEL = 128 * 1024
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: whoever reads there must not take this for an orderly end
 
 Wire = Union[socket.socket, ssl.SSLSocket]  # noqa: UP007  # Python 3.9
 
@@ -62,7 +57,7 @@ class Session:
         self._wake, self._waker = os.pipe()
         self._dialer = Dialer(self._dialled)
         self._found: deque[tuple[Stream, socket.socket | None, str]] = deque()
-        self._locals: set[_Local] = set()
+        self._locals: set[Local] = set()
         self._buffer = memoryview(bytearray(_RECEIVE))
         self._out: memoryview | None = None
         self._wire_interest = READ
@@ -214,7 +209,7 @@ class Session:
         elif stream.is_gone:
             made.close()
         else:
-            local = _Local(self, stream, made)
+            local = Local(self._selector, stream, made, self._locals.discard)
             self._locals.add(local)
             stream.confirm()
             stream.consumer = local
@@ -250,90 +245,6 @@ class Session:
         for descriptor in (self._wake, self._waker):
             os.close(descriptor)
         self._wire.close()
-
-    def watch(self, local: _Local, before: int, after: int) -> None:
-        if not before:
-            self._selector.register(local.socket, after, local.on_ready)
-        elif after:
-            self._selector.modify(local.socket, after, local.on_ready)
-        else:
-            self._selector.unregister(local.socket)
-
-    def forget(self, local: _Local) -> None:
-        self._locals.discard(local)
-
-
-class _Local:
-    """The connection to the service behind a stream: what comes out of one goes into the other."""
-
-    __slots__ = ("_interest", "_session", "_stream", "socket")
-
-    def __init__(self, session: Session, stream: Stream, made: socket.socket) -> None:
-        self._session = session
-        self._stream = stream
-        self.socket = made
-        self._interest = 0
-        self._watch(READ)
-
-    def on_ready(self, events: int) -> None:
-        if events & WRITE:
-            self._watch(self._interest & ~WRITE)
-            self._stream.flush()
-        if events & READ and self._interest & READ:
-            self._read()
-
-    def _read(self) -> None:
-        for _ in range(_CHUNKS_PER_TURN):
-            try:
-                data = self.socket.recv(_CHUNK)
-            except _NOT_NOW:
-                return
-            except OSError as error:
-                self._stream.fail(f"read: {in_words(error)}")
-                self._close()
-                return
-            if not data:
-                self._stream.close()
-                self._close()
-                return
-            if not self._stream.write(data):
-                self._watch(self._interest & ~READ)
-                return
-
-    def take(self, data: Buffer) -> int:
-        try:
-            count = self.socket.send(data)
-        except _NOT_NOW:
-            count = 0
-        except OSError as error:
-            self._stream.fail(f"write: {in_words(error)}")
-            self._close()
-            return 0
-        if count < len(data):
-            self._watch(self._interest | WRITE)
-        return count
-
-    def room(self) -> None:
-        self._watch(self._interest | READ)
-
-    def opened(self) -> None:
-        pass
-
-    def ended(self, reason: str) -> None:
-        if reason != protocol.END and self.socket.fileno() >= 0 and self.socket.family != socket.AF_UNIX:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self._close()
-
-    def _close(self) -> None:
-        if self.socket.fileno() >= 0:
-            self._watch(0)
-            self.socket.close()
-            self._session.forget(self)
-
-    def _watch(self, interest: int) -> None:
-        if interest != self._interest and self.socket.fileno() >= 0:
-            self._session.watch(self, self._interest, interest)
-            self._interest = interest
 
 
 def prepare(wire: Wire) -> None:

@@ -1,0 +1,118 @@
+"""The connection to a service near this end, behind a stream: what comes out of one goes into the other.
+
+Its socket never blocks and is watched by the session's selector for what is wanted of it: for reading while the stream
+has room, for writing while there is something it did not take.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+from collections.abc import Callable
+
+from remuda.tunnel import protocol
+from remuda.tunnel.dialing import in_words
+from remuda.tunnel.protocol import Buffer
+from remuda.tunnel.streams import Stream
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+_CHUNK = 64 * 1024  # read at once
+_CHUNKS_PER_TURN = 4  # before others get theirs
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: whoever reads there must not take this for an orderly end
+
+
+class Local:
+    """`forget` is called with it when it is over."""
+
+    __slots__ = ("_forget", "_interest", "_selector", "_socket", "_stream")
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        stream: Stream,
+        made: socket.socket,
+        forget: Callable[[Local], None],
+    ) -> None:
+        self._selector = selector
+        self._stream = stream
+        self._socket = made
+        self._forget = forget
+        self._interest = 0
+        self._watch(READ)
+
+    def on_ready(self, events: int) -> None:
+        if events & WRITE:
+            self._stream.flush()
+            if not self._stream.held:
+                self._watch(self._interest & ~WRITE)
+        if events & READ and self._interest & READ:
+            self._read()
+
+    def _read(self) -> None:
+        for _ in range(_CHUNKS_PER_TURN):
+            try:
+                data = self._socket.recv(_CHUNK)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._stream.fail(f"read: {in_words(error)}")
+                self._close()
+                return
+            if not data:
+                self._stream.close()
+                self._close()
+                return
+            if not self._stream.write(data):
+                self._watch(self._interest & ~READ)
+                return
+
+    # What the stream tells
+
+    def take(self, data: Buffer) -> int:
+        try:
+            count = self._socket.send(data)
+        except BlockingIOError:
+            count = 0
+        except OSError as error:
+            self._stream.fail(f"write: {in_words(error)}")
+            self._close()
+            return 0
+        if count < len(data):
+            self._watch(self._interest | WRITE)
+        return count
+
+    def room(self) -> None:
+        self._watch(self._interest | READ)
+
+    def opened(self) -> None:
+        pass
+
+    def ended(self, reason: str) -> None:
+        if reason != protocol.END and self._is_open and self._socket.family != socket.AF_UNIX:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._close()
+
+    # Its socket
+
+    @property
+    def _is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._watch(0)
+            self._socket.close()
+            self._forget(self)
+
+    def _watch(self, interest: int) -> None:
+        if interest == self._interest or not self._is_open:
+            return
+        if not self._interest:
+            self._selector.register(self._socket, interest, self.on_ready)
+        elif interest:
+            self._selector.modify(self._socket, interest, self.on_ready)
+        else:
+            self._selector.unregister(self._socket)
+        self._interest = interest
