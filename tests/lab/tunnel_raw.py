@@ -24,7 +24,7 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 DATA, CONNECT, ERROR, ADD, REMOVE, PAUSE, RESUME, SYNC = range(1, 9)
 KINDS = ("", "data", "connect", "error", "add", "remove", "pause", "resume", "sync")
 _DEADLINE = 15_000
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 _NOBODYS = 1 << 50
 
 
@@ -128,6 +128,10 @@ class RawEnd:
             stretched = (key * (size // 4 + 1))[:size]
             payload = (int.from_bytes(payload, "big") ^ int.from_bytes(stretched, "big")).to_bytes(size, "big")
         return first % 16, first > 127, payload
+
+    async def heard_something(self) -> bool:
+        """Anything at all, not looked at; False when the other end has closed the connection."""
+        return bool(await self._reader.read(1 << 16))
 
     async def hear(self) -> Said:
         """The next message, whole."""

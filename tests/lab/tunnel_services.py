@@ -17,7 +17,7 @@ from pathlib import Path
 
 _PIECE = 64 * 1024
 _LENGTH = struct.Struct(">Q")
-WAIT = 120.0
+WAIT = 240.0
 """Seconds that anything may take here on the slowest machine."""
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]

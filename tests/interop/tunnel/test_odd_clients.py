@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import pytest_asyncio
 
-from tests.lab.tunnel_ends import EVERYTHING, KINDS, QUICK, End, Stable
+from tests.lab.tunnel_ends import KINDS, QUICK, End, Stable, stable
 from tests.lab.tunnel_raw import (
     ADD,
     BINARY,
@@ -35,13 +36,39 @@ HEADERS = {"X-Tunnel-ID": "corral", "X-Tunnel-Node": "roan"}
 FAR = "10.20.30.40:5000"  # where the client says it has connected to
 
 
-@pytest.fixture(params=KINDS)
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(params=KINDS, scope="module")
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ends(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stable]:
+    async with stable(tmp_path_factory.mktemp("odd-clients")) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(kind: str, ends: Stable) -> End:
+    """Of either kind, one for all tests: each leaves it as it was."""
+    return await ends.server(kind)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ours(ends: Stable, shared_services: Services) -> End:
+    return await ends.server("ours", allow=[f"tcp/{shared_services.echo}"])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def impatient(ends: Stable) -> End:
+    return await ends.server("ours", **QUICK)
+
+
 @asynccontextmanager
 async def _joined(ends: Stable, server: End) -> AsyncIterator[RawEnd]:
+    await server.has()
     async with raw_client(server.url, ends.files["ca"], HEADERS) as end:
         await server.has("corral")
         yield end
@@ -69,13 +96,11 @@ async def _still_works(server: End, end: RawEnd) -> None:
         assert await _reads(caller, 6) == b"answer"
 
 
-async def test_who_does_not_say_who_it_is_hears_so_before_the_upgrade(kind: str, ends: Stable) -> None:
-    server = await ends.server(kind)
+async def test_who_does_not_say_who_it_is_hears_so_before_the_upgrade(server: End, ends: Stable) -> None:
     assert await answer_to(server.url, ends.files["ca"], {}) == (401, "failed authentication")
 
 
-async def test_a_large_message_in_small_fragments_with_pings_between_is_one(kind: str, ends: Stable) -> None:
-    server = await ends.server(kind)
+async def test_a_large_message_in_small_fragments_with_pings_between_is_one(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         content = bytes(range(256)) * 4096
         whole = message(DATA, number, content)
@@ -90,16 +115,14 @@ async def test_a_large_message_in_small_fragments_with_pings_between_is_one(kind
         await _still_works(server, end)
 
 
-async def test_a_message_of_megabytes_arrives(kind: str, ends: Stable) -> None:
-    server = await ends.server(kind)
+async def test_a_message_of_megabytes_arrives(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         content = b"0123456789abcdef" * (MEGABYTE // 2)
         await end.send(message(DATA, number, content))
         assert await _reads(caller, len(content)) == content
 
 
-async def test_an_end_said_three_times_and_data_after_it_harm_nobody(kind: str, ends: Stable) -> None:
-    server = await ends.server(kind)
+async def test_an_end_said_three_times_and_data_after_it_harm_nobody(kind: str, server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end:
         async with _stream(server, end) as (number, caller):
             await end.send(message(DATA, number, b"last words"), *[message(ERROR, number, b"EOF")] * 3)
@@ -112,8 +135,7 @@ async def test_an_end_said_three_times_and_data_after_it_harm_nobody(kind: str, 
         await _still_works(server, end)
 
 
-async def test_what_concerns_streams_there_are_not_is_passed_over(kind: str, ends: Stable) -> None:
-    server = await ends.server(kind)
+async def test_what_concerns_streams_there_are_not_is_passed_over(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end:
         for number in (1, 0, -5, (1 << 63) - 1, -(1 << 63)):
             await end.send(*(message(what, number) for what in (PAUSE, RESUME)), message(ERROR, number, b"gone"))
@@ -122,10 +144,9 @@ async def test_what_concerns_streams_there_are_not_is_passed_over(kind: str, end
         await _still_works(server, end)
 
 
-async def test_a_list_right_after_a_connect_does_not_end_the_stream(ends: Stable) -> None:
+async def test_a_list_right_after_a_connect_does_not_end_the_stream(ours: End, ends: Stable) -> None:
     """Which upstream's server gets wrong (remotedialer#150): the client had not heard of the stream yet."""
-    server = await ends.server("ours")
-    async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
+    async with _joined(ends, ours) as end, _stream(ours, end) as (number, caller):
         await end.send(sync(), message(DATA, number, b"answer"))
         assert await _reads(caller, 6) == b"answer"
         await end.send(sync(number), sync(number))
@@ -133,8 +154,7 @@ async def test_a_list_right_after_a_connect_does_not_end_the_stream(ends: Stable
         assert (await end.hear_of("data")).payload == b"again"
 
 
-async def test_a_stream_missing_from_list_after_list_is_ended(kind: str, ends: Stable) -> None:
-    server = await ends.server(kind)
+async def test_a_stream_missing_from_list_after_list_is_ended(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (_, caller):
         await end.send(sync(), sync())
         assert await ended(caller) == b""
@@ -146,8 +166,9 @@ async def test_a_stream_missing_from_list_after_list_is_ended(kind: str, ends: S
     [(TEXT, b"hello"), (BINARY, b""), (BINARY, b"\xff" * 12), (BINARY, message(DATA, 2)[:-1]), (BINARY, sync(1)[:-1])],
     ids=["text", "empty", "no number", "cut short", "half a list"],
 )
-async def test_what_is_no_protocol_ends_the_session(kind: str, opcode: int, payload: bytes, ends: Stable) -> None:
-    server = await ends.server(kind)
+async def test_what_is_no_protocol_ends_the_session(
+    kind: str, server: End, opcode: int, payload: bytes, ends: Stable
+) -> None:
     async with _joined(ends, server) as end:
         await end.send_raw(end.frame(opcode, payload))
         if kind == "ours":  # upstream's forgets the session and leaves the connection open
@@ -157,16 +178,14 @@ async def test_what_is_no_protocol_ends_the_session(kind: str, opcode: int, payl
         await _still_works(server, end)
 
 
-async def test_a_message_larger_than_any_ends_the_session_before_it_is_held(ends: Stable) -> None:
-    server = await ends.server("ours")
-    async with _joined(ends, server) as end:
+async def test_a_message_larger_than_any_ends_the_session_before_it_is_held(ours: End, ends: Stable) -> None:
+    async with _joined(ends, ours) as end:
         await end.send_raw(end.frame(BINARY, b"", final=False)[:1] + b"\xff" + (1 << 40).to_bytes(8, "big") + b"mask")
         await end.gone()
-    assert "larger than" in (await server.ends())["corral:roan"]
+    assert "larger than" in (await ours.ends())["corral:roan"]
 
 
-async def test_who_is_asked_to_pause_sends_nothing_until_told_to_go_on(kind: str, ends: Stable) -> None:
-    server = await ends.server(kind)
+async def test_who_is_asked_to_pause_sends_nothing_until_told_to_go_on(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         await end.send(message(PAUSE, number))
         await end.asked()
@@ -179,8 +198,7 @@ async def test_who_is_asked_to_pause_sends_nothing_until_told_to_go_on(kind: str
         assert received == MEGABYTE
 
 
-async def test_who_does_not_read_asks_to_pause_and_to_go_on_again(kind: str, ends: Stable) -> None:
-    server = await ends.server(kind)
+async def test_who_does_not_read_asks_to_pause_and_to_go_on_again(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         sent = 0
         piece = message(DATA, number, b"x" * 32768)
@@ -199,13 +217,12 @@ async def test_who_does_not_read_asks_to_pause_and_to_go_on_again(kind: str, end
         assert (await resuming).stream == number
 
 
-async def test_who_does_not_pause_when_asked_loses_that_stream_and_no_other(ends: Stable) -> None:
+async def test_who_does_not_pause_when_asked_loses_that_stream_and_no_other(ours: End, ends: Stable) -> None:
     """Upstream's server would take all of it."""
-    server = await ends.server("ours")
     async with (
-        _joined(ends, server) as end,
-        _stream(server, end) as (number, _),
-        _stream(server, end) as (other, caller),
+        _joined(ends, ours) as end,
+        _stream(ours, end) as (number, _),
+        _stream(ours, end) as (other, caller),
     ):
         piece = message(DATA, number, b"x" * 65536)
         failing = asyncio.create_task(end.hear_of("error"))
@@ -220,10 +237,9 @@ async def test_who_does_not_pause_when_asked_loses_that_stream_and_no_other(ends
         assert await _reads(caller, 8) == b"unharmed"
 
 
-async def test_pings_are_answered_before_waiting_data(ends: Stable) -> None:
+async def test_pings_are_answered_before_waiting_data(ours: End, ends: Stable) -> None:
     """A Go client gives a tunnel up whose pongs wait behind megabytes for a minute."""
-    server = await ends.server("ours")
-    async with _joined(ends, server) as end, _stream(server, end) as (_, caller):
+    async with _joined(ends, ours) as end, _stream(ours, end) as (_, caller):
         caller[1].write(b"x" * 64 * MEGABYTE)
         await end.hear_of("data")
         await end.send_raw(end.frame(PING, b""))
@@ -234,52 +250,37 @@ async def test_pings_are_answered_before_waiting_data(ends: Stable) -> None:
         assert before < 32 * MEGABYTE, "what the sockets and one batch hold, and no more"
 
 
-async def test_a_client_that_answers_nothing_is_given_up(ends: Stable) -> None:
-    server = await ends.server("ours", **QUICK)
-    async with _joined(ends, server) as end:
+async def test_a_client_that_answers_nothing_is_given_up(impatient: End, ends: Stable) -> None:
+    async with _joined(ends, impatient) as end:
         end.deaf = True
         await end.gone()
         assert end.pings >= 1
-    assert "nothing was heard" in (await server.ends())["corral:roan"]
+    assert "nothing was heard" in (await impatient.ends())["corral:roan"]
 
 
-async def test_data_alone_keeps_a_session(ends: Stable) -> None:
-    """Of an end that is busy nobody needs another life sign."""
-    server = await ends.server("ours", **QUICK)
-    async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
-        end.deaf = True
-        for _ in range(50):
-            await end.send(message(DATA, number, b"x"))
-            assert await _reads(caller, 1) == b"x"
-            await asyncio.sleep(QUICK["deadline"] / 20)
-        assert await server.sessions() == ["corral"]
-
-
-async def test_a_new_session_takes_the_place_of_the_same_nodes_only(ends: Stable) -> None:
-    server = await ends.server("ours")
-    url, authority = server.url, ends.files["ca"]
+async def test_a_new_session_takes_the_place_of_the_same_nodes_only(ours: End, ends: Stable) -> None:
+    url, authority = ours.url, ends.files["ca"]
     async with (
         raw_client(url, authority, HEADERS) as first,
         raw_client(url, authority, {**HEADERS, "X-Tunnel-Node": "bay"}) as neighbour,
         raw_client(url, authority, HEADERS) as second,
     ):
         await first.gone()
-        assert "displaced" in (await server.ends())["corral:roan"]
+        assert "displaced" in (await ours.ends())["corral:roan"]
         assert await neighbour.asked() == []
-        await _still_works(server, second)
+        await _still_works(ours, second)
 
 
-async def test_new_streams_go_to_the_newest_session_and_to_another_if_that_fails(ends: Stable) -> None:
-    server = await ends.server("ours")
-    url, authority = server.url, ends.files["ca"]
+async def test_new_streams_go_to_the_newest_session_and_to_another_if_that_fails(ours: End, ends: Stable) -> None:
+    url, authority = ours.url, ends.files["ca"]
     newer = {**HEADERS, "X-Tunnel-Node": "bay", "X-Remuda-Tunnel": "confirms"}
     async with raw_client(url, authority, HEADERS) as old:
-        await server.has("corral")
+        await ours.has("corral")
         async with raw_client(url, authority, newer) as new:
             async with asyncio.timeout(WAIT):
-                while len(await server.nodes()) < 2:
+                while len(await ours.nodes()) < 2:
                     await asyncio.sleep(0.02)
-            async with connected(await server.forward(FAR)) as caller:
+            async with connected(await ours.forward(FAR)) as caller:
                 asked = await new.hear_of("connect")
                 await new.send(message(ERROR, asked.stream, b"dial tcp: no route to host"))
                 asked = await old.hear_of("connect")
@@ -288,30 +289,28 @@ async def test_new_streams_go_to_the_newest_session_and_to_another_if_that_fails
 
 
 async def test_what_a_client_wants_dialled_and_may_not_is_refused_for_that_stream(
-    ends: Stable, services: Services
+    ours: End, ends: Stable, shared_services: Services
 ) -> None:
-    server = await ends.server("ours", allow=[f"tcp/{services.echo}"])
-    async with _joined(ends, server) as end:
+    async with _joined(ends, ours) as end:
         await end.send(
-            message(CONNECT, 7, f"tcp/{services.pit}".encode()),
+            message(CONNECT, 7, f"tcp/{shared_services.pit}".encode()),
             message(CONNECT, 9, b"nonsense"),
             message(CONNECT, 11, b"tcp/" + b"a" * 300),
-            message(CONNECT, 13, b"udp/" + services.echo.encode()),
+            message(CONNECT, 13, b"udp/" + shared_services.echo.encode()),
         )
         heard = await end.asked()
         assert [(said.kind, said.stream) for said in heard] == [("error", number) for number in (7, 9, 11, 13)]
-        await end.send(message(CONNECT, 15, f"tcp/{services.echo}".encode()), message(DATA, 15, b"hello"))
+        await end.send(message(CONNECT, 15, f"tcp/{shared_services.echo}".encode()), message(DATA, 15, b"hello"))
         assert (await end.hear_of("data")).payload == b"hello"
 
 
-async def test_a_number_used_twice_closes_what_it_stood_for(ends: Stable, services: Services) -> None:
-    server = await ends.server("ours", allow=[EVERYTHING])
-    async with _joined(ends, server) as end:
-        connect = message(CONNECT, 7, f"tcp/{services.echo}".encode())
+async def test_a_number_used_twice_closes_what_it_stood_for(ours: End, ends: Stable, shared_services: Services) -> None:
+    async with _joined(ends, ours) as end:
+        connect = message(CONNECT, 7, f"tcp/{shared_services.echo}".encode())
         await end.send(connect, message(DATA, 7, b"one"))
         assert (await end.hear_of("data")).payload == b"one"
         await end.send(connect, message(DATA, 7, b"two"))
         assert (await end.hear_of("data")).payload == b"two"
         async with asyncio.timeout(WAIT):
-            while services.open != 1:
+            while shared_services.open != 1:
                 await asyncio.sleep(0.02)

@@ -148,6 +148,23 @@ def test_whatever_is_said_harms_at_most_the_session_it_is_said_in(messages) -> N
         assert message[0] in (BINARY, PING, PONG)
 
 
+def test_a_stream_is_not_said_to_be_connected_while_the_other_end_is_asked_to_pause() -> None:
+    """It is said with the word for going on: whoever takes it for that would send more than can be held."""
+    asked: list[Stream] = []
+    mux = Mux(client=True, now=0.0, wanted=asked.append, limits=Limits(pause_above=100))
+    mux.receive(BINARY, tunnel_raw.message(tunnel_raw.CONNECT, 2, b"tcp/10.0.0.1:80"), 0.0)
+    mux.receive(BINARY, tunnel_raw.message(tunnel_raw.DATA, 2, b"x" * 200), 0.0)
+    asked[0].confirm()
+    asked[0].consumer = _Glutton()
+    assert _kinds(mux) == ["pause"]
+    asked[0].flush()
+    assert _kinds(mux) == ["resume"]
+
+
+def _kinds(mux: Mux) -> list[str]:
+    return [tunnel_raw.understood(b"".join(map(bytes, said[1]))).kind for said in iter(mux.next, None)]
+
+
 @pytest.mark.parametrize("piece", [1, 7, 1000])
 def test_what_is_held_takes_little_more_memory_than_it_has_bytes(piece: int) -> None:
     mux = Mux(client=True, now=0.0, wanted=lambda stream: None)

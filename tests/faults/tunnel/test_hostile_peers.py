@@ -1,0 +1,133 @@
+"""Our ends as processes, among peers that say anything: they go on serving those who behave, and stay small.
+
+REMUDA_SEED=7 .venv/bin/python -m pytest -s tests/faults/tunnel/test_hostile_peers.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+import pytest_asyncio
+
+from tests.faults.tunnel.mutation import recorded, spoilt
+from tests.lab.tunnel_ends import QUICK, End, OurClient, Stable, stable
+from tests.lab.tunnel_raw import CONNECT, DATA, RawEnd, RawServer, message, raw_client
+from tests.lab.tunnel_services import WAIT, Services, answers, connected
+
+_SEED = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(1_000_000))
+_SESSIONS = int(os.environ.get("REMUDA_STORIES") or 60)
+_AT_ONCE = 6
+_MEGABYTE = 1 << 20
+_HEARS_FOR = 0.5  # seconds, of what a victim has to say
+
+
+@pytest_asyncio.fixture
+async def ends(tmp_path: Path) -> AsyncIterator[Stable]:
+    print(f"REMUDA_SEED={_SEED}")
+    async with stable(tmp_path) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def services() -> AsyncIterator[Services]:
+    async with Services().serving() as served:
+        yield served
+
+
+def _memory(end: End) -> int:
+    """Bytes that are the process's own."""
+    status = Path(f"/proc/{end.program.pid}/status").read_text()
+    found = re.search(r"^RssAnon:\s+(\d+) kB", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def _well(end: End, before: int, grown: int) -> None:
+    assert end.program.lives == 1
+    assert end.program.alive
+    assert "Traceback" not in end.program.said
+    assert _memory(end) < before + grown
+
+
+async def _tells(end: RawEnd, wire: bytes) -> None:
+    """Everything, and listens for a moment or until the other has had enough."""
+    with suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+        async with asyncio.timeout(_HEARS_FOR):
+            await end.send_raw(wire)
+            while await end.heard_something():
+                pass
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc to ask for memory")
+async def test_a_server_goes_on_serving_while_clients_say_anything(ends: Stable, services: Services) -> None:
+    server = await ends.server("ours", rate=10_000)
+    await ends.client("ours", server.url)
+    await server.has("corral")
+    way = await server.forward(services.echo)
+    await answers(way)
+    before, turn = _memory(server), asyncio.Semaphore(_AT_ONCE)
+
+    async def attack(seed: int) -> None:
+        chance = Random(seed)
+        messages, _ = recorded(chance, of_client=True)
+        headers = {"X-Tunnel-ID": "rustlers", "X-Tunnel-Node": f"{seed % 7}"}
+        async with turn, raw_client(server.url, ends.files["ca"], headers) as end:
+            await _tells(end, spoilt(chance, messages, masks=True))
+
+    async with connected(way) as (reader, writer):
+        writer.write(b"before")
+        assert await asyncio.wait_for(reader.readexactly(6), WAIT) == b"before"
+        async with asyncio.TaskGroup() as attacks:
+            for seed in range(_SEED, _SEED + _SESSIONS):
+                attacks.create_task(attack(seed))
+        writer.write(b"after!")
+        assert await asyncio.wait_for(reader.readexactly(6), WAIT) == b"after!"
+    await answers(way)
+    assert "corral:roan" not in await server.ends()
+    _well(server, before, 64 * _MEGABYTE)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc to ask for memory")
+async def test_a_client_comes_back_from_servers_that_say_anything(ends: Stable, services: Services) -> None:
+    async with RawServer(ends.files["certificate"], ends.files["key"]).serving() as server:
+        client = await ends.client("ours", server.url)
+        assert isinstance(client, OurClient)
+        first = await server.session()
+        before = _memory(client)
+        first.close()
+        for seed in range(_SEED, _SEED + _SESSIONS // 4):
+            chance = Random(seed)
+            messages, _ = recorded(chance, of_client=False)
+            end = await server.session()
+            await _tells(end, spoilt(chance, messages, masks=False))
+            end.close()
+        end = await server.session()
+        await end.send(message(CONNECT, 6, f"tcp/{services.echo}".encode()), message(DATA, 6, b"hello"))
+        assert (await end.hear_of("data")).payload == b"hello"
+        _well(client, before, 32 * _MEGABYTE)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc to ask for memory")
+async def test_an_end_that_asks_without_ever_listening_is_given_up_and_costs_little(ends: Stable) -> None:
+    """Each word about a stream there is not wants an answer, and none of them is read."""
+    server = await ends.server("ours", **QUICK)
+    before = _memory(server)
+    async with raw_client(server.url, ends.files["ca"], {"X-Tunnel-ID": "rustlers"}) as end:
+        await server.has("rustlers")
+        number = 0
+        async with asyncio.timeout(WAIT):
+            while "rustlers" in await server.sessions():
+                for _ in range(10):
+                    number += 500
+                    await end.send(*(message(DATA, number + at, b"?") for at in range(500)))
+                    assert _memory(server) < before + 64 * _MEGABYTE
+    assert "not read" in (await server.ends())["rustlers"] or "took nothing" in (await server.ends())["rustlers"]
+    _well(server, before, 64 * _MEGABYTE)
