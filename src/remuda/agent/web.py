@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from remuda.tunnel.proxies import is_exempt
+
 USER_AGENT = "remuda-agent"
 _NOTABLE_SKEW_SECONDS = 60
 _CHUNK = 1 << 16
@@ -205,32 +207,9 @@ def proxy_for(place: Place, environment: Mapping[str, str]) -> Place | None:
     url = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
     if not url or place.scheme != "https":
         return None
-    exempt = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
-    if place.host in ("localhost", "::1") or place.host.startswith("127.") or _is_exempt(place, exempt):
+    if is_exempt(place.host, place.port, environment):
         return None
     try:
         return parse(url if "://" in url else f"http://{url}")
     except ValueError:
         raise Unreachable("HTTPS_PROXY is not a URL") from None
-
-
-def _is_exempt(place: Place, exempt: str) -> bool:
-    host = place.host.lower()
-    for entry in exempt.lower().replace(",", " ").split():
-        if entry == "*" or entry in (host, f"{host}:{place.port}"):
-            return True
-        if "/" in entry:
-            if _is_within(host, entry):
-                return True
-        elif host.endswith("." + entry.lstrip("*").lstrip(".")):
-            return True
-    return False
-
-
-def _is_within(host: str, network: str) -> bool:
-    import ipaddress  # rarely needed
-
-    try:
-        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
-    except ValueError:
-        return False

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from remuda.tunnel.dialing import in_words
 from remuda.tunnel.handshake import ClientHandshake, HandshakeError, Refused
+from remuda.tunnel.proxies import is_exempt
 
 _CHUNK = 16 * 1024
 _LONGEST_PROXY_ANSWER = 64 * 1024
@@ -134,8 +135,7 @@ def _pass_through(made: socket.socket, place: Place, proxy: Proxy) -> None:
 
 def proxy_for(place: Place, environment: Mapping[str, str]) -> Proxy | None:
     url = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
-    exempt = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
-    if not url or _is_here(place.host) or _is_exempt(place, exempt):
+    if not url or is_exempt(place.host, place.port, environment):
         return None
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme != "http" or not parts.hostname:
@@ -145,29 +145,3 @@ def proxy_for(place: Place, environment: Mapping[str, str]) -> Proxy | None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
         authorization = "Basic " + base64.b64encode(credentials).decode()
     return Proxy(parts.hostname, parts.port or 80, authorization)
-
-
-def _is_here(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
-def _is_exempt(place: Place, exempt: str) -> bool:
-    host = place.host.lower()
-    for entry in exempt.lower().replace(",", " ").split():
-        if entry == "*" or entry in (host, f"{host}:{place.port}"):
-            return True
-        if "/" in entry:
-            if _is_within(host, entry):
-                return True
-        elif host.endswith("." + entry.lstrip("*").lstrip(".")):
-            return True
-    return False
-
-
-def _is_within(host: str, network: str) -> bool:
-    import ipaddress  # rarely needed
-
-    try:
-        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
-    except ValueError:
-        return False
