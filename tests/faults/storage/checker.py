@@ -42,7 +42,7 @@ class Held(NamedTuple):
 
 class Attempted(msgspec.Struct, tag=True):
     change: Change
-    alone: bool  # nothing else was on its way
+    alone: bool = True  # nothing else was on its way
 
 
 class Acknowledged(msgspec.Struct, tag=True):

@@ -57,7 +57,7 @@ def test_a_right_history_is_accepted() -> None:
 
 
 def test_a_failed_write_may_be_found_only_if_nothing_came_after_it() -> None:
-    failed: list[Record] = [Attempted(ADD_A), Attempted(CHANGE_A), Failed(ADD_A), Failed(CHANGE_A)]
+    failed: list[Record] = [Attempted(ADD_A), Attempted(CHANGE_A, alone=False), Failed(ADD_A), Failed(CHANGE_A)]
     assert not judge(*failed, Started(0, []))
     assert not judge(*failed, Started(1, [Held(1, A, "x1")]))
     assert not judge(*failed, Started(2, [Held(2, A, "x2")]))
@@ -67,6 +67,12 @@ def test_a_failed_write_may_be_found_only_if_nothing_came_after_it() -> None:
     again: list[Record] = [Attempted(ADD_B), Failed(ADD_B)]  # a later failure of its own
     assert not judge(*failed, *again, Started(3, [Held(3, B, "x3")]))
     assert judge(*failed, *again, Started(3, [Held(2, A, "x2"), Held(3, B, "x3")]))
+
+
+def test_a_write_made_before_everybody_has_heard_of_a_failure_is_no_part_of_it() -> None:
+    records: list[Record] = [Attempted(ADD_A), Attempted(ADD_B), Failed(ADD_A), Acknowledged(ADD_B)]
+    assert not judge(*records, Started(3, [Held(3, B, "x3")]))
+    assert judge(*records, Started(3, [Held(1, A, "x1"), Held(3, B, "x3")]))
 
 
 WRONG: dict[str, tuple[str, list[Record]]] = {
