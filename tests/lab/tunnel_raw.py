@@ -10,6 +10,7 @@ import asyncio
 import base64
 import hashlib
 import os
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Mapping
@@ -190,6 +191,11 @@ class RawEnd:
             heard += await self.asked()
             await asyncio.sleep(0.02)
         return heard
+
+    def stop_listening(self) -> None:
+        """Nothing is read any more, and the kernel takes little for it."""
+        self._writer.transport.pause_reading()
+        self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
     def close(self) -> None:
         self._writer.transport.abort()

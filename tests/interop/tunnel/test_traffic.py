@@ -121,6 +121,18 @@ async def test_a_caller_that_does_not_read_holds_up_nobody_else(tunnel: Tunnel, 
         assert rest == 0
 
 
+async def test_a_hundred_streams_at_once_one_of_which_nobody_reads(tunnel: Tunnel, services: Services) -> None:
+    down = await tunnel.server.forward(services.spring)
+    ours = [end for end in (tunnel.server, tunnel.client) if end.program.name.startswith("our-")]
+    before = [end.memory() for end in ours]
+    async with connected(down) as (_, writer):
+        writer.write(demand(64 * MEGABYTE))
+        found = await asyncio.gather(*(drawn(down, MEGABYTE) for _ in range(99)))
+        assert set(found) == {digest_of(MEGABYTE)}
+        grown = [end.memory() - was for end, was in zip(ours, before, strict=True)]
+        assert all(grew < 150 * MEGABYTE for grew in grown), grown
+
+
 async def test_an_echo_with_everything_full_moves_on(tunnel: Tunnel, services: Services) -> None:
     """Both directions of one stream stand still at once, because the caller reads nothing while it writes."""
     if tunnel.has_go:
