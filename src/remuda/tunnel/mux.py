@@ -60,6 +60,7 @@ class Mux:
         self.streams: dict[int, Stream] = {}
         self.bytes_in = self.bytes_out = self.error_bytes_out = 0
         self.opened = self.closed = 0  # streams
+        self.unsent = 0  # bytes, of all streams
         self._client = client
         self._name = name
         self._wanted = wanted
@@ -213,7 +214,6 @@ class Mux:
             if not stream.may_send():
                 stream.leaves_queue()
                 continue
-            had_room = stream.has_room
             chunk = stream.next_chunk()
             self.bytes_out += len(chunk)
             self._number += 1
@@ -223,7 +223,8 @@ class Mux:
             else:
                 stream.leaves_queue()
                 stream.sent_all()
-            if not had_room and stream.has_room and stream.consumer is not None:
+            if stream.waits_for_room and stream.has_room and stream.consumer is not None:
+                stream.waits_for_room = False
                 stream.consumer.room()
             return websocket.BINARY, [head, chunk]
         return None

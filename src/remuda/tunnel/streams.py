@@ -46,6 +46,7 @@ class Limits(NamedTuple):
     most: int = 16 * 1024 * 1024
     chunk: int = 32 * 1024  # of one message
     unsent: int = 256 * 1024  # of one stream, from which on its writer should wait
+    all_unsent: int = 4 * 1024 * 1024  # of all, from which on each should wait with two chunks
     streams: int = 4096  # that the other end may have open
     urgent: int = 16384  # messages that wait for an end that reads nothing
 
@@ -74,6 +75,7 @@ class Stream:
         "network",
         "number",
         "since",
+        "waits_for_room",
     )
 
     def __init__(self, mux: Mux, number: int, network: str, address: str, now: float) -> None:
@@ -84,6 +86,7 @@ class Stream:
         self.consumer: Consumer | None = None
         self.confirmed = False  # the other end has told that it is connected
         self.missed = False  # in the other end's last list of streams
+        self.waits_for_room = False  # the last write was one too many
         self._mux = mux
         self._header = protocol.header(number, protocol.DATA)
         self._state = OPEN
@@ -115,7 +118,9 @@ class Stream:
 
     @property
     def has_room(self) -> bool:
-        return self._state == OPEN and self._unsent < self._mux.limits.unsent
+        limits = self._mux.limits
+        most = limits.unsent if self._mux.unsent < limits.all_unsent else 2 * limits.chunk
+        return self._state == OPEN and self._unsent < most
 
     # What this end does
 
@@ -126,9 +131,11 @@ class Stream:
         if data:
             self._waiting.append(data)
             self._unsent += len(data)
+            self._mux.unsent += len(data)
             if not self._queued and not self._paused:
                 self._queue()
-        return self._unsent < self._mux.limits.unsent
+        self.waits_for_room = not self.has_room
+        return not self.waits_for_room
 
     def confirm(self) -> None:
         """Tells the other end that this one is connected; one that does not know this takes it for what it says, so it
@@ -205,8 +212,7 @@ class Stream:
         elif self._state == OPEN:
             self._state = DRAINING
             self._reason = reason
-            self._waiting.clear()
-            self._unsent = 0
+            self._drop_unsent()
             self._tell_end()
 
     # What is sent
@@ -226,6 +232,7 @@ class Stream:
                 parts.append(self._waiting.popleft())
             first = b"".join(parts)
         self._unsent -= len(first)
+        self._mux.unsent -= len(first)
         return first
 
     def may_send(self) -> bool:
@@ -275,9 +282,13 @@ class Stream:
         self._pieces.clear()
         self._held = 0
 
+    def _drop_unsent(self) -> None:
+        self._waiting.clear()
+        self._mux.unsent -= self._unsent
+        self._unsent = 0
+
     def _forget(self) -> None:
         self._state = GONE
         self._drop_held()
-        self._waiting.clear()
-        self._unsent = 0
+        self._drop_unsent()
         self.consumer = None

@@ -296,6 +296,21 @@ def test_a_writer_is_told_to_wait_and_when_there_is_room_again() -> None:
     assert reader.rooms == 1
 
 
+def test_where_many_wait_each_waits_with_less_and_all_are_told_when_there_is_room() -> None:
+    server, _ = make(limits=SMALL._replace(all_unsent=700))
+    readers = [Reader(server.open("tcp", "a:1")) for _ in range(4)]
+    said(server)
+    assert [reader.stream.write(b"x" * 250) for reader in readers] == [True, True, False, False]
+    assert server.unsent == 1000
+    readers[3].stream.fail("over")
+    assert server.unsent == 750
+    assert not readers[0].stream.write(b"x")
+    said(server)
+    assert [reader.rooms for reader in readers] == [1, 0, 1, 0]
+    assert server.unsent == 0
+    assert readers[0].stream.write(b"x" * 250)
+
+
 def test_small_writes_travel_together_and_large_ones_in_chunks() -> None:
     server, _ = make()
     stream = server.open("tcp", "a:1")
