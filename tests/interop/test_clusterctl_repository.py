@@ -85,6 +85,13 @@ def test_a_flavour_says_what_it_can_be_told(tools: Tools, config: Path) -> None:
     assert "AMAZONEC2_REGION" in optional
 
 
+def test_a_management_plane_is_asked_for_its_drivers(fleet: Fleet, tmp_path: Path) -> None:
+    written = run("clusterctl-repository", tmp_path / "r", "--kubeconfig", fleet.kubeconfig, seconds=120)
+    assert (written.code, written.err) == (0, "")
+    for driver in DRIVER_NAMES:
+        assert f"/cluster-template-{driver}.yaml\n" in written.out
+
+
 def test_a_cluster_on_processes_from_one_command_line(fleet: Fleet, tools: Tools, config: Path) -> None:
     """Neither provider nor flavour is named: the server knows which provider it has, and one flavour needs nothing."""
     counts = ("--control-plane-machine-count", "1", "--worker-machine-count", "1")

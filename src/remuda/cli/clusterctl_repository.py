@@ -6,10 +6,18 @@ from pathlib import Path
 
 import click
 
+from remuda.cli.connection import connected
+
 
 @click.command(name="clusterctl-repository", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-def command(directory: Path) -> None:
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Of a management plane: templates for the drivers that are active there, those of rancher-machine among them. "
+    "Default: the drivers of this installation.",
+)
+def command(directory: Path, kubeconfig: Path | None) -> None:
     """Write a repository for clusterctl to DIRECTORY: a cluster template per driver, the components of the providers,
     and a config file that makes clusterctl use them.
 
@@ -22,8 +30,9 @@ def command(directory: Path) -> None:
     """
     from remuda.clusterctl import repository
 
+    wanted = repository.flavours() if kubeconfig is None else connected(kubeconfig, repository.flavours_of)
     try:
-        written = repository.write(directory, repository.flavours())
+        written = repository.write(directory, wanted)
     except OSError as error:
         raise click.ClickException(f"{error.filename or directory} cannot be written: {error.strerror}") from None
     for path in written:

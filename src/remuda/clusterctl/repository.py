@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
 import yaml
 
 import remuda
@@ -20,8 +21,12 @@ from remuda.capi import names as capi_names
 from remuda.capi.inventory import PROVIDER, Entry, ProviderType
 from remuda.clusterctl import components, templates
 from remuda.clusterctl.templates import Flavour
+from remuda.kube.client import Client, list_all
+from remuda.kube.definitions import DEFINITION
+from remuda.providers import names
 from remuda.providers import setup as providers
 from remuda.providers.machine import drivers
+from remuda.providers.machine.definitions import DRIVER_LABEL
 
 CONFIG = "clusterctl.yaml"
 METADATA = "metadata.yaml"
@@ -48,6 +53,20 @@ def flavours() -> list[Flavour]:
         except drivers.NoSuchDriver:
             continue
     return [one for one in found if one.driver not in _NO_NODES]
+
+
+async def flavours_of(client: Client) -> list[Flavour]:
+    """Of the drivers that a management plane has."""
+    listed = await list_all(client, DEFINITION.target, label_selector=DRIVER_LABEL)
+    configs = [msgspec.json.decode(item) for item in listed.items]
+    own = {flavour.driver: flavour for flavour in flavours()}
+    found = [
+        own.get(driver) or templates.of_definition(driver, config)
+        for config in configs
+        if config["spec"]["group"] == names.CONFIG_GROUP
+        and (driver := config["metadata"]["labels"][DRIVER_LABEL]) not in _NO_NODES
+    ]
+    return sorted(found, key=lambda flavour: flavour.driver)
 
 
 def cluster_templates(wanted: Iterable[Flavour]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from remuda.providers.machine import options
 from remuda.providers.machine.options import PASSWORD, kebab
 from remuda.providers.machine.spi import Driver
 from remuda.providers.machine.types import template_kind
+from remuda.provisioning.machinetemplates import known_options
 
 Json = dict[str, Any]
 
@@ -55,6 +56,17 @@ def of_driver(driver: type[Driver[Any]]) -> Flavour:
         required=frozenset(model.required),
         credentials=bool(model.credentials),
         cluster=None if shared is None else schema(shared.options_type).get("properties", {}),
+    )
+
+
+def of_definition(driver: str, config: Mapping[str, Any]) -> Flavour:
+    """Of a driver that is only known by the CustomResourceDefinition of its Config, as those of rancher-machine are."""
+    root = config["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return Flavour(
+        driver=driver,
+        properties=known_options(config),
+        required=frozenset(root.get("required", ())),
+        credentials=True,
     )
 
 

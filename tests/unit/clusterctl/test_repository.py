@@ -10,6 +10,11 @@ from click.testing import CliRunner
 import remuda
 from remuda.cli.main import main
 from remuda.clusterctl import repository
+from remuda.providers.machine import definitions as machine_definitions
+from remuda.providers.machine import drivers, options
+from remuda.providers.machine.options import Flag
+from remuda.runtime.definitions import install
+from tests.unit.apiserver.engine import Engine
 
 ROOT = Path(__file__).parents[3]
 
@@ -45,6 +50,35 @@ def test_the_command_writes_what_its_config_file_names(tmp_path: Path) -> None:
     assert {Path(line) for line in done.output.splitlines()} == {
         path for path in (tmp_path / "r").rglob("*") if path.is_file()
     }
+
+
+async def test_drivers_of_a_management_plane_have_templates_whatever_they_are(tmp_path: Path) -> None:
+    """Of a program's flags: those of ours are made from what we know of them."""
+    flags = [
+        Flag(name="corral-access-token", type="string", secret=True),
+        Flag(name="corral-size", type="string", default="s-1"),
+        Flag(name="corral-disk-gb", type="integer", default=20),
+        Flag(name="corral-tags", type="strings"),
+    ]
+    models = [
+        options.of_flags("corral", flags),
+        *(options.of_driver(drivers.find(name)) for name in ("process", "sim")),
+    ]
+    engine = await Engine.open(tmp_path / "data")
+    try:
+        await install(engine.client, [one for model in models for one in machine_definitions.of_driver(model)])
+        found = await repository.flavours_of(engine.client)
+    finally:
+        await engine.close()
+    assert [flavour.driver for flavour in found] == ["corral", "process"]
+    made = repository.cluster_templates(found)
+    assert made["cluster-template-process.yaml"] == made["cluster-template.yaml"]
+    template = made["cluster-template-corral.yaml"]
+    assert "kind: CorralMachineTemplate" in template
+    for line in ('size: "${CORRAL_SIZE:=s-1}"', 'diskGb: "${CORRAL_DISK_GB:=20}"', "tags: ${CORRAL_TAGS:=[]}"):
+        assert line in template
+    assert "TOKEN" not in template
+    assert "CORRAL_CREDENTIAL" in template
 
 
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
