@@ -13,8 +13,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
@@ -73,6 +74,10 @@ class Figures:
         return [*line, str(self.budget or ""), str(self.mixed or "")]
 
 
+def table(rows: Sequence[Figures]) -> str:
+    return aligned([["what", *_PAIRS, "budget", "one end ours"], *(row.cells() for row in rows)])
+
+
 def at_least(ratio: float) -> Budget:
     return Budget(ratio, more_is_better=True)
 
@@ -92,12 +97,13 @@ def measure_traffic(pairs: Sequence[Pair], effort: Effort, say: Callable[[str], 
     waits = {}
     for when in ("idle", "beside a bulk stream"):
         for share, name, budget in ((0.5, "p50", None), (0.99, "p99", at_most(2))):
-            waits[when, share] = Figures(f"request and answer, {when}, {name}", "ms", budget, budget)
+            waits[when, share] = Figures(f"request and answer, {when}, {name}", "ms", budget)
     for number in range(effort.rounds):
         say(f"round {number + 1} of {effort.rounds}")
         for (streams, direction), row in flows.items():
             for pair in pairs:
-                found = flow(pair, direction, streams, effort.mebibytes)
+                # Many streams get more, or what is measured is how they are opened.
+                found = flow(pair, direction, streams, effort.mebibytes * (1 if streams == 1 else 2))
                 row.add(pair.name, found.megabytes_per_second)
                 used[streams, direction].add(pair.name, found.processor)
         for pair in pairs:
@@ -169,12 +175,15 @@ def run(effort: Effort, python: str, folder: Path, say: Callable[[str], None]) -
             per_tunnel.add(f"{server.kind}-{server.kind}", many.kilobytes_per_tunnel(server, effort.tunnels, folder))
         traffic = measure_traffic(pairs, effort, say)
         rows = [*traffic, *rows, measure_memory(pairs, "client's memory, idle after all that"), per_tunnel]
+        print(table(rows), flush=True)
+        say("streams nobody reads")
         slow = measure_slow_consumer(pairs, effort)
-        print(aligned([["what", *_PAIRS, "budget", "one end ours"], *(row.cells() for row in [*rows, slow])]))
+        print(table([slow]))
         lost = median(slow.values[_OURS])
         print(f"slow consumers cost {lost:.1f} % < {_MOST_BY_SLOW:g} %: {_verdict(lost < _MOST_BY_SLOW)}")
         for line in measure_api(pairs[1], effort.rounds):
             print(line)
+        say(f"{effort.returning} tunnels come back")
         back = many.seconds_until_all_are_back(servers[OURS], effort.returning, folder)
         children.append(servers[OURS].process)
         print(
@@ -190,6 +199,11 @@ def _verdict(met: bool) -> str:
     return "met" if met else "MISSED"
 
 
+def _progress() -> Callable[[str], None]:
+    started = time.monotonic()
+    return lambda text: print(f"{time.monotonic() - started:4.0f} s: {text}", file=sys.stderr, flush=True)
+
+
 def _host_python() -> str:
     """The distribution's, which is what a client runs with on a host."""
     return "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
@@ -198,9 +212,11 @@ def _host_python() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tunnel", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short round instead of the median of five")
+    parser.add_argument("--rounds", type=int, help="instead of five, or of one")
     parser.add_argument("--python", default=_host_python(), help="to run our client with; default %(default)s")
     chosen = parser.parse_args()
-    effort = Effort(5, 128, 1000, 500, 1000) if not chosen.quick else Effort(1, 32, 200, 100, 200)
+    effort = Effort(5, 100, 500, 500, 1000) if not chosen.quick else Effort(1, 32, 200, 100, 200)
+    effort = replace(effort, rounds=chosen.rounds or effort.rounds)
     if not os.access(peer_path("remotedialer"), os.X_OK):
         print("bench: the peer needs a build: interop/build remotedialer", file=sys.stderr)
         return 1
@@ -213,7 +229,7 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory(prefix="remuda-bench-tunnel-") as folder:
         try:
-            run(effort, chosen.python, Path(folder), lambda text: print(text, file=sys.stderr, flush=True))
+            run(effort, chosen.python, Path(folder), _progress())
         except Broken as broken:
             print(f"bench: {broken}", file=sys.stderr)
             return 1
