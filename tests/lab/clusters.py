@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -103,6 +104,7 @@ class Land(Applied):
         super().stop()
         for root in roots:
             Members(root).end(hard=True)
+        shutil.rmtree(self.folder, ignore_errors=True)  # also what they have written to the end
 
 
 class Fleet(Land, Up):
