@@ -16,7 +16,7 @@ import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
 from tests.lab.tunnel_services import address_of
@@ -194,7 +194,7 @@ class RawEnd:
 
     def stop_listening(self) -> None:
         """Nothing is read any more, and the kernel takes little for it."""
-        self._writer.transport.pause_reading()
+        cast(asyncio.Transport, self._writer.transport).pause_reading()
         self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
     def close(self) -> None:
