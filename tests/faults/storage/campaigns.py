@@ -20,7 +20,9 @@ _LONGEST_LIFE = 500
 # Within so many operations a new store is made and has committed its first writes.
 _BIRTH = 60
 
-# Seconds before the kill: from the middle of opening to some hundred commits later.
+# Before the kill: what the life has told since it started, so that a busy machine does not kill only idle ones, and
+# then seconds. Together from the middle of opening to some hundred commits later.
+_MOST_TOLD = 40
 _LONGEST_PROCESS = 0.04
 
 
@@ -60,6 +62,7 @@ def kills(home: Path, rounds: int, seed: int) -> Checker:
             life = forker.fork(home, rng.getrandbits(32), checker.positions())
             if rng.random() < 0.8:
                 _take_until_started(life, checker)
+                _take(life, checker, rng.randint(0, _MOST_TOLD))
             deadline = time.monotonic() + rng.random() * _LONGEST_PROCESS
             while time.monotonic() < deadline:
                 _take_all(life.read(deadline - time.monotonic()), checker)
@@ -108,6 +111,12 @@ def _take_until_started(life: Life, checker: Checker) -> None:
         records = life.read(10.0)
         started = any(isinstance(record, Started) for record in records)
         _take_all(records, checker)
+
+
+def _take(life: Life, checker: Checker, least: int) -> None:
+    while least > 0 and (records := life.read(10.0)):
+        _take_all(records, checker)
+        least -= len(records)
 
 
 def _take_all(records: list[Record], checker: Checker) -> None:

@@ -46,7 +46,7 @@ BUDGETS = Target("policy/v1", "poddisruptionbudgets")
 CLUSTER_ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
 CRDS = Target("apiextensions.k8s.io/v1", "customresourcedefinitions")
 
-_PATIENCE_SECONDS = 10.0
+_PATIENCE_SECONDS = 120.0
 
 
 class Engine:
