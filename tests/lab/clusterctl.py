@@ -71,7 +71,7 @@ class Tools:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=900,
             env=environment,
             check=False,
         )
