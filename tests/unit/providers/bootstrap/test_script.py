@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import io
 import platform
@@ -18,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube.web import text
+from remuda.kube.web import Request, Result, text
 from remuda.providers.bootstrap import assets, script
 from remuda.providers.bootstrap.site import Site
 from tests.unit.providers.bootstrap.serving import TOKEN, run, serving, toolbox
@@ -182,8 +181,13 @@ async def test_a_server_that_is_not_there_is_waited_for_but_not_for_ever(tmp_pat
 
 async def test_a_server_that_is_back_is_used(tmp_path: Path) -> None:
     async with serving() as served:
-        served.listener.handler, real = (lambda request: text(503, "not yet\n")), served.listener.handler
-        asyncio.get_running_loop().call_later(1.5, setattr, served.listener, "handler", real)
+        real = served.listener.handler
+
+        def refuse_once(request: Request) -> Result:
+            served.listener.handler = real
+            return text(503, "not yet\n")
+
+        served.listener.handler = refuse_once
         done = await run(script.for_machine(served.site, TOKEN), tmp_path, REMUDA_PATIENCE_SECONDS="20")
     assert done.code == 0, done
     assert "the server says 503: not yet; next try in 1 s" in done.out
