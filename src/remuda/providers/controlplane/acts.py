@@ -20,6 +20,7 @@ from remuda.providers.controlplane.planner.decision import (
     Decision,
     Deliver,
     Expel,
+    Forget,
     Hold,
     Leave,
     Mark,
@@ -84,6 +85,8 @@ class Acts:
                 await self._leave(act)
             case Expel():
                 await self._expel(act)
+            case Forget():
+                await self._forget(act)
 
     # ---- marks
 
@@ -150,6 +153,12 @@ class Acts:
             )
 
     # ---- nodes
+
+    async def _forget(self, act: Forget) -> None:
+        client = self._gathered.connection.client
+        if client is not None:
+            await members.forget(client, act.node)
+            self._tell(self._plane, "NodeForgotten", f"Node {act.node} is not ready, and its Machine is gone")
 
     async def keep_nodes(self) -> None:
         """As the plans say that their hosts have applied."""
