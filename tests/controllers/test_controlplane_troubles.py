@@ -186,6 +186,24 @@ async def test_a_member_whose_machine_was_never_seen_to_leave_is_expelled(connec
         await ranch.plane(lambda obj: is_true(obj, "Ready") and condition(obj, "Held")["status"] == "False")
 
 
+async def test_a_node_whose_machine_went_while_nobody_could_delete_it_is_forgotten(connected: Ranch) -> None:
+    ranch = connected
+    assert ranch.workload is not None
+    async with ranch.running():
+        await ranch.herd(("s1", "s2", "s3"))
+        for name in ("s1", "s2", "s3", "ghost", "stranger"):
+            await ranch.node(name)
+        await ranch.plane(lambda obj: is_true(obj, "Ready") and obj["status"].get("version") == VERSION)
+        unknown = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": ""}]
+        await ranch.workload.status(NODE.target, "", "stranger", {"conditions": unknown})
+        labelled = {"metadata": {"labels": {names.NODE_MACHINE: "0b5a-of-no-machine"}}}
+        await ranch.workload.patch(NODE.target, "", "ghost", labelled)
+        await ranch.workload.status(NODE.target, "", "ghost", {"conditions": unknown})
+        await ranch.workload.gone(NODE.target, "", "ghost")
+        assert await ranch.workload.get(NODE.target, "", "stranger") is not None  # it never was a Machine's
+        await ranch.ready()
+
+
 async def test_a_machine_that_waits_for_a_control_plane_that_is_gone_is_let_go(ranch: Ranch) -> None:
     await ranch.cluster()
     await ranch.engine.delete(RKE_CONTROL_PLANE.target, ranch.namespace, "c")

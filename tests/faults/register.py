@@ -42,6 +42,7 @@ PLACES = {
     **dict.fromkeys(("balancer.", "processcluster."), "tests/unit/providers/machine/drivers/test_process_cluster.py"),
     # A member of etcd whose Machine is gone for good.
     "rkecontrolplane.expel-member": "tests/controllers/test_controlplane_troubles.py",
+    "rkecontrolplane.forget-node": "tests/controllers/test_controlplane_troubles.py",  # the same, of a Node
     # These need root, or a cloud.
     "nspawn.": "tests/e2e/hosts/test_driver.py",
     "amazonec2.": "tests/e2e/test_amazonec2.py",

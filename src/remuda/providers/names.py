@@ -14,6 +14,7 @@ MANAGEMENT_API_VERSION = "management.cattle.io/v3"
 
 # Labels.
 CLUSTER_NAME = "rke.cattle.io/cluster-name"
+NODE_MACHINE = "rke.cattle.io/machine"  # label of Nodes: the uid of their Machine
 MACHINE_NAME = "rke.cattle.io/machine-name"
 CAPI_MACHINE_NAME = "rke.cattle.io/capi-machine-name"
 BOOTSTRAP_NAME = "rke.cattle.io/rkebootstrap-name"

@@ -55,6 +55,7 @@ from remuda.simulator.world import PATIENCE_SECONDS, World, tell
 NAMESPACE = provisioning.WORKSPACES[0]
 VERSION = "v1.36.4+k3s1"
 CONFIG, SERVER = config_kind("sim"), machine_kind("sim")
+_PLANES = f"{RKE_CONTROL_PLANE.plural}.{RKE_CONTROL_PLANE.group}"
 ADMISSION = (*core_admission.FUNCTIONS, *providers.ADMISSION, *provisioning_admission.FUNCTIONS)
 
 Json = dict[str, Any]
@@ -112,10 +113,17 @@ class DeclaredWorld(World):
 
     def _committed(self, events: Sequence[Event]) -> None:
         for event in events:
+            self._note_use(event)
             told = self.judge.see(event)
             if told is not None:
                 self.herd.ordered(told)
         super()._committed(events)
+
+    def _note_use(self, event: Event) -> None:
+        if event.entry.table == _PLANES and event.type != "DELETED":
+            plane = RKE_CONTROL_PLANE.decode(event.entry.value)
+            if plane.status.initialization.control_plane_initialized:
+                self.downstream(plane.spec.cluster_name).used = True
 
     async def start(self) -> None:
         sim.clouds["default"] = self.servers

@@ -33,21 +33,26 @@ class Downstream:
     def __init__(self, key: Key, catch_up_seconds: float, witness: Callable[[str], None]) -> None:
         self.key = key
         self.etcd = Etcd(catch_up_seconds, witness)
-        self.api = ModelWorkload()
-        self.api.cut = True  # until a control plane is up
-        self.api.frozen = lambda: self.etcd.refusal()
+        self.api = self._new_api()
         self.hosts: dict[Key, ModelHost] = {}
         self.unreachable = False
         self.ending = False  # the whole cluster is being deleted
-        self.used = False  # somebody has reached its API
+        self.used = False  # its control plane was called initialized: from then on people may keep something in it
         self.changes: list[str] = []  # of members, as they happened
         self._down_since: dict[str, float] = {}
         self._catch_up_seconds = catch_up_seconds
         self._witness = witness
 
     def begin_anew(self) -> None:
-        """What nobody has used may be begun once more."""
-        self.etcd = Etcd(self._catch_up_seconds, self._witness)
+        """What nobody has used may be begun once more, and is empty then."""
+        self.api.cut = True
+        self.etcd, self.api = Etcd(self._catch_up_seconds, self._witness), self._new_api()
+
+    def _new_api(self) -> ModelWorkload:
+        api = ModelWorkload()
+        api.cut = True  # until a control plane is up
+        api.frozen = lambda: self.etcd.refusal()
+        return api
 
     @property
     def serves(self) -> bool:
@@ -56,7 +61,6 @@ class Downstream:
     async def dial(self) -> Client:
         if self.api.cut:
             raise Unreachable(f"the API of {self.key} is not up", sent=False)
-        self.used = True
         return self.api
 
     def answers(self, url: str) -> bool:
@@ -126,9 +130,12 @@ class Downstream:
 
     async def _keep_nodes(self) -> None:
         nodes = await self.nodes()
-        for host in self.hosts.values():
-            if host.service is not None and host.has_data:
-                await self._keep_node(host, host.service, nodes.get(host.service.node))
+        kept = [host for host in self.hosts.values() if host.service is not None and host.has_data]
+        for host in kept:
+            assert host.service is not None
+            await self._keep_node(host, host.service, nodes.get(host.service.node))
+        for name in nodes.keys() - {host.service.node for host in kept if host.service is not None}:
+            await self._miss(name, nodes[name])
         for node in nodes.values():
             await self._let_leave(node)
         self._forget_members(await self.nodes())
@@ -141,10 +148,7 @@ class Downstream:
     async def _keep_node(self, host: ModelHost, service: Service, present: Json | None) -> None:
         name = service.node
         if not host.is_up or (service.etcd and host.member not in self.etcd.members):
-            since = self._down_since.setdefault(name, clock.time())
-            if present is not None and clock.time() - since >= UNKNOWN_SECONDS:
-                await self._say(name, present, {"Ready": "Unknown"}, "")
-            return
+            return await self._miss(name, present)
         self._down_since.pop(name, None)
         if present is None:
             await self.api.create(NODES, "", _node(host, service))
@@ -153,6 +157,13 @@ class Downstream:
         if service.etcd:
             said["EtcdIsVoter"] = str(not self.etcd.members[host.member].learner)
         await self._say(name, present, said, service.version)
+        return None
+
+    async def _miss(self, name: str, present: Json | None) -> None:
+        """Nothing is heard of it."""
+        since = self._down_since.setdefault(name, clock.time())
+        if present is not None and clock.time() - since >= UNKNOWN_SECONDS:
+            await self._say(name, present, {"Ready": "Unknown"}, "")
 
     async def _say(self, name: str, present: Json, said: dict[str, str], version: str) -> None:
         status = present.get("status") or {}

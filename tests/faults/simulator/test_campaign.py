@@ -1,7 +1,9 @@
 """A campaign of random stories: declared clusters under all real controllers, with edits and faults at random moments,
-each judged by the models. What it has begun with is printed, and every story can be told again:
+each judged by the models. By default the same stories are told every time, so that a change is judged by what it
+does and not by luck. New ones, by the hundred, or one of them again:
 
-    REMUDA_SEED=7 REMUDA_STORIES=1 .venv/bin/python -m pytest -s tests/faults/simulator/test_campaign.py
+    REMUDA_SEED=5000 REMUDA_STORIES=500 .venv/bin/python -m pytest -s tests/faults/simulator/test_campaign.py
+    REMUDA_SEED=5123 REMUDA_STORIES=1 .venv/bin/python -m pytest -s tests/faults/simulator/test_campaign.py
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ import time
 
 from tests.unit.simulator.random_stories import draw, live
 
-_STORIES = int(os.environ.get("REMUDA_STORIES", "60"))
-_SEED = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(1_000_000))
+_STORIES = int(os.environ.get("REMUDA_STORIES", "30"))
+_SEED = int(os.environ.get("REMUDA_SEED", "694784"))
 
 
 def test_whatever_happens_the_quorum_is_kept_work_ends_and_nothing_is_written_then() -> None:

@@ -29,6 +29,7 @@ DEEDS = (
     "fail", "deafen", "slow", "cut", "crash", "drain",
 )  # fmt: skip
 HOURS = 6 * 3600.0
+NODE_SECONDS = 120
 Deed = tuple[int, str, int]  # after so many seconds, what, to whom
 
 
@@ -99,12 +100,22 @@ class Story:
         for host in self.world.hosts("c"):
             assert host.service is not None
             assert f"max-pods={self.most_pods}" in host.service.settings["kubelet-arg"], host.name
-        nodes = await self.world.downstream("c").nodes()
         names = sorted(host.name for host in self.world.hosts("c"))
+        nodes = await self._nodes(names)
         assert sorted(nodes) == names, f"there are the Nodes {sorted(nodes)} and the hosts {names}"
         for name, node in nodes.items():
             assert not node["spec"].get("unschedulable"), f"{name} is left cordoned"
             assert node["status"]["nodeInfo"]["kubeletVersion"] == self.version
+
+    async def _nodes(self, names: list[str]) -> Json:
+        """Those of Machines that went while the cluster did not answer go when they have not been ready for a while."""
+        found: Json = {}
+        for _ in range(NODE_SECONDS):
+            found = await self.world.downstream("c").nodes()
+            if sorted(found) == names:
+                break
+            await asyncio.sleep(1)
+        return found
 
     # ---- what happens
 

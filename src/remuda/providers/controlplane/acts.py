@@ -21,6 +21,7 @@ from remuda.providers.controlplane.planner.decision import (
     Decision,
     Deliver,
     Expel,
+    Forget,
     Hold,
     Leave,
     Mark,
@@ -86,6 +87,8 @@ class Acts:
                 await self._leave(act)
             case Expel():
                 await self._expel(act)
+            case Forget():
+                await self._forget(act)
 
     # ---- marks
 
@@ -173,6 +176,12 @@ class Acts:
         await save(self._client, draft, LABEL)
 
     # ---- nodes
+
+    async def _forget(self, act: Forget) -> None:
+        client = self._gathered.connection.client
+        if client is not None:
+            await members.forget(client, act.node)
+            self._tell(self._plane, "NodeForgotten", f"Node {act.node} is not ready, and its Machine is gone")
 
     async def keep_nodes(self) -> None:
         """As the plans say that their hosts have applied."""

@@ -27,7 +27,7 @@ from remuda.providers.controlplane.authorities import Authorities
 from remuda.providers.controlplane.distros import Distro, Version
 from remuda.providers.controlplane.named import Named
 from remuda.providers.controlplane.planner.observed import Cluster as Subject
-from remuda.providers.controlplane.planner.observed import Host, Observed, Pool, Tokens
+from remuda.providers.controlplane.planner.observed import Host, Observed, Orphan, Pool, Tokens
 from remuda.providers.controlplane.plans import Plans
 from remuda.providers.controlplane.types import INIT_NODE_MACHINE_ID, Installer, RKEControlPlane
 from remuda.providers.infrastructure.types import RKE_CLUSTER, RKECluster, standing_endpoint
@@ -116,6 +116,7 @@ class Gatherer:
             deleting=plane.metadata.deleting or cluster.metadata.deleting,
             reachable=connection.connected,
             unreachable="" if connection.connected else connection.error,
+            orphans=self._orphans(cluster.key, connection),
             problems=(*problems, *trusted.problems, *found.problems),
         )
         return Gathered(
@@ -168,6 +169,11 @@ class Gatherer:
             return found
         named: Node | None = nodes.get("", hosts.node_name(machine))
         return named if named is not None and not named.spec.provider_id else None
+
+    def _orphans(self, cluster: Key, connection: Connection) -> list[Orphan]:
+        if connection.nodes is None or not connection.connected:
+            return []
+        return hosts.orphans(connection.nodes.all(), members(self._caches, MACHINE, cluster))
 
     def _pools(self, cluster: Key) -> list[Pool]:
         return [

@@ -5,7 +5,7 @@ Roles, the init mark, labels and addresses come from objects that no host can wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -22,13 +22,14 @@ from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP, RKE
 from remuda.providers.controlplane import report
 from remuda.providers.controlplane.configuration import Taint
 from remuda.providers.controlplane.distros import Distro
-from remuda.providers.controlplane.planner.observed import Drain, Host, Node, Pool, Report, Roles
+from remuda.providers.controlplane.planner.observed import Drain, Host, Node, Orphan, Pool, Report, Roles
 
 POOL_NAME = "rke.cattle.io/rke-machine-pool-name"  # label of Machines: the pool they are of
 HOOK = f"{capi_names.PRE_TERMINATE_HOOK}/rke-bootstrap-cleanup"  # annotation of Machines: their end waits for us
 HOOK_OWNER = "rke-bootstrap-controller"
 FORCE_REMOVE = ("rke.cattle.io/etcd-force-remove", "provisioning.cattle.io/force-machine-remove")  # annotations
 
+ETCD_NODE = "node-role.kubernetes.io/etcd"  # label of Nodes
 ETCD_IS_VOTER = "EtcdIsVoter"  # condition of Nodes that are members of etcd
 _STALLED = "Stalled"  # why infrastructure is not ready: nobody tries any more
 _BEFORE = ("InfrastructureReady", "BootstrapConfigReady")
@@ -107,6 +108,20 @@ def host(
     )
 
 
+def orphans(nodes: Iterable[WorkloadNode], machines: Sequence[Machine]) -> list[Orphan]:
+    """Of the Nodes that bear the uid of a Machine, those that are none of these Machines' and not ready: one that is
+    ready may belong to a Machine that nobody here knows of, after a restore for instance."""
+    uids = {machine.metadata.uid for machine in machines}
+    servers = {machine.spec.provider_id for machine in machines}
+    return [
+        Orphan(node.metadata.name, ETCD_NODE in node.metadata.labels)
+        for node in nodes
+        if node.metadata.labels.get(names.NODE_MACHINE, "") not in ("", *uids)
+        and node.spec.provider_id not in servers
+        and not _is_ready(node)
+    ]
+
+
 def _connected_since(seen: Sequence[Condition]) -> float | None:
     found = conditions.find(seen, AGENT_CONNECTED)
     if found is None or found.status != conditions.TRUE or not found.last_transition_time:
@@ -146,17 +161,21 @@ def _waits(machine: Machine) -> list[Wait]:
 
 
 def _node(node: WorkloadNode, distro: Distro) -> Node:
-    voter, ready = node.condition(ETCD_IS_VOTER), node.condition("Ready")
+    voter = node.condition(ETCD_IS_VOTER)
     said = node.metadata.annotations
     left = f"{distro.etcd_annotation}/removed-node-name"
     return Node(
         name=node.metadata.name,
-        ready=ready is not None and ready.status == conditions.TRUE,
+        ready=_is_ready(node),
         kubelet_version=str(node.status.node_info.get("kubeletVersion", "")),
         voter=None if voter is None else voter.status == conditions.TRUE,
         leaving=said.get(f"{distro.etcd_annotation}/remove") == _TRUE,
         left=bool(said.get(left)),
     )
+
+
+def _is_ready(node: WorkloadNode) -> bool:
+    return conditions.is_true(node.status.conditions, "Ready")
 
 
 # ---- notes on what the Node is to have ---------------------------------------------------------------------------

@@ -14,13 +14,13 @@ from remuda.kube.client import Client, list_all
 from remuda.kube.errors import StatusError
 from remuda.kube.waits import Wait
 from remuda.providers.controlplane.distros import Distro
-from remuda.providers.controlplane.hosts import ETCD_IS_VOTER
+from remuda.providers.controlplane.hosts import ETCD_IS_VOTER, ETCD_NODE
 from remuda.runtime.steps import step
 
 LEAVE = step("rkecontrolplane.leave-etcd", "asks the distribution to remove the member of etcd on a node that goes")
 EXPEL = step("rkecontrolplane.expel-member", "deletes the Node of a member of etcd that belongs to no Machine")
+FORGET = step("rkecontrolplane.forget-node", "deletes a Node that is not ready and whose Machine is gone")
 
-_ETCD_ROLE = "node-role.kubernetes.io/etcd"
 _PAGE = 100
 _NOT_FOUND = 404
 
@@ -41,22 +41,38 @@ async def leave(client: Client, distro: Distro, node_name: str) -> Wait | None:
 
 async def expel(client: Client, node_name: str) -> None:
     async with EXPEL:
-        try:
-            await client.delete(NODE.target, "", node_name)
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
+        await _delete(client, node_name)
+
+
+async def forget(client: Client, node_name: str) -> None:
+    async with FORGET:
+        await _delete(client, node_name)
+
+
+async def _delete(client: Client, node_name: str) -> None:
+    try:
+        await client.delete(NODE.target, "", node_name)
+    except StatusError as error:
+        if error.code != _NOT_FOUND:
+            raise
 
 
 def majority_at_risk(nodes: Sequence[Node], leaver: Node, distro: Distro) -> str:
-    """Why the others could not go on without it; empty if they can."""
-    staying = [node for node in nodes if node is not leaver and _is_voter(node) and not _has_left(node, distro)]
-    healthy = [node for node in staying if _is_ready(node)]
-    going = [node for node in nodes if node is not leaver and _is_leaving(node, distro) and not _has_left(node, distro)]
-    if going:
+    """Why the others could not go on without it; empty if they can. One that is gone does not wait for one that was
+    asked before and still answers: it may be what keeps that one from leaving."""
+    others = [node for node in nodes if node is not leaver and not _has_left(node, distro)]
+    going = [node for node in others if _is_leaving(node, distro)]
+    if going and _is_ready(leaver):
         return f"the member of Node {going[0].metadata.name} is leaving: one at a time"
+    voters = [node for node in others if _is_voter(node)]
+    return _too_few(voters) or _too_few([node for node in voters if node not in going])
+
+
+def _too_few(staying: Sequence[Node]) -> str:
+    """Why these could not be the members of etcd; empty if they can."""
     if not staying:
         return "no other member of etcd would be left"
+    healthy = [node for node in staying if _is_ready(node)]
     majority = len(staying) // 2 + 1
     if len(healthy) < majority:
         away = ", ".join(sorted(node.metadata.name for node in staying if node not in healthy))
@@ -65,7 +81,7 @@ def majority_at_risk(nodes: Sequence[Node], leaver: Node, distro: Distro) -> str
 
 
 async def _etcd_nodes(client: Client) -> list[Node]:
-    listing = await list_all(client, NODE.target, label_selector=_ETCD_ROLE, page=_PAGE)
+    listing = await list_all(client, NODE.target, label_selector=ETCD_NODE, page=_PAGE)
     return [NODE.decode(item) for item in listing.items]
 
 

@@ -37,6 +37,11 @@ SICK_B = node("b", ready=False)
         ([A, node("b", voter=False)], "no other member"),
         ([A, B, node("c", remove="true")], "Node c is leaving"),
         ([A, B, node("c", remove="true", removed="c-1")], ""),
+        # One that is gone does not wait for one that it may be keeping from leaving.
+        ([SICK_B, A, node("c", remove="true")], ""),
+        ([SICK_B, node("c", remove="true")], "no other member"),
+        ([SICK_B, A, D, node("c", ready=False, remove="true")], ""),
+        ([SICK_B, A, node("d", ready=False), node("c", remove="true")], "only 1 are well, 2 must be; not: d"),
     ],
 )
 def test_a_member_leaves_only_where_a_healthy_majority_stays(nodes: list[Node], why: str) -> None:

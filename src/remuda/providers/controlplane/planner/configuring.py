@@ -38,6 +38,8 @@ def configure(run: Run, turns: Turns, host: Host, tier: Tier) -> HostStatus:
     change = run.compare(host.report.plan, desired)
     if change == "none":
         return _carry_on(run, host, tier)
+    if change not in progress.RESTARTING and progress.is_failing(host) and _may_restart(run, host):
+        change = run.outstanding(host)  # with the new plan it tries again what it has failed to do
     blocked = _against_change(run, turns, host, tier, change)
     if blocked is not None:
         return blocked

@@ -33,6 +33,7 @@ def decide(
         return _lost(run)
     leaving.depart(run)
     leaving.expel(run)
+    leaving.forget(run)
     _prepare(run)
     _place_mark(run)
     turns = _configure(run)

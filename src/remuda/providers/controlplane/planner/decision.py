@@ -67,6 +67,12 @@ class Expel(msgspec.Struct, frozen=True):
     member: str  # etcd's name of it
 
 
+class Forget(msgspec.Struct, frozen=True):
+    """Deletes a Node whose Machine is gone: nobody did when that went, because the cluster did not answer then."""
+
+    node: str
+
+
 class Release(msgspec.Struct, frozen=True):
     """The deletion of a Machine may go on."""
 
@@ -74,7 +80,7 @@ class Release(msgspec.Struct, frozen=True):
     why: str
 
 
-Act = Mark | Deliver | RunAgain | RequestDrain | RequestUncordon | Hold | Leave | Expel | Release
+Act = Mark | Deliver | RunAgain | RequestDrain | RequestUncordon | Hold | Leave | Expel | Forget | Release
 
 Phase = Literal["waiting", "draining", "configuring", "failing", "uncordoning", "ready", "leaving"]
 

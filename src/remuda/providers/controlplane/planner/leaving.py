@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from remuda.kube.waits import Wait
 from remuda.providers.controlplane.planner import membership, progress, retries
-from remuda.providers.controlplane.planner.decision import Deliver, Expel, Hold, HostStatus, Leave, Release
+from remuda.providers.controlplane.planner.decision import Deliver, Expel, Forget, Hold, HostStatus, Leave, Release
 from remuda.providers.controlplane.planner.membership import Membership
 from remuda.providers.controlplane.planner.observed import Host
 from remuda.providers.controlplane.planner.run import Run
@@ -44,6 +44,14 @@ def expel(run: Run) -> None:
             )
         run.hold(Wait(reason="StrayEtcdMember", on=on, missing=f"member {name} belongs to no Machine", then=then))
         return  # one at a time
+
+
+def forget(run: Run) -> None:
+    """Nodes whose Machines are gone. One that is a member of etcd, or may be, is expelled instead, with more care."""
+    members = {membership.node_of(member) for member in run.membership.members}
+    for orphan in run.observed.orphans:
+        if orphan.node not in members and (run.membership.known or not orphan.etcd):
+            run.acts.append(Forget(orphan.node))
 
 
 def _place(run: Run, host: Host) -> tuple[bool, float, str]:

@@ -123,6 +123,13 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         return f"Machine {self.namespace}/{self.name}"
 
 
+class Orphan(msgspec.Struct, frozen=True):
+    """A Node that is not ready and whose Machine is gone."""
+
+    node: str
+    etcd: bool  # it may still be a member
+
+
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Machines that were asked for."""
 
@@ -216,4 +223,5 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     deleting: bool = False
     reachable: bool = False  # the cluster's own API answers
     unreachable: str = ""  # why not
+    orphans: Sequence[Orphan] = ()  # as long as the API answers
     problems: Sequence[Wait] = ()  # what the spec names and is not there: until then no plan changes

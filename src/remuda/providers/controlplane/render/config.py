@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.providers import names
 from remuda.providers.controlplane.planner.observed import Cluster, Host
 from remuda.providers.controlplane.render import layout, snapshots, tokens
 from remuda.providers.controlplane.render.arguments import listed, wanted
@@ -137,7 +138,7 @@ def _usable(addresses: Sequence[str]) -> list[str]:
 def _labels(cluster: Cluster, host: Host, values: dict[str, Any]) -> list[str]:
     refused = sorted(name for name in host.node_labels if not _may_be_label(name))
     ours = {
-        "rke.cattle.io/machine": host.uid,
+        names.NODE_MACHINE: host.uid,
         "plan.cattle.io/cluster-group": "cluster.x-k8s.io",
         "plan.cattle.io/cluster-kind": "Cluster",
         "plan.cattle.io/cluster-name": cluster.spec.cluster_name or cluster.name,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import msgspec
 
-from remuda.providers.controlplane.planner.decision import Deliver, Hold, Leave, Mark, Release
-from remuda.providers.controlplane.planner.observed import Observed
+from remuda.providers.controlplane.planner.decision import Deliver, Forget, Hold, Leave, Mark, Release
+from remuda.providers.controlplane.planner.observed import Observed, Orphan
 from tests.unit.providers.controlplane.planner import plans, scene
 from tests.unit.providers.controlplane.planner.plans import decide
 from tests.unit.providers.controlplane.planner.scene import ALL, SERVER, WORKER
@@ -145,3 +145,20 @@ def test_a_host_that_is_just_joining_is_not_stopped_half_way_where_that_could_co
     assert "joining" in wait.missing
     late = msgspec.structs.replace(observed, now=observed.now + 601)
     assert "server-9" in scene.hosts_of(decide(late), Deliver)
+
+
+def test_a_node_whose_machine_is_gone_is_forgotten() -> None:
+    """A Machine that went while its cluster did not answer leaves its Node."""
+    worker = Orphan("gone-7", etcd=False)
+    observed = msgspec.structs.replace(scene.three_servers(), orphans=[worker])
+    assert scene.acts(decide(observed), Forget) == [Forget("gone-7")]
+
+
+def test_a_node_that_may_be_a_member_of_etcd_is_not_merely_forgotten() -> None:
+    """Deleting a Node takes its member along, which has to be weighed."""
+    observed = scene.three_servers()
+    listed = msgspec.structs.replace(observed, orphans=[Orphan("server-3", etcd=True), Orphan("gone-7", etcd=True)])
+    assert scene.acts(decide(listed), Forget) == [Forget("gone-7")]  # the members are known, and it is none
+    for host in observed.hosts:
+        listed = scene.with_host(listed, host.name, report={"members": None})
+    assert not scene.acts(decide(listed), Forget)

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import msgspec
+import pytest
 
 from remuda.providers.controlplane.planner.decision import Deliver, Expel, Leave
 from remuda.providers.controlplane.planner.observed import Member, Observed
@@ -28,6 +32,19 @@ def test_a_voter_that_is_not_back_yet_counts_as_lost_whatever_the_others_say() -
     observed = scene.with_host(scene.three_servers(), "server-2", report={"probes": {}})
     observed = scene.upgraded(observed)
     assert "server-1" not in scene.hosts_of(decide(observed), Deliver)
+
+
+@pytest.mark.parametrize("news", [{"settings": {"n": 1}, "labels": {}}, {"settings": {"n": 1}}])
+def test_news_for_a_host_that_failed_to_restart_make_it_try_again_and_wait_for_the_quorum(news: dict[str, Any]) -> None:
+    """Whatever is in the new plan, the rest of it is what has failed."""
+    observed = scene.with_spec(scene.dead(scene.three_servers(), "server-3"), settings={"n": 1})
+    host = scene.host(observed, "server-2")
+    before = json.loads(host.report.plan)
+    failed = json.dumps(before | {"join": [], "labels": {"old": "1"}} | news, sort_keys=True).encode()
+    report = {"plan": failed, "applied": host.report.plan, "state": "failed", "failures": 1}
+    decision = decide(scene.with_host(observed, "server-2", report=report))
+    assert "server-2" not in scene.hosts_of(decision, Deliver)
+    assert "QuorumAtRisk" in {wait.reason for wait in decision.held if "server-2" in wait.on}
 
 
 def test_the_only_voter_may_be_restarted() -> None:
