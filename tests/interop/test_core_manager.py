@@ -1,8 +1,8 @@
 """Our providers under upstream's core: the real core manager of Cluster API on the real kube-apiserver, with its own
 webhooks and rights, and `remuda manager` with providers alone. Hosts are processes of this machine, with nano.
 
-Straight from objects of Cluster API a cluster is made, changed in place, scaled, loses a server and goes; and one
-that is declared stands on the same core.
+Straight from objects of Cluster API, which the real clusterctl makes of our template, a cluster is made, changed in
+place, scaled, loses a server and goes; and one that is declared stands on the same core.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.e2e.program import run
+from tests.lab.clusterctl import Tools
 from tests.lab.clusters import CONTROL_PLANES, DEPLOYMENTS, MACHINES, NAMESPACE, VERSION, Declared, is_ready, pool
 from tests.lab.up import Json, condition
 from tests.lab.upstream_core import UpstreamCore
@@ -37,54 +39,35 @@ def land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpstreamCore]:
         found.stop()
 
 
+@pytest.fixture
+def tools(land: UpstreamCore, tmp_path: Path) -> Tools:
+    written = run("clusterctl-repository", tmp_path / "repository")
+    assert (written.code, written.err) == (0, "")
+    return Tools(tmp_path, land.kubeconfig, NAMESPACE)
+
+
 class Straight(Declared):
-    """A cluster by objects of Cluster API alone: a pool is a MachineDeployment."""
+    """A cluster by objects of Cluster API alone, from the template that clusterctl has of us: a pool is a
+    MachineDeployment."""
 
-    def objects(self) -> Iterator[Json]:
-        yield self._made("cluster.x-k8s.io/v1beta2", "Cluster", self.name) | {
-            "spec": {
-                "infrastructureRef": {"apiGroup": "rke.cattle.io", "kind": "RKECluster", "name": self.name},
-                "controlPlaneRef": {"apiGroup": "rke.cattle.io", "kind": "RKEControlPlane", "name": self.name},
-            }
-        }
-        yield self._made("rke.cattle.io/v1", "RKECluster", self.name)
-        yield self._made("rke.cattle.io/v1", "RKEControlPlane", self.name) | {
-            "spec": {"clusterName": self.name, "kubernetesVersion": self.version, **self.config}
-        }
-        spec = {"clusterName": self.name}
-        yield self._made("rke.cattle.io/v1", "RKEBootstrapTemplate", self.name) | {
-            "spec": {**spec, "template": {"spec": spec}}
-        }
-        yield self._made("rke-machine.cattle.io/v1", "ProcessMachineTemplate", self.name) | {
-            "spec": {"template": {"spec": {}}}
-        }
-        for one in self.pools.values():
-            yield self._deployment(one)
+    def __init__(self, fleet: UpstreamCore, tools: Tools, name: str, servers: int, workers: int) -> None:
+        super().__init__(fleet, name, [pool("servers", servers, "ec"), pool("workers", workers, "w")])
+        self.tools = tools
 
-    def _made(self, api_version: str, kind: str, name: str) -> Json:
-        return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}}
-
-    def _deployment(self, one: Json) -> Json:
-        """What is not said here is for the core's webhooks to fill in: selector, cluster's label, strategy."""
-        roles = {"etcdRole": "etcd-role", "controlPlaneRole": "control-plane-role", "workerRole": "worker-role"}
-        labels = {f"rke.cattle.io/{role}": "true" for flag, role in roles.items() if one.get(flag)}
-        infrastructure = {"apiGroup": "rke-machine.cattle.io", "kind": "ProcessMachineTemplate", "name": self.name}
-        bootstrap = {"apiGroup": "rke.cattle.io", "kind": "RKEBootstrapTemplate", "name": self.name}
-        return self._made("cluster.x-k8s.io/v1beta2", "MachineDeployment", f"{self.name}-{one['name']}") | {
-            "spec": {
-                "clusterName": self.name,
-                "replicas": one["quantity"],
-                "selector": {"matchLabels": {}},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {
-                        "clusterName": self.name,
-                        "bootstrap": {"configRef": bootstrap},
-                        "infrastructureRef": infrastructure,
-                    },
-                },
-            }
-        }
+    def objects(self) -> list[Json]:
+        """As the book has them made, with the configuration of the cluster added."""
+        servers, workers = (str(self.pools[name]["quantity"]) for name in ("servers", "workers"))
+        text = self.tools.clusterctl(
+            *("--config", str(self.tools.home / "repository" / "clusterctl.yaml"), "generate", "cluster", self.name),
+            *("--infrastructure", "remuda", "--flavor", "process", "--kubernetes-version", self.version),
+            *("--control-plane-machine-count", servers, "--worker-machine-count", workers),
+            *("--target-namespace", NAMESPACE),
+        )
+        found: list[Json] = list(yaml.safe_load_all(text))
+        for obj in found:
+            if obj["kind"] == "RKEControlPlane":
+                obj["spec"] |= self.config
+        return found
 
     def apply(self) -> None:
         for obj in self.objects():
@@ -106,8 +89,8 @@ class Straight(Declared):
         self.fleet.delete(CLUSTERS, self.name, seconds=seconds)
 
 
-def test_a_cluster_straight_from_objects_of_cluster_api(land: UpstreamCore) -> None:
-    prairie = Straight(land, "prairie", [pool("servers", 3, "ec"), pool("workers", 1, "w")])
+def test_a_cluster_straight_from_objects_of_cluster_api(land: UpstreamCore, tools: Tools) -> None:
+    prairie = Straight(land, tools, "prairie", 3, 1)
     prairie.apply()
     nodes = prairie.has_nodes(4, PATIENCE_SECONDS)
     every_machine_runs(prairie)
@@ -117,8 +100,10 @@ def test_a_cluster_straight_from_objects_of_cluster_api(land: UpstreamCore) -> N
 
     prairie.config["machineGlobalConfig"] = {"debug": True}
     generation = land.http("GET", f"{CONTROL_PLANES}/prairie").body["metadata"]["generation"]
+    assert not any("debug" in text for text in configurations(prairie))
     prairie.apply()
     land.until(CONTROL_PLANES, "prairie", lambda obj: settled_after(obj, generation), seconds=PATIENCE_SECONDS)
+    assert all("debug" in text for text in configurations(prairie))
     assert prairie.standing() == first
 
     prairie.pools["workers"]["quantity"] = 2
@@ -145,21 +130,39 @@ def every_machine_runs(cluster: Straight) -> None:
 
 def the_core_tells_of_our_objects(cluster: Straight) -> None:
     """What our objects say of themselves is what upstream's say of them, also to who asks in the older version."""
-    found = cluster.fleet.http("GET", f"{CLUSTERS}/{cluster.name}").body
-    initialization = found["status"]["initialization"]
-    assert initialization == {"infrastructureProvisioned": True, "controlPlaneInitialized": True}
-    for type in ("InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "RemoteConnectionProbe"):
-        assert condition(found, type) == "True", found["status"]
-    for machine in cluster.machines().values():
-        for type in ("BootstrapConfigReady", "InfrastructureReady", "NodeHealthy"):
-            assert condition(machine, type) == "True", machine["status"]
-    older = cluster.fleet.http("GET", f"{OLDER}/clusters/{cluster.name}").body
+    land, path = cluster.fleet, f"{CLUSTERS}/{cluster.name}"
+    told = ("InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "RemoteConnectionProbe")
+    cluster.until(lambda: are_true(land.http("GET", path).body, *told), "the Cluster tells of both", PATIENCE_SECONDS)
+    told = ("BootstrapConfigReady", "InfrastructureReady", "NodeHealthy")
+    cluster.until(
+        lambda: all(are_true(machine, *told) for machine in cluster.machines().values()),
+        "every Machine tells of both, and of its Node",
+        PATIENCE_SECONDS,
+    )
+    cluster.until(lambda: is_described(cluster), "clusterctl describes it", PATIENCE_SECONDS)
+    older = land.http("GET", f"{OLDER}/clusters/{cluster.name}").body
     assert (older["apiVersion"], older["status"]["phase"]) == ("cluster.x-k8s.io/v1beta1", "Provisioned")
+
+
+def are_true(obj: Json, *types: str) -> bool:
+    return all(condition(obj, type) == "True" for type in types)
+
+
+def is_described(cluster: Straight) -> bool:
+    told = cluster.tools.described(cluster.name)
+    machines = {f"Machine/{name}" for name in cluster.machines()}
+    return told[f"Cluster/{cluster.name}"][-3:-1] == ["True", "Available"] and machines <= set(told)
 
 
 def settled_after(obj: Json, generation: int) -> bool:
     status = obj.get("status") or {}
     return bool(is_ready(obj) and status.get("observedGeneration", 0) > generation)
+
+
+def configurations(cluster: Straight) -> list[str]:
+    """What the distribution reads on each host."""
+    path = "root/etc/rancher/nano/config.yaml.d/50-rancher.yaml"
+    return [(cluster.fleet.hosts / "process" / name / path).read_text() for name in cluster.machines()]
 
 
 def a_server_leaves_before_it_goes(cluster: Straight) -> None:
@@ -215,11 +218,17 @@ def test_a_declared_cluster(land: UpstreamCore) -> None:
 
 def test_a_second_core_is_refused_and_touches_nothing(land: UpstreamCore, tmp_path: Path) -> None:
     before = land.http("GET", DEFINITIONS).body
-    for wanted in ("", "core", "machineset"):
+    for wanted in ("", "machineset"):
         chosen = ("--controllers", wanted) if wanted else ()
         refused = run("manager", "--kubeconfig", land.kubeconfig, "--lease-namespace", "default", *chosen)
-        assert (refused.code, refused.out) == (1, "")
+        assert (refused.code, refused.out) == (1, ""), refused
         assert "machines.cluster.x-k8s.io" in refused.err
         assert "already installed by another program" in refused.err
         assert "--controllers=providers,provisioning" in refused.err
     assert land.http("GET", DEFINITIONS).body["items"] == before["items"]
+
+
+def test_all_of_it_was_done_with_the_rights_that_manifests_give(land: UpstreamCore) -> None:
+    """Said last: nobody was refused anything."""
+    for log in (land.log, land.core.log):
+        assert [line for line in log.read_text().splitlines() if "forbidden" in line.lower()] == []
