@@ -77,19 +77,27 @@ class Pet:
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
-        feeding = asyncio.create_task(_copy(process.stdin, child.stdin))
+        feeding = asyncio.create_task(_feed(process.stdin, child.stdin))
         await asyncio.gather(_copy(child.stdout, process.stdout), _copy(child.stderr, process.stderr))
         feeding.cancel()
         process.exit(await child.wait())
 
 
 async def _copy(source: Any, target: Any) -> None:
+    """Without its end: that of one output would be the end of the other one too."""
     try:
         while content := await source.read(65536):
             target.write(content)
-        target.write_eof()
     except (OSError, asyncssh.Error):
         pass  # whoever was at the other end has gone
+
+
+async def _feed(source: Any, target: Any) -> None:
+    await _copy(source, target)
+    try:
+        target.write_eof()
+    except (OSError, asyncssh.Error):
+        pass
 
 
 async def start_all(pets: Sequence[Pet], authorized: asyncssh.SSHKey) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import remuda.agent
+from remuda import tunnel
 from remuda.providers.bootstrap import assets
 
 SOURCES = sorted(Path(remuda.agent.__file__).parent.rglob("*.py"))
+TRAVELLERS = {"__future__", *(f"remuda.tunnel.{name}" for name in tunnel.TRAVELLING)}
 NOT_IN_39 = {"match", "tomllib", "zoneinfo"}
 
 
@@ -35,7 +37,7 @@ def test_every_module_is_python_3_9_and_imports_nothing_but_the_standard_library
             names = [node.module or ""]
         for name in names:
             top = name.split(".")[0]
-            assert top in sys.stdlib_module_names or name.startswith("remuda.agent") or name == "__future__", name
+            assert top in sys.stdlib_module_names or name.startswith("remuda.agent") or name in TRAVELLERS, name
             assert top not in NOT_IN_39, name
 
 
@@ -45,7 +47,9 @@ def test_the_same_sources_give_the_same_bytes() -> None:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         names = archive.namelist()
     assert names == sorted(names)
-    assert all(name in ("__main__.py", "remuda/__init__.py") or name.startswith("remuda/agent/") for name in names)
+    of_the_tunnel = {f"remuda/tunnel/{name}.py" for name in tunnel.TRAVELLING}
+    others = {name for name in names if not name.startswith("remuda/agent/")}
+    assert others == {"__main__.py", "remuda/__init__.py", *of_the_tunnel}
     assert content.startswith(b"#!/usr/bin/env python3\n")
 
 
