@@ -136,6 +136,8 @@ class PlanSecret:
             try:
                 for line in self.server.stream(f"{query}&resourceVersion={version}", timeout=30):
                     event = json.loads(line)
+                    if event["type"] == "ERROR":  # too long ago for the server: what was missed is not to be had
+                        version = "0"
                     if event["type"] not in ("ADDED", "MODIFIED"):
                         continue
                     version = event["object"]["metadata"]["resourceVersion"]
@@ -146,6 +148,7 @@ class PlanSecret:
                         return
             except OSError:
                 return
+            time.sleep(0.1)  # a watch that ends at once must not cost the machine
 
     def _account(self) -> str:
         """A token that is good for this Secret alone."""
