@@ -135,10 +135,14 @@ class RawEnd:
         return bool(await self._reader.read(1 << 16))
 
     async def hear(self) -> Said:
-        """The next message, whole."""
+        """The next message, whole. Pings alone are nothing to wait for."""
+        async with asyncio.timeout(_PATIENCE):
+            return await self._hear()
+
+    async def _hear(self) -> Said:
         pieces = b""
         while True:
-            opcode, final, payload = await asyncio.wait_for(self.next_frame(), _PATIENCE)
+            opcode, final, payload = await self.next_frame()
             if opcode == PING:
                 self.pings += 1
                 if not self.deaf:
