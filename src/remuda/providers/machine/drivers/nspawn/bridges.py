@@ -7,6 +7,7 @@ reboot. A link whose host is gone counts for nothing. What is done here is done 
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import json
 import os
@@ -91,7 +92,7 @@ class Bridge:
         if not await self._exists():
             ours.touch()  # before the bridge: one that nobody marked would stay
             async with MAKE_BRIDGE:
-                await run("ip", "link", "add", self.name, "type", "bridge")
+                await run("ip", "link", "add", self.name, "address", _own_hardware_address(self.name), "type", "bridge")
         addresses = await self._addresses()
         for address in addresses:
             if network.subnet_of(address.network) and address.ip in network:  # not one that was added with a /32
@@ -141,6 +142,13 @@ class Bridge:
             f"no address is free: all {len(taken)} of the subnet {network} on the bridge {self.name} are taken by "
             "hosts; remove some, or take a larger subnet"
         )
+
+
+def _own_hardware_address(name: str) -> str:
+    """A bridge without one borrows that of a host's end, and loses it with that host: for all the others whatever is
+    behind the bridge would be gone until they ask again."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))  # 02: given by us, and one station's
 
 
 def _target(link: Path) -> Path:
