@@ -117,6 +117,13 @@ class PlanSecret:
                 if left <= 0 or not self._news.wait(left):
                     raise TimeoutError(f"not within {seconds:g} s: {what}; the Secret has {_shown(self.states)}")
 
+    def quiet(self, seconds: float = 20) -> None:
+        """Until an agent's pass has gone by without a change: the agent has written all it had to say."""
+        deadline = time.monotonic() + seconds
+        with self._news:
+            while self._news.wait(self._period * 2) and time.monotonic() < deadline:
+                pass
+
     def changes(self, key: str) -> list[str]:
         """The values a key had one after the other."""
         found: list[str] = []

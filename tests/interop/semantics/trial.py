@@ -181,6 +181,11 @@ class Trial:
             raise AssertionError(f"{self.server.name}: {method} {target}: {reply}")
         return reply.body
 
+    def caught_up(self, path: str) -> None:
+        """What a server may answer from its cache is asked for once the cache knows all that was written."""
+        now = self.quietly("GET", path)["metadata"]["resourceVersion"]
+        self.quietly("GET", path, query={"resourceVersion": now, "resourceVersionMatch": "NotOlderThan"})
+
     def until(self, what: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> None:
         """Waits for something that happens in its own time; gives up with a note that the other server lacks."""
         deadline = time.monotonic() + seconds

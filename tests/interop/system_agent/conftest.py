@@ -39,9 +39,15 @@ class Host:
 
     def give(self, plan: Any, **keys: str | None) -> None:
         """Writes the plan, and starts the agent if it does not run."""
-        self.secret.write(plan, **keys)
+        self.write(plan, **keys)
         if not self.agent.running:
             self.agent.start()
+
+    def write(self, plan: Any = None, **keys: str | None) -> None:
+        """Upstream's agent dies of a write that comes between its own (its unit starts it again): it ends those first."""
+        if isinstance(self.agent, SystemAgent) and self.agent.running:
+            self.secret.quiet()
+        self.secret.write(plan, **keys)
 
     def applied(self, plan: Any, **keys: str | None) -> Data:
         """Gives a plan; the Secret once the plan is the applied one."""

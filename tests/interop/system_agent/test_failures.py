@@ -63,7 +63,7 @@ def test_a_new_plan_does_not_wait_for_the_pause_of_a_failed_one(host: Host) -> N
 def test_a_failed_plan_rests(host: Host) -> None:
     plan = {"instructions": [host.shell(f"{host.note('ran')}; exit 1")]}
     host.failed(plan)
-    host.secret.write(of_others="changed")
+    host.write(of_others="changed")
     data = host.settle()
     assert host.noted == ["ran"]
     assert data["failure-count"] == b"1"
@@ -74,7 +74,7 @@ def test_after_the_pause_it_is_tried_again_and_knows_which_attempt_it_is(host: H
     plan = {"instructions": [host.shell(f"{host.note('$CATTLE_AGENT_ATTEMPT_NUMBER')}; exit 1")]}
     host.failed(plan)
     for attempt in (2, 3):
-        host.secret.write(last_apply_time=ago(31))
+        host.write(last_apply_time=ago(31))
         host.has_failed(plan, attempt)
     assert host.noted == ["1", "2", "3"]
 
@@ -86,7 +86,7 @@ def test_a_success_ends_the_count(host: Host) -> None:
     }
     host.failed(plan)
     flag.touch()
-    host.secret.write(last_apply_time=ago(31))
+    host.write(last_apply_time=ago(31))
     data = host.wait(lambda data: data.get("applied-checksum") == checksum(plan), "it is applied in the end")
     assert data["failure-count"] == b"0"
     assert data["failed-checksum"] == b""
@@ -99,7 +99,7 @@ def test_a_success_ends_the_count(host: Host) -> None:
 def test_the_most_failures_allowed(host: Host, most: str) -> None:
     plan = {"instructions": [host.shell(f"{host.note('ran')}; exit 1")]}
     host.failed(plan, max_failures=most)
-    host.secret.write(last_apply_time=ago(31))
+    host.write(last_apply_time=ago(31))
     if most == "1":
         data = host.settle()
         assert host.noted == ["ran"]

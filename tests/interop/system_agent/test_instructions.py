@@ -117,7 +117,7 @@ def test_an_applied_plan_is_not_applied_again_and_nothing_is_written(host: Host)
     version = host.secret.read()["metadata"]["resourceVersion"]
     host.settle(4)
     assert host.secret.read()["metadata"]["resourceVersion"] == version
-    host.secret.write(of_others="changed")
+    host.write(of_others="changed")
     host.settle(2)
     assert host.noted == ["ran"]
 

@@ -50,14 +50,14 @@ def test_a_failure_is_told_and_not_tried_again(host: Host) -> None:
     assert data["failed-checksum"] == checksum(plan)
     assert data["failure-count"] == b"1"
     assert outputs(data["failed-output"]) == {"x": b"out\n"}
-    host.secret.write(last_apply_time="Thu Jan  1 00:00:00 UTC 2026")
+    host.write(last_apply_time="Thu Jan  1 00:00:00 UTC 2026")
     data = host.settle()
     assert host.noted == ["ran"]
     assert data["plan-state"] == b"failed"
     assert data["failure-count"] == host.expected("failure-count after a failure, by plan-state")
     is_applied = data.get("applied-checksum") == checksum(plan)
     assert is_applied is host.expected("a failed plan as applied-checksum, by plan-state")
-    host.secret.write(plan_state="pending")
+    host.write(plan_state="pending")
     host.wait(lambda data: data.get("plan-revision") == b"2" and data.get("plan-state") == b"failed", "asked for again")
     assert host.noted == ["ran", "ran"]
 

@@ -201,6 +201,7 @@ def at_a_revision(t: Trial) -> None:
     path = _five(t)
     revision = t.quietly("GET", path)["metadata"]["resourceVersion"]
     t.quietly("DELETE", f"{path}/a")
+    t.caught_up(path)
     _names(t, path, resourceVersion=revision, resourceVersionMatch="Exact")
     _names(t, path, resourceVersion=revision, resourceVersionMatch="NotOlderThan")
     _names(t, path, resourceVersion="0")
@@ -229,5 +230,6 @@ def a_revision_of_the_future(t: Trial) -> None:
 @case("pagination")
 def get_at_a_revision(t: Trial) -> None:
     path = _five(t)
+    t.caught_up(path)
     t.get(f"{path}/a", query={"resourceVersion": "0"})
     t.get(f"{path}/a", query={"resourceVersion": "abc"})

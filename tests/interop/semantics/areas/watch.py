@@ -42,6 +42,7 @@ def from_zero_begins_with_what_is_there(t: Trial) -> None:
     path = t.configmaps()
     for name in ("b", "a"):
         t.quietly("POST", path, {"metadata": {"name": name}})
+    t.caught_up(path)
     t.watch(path, 2, resourceVersion="0")
 
 
@@ -50,6 +51,7 @@ def without_a_revision_begins_with_what_is_there(t: Trial) -> None:
     path = t.configmaps()
     for name in ("b", "a"):
         t.quietly("POST", path, {"metadata": {"name": name}})
+    t.caught_up(path)
     t.watch(path, 2)
 
 
