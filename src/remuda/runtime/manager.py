@@ -14,6 +14,7 @@ from typing import Any
 
 from remuda.kube.client import Client, Target
 from remuda.kube.objects import Key, Kind
+from remuda.kube.permit import permit
 from remuda.runtime.caches import Caches
 from remuda.runtime.controller import INTERVAL_SECONDS, Controller, Reconcile, current
 from remuda.runtime.election import Election, LeadershipLost
@@ -21,7 +22,6 @@ from remuda.runtime.events import Events
 from remuda.runtime.ledger import Ledger
 from remuda.runtime.metrics import Metrics
 from remuda.runtime.outcome import Outcome
-from remuda.runtime.steps import permit
 from remuda.runtime.tasks import Stopped, Tasks, ended, unless
 from remuda.runtime.writing import WritingClient
 

@@ -11,24 +11,21 @@ the fifth point passed, whichever that is. With `REMUDA_CRASH_ONCE=DIRECTORY` no
 each death leaves a file there, named after its point. Fault tests go through `all_steps()`, so which kills were tried
 is counted, not hoped for.
 
-A step is also where a process that may not act any more is held: whoever runs code that acts can set `permit`, which is
-asked before each step and raises to refuse it.
+A step is also where a process that may not act any more is held (`remuda.kube.permit`).
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from contextvars import ContextVar
 from types import TracebackType
+
+from remuda.kube.permit import ask_permit
 
 VARIABLE = "REMUDA_CRASH_AT"
 ONCE_VARIABLE = "REMUDA_CRASH_ONCE"
 _ANY = "*"
 CRASHED = "killed by REMUDA_CRASH_AT at"  # the last words on stderr
-
-permit: ContextVar[Callable[[], None] | None] = ContextVar("permit", default=None)
 
 
 class Step:
@@ -44,9 +41,7 @@ class Step:
         self.taken = 0
 
     async def __aenter__(self) -> None:
-        ask = permit.get()
-        if ask is not None:
-            ask()
+        ask_permit()
         if _crash is not None:
             _crash.passing(self.before)
 

@@ -44,7 +44,7 @@ class Host:
             self.agent.start()
 
     def write(self, plan: Any = None, **keys: str | None) -> None:
-        """Upstream's agent dies of a write that comes between its own (its unit starts it again): it ends those first."""
+        """Upstream's agent dies of a write between its own (its unit starts it again): it may end those first."""
         if isinstance(self.agent, SystemAgent) and self.agent.running:
             self.secret.quiet()
         self.secret.write(plan, **keys)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from remuda.kube.permit import permit
 from remuda.runtime.outcome import Retryable
-from remuda.runtime.steps import CRASHED, all_steps, permit, step
+from remuda.runtime.steps import CRASHED, all_steps, step
 
 SCRIPT = """
 import asyncio, sys

@@ -9,13 +9,40 @@ import socket
 import ssl
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.connector import Connection
 
 from remuda.kube.http.identity import Identity
+from remuda.kube.permit import ask_permit
 
 _CONNECT_SECONDS = 10.0
 _KEEP_SECONDS = 30.0  # shorter than what servers and the balancers before them keep an idle connection
 # A peer that vanished without a word is noticed after a minute and a half also on a silent connection.
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 90_000))
+
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class _Request(aiohttp.ClientRequest):
+    """Who may not act any more writes nothing, however long a write has waited for a connection and for its turn."""
+
+    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+        if self.method not in _READS:
+            ask_permit()
+        return await super().send(conn)
+
+    async def write_bytes(
+        self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
+    ) -> None:
+        """A body, and the head before it, leave by a task of their own, which has its turn later."""
+        try:
+            ask_permit()
+        except Exception as refusal:
+            if conn.protocol is not None:
+                conn.protocol.set_exception(refusal)  # for the one that waits for the answer
+            return
+        await super().write_bytes(writer, conn, content_length)
 
 
 class Link:
@@ -28,6 +55,7 @@ class Link:
             connector=aiohttp.TCPConnector(
                 ssl=context or True, limit=0, keepalive_timeout=_KEEP_SECONDS, socket_factory=_new_socket
             ),
+            request_class=_Request,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
             max_line_size=64 * 1024,

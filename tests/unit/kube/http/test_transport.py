@@ -17,6 +17,7 @@ from remuda.kube.client import Change, Target, list_all
 from remuda.kube.errors import StatusError, Unreachable, too_many_requests
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import Access, ExecPlugin, Impersonation
+from remuda.kube.permit import permit
 from tests.lab.certificates import Authority, write
 
 from .rawserver import Act, Conversation, RawServer, answering
@@ -255,6 +256,25 @@ class TestAgain:
         async with served(BUSY) as (client, server):
             assert (await refusal(client.get(PODS, "a", "b"))).code == 429
             assert len(server.seen) == 8
+
+    @pytest.mark.parametrize("allowed", [0, 1, 2])
+    async def test_nor_a_write_of_one_who_may_not_act_any_more(self, allowed: int) -> None:
+        """Asked when there is a connection, and when the bytes leave: of two attempts the second is never seen."""
+        asked: list[int] = []
+
+        def ask() -> None:
+            asked.append(allowed)
+            if len(asked) > allowed:
+                raise LookupError("somebody else may lead by now")
+
+        async def write() -> None:
+            permit.set(ask)
+            await client.create(PODS, "a", {})
+
+        async with served(BUSY) as (client, server):
+            with pytest.raises(LookupError, match="somebody else"):
+                await asyncio.create_task(write())
+            assert [said.method for said in server.seen] == ["POST"] * (allowed // 2)
 
     async def test_an_eviction_is_told_at_once(self) -> None:
         async with served(BUSY) as (client, server):
