@@ -1,0 +1,63 @@
+"""What the parts of access know of each other.
+
+The proxy knows neither tokens nor Secrets nor tunnels: it is given somebody who tells callers apart, somebody who
+decides whom a cluster is open to, and somebody who knows the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+import aiohttp
+import msgspec
+
+from remuda.kube.objects import Key
+from remuda.kube.web import Request
+
+# The path of a cluster: PREFIX + its id. The id is RKEControlPlane's spec.managementClusterName.
+PREFIX = "/k8s/clusters/"
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks. `clusters`: the ids a token is limited to; None: whatever its user may reach. `token` names the token's
+    resource, for the audit line; never the token itself."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
+    clusters: tuple[str, ...] | None = None
+    token: str = ""
+
+
+class Identify(Protocol):
+    async def __call__(self, request: Request) -> Caller:
+        """Raises a StatusError 401 for credentials that are nobody's, and for none at all."""
+
+
+class MayReach(Protocol):
+    async def __call__(self, caller: Caller, cluster: str) -> str:
+        """Whether `caller` may reach the cluster with this id: "" or why not, in words for the audit line."""
+
+
+class Way(Protocol):
+    """How one cluster is reached at this moment. It stays good while it is used, even when another takes its place."""
+
+    key: Key  # of its CAPI Cluster
+    server: str  # https://host:port, as the cluster's API calls itself
+    through: str  # "tunnel" or "direct", for the audit line
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """Its connections prove who we are there: somebody who may impersonate. Never closed by its users."""
+
+    async def connect(self, make: type[asyncio.Protocol]) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        """A connection of its own, TLS done, for what is to be upgraded. Raises OSError in words."""
+
+
+class Ways(Protocol):
+    async def of(self, cluster: str) -> Way:
+        """By the cluster's id. Raises a StatusError: 404 for no such cluster, 503 (with Retry-After) for one that cannot
+        be reached now, saying since when and what its last disconnect was."""
