@@ -134,6 +134,21 @@ async def test_tokens_that_are_lost_are_never_made_anew(ranch: Ranch) -> None:
         await ranch.ready()
 
 
+async def test_a_state_from_before_there_were_tunnels_gets_a_key_once_and_keeps_its_tokens(ranch: Ranch) -> None:
+    tokens = {"serverToken": "of-servers", "agentToken": "of-agents"}
+    await ranch.secret("c-rke-state", tokens, "rke.cattle.io/cluster-state")
+    async with ranch.running():
+        await ranch.herd(("s1",))
+        await ranch.ready()
+        first = await ranch.made("c-rke-state")
+        changed = await ranch.change(machineGlobalConfig={"debug": True})
+        await ranch.ready(changed["metadata"]["generation"])
+        assert await ranch.made("c-rke-state") == first
+    found = {name: base64.b64decode(value).decode() for name, value in first["data"].items()}
+    assert len(bytes.fromhex(found.pop("tunnelKey"))) == 32
+    assert found == tokens
+
+
 async def test_a_kubeconfig_of_somebody_else_is_left_alone_and_told(ranch: Ranch) -> None:
     await ranch.secret("c-kubeconfig", {"value": "theirs"}, labels={"cluster.x-k8s.io/cluster-name": "c"})
     async with ranch.running():

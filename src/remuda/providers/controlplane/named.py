@@ -37,6 +37,7 @@ class Held(msgspec.Struct, frozen=True):
     type: str
     annotations: Mapping[str, str]
     data: Mapping[str, bytes]
+    version: str = ""  # resourceVersion
 
     def __repr__(self) -> str:
         return f"<{self}>"
@@ -79,7 +80,7 @@ class Named:
                 raise
             return None
         found = held(kind.name, value)
-        self._read[place] = (kind.decode(value).metadata.resource_version, found)
+        self._read[place] = (found.version, found)
         while len(self._read) > _KEPT:
             self._read.popitem(last=False)
         return found
@@ -96,10 +97,11 @@ _RAW = Kind("v1", "", "", _Raw)
 
 def held(kind: str, value: bytes) -> Held:
     raw = _RAW.decode(value)
+    version = raw.metadata.resource_version
     if kind == CONFIG_MAP.name:
         plain = {name: text.encode() for name, text in raw.data.items()}
-        return Held(kind, raw.key, "", raw.metadata.annotations, {**plain, **_decoded(raw.binary_data)})
-    return Held(kind, raw.key, raw.type, raw.metadata.annotations, _decoded(raw.data))
+        return Held(kind, raw.key, "", raw.metadata.annotations, {**plain, **_decoded(raw.binary_data)}, version)
+    return Held(kind, raw.key, raw.type, raw.metadata.annotations, _decoded(raw.data), version)
 
 
 def _decoded(values: Mapping[str, str]) -> dict[str, bytes]:

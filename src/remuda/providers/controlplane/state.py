@@ -1,7 +1,8 @@
 """The tokens by which nodes join: the Secret `<cluster>-rke-state`, made once.
 
 They are never made anew once a host has a plan: a server that restarts with another token than its cluster's does not
-come back. A Secret that is gone then is told, and nothing changes until somebody has put it back.
+come back. A Secret that is gone then is told, and nothing changes until somebody has put it back. The key of its
+tunnels' tokens is in it too; a Secret from before there were any gets one, once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import secrets
 
 from remuda.kube.client import Client
+from remuda.kube.core import SECRETS
 from remuda.kube.objects import Key
 from remuda.kube.waits import Wait
 from remuda.providers import names
@@ -20,9 +22,10 @@ from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
 CREATE = step("rkecontrolplane.create-tokens", "creates the Secret with the tokens by which nodes join a cluster")
+ADD_KEY = step("rkecontrolplane.add-tunnel-key", "adds the key of tunnels to a Secret from before there were any")
 
 TYPE = "rke.cattle.io/cluster-state"
-SERVER, AGENT = "serverToken", "agentToken"
+SERVER, AGENT, TUNNEL = "serverToken", "agentToken", "tunnelKey"
 
 
 def secret_name(cluster: str) -> str:
@@ -36,19 +39,33 @@ async def tokens(client: Client, named: Named, plane: RKEControlPlane, *, delive
     if held is None:
         if delivered:
             return _lost(key, "does not exist any more")
-        made = {SERVER: secrets.token_hex(32).encode(), AGENT: secrets.token_hex(32).encode()}
+        made = {name: secrets.token_hex(32).encode() for name in (SERVER, AGENT, TUNNEL)}
         await belongings.create(client, plane, belongings.secret(plane, key.name, made, type=TYPE), CREATE)
         held = await named.secret(key)
         if held is None:
             raise Retryable(f"the Secret {key} was made and is gone again")
-    return _read(held)
+    found = _read(held)
+    if isinstance(found, Wait) or found.tunnel:
+        return found
+    return _read(await _with_key(client, named, held))
+
+
+async def _with_key(client: Client, named: Named, held: Held) -> Held:
+    """Whoever else adds one at the same time: one of both counts, and both read that."""
+    added = belongings.encoded({TUNNEL: secrets.token_hex(32).encode()})
+    async with ADD_KEY:
+        await client.patch(SECRETS, *held.key, {"metadata": {"resourceVersion": held.version}, "data": added})
+    found = await named.secret(held.key)
+    if found is None or not found.data.get(TUNNEL):
+        raise Retryable(f"the Secret {held.key} has changed since")
+    return found
 
 
 def _read(held: Held) -> Tokens | Wait:
     server, agent = held.data.get(SERVER, b"").decode().strip(), held.data.get(AGENT, b"").decode().strip()
     if not server or not agent:
         return _lost(held.key, f"does not hold {SERVER} and {AGENT}")
-    return Tokens(server, agent)
+    return Tokens(server, agent, held.data.get(TUNNEL, b"").strip())
 
 
 def _lost(key: Key, missing: str) -> Wait:

@@ -141,9 +141,18 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 class Tokens(msgspec.Struct, frozen=True):
     server: str
     agent: str
+    tunnel: bytes = b""  # the key that tokens of tunnels are made with; never on a host
 
     def __repr__(self) -> str:
         return "<Tokens>"
+
+
+class Tunnel(msgspec.Struct, frozen=True, kw_only=True):
+    """Where nodes open their tunnels."""
+
+    cluster: str  # the id that the manager knows the cluster by
+    url: str  # wss://…
+    authority: bytes  # PEM: who vouches for that server
 
 
 class RegistryAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,6 +215,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     files: Sequence[ExtraFiles] = ()
     config_files: Mapping[str, str] = {}  # contents of what a config value names elsewhere (secret://ns:name)
     s3: S3Access | None = None
+    tunnel: Tunnel | None = None  # None: nobody listens for any
     init_machine_id: str = ""  # the user's choice of init node
 
     def __repr__(self) -> str:
