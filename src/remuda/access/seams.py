@@ -7,17 +7,20 @@ decides whom a cluster is open to, and somebody who knows the way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, Self, TypeVar
 
 import aiohttp
 import msgspec
 
+from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.kube.web import Request
 
 # The path of a cluster: PREFIX + its id. The id is RKEControlPlane's spec.managementClusterName.
 PREFIX = "/k8s/clusters/"
+
+P = TypeVar("P", bound=asyncio.Protocol)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,21 +46,31 @@ class MayReach(Protocol):
 
 
 class Way(Protocol):
-    """How one cluster is reached at this moment. It stays good while it is used, even when another takes its place."""
+    """How one cluster is reached at this moment, as somebody who may impersonate. It stays good while it is used (`with
+    way:`), even when another takes its place."""
 
+    cluster: str  # its id
     key: Key  # of its CAPI Cluster
     server: str  # https://host:port, as the cluster's API calls itself
     through: str  # "tunnel" or "direct", for the audit line
+    proof: tuple[tuple[str, str], ...]  # headers that say who we are, where connections alone do not
 
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """Its connections prove who we are there: somebody who may impersonate. Never closed by its users."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *what: object) -> None: ...
 
-    async def connect(self, make: type[asyncio.Protocol]) -> tuple[asyncio.Transport, asyncio.Protocol]:
+    async def request(
+        self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes | None = None
+    ) -> aiohttp.ClientResponse:
+        """Up to the head of the answer, which its user closes. Raises OSError, TimeoutError or aiohttp.ClientError."""
+
+    async def connect(self, make: Callable[[], P]) -> tuple[asyncio.Transport, P]:
         """A connection of its own, TLS done, for what is to be upgraded. Raises OSError in words."""
+
+    def unreachable(self, why: str) -> StatusError:
+        """What to say when it has come to nothing: a 503 with Retry-After that tells how the cluster stands."""
 
 
 class Ways(Protocol):
     async def of(self, cluster: str) -> Way:
-        """By the cluster's id. Raises a StatusError: 404 for no such cluster, 503 (with Retry-After) for one that cannot
-        be reached now, saying since when and what its last disconnect was."""
+        """By the cluster's id. Raises a StatusError: 404 for no such cluster, 503 (with Retry-After) for one that
+        cannot be reached now, saying since when and why."""

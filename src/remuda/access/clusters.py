@@ -1,0 +1,71 @@
+"""Clusters by the id they have in /k8s/clusters/<id>, and ids by the CAPI Cluster.
+
+What provisioning has made bears its id in RKEControlPlane `spec.managementClusterName`. A control plane that somebody
+made by hand has none: its id follows from its Cluster's name, so that everybody comes to the same one.
+
+Whoever may write a control plane could give it the id of another cluster. So the older claim holds; between two that
+are equally old nobody can decide, and neither has the id.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from remuda.kube.names import dns1123_label
+from remuda.kube.objects import Key
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.runtime.caches import Caches
+
+_ID = "access-id"
+_CLUSTER = "access-cluster"
+_HASHED = 10  # characters
+
+
+def id_of(plane: RKEControlPlane) -> str:
+    """Empty for what cannot have one: its name for itself is no DNS label."""
+    given = plane.spec.management_cluster_name
+    if given:
+        return "" if dns1123_label(given) else given
+    return derived_id(cluster_of(plane))
+
+
+def derived_id(cluster: Key) -> str:
+    """Of a cluster that was given none."""
+    digest = hashlib.sha256(f"{cluster.namespace}/{cluster.name}".encode()).digest()
+    return "c-" + base64.b32encode(digest).decode().lower()[:_HASHED]
+
+
+def cluster_of(plane: RKEControlPlane) -> Key:
+    """The CAPI Cluster it is the control plane of."""
+    return Key(plane.metadata.namespace, plane.spec.cluster_name)
+
+
+class Clusters:
+    def __init__(self, caches: Caches) -> None:
+        self.planes = caches.of(RKE_CONTROL_PLANE)
+        self.planes.index(_ID, lambda plane: filter(None, (id_of(plane),)))
+        self.planes.index(_CLUSTER, lambda plane: (str(cluster_of(plane)),))
+
+    def plane(self, id: str) -> RKEControlPlane | None:
+        claims = sorted(self.planes.select(_ID, id), key=_age)
+        if len(claims) > 1 and _age(claims[0]) == _age(claims[1]):
+            return None
+        return claims[0] if claims else None
+
+    def find(self, id: str) -> Key | None:
+        """The CAPI Cluster with this id."""
+        plane = self.plane(id)
+        return None if plane is None else cluster_of(plane)
+
+    def id(self, cluster: Key) -> str:
+        """Empty for a cluster whose control plane is not ours."""
+        for plane in self.planes.select(_CLUSTER, str(cluster)):
+            found = id_of(plane)
+            if self.find(found) == cluster:
+                return found
+        return ""
+
+
+def _age(plane: RKEControlPlane) -> str:
+    return plane.metadata.creation_timestamp or ""
