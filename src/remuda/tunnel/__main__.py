@@ -1,7 +1,8 @@
 """`python -m remuda.tunnel --config FILE`: the tunnel's client as a program, until SIGTERM.
 
 All settings are in one file of JSON, which is read again before each attempt to connect, like every file it names:
-tokens, authorities and URLs can be changed while it runs. Tokens are read from files and never from arguments. If its
+tokens, authorities and URLs can be changed while it runs. Names of files may be relative to that one. Tokens are read
+from files and never from arguments. On a host that is a folder, loopback is REMUDA_HOST_ADDRESS. If its
 loop ever stands still, a watchdog that needs nothing of Python's ends the process with a trace: whoever started it
 starts it again.
 """
@@ -17,13 +18,14 @@ import threading
 import time
 from typing import Any
 
-from remuda.tunnel.allow import Allow
+from remuda.tunnel.allow import Allow, Target, at, parse_target
 from remuda.tunnel.client import Client, Settings, Status, Waits
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.streams import Limits
 
 _KNOWN = {
     *("urls", "authorities", "token_file", "headers", "allow", "status_file", "timing", "limits", "waits"),
+    "wait_for",
 }
 _STANDS_STILL = 120.0
 _ENDS = {signal.SIGTERM, signal.SIGINT}
@@ -38,16 +40,18 @@ def load(path: str) -> Settings:
     found = _read(path)
     headers = [(str(name), str(value)) for name, value in _typed(found, "headers", dict, {}).items()]
     if found.get("token_file"):
-        headers.append(("Authorization", f"Bearer {_text(found['token_file']).strip()}"))
+        headers.append(("Authorization", f"Bearer {_text(_beside(path, found['token_file'])).strip()}"))
     urls = tuple(str(url) for url in _typed(found, "urls", list, []))
     if not urls:
         raise ConfigError(f"{path}: urls: at least one is needed")
+    loopback = os.environ.get("REMUDA_HOST_ADDRESS") or ""
     try:
         return Settings(
             urls=urls,
-            authorities="\n".join(_text(file) for file in _typed(found, "authorities", list, [])),
+            authorities="\n".join(_text(_beside(path, file)) for file in _typed(found, "authorities", list, [])),
             headers=tuple(headers),
-            allow=Allow(_typed(found, "allow", list, [])),
+            allow=Allow(_typed(found, "allow", list, []), loopback),
+            wait_for=_waited_for(found, loopback),
             timing=Timing(**_numbers(found, "timing", Timing._fields)),
             limits=Limits(**{name: int(value) for name, value in _numbers(found, "limits", Limits._fields).items()}),
             waits=Waits(**_numbers(found, "waits", Waits._fields)),
@@ -69,6 +73,21 @@ def _read(path: str) -> dict[str, Any]:
         if name not in _KNOWN:
             raise ConfigError(f"{path}: {name}: there is no such setting; there are {', '.join(sorted(_KNOWN))}")
     return found
+
+
+def _waited_for(found: dict[str, Any], loopback: str) -> Target | None:
+    value = found.get("wait_for")
+    if not value:
+        return None
+    network, _, address = str(value).partition("/")
+    try:
+        return at(parse_target(network, address), loopback)
+    except ValueError as error:
+        raise ConfigError(f"wait_for: {error}; tcp/127.0.0.1:6443 would be right") from None
+
+
+def _beside(path: str, file: Any) -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(path)), str(file))
 
 
 def _typed(found: dict[str, Any], name: str, kind: type, default: Any) -> Any:
@@ -101,6 +120,8 @@ class _Teller:
     def told(self, status: Status) -> None:
         if status.connected_to:
             line = f"INFO tunnel to {status.connected_to} is open"
+        elif status.waiting_for:
+            line = f"INFO no tunnel yet: nobody accepts connections at {status.waiting_for}"
         else:
             line = f"WARNING no tunnel: {status.last_disconnect_reason}; it is tried again"
         if line != self._said:
@@ -131,6 +152,7 @@ def main(arguments: list[str]) -> int:
     try:
         load(path)
         status_file = str(_read(path).get("status_file") or "")
+        status_file = status_file and _beside(path, status_file)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"ERROR {error}\n")
         return 1

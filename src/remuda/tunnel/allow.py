@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 _NETWORKS = ("tcp", "unix")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Target(NamedTuple):
@@ -30,17 +31,25 @@ class _Rule(NamedTuple):
 
 
 class Allow:
-    def __init__(self, rules: Iterable[str] = ()) -> None:
+    """`loopback`: what stands for it, on a host that has an address and no loopback of its own."""
+
+    def __init__(self, rules: Iterable[str] = (), loopback: str = "") -> None:
         """Raises ValueError for what is no rule."""
         self._rules = [_parse(rule) for rule in rules]
+        self._loopback = loopback
 
     def target(self, network: str, address: str) -> Target | None:
         """What to dial, if that is allowed. Raises ValueError for what is no address."""
         wanted = parse_target(network, address)
-        return wanted if any(_matches(rule, wanted) for rule in self._rules) else None
+        return at(wanted, self._loopback) if any(_matches(rule, wanted) for rule in self._rules) else None
 
 
 NOTHING = Allow()
+
+
+def at(target: Target, loopback: str) -> Target:
+    """Where that really is."""
+    return target._replace(host=loopback) if loopback and target.host in _LOOPBACK else target
 
 
 def parse_target(network: str, address: str) -> Target:

@@ -7,6 +7,8 @@ What must stay true:
   clients do not come back at once. Where a server says when (Retry-After), it waits that and up to a second more. The
   bound starts over after a session that lasted.
 - Why the last session ended, or the last attempt failed, is always known and told.
+- Where it is told to wait for something on its own host (`Settings.wait_for`), it opens no tunnel before that accepts
+  connections: whoever comes through it finds what he comes for.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from remuda.tunnel import reaching
-from remuda.tunnel.allow import NOTHING, Allow
+from remuda.tunnel import dialing, reaching
+from remuda.tunnel.allow import NOTHING, Allow, Target
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.session import Session
 from remuda.tunnel.streams import Limits
@@ -28,6 +30,7 @@ CONFIRMS = ("X-Remuda-Tunnel", "confirms")
 
 
 _LONGEST_ASKED = 300.0
+_HELD_SECONDS = 1.0  # between two looks at what is waited for
 
 
 class Waits(NamedTuple):
@@ -47,6 +50,7 @@ class Settings(NamedTuple):
     timing: Timing = Timing()
     limits: Limits = Limits()
     waits: Waits = Waits()
+    wait_for: Target | None = None
 
 
 class Status(NamedTuple):
@@ -54,6 +58,7 @@ class Status(NamedTuple):
     since: float  # when that began, seconds since 1970
     last_disconnect_reason: str
     attempts: int  # since the last tunnel
+    waiting_for: str = ""  # on this host, and why it is not there yet
 
 
 class BackOff:
@@ -100,6 +105,9 @@ class Client:
             try:
                 settings = self._settings()
                 back_off = back_off or BackOff(settings.waits)
+                if not self._is_there(settings.wait_for):
+                    self._pause(_HELD_SECONDS)
+                    continue
                 lasted, retry_after = self._round(settings)
                 if lasted >= settings.waits.healthy:
                     back_off.reset()
@@ -120,6 +128,19 @@ class Client:
         while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
             self._turned()
             self._stopped.wait(min(left, 1.0))
+
+    def _is_there(self, wanted: Target | None) -> bool:
+        """Whether somebody on this host accepts connections where the tunnel is to lead."""
+        if wanted is None:
+            return True
+        try:
+            dialing.connect(wanted, _HELD_SECONDS).close()
+        except OSError as error:
+            reason = f"{wanted.network}/{wanted.host}:{wanted.port}: {dialing.in_words(error)}"
+            if reason != self.status.waiting_for:
+                self._tell(self.status._replace(since=time.time(), waiting_for=reason))
+            return False
+        return True
 
     def _round(self, settings: Settings) -> tuple[float, float | None]:
         """Each URL once, until one has led to a session: how long that lasted, and how long to wait at least."""

@@ -73,12 +73,20 @@ class Session(Protocol):
 
 class Sessions:
     def __init__(self, told: Callable[[Event], None] = lambda event: None) -> None:
-        self._told = told
+        self._listeners = [told]
         self._clusters: dict[str, dict[str, Session]] = {}  # newest last
         self._ended: dict[Key, Ended] = {}
         self._counts: dict[Key, Counts] = {}
         self._failed: dict[tuple[Key, str], float] = {}
         self.metrics = TunnelMetrics(self._current)
+
+    def listen(self, told: Callable[[Event], None]) -> None:
+        """Calls it when a session has begun, and when one has ended."""
+        self._listeners.append(told)
+
+    def _told(self, event: Event) -> None:
+        for told in self._listeners:
+            told(event)
 
     # Which there are
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.unit.tunnel.conftest import TOKEN, WAIT, Place, echo, eventually
 
 
 class Program:
-    def __init__(self, place: Place, python: str = sys.executable, **changes: object) -> None:
+    def __init__(self, place: Place, python: str = sys.executable, address: str = "", **changes: object) -> None:
         folder = place.folder
         self.status_file = folder / "status.json"
         self._log = folder / "client.log"
@@ -38,9 +39,10 @@ class Program:
             **changes,
         }
         (folder / "tunnel.json").write_text(json.dumps(settings))
+        environment = {**os.environ, **({"REMUDA_HOST_ADDRESS": address} if address else {})}
         command = [python, "-I", str(folder / "agent.pyz"), "tunnel", "--config", str(folder / "tunnel.json")]
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder.parent, env=environment)
 
     def said(self) -> str:
         return self._log.read_text()
@@ -98,6 +100,52 @@ async def test_it_keeps_and_says_why_there_is_no_tunnel_and_takes_a_new_token(pl
         assert "401: failed authentication" in program.status()["last_disconnect_reason"]
     finally:
         await program.end()
+
+
+async def test_it_opens_no_tunnel_before_there_is_what_it_leads_to(place: Place) -> None:
+    with socket.socket() as taken:  # a port nobody listens at, and nobody else gets
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        program = Program(place, wait_for=f"tcp/127.0.0.1:{port}")
+        try:
+            reason = f"tcp/127.0.0.1:{port}: connection refused"
+            await eventually(lambda: program.status().get("waiting_for") == reason)
+            await eventually(lambda: reason in program.said())
+            assert not place.events
+            taken.listen()
+            await eventually(lambda: program.status().get("connected_to") == place.url)
+            assert program.status()["waiting_for"] == ""
+            assert program.said().count(reason) == 1
+        finally:
+            assert await program.end() == 0, program.said()
+
+
+async def test_it_ends_at_once_also_while_it_waits_for_its_host(place: Place) -> None:
+    program = Program(place, wait_for="tcp/127.0.0.1:1")
+    try:
+        await eventually(lambda: program.status().get("waiting_for"))
+    finally:
+        assert await program.end() == 0
+
+
+async def test_loopback_is_the_address_of_a_host_that_is_a_folder(place: Place) -> None:
+    """And names of files are relative to the file of settings."""
+    server = await asyncio.start_server(echo, "127.77.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    changes = {"token_file": "token", "authorities": ["ca.pem"], "status_file": "status.json"}
+    rule = f"tcp/127.0.0.1:{port}"
+    program = Program(place, address="127.77.0.1", allow=[rule], wait_for=rule, **changes)
+    try:
+        await eventually(lambda: place.sessions.has("corral"))
+        reader, writer = await place.open(f"127.0.0.1:{port}")
+        writer.write(b"hello")
+        async with asyncio.timeout(WAIT):
+            assert await reader.readexactly(5) == b"hello"
+        writer.close()
+        await eventually(lambda: program.status().get("connected_to") == place.url)
+    finally:
+        server.close()
+        assert await program.end() == 0, program.said()
 
 
 async def test_it_ends_at_once_also_while_nobody_answers(place: Place) -> None:
@@ -173,6 +221,7 @@ async def test_a_proxy_that_refuses_is_named(place: Place, monkeypatch: pytest.M
         ('{"urls": ["wss://a"], "allow": [1]}', "tunnel.json"),
         ('{"urls": ["wss://a"], "timing": {"ping_every": 0}}', "timing.ping_every: a positive number"),
         ('{"urls": ["wss://a"], "waits": {"often": 1}}', "waits.often"),
+        ('{"urls": ["wss://a"], "wait_for": "127.0.0.1:6443"}', "wait_for: unknown network"),
     ],
 )
 def test_what_is_wrong_with_the_settings_is_named(tmp_path: Path, content: str, reason: str) -> None:
