@@ -99,6 +99,7 @@ class Ranch:
         self.hosts = Hosts()
         self.manager: Manager
         self.artefacts: Mapping[str, Mapping[str, str]] = ARTEFACTS
+        self.proxied = False
 
     @classmethod
     async def create(cls, engine: Engine, workload: Engine | None = None) -> Ranch:
@@ -123,7 +124,9 @@ class Ranch:
         infrastructure.add(manager)
         bootstrap.add(manager, _SITE)
         settings = control_plane.ControlPlaneSettings(
-            artefacts=lambda distro, version: self.artefacts, drain=DrainSettings(retry_seconds=0.2)
+            artefacts=lambda distro, version: self.artefacts,
+            drain=DrainSettings(retry_seconds=0.2),
+            proxied=self.proxied,
         )
         control_plane.add(manager, remote, settings)
 

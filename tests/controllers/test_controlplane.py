@@ -9,6 +9,7 @@ import yaml
 
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE
+from remuda.kube.core import SECRETS
 from remuda.kube.objects import Key
 from remuda.providers import names
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
@@ -87,6 +88,18 @@ async def test_the_kubeconfig_is_signed_by_the_cluster_and_points_at_a_server(ra
     cluster = config["clusters"][0]["cluster"]
     assert cluster["server"] == "https://10.0.0.1:6443"
     assert cluster["certificate-authority-data"] == authority["data"]["tls.crt"]
+
+
+async def test_behind_a_proxy_the_administrators_kubeconfig_is_another_secret(ranch: Ranch) -> None:
+    ranch.proxied = True
+    async with ranch.running():
+        await ranch.herd(("s1",))
+        await ranch.ready()
+        secret = await ranch.made("c-admin-kubeconfig")
+    config = yaml.safe_load(base64.b64decode(secret["data"]["value"]))
+    assert config["clusters"][0]["cluster"]["server"] == "https://10.0.0.1:6443"
+    assert "client-key-data" in config["users"][0]["user"]
+    assert await ranch.engine.get(SECRETS, ranch.namespace, "c-kubeconfig") is None
 
 
 async def test_a_change_of_the_configuration_reaches_every_host_in_place(ranch: Ranch) -> None:

@@ -81,5 +81,10 @@ def provision(machine: str) -> str:
     return join(machine, "machine", "provision")
 
 
+def admin_kubeconfig_secret(cluster: str) -> str:
+    """Where the cluster's own authority lets us in, if `<cluster>-kubeconfig` leads through the proxy."""
+    return f"{cluster}-admin-kubeconfig"
+
+
 def credential_secret(machine: str) -> str:
     return join(machine, "machine", "driver", "secret")

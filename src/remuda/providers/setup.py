@@ -73,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     machine: MachineSettings = MachineSettings()
     jobs: runner.Settings | None = None  # None: not run here
     artefacts: Artefacts | None = None  # None: none are served
+    proxied: bool = False  # clusters are reached through a proxy of this process
 
 
 class Providers(msgspec.Struct, frozen=True):
@@ -121,8 +122,8 @@ def _own_remote(manager: Manager) -> RemoteClusters:
 
 def _control_plane_settings(settings: Settings) -> control_plane.ControlPlaneSettings:
     if settings.artefacts is None:
-        return control_plane.ControlPlaneSettings()
-    return control_plane.ControlPlaneSettings(artefacts=settings.artefacts.lookup)
+        return control_plane.ControlPlaneSettings(proxied=settings.proxied)
+    return control_plane.ControlPlaneSettings(artefacts=settings.artefacts.lookup, proxied=settings.proxied)
 
 
 def _machine_settings(settings: Settings) -> MachineSettings:

@@ -61,12 +61,21 @@ _ARTEFACTS_SECONDS = 15.0  # files that appear in the store tell nobody
 
 
 class RKEControlPlaneController:
-    def __init__(self, manager: Manager, remote: RemoteClusters, lookup: Lookup, decide: Decide = decide) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        remote: RemoteClusters,
+        lookup: Lookup,
+        decide: Decide = decide,
+        *,
+        proxied: bool = False,
+    ) -> None:
         self._client = manager.client
         self._events = manager.events
         self._remote = remote
         self._lookup = lookup
         self._decide = decide
+        self._proxied = proxied
         self._objects = manager.caches.of(RKE_CONTROL_PLANE)
         index_by_cluster(manager.caches, MACHINE)
         index_by_cluster(manager.caches, MACHINE_DEPLOYMENT)
@@ -176,15 +185,18 @@ class RKEControlPlaneController:
             gathered.told_endpoint,
             status.serving(gathered.observed.hosts),
             subject.distro.api_port,
-            kubeconfig.present_server(secrets, plane),
+            kubeconfig.present_server(secrets, plane, proxied=self._proxied),
         )
+        signing = gathered.authorities.signing
         try:
-            kept = await kubeconfig.keep(self._client, secrets, plane, where, gathered.authorities.signing)
+            kept = await kubeconfig.keep(self._client, secrets, plane, where, signing, proxied=self._proxied)
         except (StatusError, Retryable) as error:
             work.errors.append(error)
             return kubeconfig.Kept()
         if kept.present and cluster.status.initialization.infrastructure_provisioned:
             self._remote.want(cluster.key)
+        if kept.written and self._proxied:  # nobody else looks at this Secret
+            self._remote.nudge(cluster.key)
         return kept
 
 

@@ -212,5 +212,6 @@ def _standing(plane: RKEControlPlane, cluster: Cluster, infrastructure: RKEClust
 def belongings(plane: RKEControlPlane) -> Sequence[str]:
     """Secrets a control plane has without naming them, as `resolving.place` has them."""
     cluster, namespace = plane.spec.cluster_name, plane.metadata.namespace
-    own = [*authorities.secret_names(cluster), state.secret_name(cluster), capi_names.kubeconfig_secret(cluster)]
+    kubeconfigs = (capi_names.kubeconfig_secret(cluster), names.admin_kubeconfig_secret(cluster))
+    own = [*authorities.secret_names(cluster), state.secret_name(cluster), *kubeconfigs]
     return [resolving.place("Secret", Key(namespace, name)) for name in own]

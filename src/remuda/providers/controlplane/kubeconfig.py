@@ -1,4 +1,7 @@
-"""The Secret `<cluster>-kubeconfig`: an administrator's access, signed with the cluster's own authority.
+"""An administrator's access to a cluster, signed with the cluster's own authority, in a Secret.
+
+Where nothing stands between, that is the contract's `<cluster>-kubeconfig`. Where the manager has a proxy, that one
+leads through it (`remuda.access.kubeconfigs`), and this is `<cluster>-admin-kubeconfig`, which the proxy itself uses.
 
 Nothing is fetched from a node. It points at what stands before the servers, else at one of them, and is pointed at
 another when that one goes. It is signed anew when a third of its certificate's life is left, or the authority is
@@ -23,6 +26,7 @@ from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.core import SECRETS
 from remuda.kube.objects import Key, Object, ObjectMeta
+from remuda.providers import names
 from remuda.providers.controlplane import belongings
 from remuda.providers.controlplane.authorities import CERTIFICATE
 from remuda.providers.controlplane.planner.observed import Host
@@ -45,6 +49,12 @@ class Kept(msgspec.Struct, frozen=True):
     present: bool = False
     foreign: bool = False  # somebody else's
     renew_in: float | None = None
+    written: bool = False  # just now
+
+
+def secret_name(plane: RKEControlPlane, *, proxied: bool) -> str:
+    cluster = plane.spec.cluster_name
+    return names.admin_kubeconfig_secret(cluster) if proxied else capi_names.kubeconfig_secret(cluster)
 
 
 async def keep(
@@ -53,11 +63,13 @@ async def keep(
     plane: RKEControlPlane,
     endpoint: Endpoint | None,
     signing: Mapping[str, bytes],
+    *,
+    proxied: bool = False,
 ) -> Kept:
     cluster = plane.spec.cluster_name
-    key = Key(plane.metadata.namespace, capi_names.kubeconfig_secret(cluster))
+    key = Key(plane.metadata.namespace, secret_name(plane, proxied=proxied))
     seen = secrets.get(*key)
-    if seen is not None and not _is_ours(seen.metadata, plane):
+    if seen is not None and not is_ours(seen.metadata, plane):
         return Kept(present=True, foreign=True)
     if endpoint is None or not signing:
         return Kept(present=seen is not None)
@@ -80,16 +92,16 @@ async def keep(
                 *key,
                 {"metadata": {"annotations": notes, "resourceVersion": version}, "data": wanted["data"]},
             )
-    return Kept(present=True, renew_in=renew_at - clock.time())
+    return Kept(present=True, renew_in=renew_at - clock.time(), written=True)
 
 
-def present_server(secrets: Informer[Object], plane: RKEControlPlane) -> str:
+def present_server(secrets: Informer[Object], plane: RKEControlPlane, *, proxied: bool = False) -> str:
     """Where it points now."""
-    seen = secrets.get(plane.metadata.namespace, capi_names.kubeconfig_secret(plane.spec.cluster_name))
+    seen = secrets.get(plane.metadata.namespace, secret_name(plane, proxied=proxied))
     return seen.metadata.annotations.get(SERVER, "") if seen is not None else ""
 
 
-def _is_ours(metadata: ObjectMeta, plane: RKEControlPlane) -> bool:
+def is_ours(metadata: ObjectMeta, plane: RKEControlPlane) -> bool:
     return SERVER in metadata.annotations and metadata.labels.get(capi_names.CLUSTER_NAME) == capi_names.label_value(
         plane.spec.cluster_name
     )

@@ -20,6 +20,7 @@ CONTROLLERS = (controller.NAME, drainer.NAME)
 class ControlPlaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     artefacts: Lookup = nothing  # which files the manager has of a version
     drain: DrainSettings = DrainSettings()
+    proxied: bool = False  # <cluster>-kubeconfig leads through a proxy, and somebody else keeps it
 
 
 def add(
@@ -34,6 +35,6 @@ def add(
     in the same process."""
     settings = settings or ControlPlaneSettings()
     if controller.NAME in only:
-        RKEControlPlaneController(manager, remote, settings.artefacts, decide)
+        RKEControlPlaneController(manager, remote, settings.artefacts, decide, proxied=settings.proxied)
     if drainer.NAME in only:
         Drainer(manager, remote, settings.drain)
