@@ -1,0 +1,169 @@
+"""Admission of users, tokens and grants: what could never work, or would be more than its author may give, is refused.
+
+A user of ours makes tokens for itself alone. Everybody else whom the rules of the management plane let make tokens (an
+administrator) may make them for anybody.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from remuda.access.types import (
+    ANY_ROLE,
+    DIGEST,
+    GRANT,
+    KINDS,
+    MANAGEMENT_CLUSTER,
+    ROLES,
+    TOKEN,
+    USER,
+    ClusterRoleTemplateBinding,
+    Token,
+    role_of,
+)
+from remuda.kube import clock, names
+from remuda.kube.admission import ALLOWED, Registration, Review, Unseen, Verdict
+from remuda.kube.errors import OMITTED, FieldError, forbidden, invalid, not_supported, required
+from remuda.kube.objects import Kind, Object, without_nulls
+from remuda.providers.controlplane.identity import id_of
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.runtime.webhooks import Webhook, join
+
+T = TypeVar("T", bound=Object)
+
+_MASTERS = "system:masters"
+_FIXED = "cannot be changed: make another one, and delete this one"
+
+
+def admit_token(review: Review) -> Verdict:
+    read = _read(TOKEN, review)
+    if read is None:
+        return ALLOWED
+    old, new = read
+    found = token_complaints(new)
+    if old is not None:
+        fixed = (("userId", old.user_id, new.user_id), ("hash", old.hash, new.hash))
+        found += [forbidden(path, _FIXED) for path, before, after in fixed if before != after]
+    if old is None or old.expires_at != new.expires_at:
+        found += _expiry(new)
+    if old is None and not found:
+        found += _own(review, new) or _known_user(review, new.user_id, "userId")
+    before = set(old.cluster_names) if old is not None else set()
+    for index, cluster in enumerate(new.cluster_names):
+        if cluster not in before:
+            found += _known_cluster(review, cluster, f"clusterNames[{index}]")
+    return Verdict(errors=tuple(found))
+
+
+def token_complaints(token: Token) -> list[FieldError]:
+    found = [] if token.user_id else [required("userId", "whose token it is")]
+    if not re.fullmatch(DIGEST, token.hash):
+        why = "must be sha256: and the SHA-256 of the secret in hex, never the secret; remuda token create makes one"
+        found.append(invalid("hash", OMITTED, why))  # whatever it is, it is not shown to anybody
+    return found
+
+
+def _expiry(token: Token) -> list[FieldError]:
+    if token.expires_at is None:
+        return []
+    try:
+        past = clock.parse(token.expires_at) <= clock.time()
+    except ValueError:
+        return [invalid("expiresAt", token.expires_at, "must be a time with its zone: 2030-01-31T12:00:00Z")]
+    return [invalid("expiresAt", token.expires_at, "is in the past: delete a token to end it")] if past else []
+
+
+def _own(review: Review, token: Token) -> list[FieldError]:
+    if token.user_id == review.user or _MASTERS in review.groups:
+        return []
+    try:
+        asks = review.lookup(USER.api_version, USER.plural, "", review.user)
+    except Unseen:
+        return []
+    why = f"user {review.user} makes tokens for itself alone"
+    return [] if asks is None else [invalid("userId", token.user_id, why)]
+
+
+def admit_grant(review: Review) -> Verdict:
+    read = _read(GRANT, review)
+    if read is None:
+        return ALLOWED
+    old, new = read
+    if old is not None:
+        pairs = (
+            ("clusterName", old.cluster_name, new.cluster_name),
+            ("userName", old.user_name, new.user_name),
+            ("groupName", old.group_name, new.group_name),
+            ("roleTemplateName", old.role_template_name, new.role_template_name),
+        )
+        return Verdict(errors=tuple(forbidden(path, _FIXED) for path, before, after in pairs if before != after))
+    found = grant_complaints(new, review.namespace)
+    if not found:
+        found = _known_cluster(review, new.cluster_name, "clusterName")
+        found += _known_user(review, new.user_name, "userName") if new.user_name else []
+    return Verdict(errors=tuple(found))
+
+
+def grant_complaints(grant: ClusterRoleTemplateBinding, namespace: str) -> list[FieldError]:
+    found = []
+    if grant.cluster_name != namespace:
+        why = f"must be the id of the cluster whose namespace this is: {namespace}"
+        found.append(invalid("clusterName", grant.cluster_name, why))
+    if bool(grant.user_name) == bool(grant.group_name):
+        found.append(required("userName", "who it is for: either userName or groupName"))
+    role = role_of(grant)
+    if not role:
+        allowed = (*ROLES, f"{ANY_ROLE}<name>")
+        found.append(not_supported("roleTemplateName", grant.role_template_name, allowed))
+    else:
+        found += [invalid("roleTemplateName", grant.role_template_name, text) for text in names.path_segment(role)]
+    return found
+
+
+def _known_user(review: Review, name: str, path: str) -> list[FieldError]:
+    try:
+        found = review.lookup(USER.api_version, USER.plural, "", name)
+    except Unseen:
+        return []
+    return [] if found is not None else [invalid(path, name, "there is no such user: remuda user create makes one")]
+
+
+def _known_cluster(review: Review, id: str, path: str) -> list[FieldError]:
+    try:
+        if review.lookup(MANAGEMENT_CLUSTER.api_version, MANAGEMENT_CLUSTER.plural, "", id) is not None:
+            return []
+        planes = review.select(RKE_CONTROL_PLANE.api_version, RKE_CONTROL_PLANE.plural, "", {})
+    except Unseen:
+        return []
+    if any(id_of(RKE_CONTROL_PLANE.decode(msgspec.json.encode(plane))) == id for plane in planes):
+        return []
+    return [invalid(path, id, "there is no cluster with this id: kubectl get clusters.management.cattle.io has them")]
+
+
+def _read(kind: Kind[T], review: Review) -> tuple[T | None, T] | None:
+    """The object as it was and as it would be; None for what is none of our business here, and for what is of the wrong
+    shape: the schema says so."""
+    if review.subresource or review.new is None or review.new["metadata"].get("deletionTimestamp"):
+        return None
+    try:
+        old = _convert(kind, review.old) if review.old is not None else None
+        return old, _convert(kind, review.new)
+    except msgspec.ValidationError:
+        return None
+
+
+def _convert(kind: Kind[T], value: dict[str, Any]) -> T:
+    try:
+        return msgspec.convert(value, kind.type)
+    except msgspec.ValidationError:
+        return msgspec.convert(without_nulls(value), kind.type)
+
+
+FUNCTIONS: list[Registration] = [
+    Registration(TOKEN.group, TOKEN.plural, admit_token),
+    Registration(GRANT.group, GRANT.plural, admit_grant),
+]
+WEBHOOKS: list[Webhook] = join(KINDS, FUNCTIONS)

@@ -1,0 +1,134 @@
+"""Tokens: made, kept as a hash, and turned into a caller.
+
+    <name of the Token>:<52 characters that are kept nowhere>
+
+The secret is 256 random bits, so its plain SHA-256 tells nobody anything. A token is looked at anew on each use, from
+caches: one that was revoked or has expired, or whose user was disabled or deleted, is not good for the next request.
+Which of these it was goes to the log; the caller hears only that it is not good.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from remuda.access.seams import Caller
+from remuda.access.types import DIGEST_PREFIX, TOKEN, USER, Token
+from remuda.kube import chance, clock
+from remuda.kube.errors import unauthorized
+from remuda.runtime.caches import Caches
+
+log = logging.getLogger(__name__)
+
+USERS = "remuda:users"  # the group of everybody who came with a token of ours
+AUTHENTICATED = "system:authenticated"
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_FORM = re.compile(r"([a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?):([a-z2-7]{52})")
+_NOTHING = DIGEST_PREFIX + "0" * 64
+
+
+class Minted(msgspec.Struct, frozen=True):
+    """A token that was just made: `bearer` is shown once, `obj` is what is kept."""
+
+    bearer: str
+    obj: dict[str, Any]
+
+
+def mint(
+    user: str,
+    *,
+    name: str = "",
+    expires_at: float | None = None,
+    clusters: Sequence[str] = (),
+    description: str = "",
+    labels: dict[str, str] | None = None,
+) -> Minted:
+    name = name or f"token-{chance.letters(_ALPHABET, 8)}"
+    secret = base64.b32encode(secrets.token_bytes(32)).decode().rstrip("=").lower()
+    obj: dict[str, Any] = {
+        "apiVersion": TOKEN.api_version,
+        "kind": TOKEN.name,
+        "metadata": {"name": name, **({"labels": labels} if labels else {})},
+        "userId": user,
+        "hash": digest(secret),
+    }
+    if expires_at is not None:
+        obj["expiresAt"] = clock.rfc3339(expires_at)
+    if clusters:
+        obj["clusterNames"] = list(clusters)
+    if description:
+        obj["description"] = description
+    return Minted(f"{name}:{secret}", obj)
+
+
+def digest(secret: str) -> str:
+    return DIGEST_PREFIX + hashlib.sha256(secret.encode()).hexdigest()
+
+
+def is_of(bearer: str, token: Token) -> bool:
+    """Whether it is this very token."""
+    name, _, secret = bearer.partition(":")
+    same = hmac.compare_digest(digest(secret).encode(), token.hash.encode())
+    return same and name == token.metadata.name
+
+
+def expired(token: Token, now: float) -> bool:
+    """What cannot be read is taken for the past."""
+    if token.expires_at is None:
+        return False
+    try:
+        return clock.parse(token.expires_at) <= now
+    except ValueError:
+        return True
+
+
+class Tokens:
+    """Answers at once, from caches."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._tokens = caches.of(TOKEN)
+        self._users = caches.of(USER)
+
+    def caller(self, bearer: str) -> Caller | None:
+        """None: it is no token of ours. Raises a 401 StatusError for one of our form that is not good."""
+        read = _FORM.fullmatch(bearer)
+        if read is None:
+            return None
+        name = read[1]
+        token = self._tokens.get("", name)
+        if not hmac.compare_digest(digest(read[2]).encode(), (token.hash if token else _NOTHING).encode()):
+            raise _refused(name, "its secret is another one" if token else "there is no such token")
+        assert token is not None
+        if why := self._fault(token):
+            raise _refused(name, why)
+        user = self._users.get("", token.user_id)
+        if user is None or user.metadata.deleting:
+            raise _refused(name, f"there is no user {token.user_id}")
+        if not user.enabled:
+            raise _refused(name, f"the user {token.user_id} is not enabled")
+        return Caller(
+            name=user.metadata.name,
+            uid=user.metadata.uid,
+            groups=(USERS, AUTHENTICATED),
+            clusters=tuple(token.cluster_names) or None,
+            token=name,
+        )
+
+    def _fault(self, token: Token) -> str:
+        if token.metadata.deleting:
+            return "it was revoked"
+        return f"it expired at {token.expires_at}" if expired(token, clock.time()) else ""
+
+
+def _refused(name: str, why: str) -> Exception:
+    log.info("token %s is refused: %s", name, why)
+    return unauthorized("the token is not good: it may have expired or been revoked")

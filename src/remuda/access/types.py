@@ -1,0 +1,119 @@
+"""Users, their tokens, and what they were granted: kinds of `management.cattle.io/v3`, laid out as Rancher's are.
+
+A User's name is who it is: in the rules of the management plane, in those of every cluster, and in audit lines. Of a
+token only the SHA-256 is kept. A grant is in the namespace of its cluster, which is named after the cluster's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from remuda.capi.types.shared import Conditions
+from remuda.kube.client import Target
+from remuda.kube.objects import Field, Kind, Object, Part
+from remuda.kube.schema import Rule
+from remuda.providers import names
+
+CREATOR = "field.cattle.io/creatorId"  # annotation of a Cluster: the user who made it; written by admission
+TOKEN_KIND = "authn.management.cattle.io/kind"  # noqa: S105 - label of a Token: what it is for
+SYSTEM = "provisioning"  # the value of that label: of a cluster's own user, in its kubeconfig
+
+DIGEST_PREFIX = "sha256:"
+DIGEST = rf"^{DIGEST_PREFIX}[0-9a-f]{{64}}$"
+
+# What a role of ours is called in every cluster. Anything else is said as clusterrole:<name>.
+ROLES = {"cluster-owner": "cluster-admin", "cluster-member": "edit", "cluster-viewer": "view"}
+ANY_ROLE = "clusterrole:"
+
+READY = "Ready"  # of a grant: both ends say so
+
+_FIXED = Rule(rule="self == oldSelf", message="cannot be changed: make another one, and delete this one")
+
+
+class User(Object):
+    """Somebody who may reach clusters. Its name is who it is, everywhere."""
+
+    username: Annotated[str, Field("What it is called by people; its name if empty.", max_length=253)] = ""
+    display_name: Annotated[str, Field("Its name in full.", max_length=253)] = ""
+    description: Annotated[str, Field("What it is for.", max_length=1024)] = ""
+    enabled: Annotated[bool, Field("Whether its tokens are good.", default=True)] = True
+
+
+class Token(Object):
+    """What a user proves itself with: `<name of the Token>:<secret>`. The secret is not kept."""
+
+    user_id: Annotated[
+        str,
+        Field("The User.", required=True, min_length=1, max_length=253, rules=(_FIXED,)),
+    ] = msgspec.field(name="userId", default="")
+    hash: Annotated[
+        str, Field("SHA-256 of the secret.", required=True, pattern=DIGEST, max_length=71, rules=(_FIXED,))
+    ] = ""
+    expires_at: Annotated[
+        str | None, Field("When it ceases to be good; unset: never.", format="date-time", max_length=64)
+    ] = None
+    cluster_names: Annotated[
+        Sequence[str],
+        Field(
+            "The ids of the clusters it is good for, and then for nothing else; none: whatever its user may do.",
+            list_type="set",
+            max_items=100,
+            items=Field(max_length=63),
+        ),
+    ] = ()
+    description: Annotated[str, Field("What it is for.", max_length=1024)] = ""
+
+
+class GrantStatus(Part):
+    downstream_role: Annotated[str, Field("The ClusterRole that is bound in the cluster.")] = ""
+    conditions: Conditions = ()
+
+
+class ClusterRoleTemplateBinding(Object):
+    """What a user, or a group, may do in one cluster."""
+
+    cluster_name: Annotated[
+        str,
+        Field(
+            "The id of the cluster, and this namespace.", required=True, min_length=1, max_length=63, rules=(_FIXED,)
+        ),
+    ] = ""
+    user_name: Annotated[str, Field("Who: a User, or …", max_length=253)] = ""
+    group_name: Annotated[str, Field("… a group.", max_length=253)] = ""
+    role_template_name: Annotated[
+        str,
+        Field(
+            f"{', '.join(ROLES)}, or {ANY_ROLE}<a ClusterRole of that cluster>.",
+            required=True,
+            min_length=1,
+            max_length=253,
+            rules=(_FIXED,),
+        ),
+    ] = ""
+    status: GrantStatus = GrantStatus()
+
+
+USER: Kind[User] = Kind(names.MANAGEMENT_API_VERSION, "User", "users", User, namespaced=False)
+TOKEN: Kind[Token] = Kind(names.MANAGEMENT_API_VERSION, "Token", "tokens", Token, namespaced=False)
+GRANT: Kind[ClusterRoleTemplateBinding] = Kind(
+    names.MANAGEMENT_API_VERSION,
+    "ClusterRoleTemplateBinding",
+    "clusterroletemplatebindings",
+    ClusterRoleTemplateBinding,
+)
+KINDS: tuple[Kind[Any], ...] = (USER, TOKEN, GRANT)
+
+# Of management Clusters only metadata is read here: their kind is provisioning's.
+MANAGEMENT_CLUSTER: Kind[Object] = Kind(names.MANAGEMENT_API_VERSION, "Cluster", "clusters", Object, namespaced=False)
+
+CLUSTER_ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
+CLUSTER_ROLE_BINDINGS = Target("rbac.authorization.k8s.io/v1", "clusterrolebindings")
+
+
+def role_of(grant: ClusterRoleTemplateBinding) -> str:
+    """The ClusterRole it stands for in its cluster; empty: there is none of that name."""
+    said = grant.role_template_name
+    return said.removeprefix(ANY_ROLE) if said.startswith(ANY_ROLE) else ROLES.get(said, "")
