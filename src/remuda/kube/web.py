@@ -58,6 +58,7 @@ class Request:
         "received",
         "repeated",
         "target",
+        "unhurried",
     )
 
     def __init__(self, peer: Peer, method: str, target: str, headers: Headers) -> None:
@@ -71,6 +72,8 @@ class Request:
             path = _path_of_absolute(path)
         self.path = unquote(path, errors="replace") if "%" in path else path
         self._query: Query | None = None if self.raw_query else _NO_QUERY
+        # For a handler to set before it returns an awaitable: that one has bounds of its own, or needs none.
+        self.unhurried = False
         # Filled by the connection while the body arrives:
         self.keep_alive = True
         self.http_1_0 = False
@@ -143,6 +146,11 @@ class Sink(Protocol):
 
     async def drain(self) -> None:
         """Returns when the client has taken enough of what was written."""
+
+
+class CutShort(Exception):
+    """What a stream is made from has ended before its end, and there is no saying so within it: the connection is cut,
+    so that the answer does not look whole."""
 
 
 class Stream:

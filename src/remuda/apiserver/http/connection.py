@@ -28,6 +28,7 @@ from remuda.kube.web import (
     MAX_BODY,
     STATUS_LINES,
     TEXT_HEADERS,
+    CutShort,
     Request,
     Response,
     Result,
@@ -109,6 +110,9 @@ class Connection(asyncio.Protocol):
             return
         if self._closing:
             return  # lingering: the rest of a refused body
+        if self._active is not None and self._active.leftover is not None:
+            self._hold_more_back(self._active, data)
+            return
         begins = not self._reader.in_head and self._reading is None and not self._queue
         try:
             leftover = self._reader.feed(data)
@@ -230,9 +234,12 @@ class Connection(asyncio.Protocol):
         elif isinstance(result, Stream | Upgrade):
             self._deliver(request, result)
         else:
-            self.deadline = self._owner.loop.time() + self._owner.limits.request_timeout
+            self.deadline = self._answered_by(request)
             awaited = cast(Awaitable[Result], result)
             self._task = self._owner.loop.create_task(self._finish(request, awaited))
+
+    def _answered_by(self, request: Request) -> float:
+        return NEVER if request.unhurried else self._owner.loop.time() + self._owner.limits.request_timeout
 
     async def _finish(self, request: Request, pending: Awaitable[Result]) -> None:
         try:
@@ -328,7 +335,7 @@ class Connection(asyncio.Protocol):
             self._body_waiter = None
             if not self._closing:
                 self._phase = HANDLING
-                self.deadline = self._owner.loop.time() + self._owner.limits.request_timeout
+                self.deadline = self._answered_by(request)
 
     def _wake_body(self) -> None:
         if self._body_waiter is not None and not self._body_waiter.done():
@@ -365,6 +372,9 @@ class Connection(asyncio.Protocol):
             await stream.produce(sink)
         except asyncio.CancelledError:
             pass  # the client left, or `end_stream` says that this answer is over
+        except CutShort as reason:
+            whole = False
+            log.info("stream of %s %s is cut short: %s", request.method, request.path, reason)
         except Exception:
             whole = False
             log.exception("stream of %s %s failed", request.method, request.path)
@@ -388,6 +398,12 @@ class Connection(asyncio.Protocol):
         request = self._queue[-1]
         request.leftover = rest
         request.body_complete = True
+
+    def _hold_more_back(self, request: Request, data: bytes) -> None:
+        """While it is decided whether it is upgraded."""
+        request.leftover = (request.leftover or b"") + data
+        if len(request.leftover) > self._owner.limits.head_bytes:
+            self._transport.abort()
 
     def _start_over(self, rest: bytes) -> None:
         """The connection goes on as HTTP with `rest`: an upgrade was declined, or the parser knew no such method."""

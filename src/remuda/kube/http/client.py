@@ -17,6 +17,7 @@ from remuda.kube import chance
 from remuda.kube.client import Change, Listing, PatchKind, Propagation, Target
 from remuda.kube.errors import Unreachable, bad_request
 from remuda.kube.http.lines import LineSplitter, read_change, read_list
+from remuda.kube.http.link import Connector, direct
 from remuda.kube.http.transport import USER_AGENT, Observe, Transport
 from remuda.kube.kubeconfig import Access
 
@@ -40,7 +41,7 @@ class HttpClient:
     """Implements `remuda.kube.client.Client`. Close it when done.
 
     `timeout_seconds` bounds every request but watches, waits for a busy server included. `observe` is told of each
-    exchange (see `transport.Observe`)."""
+    exchange (see `transport.Observe`). `connector`: makes connections that do not lead where the URL says."""
 
     def __init__(
         self,
@@ -51,11 +52,14 @@ class HttpClient:
         watch_grace_seconds: float = 30.0,
         observe: Observe | None = None,
         user_agent: str = USER_AGENT,
+        connector: Connector = direct,
     ) -> None:
         self.access = access
         self._field_manager = field_manager
         self._watch_grace_seconds = watch_grace_seconds
-        self._transport = Transport(access, timeout_seconds=timeout_seconds, observe=observe, user_agent=user_agent)
+        self._transport = Transport(
+            access, timeout_seconds=timeout_seconds, observe=observe, user_agent=user_agent, connector=connector
+        )
 
     # -- reading -------------------------------------------------------------------------------------------------
 

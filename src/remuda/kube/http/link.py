@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Callable
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -15,8 +16,8 @@ from aiohttp.connector import Connection
 from remuda.kube.http.identity import Identity
 from remuda.kube.permit import ask_permit
 
-_CONNECT_SECONDS = 10.0
-_KEEP_SECONDS = 30.0  # shorter than what servers and the balancers before them keep an idle connection
+CONNECT_SECONDS = 10.0
+KEEP_SECONDS = 30.0  # shorter than what servers and the balancers before them keep an idle connection
 # A peer that vanished without a word is noticed after a minute and a half also on a silent connection.
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 90_000))
 
@@ -45,19 +46,28 @@ class _Request(aiohttp.ClientRequest):
         await super().write_bytes(writer, conn, content_length)
 
 
+# Who makes connections: given what they prove and trust, None for none.
+Connector = Callable[[ssl.SSLContext | None], aiohttp.BaseConnector]
+
+
+def direct(context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
+    """To where the URL says."""
+    return aiohttp.TCPConnector(
+        ssl=context or True, limit=0, keepalive_timeout=KEEP_SECONDS, socket_factory=_new_socket
+    )
+
+
 class Link:
     """`users` are the exchanges under way; whoever replaces a link closes it when there are none."""
 
-    def __init__(self, identity: Identity, context: ssl.SSLContext | None) -> None:
+    def __init__(self, identity: Identity, context: ssl.SSLContext | None, connector: Connector = direct) -> None:
         self._proof = _proof(identity)
         self.users = 0
         self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                ssl=context or True, limit=0, keepalive_timeout=_KEEP_SECONDS, socket_factory=_new_socket
-            ),
+            connector=connector(context),
             request_class=_Request,
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
         )

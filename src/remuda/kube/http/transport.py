@@ -26,7 +26,7 @@ import remuda
 from remuda.kube import chance
 from remuda.kube.errors import StatusError, Unreachable, status_error
 from remuda.kube.http.identity import Identity, identity_source, impersonation_headers
-from remuda.kube.http.link import Link
+from remuda.kube.http.link import Connector, Link, direct
 from remuda.kube.http.tls import client_context
 from remuda.kube.kubeconfig import Access, KubeconfigError
 
@@ -53,8 +53,10 @@ class Transport:
         timeout_seconds: float = 60.0,
         observe: Observe | None = None,
         user_agent: str = USER_AGENT,
+        connector: Connector = direct,
     ) -> None:
         self.access = access
+        self._connector = connector
         self.timeout_seconds = timeout_seconds
         self._identities = identity_source(access)
         self._observe = observe
@@ -189,9 +191,9 @@ class Transport:
             return Unreachable(f"the certificate of {server} is not trusted: {why}", sent=False)
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             inner = getattr(error, "os_error", None)
-            return Unreachable(f"cannot connect to {server}: {_plainly(inner or error)}", sent=False)
+            return Unreachable(f"cannot connect to {server}: {plainly(inner or error)}", sent=False)
         when = "while it answered" if answered else "before it answered"
-        return Unreachable(f"the connection to {server} was lost {when}: {_plainly(error)}")
+        return Unreachable(f"the connection to {server} was lost {when}: {plainly(error)}")
 
     # -- again? --------------------------------------------------------------------------------------------------
 
@@ -242,7 +244,7 @@ class Transport:
             # A certificate that was replaced a moment before its key: they fit again soon.
             log.warning("%s; still using what was there before", error)
             return
-        self._link = Link(identity, context)
+        self._link = Link(identity, context, self._connector)
         if old is not None:
             self._retired.add(old)
             await self._dismiss(old)
@@ -278,7 +280,8 @@ def _warning_text(header: str) -> str:
     return re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else header
 
 
-def _plainly(error: BaseException) -> str:
+def plainly(error: BaseException) -> str:
+    """In the system's words where it has some."""
     if isinstance(error, OSError) and error.strerror:
         number = error.errno or 0  # of a resolver: negative, and said in words already
         return os.strerror(number) if number > 0 else error.strerror
