@@ -74,6 +74,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     jobs: runner.Settings | None = None  # None: not run here
     artefacts: Artefacts | None = None  # None: none are served
     proxied: bool = False  # clusters are reached through a proxy of this process
+    tunnels: bool = False  # this process lets nodes open tunnels
 
 
 class Providers(msgspec.Struct, frozen=True):
@@ -121,9 +122,12 @@ def _own_remote(manager: Manager) -> RemoteClusters:
 
 
 def _control_plane_settings(settings: Settings) -> control_plane.ControlPlaneSettings:
+    found = control_plane.ControlPlaneSettings(
+        proxied=settings.proxied, tunnels_at=settings.site if settings.tunnels else None
+    )
     if settings.artefacts is None:
-        return control_plane.ControlPlaneSettings(proxied=settings.proxied)
-    return control_plane.ControlPlaneSettings(artefacts=settings.artefacts.lookup, proxied=settings.proxied)
+        return found
+    return msgspec.structs.replace(found, artefacts=settings.artefacts.lookup)
 
 
 def _machine_settings(settings: Settings) -> MachineSettings:

@@ -6,6 +6,8 @@ import hashlib
 
 import msgspec
 
+TUNNEL = "/v3/connect"
+
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     server_url: str  # https://host:port, without a slash at the end; reachable from hosts
@@ -15,6 +17,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     def ca_checksum(self) -> str:
         """What hosts pin: they compare it with what `/cacerts` gives them before they trust anything else."""
         return hashlib.sha256(self.ca_pem).hexdigest()
+
+    @property
+    def tunnel_url(self) -> str:
+        """Where nodes open their tunnels: upstream's path."""
+        return f"wss://{self.server_url.removeprefix('https://')}{TUNNEL}"
 
     @property
     def digest(self) -> str:

@@ -22,6 +22,7 @@ from remuda.kube import conditions
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.kube.waits import Wait
+from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane import (
     admission,
     distros,
@@ -69,6 +70,7 @@ class RKEControlPlaneController:
         decide: Decide = decide,
         *,
         proxied: bool = False,
+        tunnels_at: Site | None = None,
     ) -> None:
         self._client = manager.client
         self._events = manager.events
@@ -79,7 +81,7 @@ class RKEControlPlaneController:
         self._objects = manager.caches.of(RKE_CONTROL_PLANE)
         index_by_cluster(manager.caches, MACHINE)
         index_by_cluster(manager.caches, MACHINE_DEPLOYMENT)
-        self._source = Gatherer(manager, remote)
+        self._source = Gatherer(manager, remote, tunnels_at)
         self._controller = manager.controller(NAME, RKE_CONTROL_PLANE, self.reconcile, concurrency=_CONCURRENCY)
         seconds = manager.settling(STATUS_SECONDS)
         self._publisher = publishing.Publisher(

@@ -21,13 +21,14 @@ from remuda.kube.objects import Key
 from remuda.kube.waits import Wait
 from remuda.providers import names, secrets
 from remuda.providers.bootstrap.access import is_of
+from remuda.providers.bootstrap.site import Site
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP, RKEBootstrap
-from remuda.providers.controlplane import authorities, hosts, installing, resolving, state
+from remuda.providers.controlplane import authorities, hosts, identity, installing, resolving, state
 from remuda.providers.controlplane.authorities import Authorities
 from remuda.providers.controlplane.distros import Distro, Version
 from remuda.providers.controlplane.named import Named
 from remuda.providers.controlplane.planner.observed import Cluster as Subject
-from remuda.providers.controlplane.planner.observed import Host, Observed, Orphan, Pool, Tokens
+from remuda.providers.controlplane.planner.observed import Host, Observed, Orphan, Pool, Tokens, Tunnel
 from remuda.providers.controlplane.plans import Plans
 from remuda.providers.controlplane.types import INIT_NODE_MACHINE_ID, Installer, RKEControlPlane
 from remuda.providers.infrastructure.types import RKE_CLUSTER, RKECluster, standing_endpoint
@@ -50,8 +51,9 @@ class Gathered(msgspec.Struct, kw_only=True):
 
 
 class Gatherer:
-    def __init__(self, manager: Manager, remote: RemoteClusters) -> None:
+    def __init__(self, manager: Manager, remote: RemoteClusters, tunnels_at: Site | None = None) -> None:
         self._client = manager.client
+        self._tunnels_at = tunnels_at
         self._caches = manager.caches
         self._remote = remote
         self.named = Named(manager)
@@ -105,6 +107,7 @@ class Gatherer:
                 files=found.files,
                 config_files=found.config_files,
                 s3=found.s3,
+                tunnel=_tunnel(plane, self._tunnels_at),
                 init_machine_id=plane.metadata.labels.get(INIT_NODE_MACHINE_ID, ""),
             ),
             hosts=gathered,
@@ -197,6 +200,13 @@ def _is_of_ours(reference: object) -> bool:
 def _created(plane: RKEControlPlane) -> float:
     made = plane.metadata.creation_timestamp
     return clock.parse(made) if made else 0.0
+
+
+def _tunnel(plane: RKEControlPlane, site: Site | None) -> Tunnel | None:
+    id = identity.id_of(plane)
+    if site is None or not id:
+        return None
+    return Tunnel(cluster=id, url=site.tunnel_url, authority=site.ca_pem)
 
 
 def _standing(plane: RKEControlPlane, cluster: Cluster, infrastructure: RKECluster | None) -> Endpoint | None:

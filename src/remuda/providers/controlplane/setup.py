@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane import controller, drainer
 from remuda.providers.controlplane.controller import Decide, RKEControlPlaneController
 from remuda.providers.controlplane.drainer import Drainer, DrainSettings
@@ -21,6 +22,7 @@ class ControlPlaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     artefacts: Lookup = nothing  # which files the manager has of a version
     drain: DrainSettings = DrainSettings()
     proxied: bool = False  # <cluster>-kubeconfig leads through a proxy, and somebody else keeps it
+    tunnels_at: Site | None = None  # where nodes open tunnels to; None: nowhere
 
 
 def add(
@@ -35,6 +37,13 @@ def add(
     in the same process."""
     settings = settings or ControlPlaneSettings()
     if controller.NAME in only:
-        RKEControlPlaneController(manager, remote, settings.artefacts, decide, proxied=settings.proxied)
+        RKEControlPlaneController(
+            manager,
+            remote,
+            settings.artefacts,
+            decide,
+            proxied=settings.proxied,
+            tunnels_at=settings.tunnels_at,
+        )
     if drainer.NAME in only:
         Drainer(manager, remote, settings.drain)

@@ -2,6 +2,7 @@
 standard library of Python 3.9 and nothing else. TLS is always verified.
 
     fetch URL-PATH SHA256 DESTINATION   from the manager, by the agent's connection info
+    latest URL-PATH DESTINATION         the same, of which the manager itself tells the checksum
     join LIST CA FILE INIT JOINED       which server this host joins by: see `join`
     members DATA-DIRECTORY PORT NODE    of etcd, as the member on this host sees them: JSON
     environment PREFIX…                 for a unit: proxies, and what begins so
@@ -35,6 +36,7 @@ _CHUNK = 1 << 20
 def main(arguments: list[str]) -> int:
     commands: dict[str, Callable[..., None]] = {
         "fetch": fetch,
+        "latest": latest,
         "join": join,
         "members": members,
         "environment": environment,
@@ -55,14 +57,38 @@ def main(arguments: list[str]) -> int:
 
 def fetch(path: str, checksum: str, destination: str) -> None:
     """Nothing is at the destination unless it is what was asked for, whole."""
+    _of_manager(path, lambda url, trust: _download(url, trust, checksum, destination))
+
+
+def latest(path: str, destination: str) -> None:
+    """What the manager serves there now; nothing is written if that is at the destination already."""
+
+    def update(url: str, trust: ssl.SSLContext) -> None:
+        with _open(f"{url}.sha256", trust) as response:
+            checksum = (response.read(_CHUNK).decode("ascii", "replace").split() or [""])[0]
+        if checksum != _checksum(destination):
+            _download(url, trust, checksum, destination)
+
+    _of_manager(path, update)
+
+
+def _of_manager(path: str, get: Callable[[str, ssl.SSLContext], None]) -> None:
     failures = []
     for server, trust in _managers(_agent_directory()):
         url = f"{server}/{path.lstrip('/')}"
         try:
-            return _download(url, trust, checksum, destination)
+            return get(url, trust)
         except (OSError, http.client.HTTPException) as error:
             failures.append(f"{url}: {error}")
     raise OSError("; ".join(failures) or "the agent's connection info names no server")
+
+
+def _checksum(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except FileNotFoundError:
+        return ""
 
 
 def _download(url: str, trust: ssl.SSLContext, checksum: str, destination: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from remuda.providers.controlplane.planner.observed import Cluster, Host
-from remuda.providers.controlplane.render import instructions, layout
+from remuda.providers.controlplane.render import instructions, layout, tunnel
 from remuda.providers.controlplane.render.compare import Change, compare
 from remuda.providers.controlplane.render.config import configure
 from remuda.providers.controlplane.render.files import INIT, files, vanished
@@ -40,8 +40,8 @@ def render(cluster: Cluster, host: Host, placement: Placement, *, before: bytes 
     gone = vanished(read(before), now, layout.of(cluster)) if before else []
     plan = Plan(
         files=[*now, *gone],
-        instructions=[instructions.install(cluster, host, stamps(cluster, now))],
-        periodic=[instructions.members(cluster, host)] if host.roles.etcd else [],
+        instructions=[instructions.install(cluster, host, stamps(cluster, now)), *tunnel.remove(cluster, gone)],
+        periodic=[*tunnel.keep(cluster, host), *([instructions.members(cluster, host)] if host.roles.etcd else [])],
         probes=probes(cluster, host, configuration.values),
     )
     return write(plan)
@@ -50,7 +50,7 @@ def render(cluster: Cluster, host: Host, placement: Placement, *, before: bytes 
 def retire(cluster: Cluster, host: Host) -> bytes:
     """The plan of a host that leaves: its services end, and do not start again."""
     _check(cluster)
-    return write(Plan(instructions=[instructions.retire(cluster, host)]))
+    return write(Plan(instructions=[*tunnel.retire(cluster, host), instructions.retire(cluster, host)]))
 
 
 def dropped(cluster: Cluster, host: Host) -> list[str]:

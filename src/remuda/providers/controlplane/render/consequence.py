@@ -10,9 +10,12 @@ from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE
 from remuda.providers.controlplane.render.layout import AGENT_REGISTRIES
 from remuda.providers.controlplane.render.plan import File, Plan, read
 from remuda.providers.controlplane.render.stamps import DRAIN_HASH, RESTART_STAMP
+from remuda.providers.controlplane.render.tunnel import TUNNEL
 
 _SAID_OTHERWISE = {RESTART_STAMP, DRAIN_HASH, "REMUDA_VERSION", "REMUDA_ARTEFACTS"}
 _OF_US = ("REMUDA_", "INSTALL_")
+_THE_TUNNEL = "the tunnel to the manager"
+_PERIODIC = {MEMBERS: f"how {MEMBERS} are asked for", TUNNEL: _THE_TUNNEL}
 _WORDS: dict[Change, str] = {
     "none": "nothing changes",
     "minor": "applied at once, nothing restarts",
@@ -44,8 +47,7 @@ def changes(before: bytes, after: bytes) -> list[str]:
         found += _file(file, old, new)
     if old.probes != new.probes:
         found.append("probes")
-    if old.periodic != new.periodic:
-        found.append(f"how {MEMBERS} are asked for")
+    found += [_PERIODIC.get(name, name) for name in _periodic_that_differ(old, new)]
     unexplained = old.environment().get(RESTART_STAMP) != new.environment().get(RESTART_STAMP)
     if unexplained and not found:
         found.append("a restart was asked for (provisionGeneration)")
@@ -71,6 +73,11 @@ def _environment(old: Plan, new: Plan) -> Iterable[str]:
             yield f"environment {name}"
 
 
+def _periodic_that_differ(old: Plan, new: Plan) -> list[str]:
+    was, now = ({one.name: one for one in plan.periodic} for plan in (old, new))
+    return [name for name in dict.fromkeys((*now, *was)) if was.get(name) != now.get(name)]
+
+
 def _file(file: File, old: Plan, new: Plan) -> list[str]:
     path = file.path
     if path.endswith("/config.yaml.d/50-rancher.yaml"):
@@ -79,6 +86,7 @@ def _file(file: File, old: Plan, new: Plan) -> list[str]:
         ("/remuda-servers", "the servers to join by"),
         ("/remuda-ca.crt", "the cluster's authority"),
         ("/host-tool.py", "how the plan is carried out"),
+        *((f"/{TUNNEL}/{name}", _THE_TUNNEL) for name in ("ca.pem", "config.json", "token")),
         ("/addons.yaml", "additionalManifest"),
         ("/managed-chart-config.yaml", "chartValues"),
         ("-etcd-snapshot-extra-metadata.yaml", "what snapshots remember of the spec"),

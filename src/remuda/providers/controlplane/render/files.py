@@ -8,7 +8,7 @@ from importlib.resources import files as resources
 
 from remuda.providers.controlplane import distros
 from remuda.providers.controlplane.planner.observed import Cluster, ExtraFile, Host
-from remuda.providers.controlplane.render import layout, manifests, registries
+from remuda.providers.controlplane.render import layout, manifests, registries, tunnel
 from remuda.providers.controlplane.render.config import Configuration
 from remuda.providers.controlplane.render.plan import DELETE, File, Plan, indented
 from remuda.providers.controlplane.render.tokens import SERVER_AUTHORITY
@@ -27,6 +27,7 @@ def files(cluster: Cluster, host: Host, configuration: Configuration, servers: S
         File(path=place.servers, content="".join(f"{url}\n" for url in servers).encode(), dynamic=True, minor=True),
         *manifests.files(cluster, host),
         File(path=place.tool, content=_tool(), dynamic=True, minor=True),
+        *tunnel.files(cluster, host),
     ]
     return list({file.path: file for file in found}.values())  # a file of the user's that is ours too is ours
 

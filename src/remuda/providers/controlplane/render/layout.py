@@ -40,6 +40,9 @@ class Layout(msgspec.Struct, frozen=True):
     def tool(self) -> str:
         return f"{self.state}/host-tool.py"
 
+    def tunnel_file(self, name: str) -> str:
+        return f"{self.state}/tunnel/{name}"
+
     @property
     def server(self) -> str:
         return f"{self.data}/server"

@@ -27,6 +27,7 @@ from remuda.providers.controlplane.planner.observed import (
     Roles,
     S3Access,
     Tokens,
+    Tunnel,
 )
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.types import Installer, RKEControlPlaneSpec
@@ -40,6 +41,8 @@ ROLES = {
     "worker": Roles(worker=True),
 }
 SERVER_TOKEN, AGENT_TOKEN, KEY = "the-token-of-servers", "the-token-of-agents", b"the key of an authority\n"
+TUNNEL_KEY = b"the-key-of-tunnels"
+TUNNEL = Tunnel(cluster="c-m-abcdefgh", url="wss://manager.example/v3/connect", authority=b"the site's authority\n")
 CERTIFICATE = b"""\
 -----BEGIN CERTIFICATE-----
 MIIBaDCCAQ6gAwIBAgIUFuVdtKpsrOE7mFZ7wyEmHfHsI5QwCgYIKoZIzj0EAwIw
@@ -121,6 +124,8 @@ def rich(distro: str) -> Cluster:
     changes = {
         "installer": _installer(distro, artefacts=True),
         "config_generation": 2,
+        "tokens": Tokens(SERVER_TOKEN, AGENT_TOKEN, TUNNEL_KEY),
+        "tunnel": TUNNEL,
         "endpoint": Endpoint(host="api.example.com", port=6443),
         "registries": {
             "mirror.example.com": RegistryAccess(username="somebody", password="a-password"),

@@ -50,7 +50,8 @@ def _without_scripts(content: bytes) -> bytes:
         own = resource(name).decode() if name else ""
         script = json.dumps(f"{common}\n{own}\nmain\n", ensure_ascii=False).encode()
         content = content.replace(script, f'"<install-common.sh {name}>"'.encode())
-    return content
+    tunnel = json.dumps(f"{resource('tunnel.sh').decode()}\nkeep\n", ensure_ascii=False).encode()
+    return content.replace(tunnel, b'"<tunnel.sh keep>"')
 
 
 def resource(name: str) -> bytes:

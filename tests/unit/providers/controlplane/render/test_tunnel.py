@@ -1,0 +1,97 @@
+"""The tunnel's client in plans: on nodes of the control plane, and never a reason to restart one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from remuda.providers.controlplane import render
+from remuda.providers.controlplane.planner.observed import Cluster, Tokens, Tunnel
+from remuda.providers.controlplane.render import plan as plans
+from remuda.providers.controlplane.render.consequence import changes
+from remuda.providers.controlplane.render.stamps import DRAIN_HASH, RESTART_STAMP
+from tests.unit.providers.controlplane.render import sample
+
+FOLDER = "/var/lib/rancher/capr/tunnel"
+
+
+def tunnelled(distro: str = "k3s", tunnel: Tunnel | None = sample.TUNNEL, **spec: object) -> Cluster:
+    tokens = Tokens(sample.SERVER_TOKEN, sample.AGENT_TOKEN, sample.TUNNEL_KEY)
+    return sample.with_(sample.plain(distro, **spec), tokens=tokens, tunnel=tunnel)
+
+
+def rendered(cluster: Cluster, role: str = "server", before: bytes = b"", **host: object) -> bytes:
+    return render.render(cluster, sample.host(role, **host), sample.place(role), before=before)
+
+
+def names(plan: bytes) -> list[str]:
+    return [one.name for one in (*plans.read(plan).instructions, *plans.read(plan).periodic)]
+
+
+@pytest.mark.parametrize("distro", sample.VERSIONS)
+@pytest.mark.parametrize(
+    ("role", "wanted"), [("init", True), ("control-plane", True), ("etcd", False), ("worker", False)]
+)
+def test_nodes_of_the_control_plane_have_it_and_no_others(distro: str, role: str, wanted: bool) -> None:
+    plan = rendered(tunnelled(distro), role)
+    assert ("tunnel" in names(plan)) is wanted
+    assert (plans.read(plan).file(f"{FOLDER}/config.json") is not None) is wanted
+    assert (sample.TUNNEL_KEY in b"".join(file.content for file in plans.read(plan).files)) is False
+
+
+@pytest.mark.parametrize("distro", sample.VERSIONS)
+def test_a_cluster_from_before_gets_it_and_nothing_restarts(distro: str) -> None:
+    before = rendered(tunnelled(distro, tunnel=None))
+    after = rendered(tunnelled(distro), before=before)
+    assert render.compare(before, after) == "apply"
+    was, now = plans.read(before).environment(), plans.read(after).environment()
+    assert [was[name] for name in (RESTART_STAMP, DRAIN_HASH)] == [now[name] for name in (RESTART_STAMP, DRAIN_HASH)]
+    assert changes(before, after) == ["the tunnel to the manager"]
+
+
+@pytest.mark.parametrize("field", ["url", "authority", "cluster"])
+def test_another_manager_waits_for_nobody(field: str) -> None:
+    other = {"url": "wss://other.example/v3/connect", "authority": b"another\n", "cluster": "c-m-zzzzzzzz"}
+    told = {name: getattr(sample.TUNNEL, name) for name in ("url", "authority", "cluster")} | {field: other[field]}
+    before = rendered(tunnelled())
+    after = rendered(tunnelled(tunnel=Tunnel(**told)), before=before)  # type: ignore[arg-type]
+    assert render.compare(before, after) == "minor"
+    assert changes(before, after) == ["the tunnel to the manager"]
+
+
+def test_it_may_dial_the_api_of_its_node_and_nothing_else() -> None:
+    found = plans.read(rendered(tunnelled("rke2"))).file(f"{FOLDER}/config.json")
+    assert found is not None
+    assert found.permissions == "0600"
+    settings = json.loads(found.content)
+    assert settings["allow"] == ["tcp/127.0.0.1:6443"]
+    assert settings["wait_for"] == "tcp/127.0.0.1:6443"
+
+
+def test_a_machine_of_the_same_name_has_another_token() -> None:
+    tokens = {plans.read(rendered(tunnelled(), uid=uid)).file(f"{FOLDER}/token") for uid in ("one", "two")}
+    assert len(tokens) == 2
+
+
+def test_it_comes_before_what_may_fail() -> None:
+    assert [one.name for one in plans.read(rendered(tunnelled())).periodic] == ["tunnel", "etcd-members"]
+
+
+def test_a_node_that_leaves_the_control_plane_loses_it_for_good() -> None:
+    before = rendered(tunnelled(), "server")
+    after = rendered(tunnelled(), "etcd", before=before)
+    assert names(after) == ["install", "tunnel", "etcd-members"]
+    removal = plans.read(after).instructions[1]
+    assert removal.args[-1].endswith("\nremove\n")
+    assert {file.path for file in plans.read(after).files if file.deleted} == {
+        *(f"{FOLDER}/{name}" for name in ("ca.pem", "config.json", "token")),
+    }
+    assert rendered(tunnelled(), "etcd", before=after) == after
+
+
+def test_a_host_that_leaves_loses_it_before_anything_else() -> None:
+    plan = plans.read(render.retire(tunnelled(), sample.host("server")))
+    assert [one.name for one in plan.instructions] == ["tunnel", "retire"]
+    assert plan.instructions[0].args[-1].endswith("\nremove\n")
+    assert names(render.retire(tunnelled(), sample.host("worker"))) == ["retire"]
