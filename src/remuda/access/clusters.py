@@ -1,44 +1,18 @@
 """Clusters by the id they have in /k8s/clusters/<id>, and ids by the CAPI Cluster.
 
-What provisioning has made bears its id in RKEControlPlane `spec.managementClusterName`. A control plane that somebody
-made by hand has none: its id follows from its Cluster's name, so that everybody comes to the same one.
-
 Whoever may write a control plane could give it the id of another cluster. So the older claim holds; between two that
 are equally old nobody can decide, and neither has the id.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-
-from remuda.kube.names import dns1123_label
 from remuda.kube.objects import Key
+from remuda.providers.controlplane.identity import cluster_of, id_of
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.runtime.caches import Caches
 
 _ID = "access-id"
 _CLUSTER = "access-cluster"
-_HASHED = 10  # characters
-
-
-def id_of(plane: RKEControlPlane) -> str:
-    """Empty for what cannot have one: its name for itself is no DNS label."""
-    given = plane.spec.management_cluster_name
-    if given:
-        return "" if dns1123_label(given) else given
-    return derived_id(cluster_of(plane))
-
-
-def derived_id(cluster: Key) -> str:
-    """Of a cluster that was given none."""
-    digest = hashlib.sha256(f"{cluster.namespace}/{cluster.name}".encode()).digest()
-    return "c-" + base64.b32encode(digest).decode().lower()[:_HASHED]
-
-
-def cluster_of(plane: RKEControlPlane) -> Key:
-    """The CAPI Cluster it is the control plane of."""
-    return Key(plane.metadata.namespace, plane.spec.cluster_name)
 
 
 class Clusters:

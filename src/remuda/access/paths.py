@@ -1,0 +1,108 @@
+"""Which cluster a request is for and what it asks there, read from its target alone.
+
+What is judged is what came, before anybody has decoded it, and exactly that is passed on: a path that could mean
+something else to whoever reads it next (dots, doubled, escaped or turned slashes, escapes of escapes) is refused. The
+query is passed on untouched and looked at only for `watch`; it may hold secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote_to_bytes
+
+from remuda.access.seams import PREFIX
+from remuda.kube.errors import StatusError, bad_request
+from remuda.kube.names import dns1123_label
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+_PATH = re.compile(r"(?:/(?:[A-Za-z0-9\-._~!$&'()*+,=:@]|%[0-9A-Fa-f]{2})*)*")
+_QUERY = re.compile(r"[!-\"$-~]*")  # what is printable, less the sign that begins a fragment
+_ESCAPED_ESCAPE = re.compile(r"%25[0-9A-Fa-f]{2}")
+_NEVER = frozenset(b"/\\;\x7f") | frozenset(range(0x20))  # in what an escape stands for
+
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+_OPEN_ENDED = frozenset({"attach", "exec", "log", "portforward", "proxy"})  # subresources
+
+
+class Wanted(NamedTuple):
+    cluster: str  # an id
+    path: str
+    query: str
+
+    @property
+    def target(self) -> str:
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+
+class Asked(NamedTuple):
+    """As Kubernetes calls it. `open_ended`: no answer may come for as long as there is nothing to say."""
+
+    verb: str
+    open_ended: bool = False
+
+
+def judge(method: str, target: str) -> Wanted:
+    """Raises a StatusError in words that say what is wrong with it."""
+    if method not in METHODS:
+        raise StatusError(405, "MethodNotAllowed", f"{method} is no method of the Kubernetes API")
+    path, _, query = target.partition("?")
+    if not path.startswith(PREFIX):
+        raise bad_request(f"the path of a cluster begins with {PREFIX}, written without escapes and without a host")
+    cluster, slash, rest = path[len(PREFIX) :].partition("/")
+    if dns1123_label(cluster):
+        raise bad_request(f"what follows {PREFIX} is the id of a cluster: letters, digits and dashes")
+    if not _QUERY.fullmatch(query):
+        raise bad_request("the query has characters that must be escaped")
+    path = slash + rest or "/"
+    wrong = _wrong_with(path)
+    if wrong:
+        raise bad_request(f"the path {wrong}: it could mean another one")
+    return Wanted(cluster, path, query)
+
+
+def _wrong_with(path: str) -> str:
+    if not _PATH.fullmatch(path):
+        return "has characters that must be escaped, or a bad escape"
+    if "//" in path:
+        return "has doubled slashes"
+    if "%" in path:
+        if _ESCAPED_ESCAPE.search(path):
+            return "has escapes of escapes"
+        if not _NEVER.isdisjoint(unquote_to_bytes(path.replace("/", ""))):
+            return "has escapes of slashes, semicolons or control characters"
+    if any(unquote_to_bytes(segment) in (b".", b"..") for segment in path.split("/")):
+        return "has . or .. in it"
+    return ""
+
+
+def asked(method: str, wanted: Wanted) -> Asked:
+    """What such a request is about. Of a path that is no resource's, the verb is the method."""
+    parts = unquote_to_bytes(wanted.path).decode("utf-8", "replace").strip("/").split("/")
+    prefix = {"api": 2, "apis": 3}.get(parts[0], len(parts))
+    rest = parts[prefix:]
+    if not rest:
+        return Asked(method.lower())
+    verb = _VERBS.get(method, method.lower())
+    if rest[0] == "watch" and len(rest) > 1:  # the old way to ask for one
+        return Asked("watch", True)
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+        rest = rest[2:]
+    if len(rest) > 1:  # one object
+        return Asked(verb, len(rest) > 2 and rest[2] in _OPEN_ENDED)
+    if verb == "get":
+        return Asked("watch", True) if _asks_to_watch(wanted.query) else Asked("list")
+    return Asked("deletecollection" if verb == "delete" else verb)
+
+
+def _asks_to_watch(query: str) -> bool:
+    """As the API server reads booleans: a bare `?watch` is true."""
+    if "watch" not in query:
+        return False
+    try:
+        values = parse_qs(query, keep_blank_values=True, max_num_fields=1000).get("watch", ["0"])
+    except ValueError:
+        return False
+    return values[0] != "0" and values[0].lower() != "false"

@@ -1,0 +1,272 @@
+"""/k8s/clusters/<id>/…: the same request at that cluster, in the caller's name.
+
+    the target judged → who asks → may they reach this cluster → the way to it → asked there → the answer, as it comes
+
+What must stay true:
+- Nothing of the caller's credentials goes on, and nothing goes on in anybody's name but theirs.
+- Every request ends with one audit line, whatever became of it.
+- An answer that was cut short never looks whole: a watch ends with an ERROR event, anything else with its connection.
+- A slow caller is felt by the cluster, and costs bounded memory here; neither outlives the other.
+- What may have been done is not offered to be done again: only reads, and what never left, are told when to come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import ExitStack, asynccontextmanager
+from typing import cast
+
+import aiohttp
+import msgspec
+
+from remuda.access import headers, upgrades
+from remuda.access.audit import Entry
+from remuda.access.paths import Asked, Wanted, asked, judge
+from remuda.access.seams import Caller, Identify, MayReach, Way, Ways
+from remuda.kube.errors import StatusError, bad_request, forbidden_request, service_unavailable
+from remuda.kube.http.transport import plainly
+from remuda.kube.web import STATUS_LINES, CutShort, Request, Response, Result, Sink, Stream, Upgrade, header_block
+
+log = logging.getLogger(__name__)
+
+_DECIDE_SECONDS = 20.0  # who it is, and whether they may
+_ANSWER_SECONDS = 65.0  # to the first byte of what is not open-ended: a little more than API servers take themselves
+_WHOLE_UP_TO = 128 * 1024  # bytes that are read before they are passed on
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_REFUSED = (("Cache-Control", "no-cache, private"), ("Content-Type", "application/json"))
+
+
+class Proxy:
+    def __init__(self, identify: Identify, may_reach: MayReach, ways: Ways) -> None:
+        self._identify = identify
+        self._may_reach = may_reach
+        self._ways = ways
+
+    def serve(self, request: Request) -> Awaitable[Result]:
+        """A `kube.web.Handler`."""
+        request.unhurried = True  # every wait has a bound of its own, or must have none
+        return self._serve(request, Entry(request))
+
+    async def _serve(self, request: Request, entry: Entry) -> Result:
+        try:
+            return await self._pass_on(request, entry)
+        except StatusError as error:
+            entry.end(error.code, entry.why or error.message)
+            return _refusal(error, entry)
+        except asyncio.CancelledError:
+            entry.end(499, "the caller went away before there was an answer")
+            raise
+        except Exception as error:
+            entry.end(500, f"failed: {type(error).__name__}")
+            raise
+
+    async def _pass_on(self, request: Request, entry: Entry) -> Result:
+        with ExitStack() as held:
+            async with _within(_DECIDE_SECONDS, "it could not be decided in time whether this is allowed"):
+                entry.caller = await self._identify(request)  # first: who tried something odd is worth knowing
+                wanted, what = self._judge(request, entry)
+                sent = headers.onward(headers.of(request)) + headers.in_the_name_of(entry.caller)
+                await self._permit(entry)
+                way = held.enter_context(await self._ways.of(wanted.cluster))
+            entry.through = way.through
+            sent.append(("Audit-Id", entry.id))
+            protocol = headers.upgrade_of(request)
+            if protocol:
+                return await _upgraded(request, wanted, way, sent, protocol, entry, held)
+            body = None if request.content_length == 0 else await request.body()
+            answer = await _answer(way, request, wanted, what, sent, body)
+            held.callback(answer.close)
+            _check(answer.status, way)
+            return await _passed_back(request, answer, way, what, entry, held)
+
+    def _judge(self, request: Request, entry: Entry) -> tuple[Wanted, Asked]:
+        wanted = judge(request.method, request.target)
+        what = asked(request.method, wanted)
+        entry.cluster, entry.verb, entry.path = wanted.cluster, what.verb, wanted.path
+        return wanted, what
+
+    async def _permit(self, entry: Entry) -> None:
+        caller, cluster = entry.caller, entry.cluster
+        why_not = await self._may_reach(caller, cluster)
+        if why_not:
+            entry.why = why_not
+            raise _forbidden(caller, cluster)
+
+
+# Asking
+
+
+@asynccontextmanager
+async def _within(seconds: float, otherwise: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise StatusError(504, "Timeout", otherwise) from None
+
+
+async def _answer(
+    way: Way, request: Request, wanted: Wanted, what: Asked, sent: list[headers.Header], body: bytes | None
+) -> aiohttp.ClientResponse:
+    seconds = None if what.open_ended else _ANSWER_SECONDS
+    try:
+        async with asyncio.timeout(seconds):
+            return await way.request(request.method, wanted.target, sent, body)
+    except aiohttp.ClientConnectorCertificateError as error:
+        why = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
+        raise way.unreachable(_not_reached(way, f"its certificate is not trusted: {why}")) from None
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        inner = getattr(error, "os_error", None) or error
+        raise way.unreachable(_not_reached(way, plainly(inner))) from None
+    except TimeoutError:
+        text = f"the API of the cluster {way.cluster} has not answered within {_ANSWER_SECONDS:g} seconds"
+        raise StatusError(504, "Timeout", text) from None
+    except (aiohttp.ClientError, OSError) as error:
+        lost = way.unreachable(f"the connection was lost before it answered: {plainly(error)}")
+        if request.method in _READS:
+            raise lost from None
+        raise service_unavailable(f"{lost.message}; whether it was done is not known") from None
+
+
+def _not_reached(way: Way, why: str) -> str:
+    return why if way.through == "tunnel" else f"{way.server} cannot be reached: {why}"
+
+
+def _check(status: int, way: Way) -> None:
+    """What is ours to answer for, and not the caller's."""
+    if status == 401:
+        raise service_unavailable(f"the API of the cluster {way.cluster} does not accept this manager's credentials")
+    if status not in STATUS_LINES:
+        raise StatusError(502, "", f"the API of the cluster {way.cluster} answered {status}, which is no answer")
+
+
+# Answering
+
+
+async def _upgraded(
+    request: Request,
+    wanted: Wanted,
+    way: Way,
+    sent: list[headers.Header],
+    protocol: str,
+    entry: Entry,
+    held: ExitStack,
+) -> Result:
+    if request.content_length != 0:
+        raise bad_request("a request to upgrade the connection has no body")
+    try:
+        async with _within(_ANSWER_SECONDS, f"the API of the cluster {way.cluster} has not answered in time"):
+            far, answer = await upgrades.ask(way, request.method, wanted.target, sent, protocol)
+    except OSError as error:
+        raise way.unreachable(_not_reached(way, plainly(error))) from None
+    held.callback(far.transport.close)
+    _check(answer.status, way)
+    if answer.status != 101:
+        entry.bytes = len(answer.body)
+        entry.end(answer.status)
+        return Response(answer.status, answer.body, _block(answer.headers, entry))
+    joined = _Joined(far, entry, held.pop_all())
+    agreed = next((value for name, value in answer.headers if name.lower() == "upgrade"), protocol)
+    return Upgrade(joined.accept, header_block([("Upgrade", agreed)]) + _block(answer.headers, entry))
+
+
+class _Joined:
+    """A cluster that waits for bytes. Lets go of it also if the caller is gone before they are joined."""
+
+    def __init__(self, far: upgrades.FarEnd, entry: Entry, held: ExitStack) -> None:
+        self._far = far
+        self._entry = entry
+        self._held = held
+
+    def __del__(self) -> None:
+        self._held.close()
+
+    def accept(self, transport: object, rest: bytes) -> object:
+        near = upgrades.End(self._ended)
+        near.connection_made(cast(asyncio.Transport, transport))
+        self._far.join(near)
+        if rest:
+            self._far.send(rest)
+        return near
+
+    def _ended(self, sent: int) -> None:
+        self._entry.bytes = sent
+        self._entry.end(101)
+        self._held.close()
+
+
+async def _passed_back(
+    request: Request, answer: aiohttp.ClientResponse, way: Way, what: Asked, entry: Entry, held: ExitStack
+) -> Result:
+    block = _block(answer.headers.items(), entry)
+    length = answer.content_length
+    no_body = request.method == "HEAD" or answer.status in (204, 304)
+    if no_body or (length is not None and length <= _WHOLE_UP_TO):
+        try:
+            async with _within(_ANSWER_SECONDS, f"the API of the cluster {way.cluster} has stopped answering"):
+                body = await answer.read()
+        except (aiohttp.ClientError, OSError) as error:
+            lost = way.unreachable(f"the connection was lost while it answered: {plainly(error)}")
+            raise lost if request.method in _READS else service_unavailable(lost.message) from None
+        entry.bytes = len(body)
+        entry.end(answer.status)
+        return Response(answer.status, body, block)
+    return Stream(_Copy(answer, way, what, entry, held.pop_all()), block, answer.status)
+
+
+class _Copy:
+    """An answer of unknown length, passed on as it comes. Lets go of what it holds also if nobody ever asks for it."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, way: Way, what: Asked, entry: Entry, held: ExitStack) -> None:
+        self._answer = answer
+        self._way = way
+        self._entry = entry
+        self._held = held
+        self._tells_in_events = what.verb == "watch" and _is_json(answer)
+
+    def __del__(self) -> None:
+        self._held.close()
+
+    async def __call__(self, sink: Sink) -> None:
+        entry, status = self._entry, self._answer.status
+        between_lines = True
+        try:
+            while piece := await self._answer.content.readany():
+                between_lines = piece.endswith(b"\n")
+                sink.write(piece)
+                entry.bytes += len(piece)
+                await sink.drain()
+            entry.end(status)
+        except asyncio.CancelledError:
+            entry.end(status, "ended from here: the caller went away, or this server stops")
+            raise
+        except (aiohttp.ClientError, OSError) as error:
+            lost = self._way.unreachable(f"the connection was lost while it answered: {plainly(error)}")
+            entry.end(status, lost.message)
+            if not (self._tells_in_events and between_lines):
+                raise CutShort(lost.message) from None
+            sink.write(msgspec.json.encode({"type": "ERROR", "object": lost.status()}) + b"\n")
+        finally:
+            self._held.close()
+
+
+def _is_json(answer: aiohttp.ClientResponse) -> bool:
+    plain = answer.headers.get("Content-Encoding", "identity") == "identity"
+    return answer.status == 200 and plain and answer.content_type == "application/json"
+
+
+def _block(found: Iterable[headers.Header], entry: Entry) -> bytes:
+    return header_block([*headers.back(found), ("Audit-Id", entry.id)])
+
+
+def _refusal(error: StatusError, entry: Entry) -> Response:
+    block = header_block([*_REFUSED, ("Audit-Id", entry.id), *error.headers.items()])
+    return Response(error.code, msgspec.json.encode(error.status()), block)
+
+
+def _forbidden(caller: Caller, cluster: str) -> StatusError:
+    return forbidden_request(
+        "management.cattle.io", "clusters", cluster, f'User "{caller.name}" may not reach this cluster'
+    )

@@ -1,0 +1,170 @@
+"""A connection that stops being HTTP: exec, attach and port-forward, by WebSocket or SPDY.
+
+The cluster is asked over a connection of its own. If it agrees, what either side sends from then on reaches the other
+byte for byte; neither is read faster than the other takes it. An end of one side is one of both, after what it had sent
+has been passed on: TLS as it is spoken here knows no half-closed connections. If it declines, its answer is an
+ordinary one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
+from urllib.parse import urlsplit
+
+import httptools
+
+from remuda.access.headers import Header
+from remuda.access.seams import Way
+from remuda.kube.web import header_block
+
+_HIGH_WATER = 128 * 1024
+_MOST_HEAD = 64 * 1024
+_MOST_BODY = 1024 * 1024  # of an answer that declines
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: list[Header]
+    body: bytes
+
+
+class End(asyncio.Protocol):
+    """One of two joined connections. `ended` is called once, with the bytes it was sent."""
+
+    def __init__(self, ended: Callable[[int], None] = lambda sent: None) -> None:
+        self.transport = cast(asyncio.Transport, None)
+        self.other: End | None = None
+        self._sent = 0
+        self._ended = ended
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=_HIGH_WATER)
+
+    def send(self, data: bytes) -> None:
+        self._sent += len(data)
+        self.transport.write(data)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            self.other.send(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None:
+            self.other.transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        self._end_other()
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end_other()
+        self.other = None
+        ended, self._ended = self._ended, lambda sent: None
+        ended(self._sent)
+
+    def _end_other(self) -> None:
+        if self.other is not None and not self.other.transport.is_closing():
+            self.other.transport.close()  # what was written to it still goes out
+
+
+class FarEnd(End):
+    """The cluster's: at first it answers a request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: list[Header] = []
+        self._body = bytearray()
+        self._size = 0
+        self._head_complete = False
+        self._early = b""  # what followed the head of an agreement
+
+    def join(self, near: End) -> None:
+        """From now on, bytes."""
+        self.other, near.other = near, self
+        if self._early:
+            near.send(self._early)
+            self._early = b""
+        self.transport.resume_reading()
+        if self.transport.is_closing():
+            near.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self.answered.done():
+            if self.other is not None:
+                super().data_received(data)
+            else:
+                self._early += data
+            return
+        self._size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._early = data[upgrade.args[0] :]
+            self.transport.pause_reading()  # until somebody is there to take it
+            self._resolve()
+        except httptools.HttpParserError as error:
+            self._fail(f"it did not answer in HTTP: {error}")
+        if self._size > _MOST_BODY or (self._size > _MOST_HEAD and not self._head_complete):
+            self._fail("its answer is too long")
+
+    def eof_received(self) -> bool:
+        if not self.answered.done() and self._head_complete:
+            self._resolve()  # an answer that ends with its connection
+        return super().eof_received()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._fail(f"the connection was lost: {error}" if error else "it closed the connection")
+        super().connection_lost(error)
+
+    def _resolve(self) -> None:
+        if not self.answered.done():
+            self.answered.set_result(Answer(self._parser.get_status_code(), self._headers, bytes(self._body)))
+
+    def _fail(self, why: str) -> None:
+        if not self.answered.done():
+            self.answered.set_exception(ConnectionResetError(why))
+            self.transport.abort()
+
+    # The parser's side
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name.decode("latin-1"), value.decode("utf-8", "replace")))
+
+    def on_headers_complete(self) -> None:
+        self._head_complete = True
+
+    def on_body(self, data: bytes) -> None:
+        self._body += data
+
+    def on_message_complete(self) -> None:
+        if self._parser.get_status_code() != 101:
+            self._resolve()
+
+
+async def ask(way: Way, method: str, target: str, headers: Sequence[Header], protocol: str) -> tuple[FarEnd, Answer]:
+    """Asks for an upgrade. Who asks closes the transport of an end that is not joined. Raises OSError."""
+    transport, far = await way.connect(FarEnd)
+    lines = [
+        ("Host", urlsplit(way.server).netloc),
+        *way.proof,
+        *headers,
+        ("Connection", "Upgrade"),
+        ("Upgrade", protocol),
+    ]
+    if method != "GET":
+        lines.append(("Content-Length", "0"))
+    try:
+        transport.write(f"{method} {target} HTTP/1.1\r\n".encode("ascii") + header_block(lines) + b"\r\n")
+        return far, await far.answered
+    except BaseException:
+        transport.abort()
+        raise

@@ -1,0 +1,391 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from tests.lab.far_cluster import FarCluster, Seen, begin_chunks, chunk, whole
+from tests.lab.proxied import WAIT, AuditLines, Proxied
+
+ID = "c-m-abc"
+PODS = "/api/v1/namespaces/a/pods"
+
+
+@pytest.fixture
+async def session(place: Proxied) -> AsyncIterator[aiohttp.ClientSession]:
+    """Ann's."""
+    context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
+    headers = {"Authorization": f"Bearer {place.caller('ann', groups=('riders',))}"}
+    made = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=context), headers=headers, timeout=aiohttp.ClientTimeout(WAIT)
+    )
+    async with made:
+        yield made
+
+
+@pytest.fixture(params=["direct", "tunnel"])
+async def by(request: pytest.FixtureRequest, place: Proxied, far: FarCluster) -> str:
+    """The cluster, reached by either way."""
+    unused = "https://127.0.0.1:1"
+    await place.cluster(ID, far.config(unused if request.param == "tunnel" else ""))
+    if request.param == "tunnel":
+        await place.tunnel(ID)
+    return request.param
+
+
+@pytest.fixture
+async def one(place: Proxied, far: FarCluster) -> None:
+    await place.cluster(ID, far.config())
+
+
+def url(place: Proxied, rest: str, cluster: str = ID) -> URL:
+    return URL(place.url(cluster) + rest, encoded=True)
+
+
+async def status(answer: aiohttp.ClientResponse) -> dict[str, Any]:
+    found = json.loads(await answer.read())
+    assert found["kind"] == "Status"
+    assert found["code"] == answer.status
+    assert answer.headers.getall("Audit-Id")
+    return found
+
+
+# Requests and answers
+
+
+async def test_the_same_request_arrives_in_the_callers_name_and_without_his_token(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
+) -> None:
+    rest = PODS + "/b%20c?fieldManager=x&a=%2F+b&a=2"
+    headers = {"Content-Type": "application/merge-patch+json", "Accept-Encoding": "gzip", "Audit-Id": "mine-1"}
+    async with session.patch(url(place, rest), data=b'{"a":1}', headers=headers) as answer:
+        assert answer.status == 200
+        assert await answer.read() == b'{"kind":"Fine"}'
+        assert answer.headers.getall("Audit-Id") == ["mine-1"]
+    (seen,) = far.seen
+    assert (seen.method, seen.target, seen.body) == ("PATCH", rest, b'{"a":1}')
+    assert seen.all("impersonate-user") == ["ann"]
+    assert seen.all("impersonate-group") == ["riders", "system:authenticated"]
+    assert seen.all("content-type") == ["application/merge-patch+json"]
+    assert seen.all("accept-encoding") == ["gzip"]
+    assert seen.all("audit-id") == ["mine-1"]
+    assert seen.all("host") == [far.address]
+    assert not {"authorization", "cookie", "x-forwarded-for"} & {name for name, _ in seen.headers}
+    (line,) = audit.lines
+    expected = {"user": "ann", "token": "token-of-ann", "cluster": ID, "verb": "patch", "path": PODS + "/b%20c"}
+    assert {name: line[name] for name in expected} == expected
+    assert (line["auditID"], line["code"], line["through"], line["bytes"]) == ("mine-1", 200, by, 15)
+    assert "fieldManager" not in json.dumps(line)
+
+
+async def test_connections_to_the_cluster_are_kept(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
+) -> None:
+    for _ in range(10):
+        async with session.get(url(place, PODS + "/b")) as answer:
+            await answer.read()
+    assert len(far.seen) == 10
+    assert far.connections == 1
+
+
+async def test_bodies_are_passed_on_as_they_are_encoded(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+) -> None:
+    packed = gzip.compress(b'{"kind":"PodList"}')
+
+    async def answer_packed(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await whole(writer, packed, "200 OK", "Content-Encoding: gzip")
+
+    far.answer = answer_packed
+    async with session.get(url(place, PODS)) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert await answer.json() == {"kind": "PodList"}
+
+
+async def test_a_large_answer_comes_whole_and_a_slow_reader_is_waited_for(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
+) -> None:
+    block, blocks = b"x" * 65536, 512
+    written = 0
+
+    async def much(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        await begin_chunks(writer, "text/plain")
+        for _ in range(blocks):
+            await chunk(writer, block)
+            written += len(block)
+        await chunk(writer, b"")
+
+    far.answer = much
+    async with session.get(url(place, PODS + "/b/log?follow=true")) as answer:
+        before = -1
+        while before != written:  # nobody reads: at some point nothing moves any more
+            before = written
+            await asyncio.sleep(0.3)
+        assert written < blocks * len(block)
+        received = 0
+        async for piece in answer.content.iter_any():
+            received += len(piece)
+    assert received == blocks * len(block)
+
+
+async def test_refusals_of_the_cluster_are_the_callers(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
+) -> None:
+    async def forbid(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await whole(writer, b'{"kind":"Status","code":403}', "403 Forbidden", "Retry-After: 7")
+
+    far.answer = forbid
+    async with session.post(url(place, PODS), data=b"{}") as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (403, "7")
+        assert await answer.read() == b'{"kind":"Status","code":403}'
+    assert audit.lines[0]["code"] == 403
+
+
+async def test_that_the_cluster_refuses_us_is_not_told_as_the_callers_fault(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+) -> None:
+    async def who(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await whole(writer, b"{}", "401 Unauthorized", "WWW-Authenticate: Bearer")
+
+    far.answer = who
+    async with session.get(url(place, PODS)) as answer:
+        assert answer.status == 503
+        assert "WWW-Authenticate" not in answer.headers
+        assert "does not accept this manager's credentials" in (await status(answer))["message"]
+
+
+# Who may
+
+
+async def test_strangers_and_those_it_is_closed_to_are_refused_and_logged(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
+) -> None:
+    async with session.get(url(place, PODS), headers={"Authorization": "Bearer forged"}) as answer:
+        assert answer.status == 401
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+        await status(answer)
+    place.closed["ann", ID] = "no grant"
+    async with session.get(url(place, PODS)) as answer:
+        assert answer.status == 403
+        told = (await status(answer))["message"]
+        assert told == f'clusters.management.cattle.io "{ID}" is forbidden: User "ann" may not reach this cluster'
+    assert far.seen == []
+    assert [(line["code"], line["user"], line["why"]) for line in audit.lines] == [
+        (401, "", "Unauthorized"),
+        (403, "ann", "no grant"),
+    ]
+    assert "forged" not in json.dumps(audit.lines)
+
+
+async def test_whether_a_cluster_exists_is_told_to_those_who_may_reach_it_only(
+    place: Proxied, session: aiohttp.ClientSession, one: None
+) -> None:
+    place.closed["ann", "c-m-other"] = "no grant"
+    async with session.get(url(place, PODS, "c-m-other")) as answer:
+        assert answer.status == 403
+    async with session.get(url(place, PODS, "c-m-none")) as answer:
+        assert (await status(answer))["message"] == 'clusters.management.cattle.io "c-m-none" not found'
+
+
+async def raw(place: Proxied, request: bytes) -> bytes:
+    """What a connection of a caller's own making is answered."""
+    context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", place.engine.front.port, ssl=context)
+    try:
+        async with asyncio.timeout(WAIT):
+            writer.write(request)
+            return await reader.read(1 << 20)
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (["GET {path}/api HTTP/1.1", "Impersonate-User: system:admin"], 403),
+        (["GET {path}/api HTTP/1.1", "impersonate-group: system:masters"], 403),
+        (["GET {path}/api HTTP/1.1", "Connection: close, Impersonate-User", "Impersonate-User: root"], 403),
+        (["GET {path}/../../../api HTTP/1.1"], 400),
+        (["GET {path}/%2e%2e/%2e%2e/api HTTP/1.1"], 400),
+        (["GET {path}//api HTTP/1.1"], 400),
+        (["GET {path}/api%2fv1 HTTP/1.1"], 400),
+        (["GET {path}/api;a=b HTTP/1.1"], 400),
+        (["GET http://127.0.0.1{path}/api HTTP/1.1"], 400),
+        (["POST {path}/api HTTP/1.1", "Content-Length: 1", "Content-Length: 2"], 400),
+        (["POST {path}/api HTTP/1.1", "Content-Length: 1", "Transfer-Encoding: chunked"], 400),
+        (["POST {path}/api HTTP/1.1", "Content-Length: +1"], 400),
+        (["POST {path}/api HTTP/1.1", "Transfer-Encoding: gzip"], 400),
+        (["TRACE {path}/api HTTP/1.1"], 405),
+    ],
+)
+async def test_tricks_do_not_reach_the_cluster(
+    place: Proxied, far: FarCluster, one: None, audit: AuditLines, lines: list[str], code: int
+) -> None:
+    head = [lines[0].format(path=f"/k8s/clusters/{ID}"), f"Authorization: Bearer {place.caller('ann')}", "Host: x"]
+    answer = await raw(place, "\r\n".join([*head, *lines[1:], "Connection: close", "", ""]).encode())
+    assert answer.startswith(f"HTTP/1.1 {code} ".encode()), answer
+    assert far.seen == []
+    assert all(line["why"] for line in audit.lines)
+
+
+async def test_an_upgrade_to_anything_else_is_not_passed_on(place: Proxied, far: FarCluster, one: None) -> None:
+    head = [f"GET /k8s/clusters/{ID}/api HTTP/1.1", f"Authorization: Bearer {place.caller('ann')}", "Host: x"]
+    asking = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__", "", ""]
+    context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", place.engine.front.port, ssl=context)
+    async with asyncio.timeout(WAIT):
+        writer.write("\r\n".join([*head, *asking]).encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    (seen,) = far.seen
+    assert not {"upgrade", "http2-settings"} & {name for name, _ in seen.headers}
+
+
+# What breaks
+
+
+async def watching(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await begin_chunks(writer)
+    await chunk(writer, b'{"type":"ADDED","object":{}}\n')
+    await reader.read()
+
+
+async def test_a_watch_whose_tunnel_is_lost_ends_with_an_event_that_says_so(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, audit: AuditLines
+) -> None:
+    await place.cluster(ID, far.config("https://127.0.0.1:1"))
+    tunnel = await place.tunnel(ID)
+    far.answer = watching
+    async with session.get(url(place, PODS + "?watch=1")) as answer:
+        assert json.loads(await answer.content.readline())["type"] == "ADDED"
+        tunnel.stop()
+        event = json.loads(await answer.content.readline())
+        assert await answer.content.read() == b""
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 503)
+    assert f"the cluster {ID} is not connected since " in event["object"]["message"]
+    await place.until(lambda: audit.lines)
+    assert audit.lines[0]["code"] == 200
+    assert "is not connected" in audit.lines[0]["why"]
+
+
+async def test_a_watch_that_is_lost_within_an_event_is_cut(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+) -> None:
+    async def torn(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await begin_chunks(writer)
+        await chunk(writer, b'{"type":"ADDED"}\n{"type"')
+        writer.transport.abort()
+
+    far.answer = torn
+    async with session.get(url(place, PODS + "?watch=1")) as answer:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.content.read()
+
+
+async def test_an_answer_that_is_lost_never_looks_whole(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
+) -> None:
+    async def torn(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await begin_chunks(writer, "text/plain")
+        await chunk(writer, b"a line\n")
+        writer.transport.abort()
+
+    far.answer = torn
+    async with session.get(url(place, PODS + "/b/log")) as answer:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.content.read()
+    await place.until(lambda: audit.lines)
+    assert "lost while it answered" in audit.lines[0]["why"]
+
+
+async def test_when_the_caller_leaves_the_cluster_is_let_go(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
+) -> None:
+    left = asyncio.Event()
+
+    async def wait(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await begin_chunks(writer)
+        await chunk(writer, b"{}\n")
+        await reader.read()
+        left.set()
+
+    far.answer = wait
+    answer = await session.get(url(place, PODS + "?watch=1"))
+    await answer.content.readline()
+    answer.close()
+    async with asyncio.timeout(WAIT):
+        await left.wait()
+    await place.until(lambda: audit.lines)
+    assert audit.lines[0]["why"].startswith("ended from here")
+
+
+async def test_a_cluster_that_never_connected_says_so_and_when_to_come_back(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
+) -> None:
+    await far.stop()
+    async with session.get(url(place, PODS)) as answer:
+        assert answer.status == 503
+        assert answer.headers["Retry-After"] == "2"
+        told = (await status(answer))["message"]
+    assert told.startswith(f"the cluster {ID} has not connected yet; https://{far.address} cannot be reached: ")
+    assert audit.lines[0]["why"] == told
+
+
+async def test_an_api_that_is_down_behind_its_tunnel_is_told_apart_from_a_lost_tunnel(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession
+) -> None:
+    await place.cluster(ID, far.config())
+    tunnel = await place.tunnel(ID)
+    await far.stop()
+    async with session.get(url(place, PODS)) as answer:
+        told = (await status(answer))["message"]
+    assert told.startswith(f"the cluster {ID} is connected, but its API cannot be reached through the tunnel: ")
+    tunnel.stop()
+    await place.until(lambda: not place.sessions.has(ID))
+    async with session.get(url(place, PODS)) as answer:
+        told = (await status(answer))["message"]
+    assert told.startswith(f"the cluster {ID} is not connected since ")
+
+
+async def test_a_write_whose_answer_is_lost_is_not_offered_to_be_done_again(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
+) -> None:
+    async def vanish(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    far.answer = vanish
+    async with session.post(url(place, PODS), data=b"{}") as answer:
+        assert answer.status == 503
+        assert "Retry-After" not in answer.headers
+        assert "whether it was done is not known" in (await status(answer))["message"]
+    assert len(far.seen) == 1
+
+
+async def test_a_server_with_another_authority_is_not_spoken_to(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
+) -> None:
+    config = far.config()
+    config["clusters"][0]["cluster"]["certificate-authority-data"] = place.kubeconfig_authority()
+    key = place.clusters.find(ID)
+    assert key is not None
+    await place.credentials(key, config)
+    async with session.get(url(place, PODS)) as answer:
+        assert answer.status == 503
+        assert "certificate is not trusted" in (await status(answer))["message"]
+    assert far.seen == []
+
+
+async def test_a_body_above_the_limit_is_refused(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+) -> None:
+    async with session.post(url(place, PODS), data=bytes(4 * 1024 * 1024)) as answer:
+        assert answer.status == 413
+    assert far.seen == []
