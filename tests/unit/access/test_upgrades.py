@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import pytest
+
+from tests.lab.far_cluster import Answer, FarCluster, Seen, whole
+from tests.lab.proxied import WAIT, AuditLines, Proxied
+
+ID = "c-m-abc"
+EXEC = "/api/v1/namespaces/a/pods/b/exec?command=sh&stdin=true"
+SPDY, WEBSOCKET = "SPDY/3.1", "websocket"
+
+
+@pytest.fixture(params=["direct", "tunnel"])
+async def by(request: pytest.FixtureRequest, place: Proxied, far: FarCluster) -> str:
+    await place.cluster(ID, far.config("https://127.0.0.1:1" if request.param == "tunnel" else ""))
+    if request.param == "tunnel":
+        await place.tunnel(ID)
+    return request.param
+
+
+class Caller:
+    """A connection on which an upgrade is asked for."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, place: Proxied, method: str, *lines: str, early: bytes = b"") -> tuple[str, list[str]]:
+        head = [
+            f"{method} /k8s/clusters/{ID}{EXEC} HTTP/1.1",
+            "Host: manager",
+            f"Authorization: Bearer {place.caller('ann')}",
+            "Connection: Upgrade",
+            *lines,
+        ]
+        self.writer.write("\r\n".join([*head, "", ""]).encode() + early)
+        async with asyncio.timeout(WAIT):
+            answer = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        first, *headers = answer[:-4].split("\r\n")
+        return first, headers
+
+    async def read(self, size: int) -> bytes:
+        async with asyncio.timeout(WAIT):
+            return await self.reader.readexactly(size)
+
+    async def end(self) -> bytes:
+        async with asyncio.timeout(WAIT):
+            return await self.reader.read()
+
+
+@pytest.fixture
+async def caller(place: Proxied) -> Caller:
+    context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
+    return Caller(*await asyncio.open_connection("127.0.0.1", place.engine.front.port, ssl=context))
+
+
+def echoing(protocol: str, *more: str, greeting: bytes = b"") -> Answer:
+    async def answer(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {protocol}", *more]
+        writer.write("\r\n".join([*lines, "", ""]).encode() + greeting)
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("method", "protocol", "asked", "told"),
+    [
+        ("POST", SPDY, "X-Stream-Protocol-Version: v4.channel.k8s.io", "X-Stream-Protocol-Version: v4.channel.k8s.io"),
+        ("GET", WEBSOCKET, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZ"),
+    ],
+)
+async def test_bytes_pass_both_ways_as_they_are(
+    place: Proxied,
+    far: FarCluster,
+    caller: Caller,
+    by: str,
+    audit: AuditLines,
+    method: str,
+    protocol: str,
+    asked: str,
+    told: str,
+) -> None:
+    far.answer = echoing(protocol, told, greeting=b"hello")
+    first, headers = await caller.ask(place, method, f"Upgrade: {protocol}", asked, early=b"early")
+    assert first == "HTTP/1.1 101 Switching Protocols"
+    assert {f"Upgrade: {protocol}", "Connection: Upgrade", told} <= set(headers)
+    assert await caller.read(10) == b"helloearly"
+    every_byte = bytes(range(256)) * 4096
+    caller.writer.write(every_byte)
+    assert await caller.read(len(every_byte)) == every_byte
+    (seen,) = far.seen
+    assert (seen.method, seen.target) == (method, EXEC)
+    assert seen.all("upgrade") == [protocol]
+    assert seen.all("connection") == ["Upgrade"]
+    assert seen.all(asked.partition(":")[0].lower()) == [asked.partition(": ")[2]]
+    assert seen.all("impersonate-user") == ["ann"]
+    assert not seen.all("authorization")
+    caller.writer.close()
+    await place.until(lambda: audit.lines)
+    (line,) = audit.lines
+    assert (line["code"], line["verb"], line["through"]) == (101, {"POST": "create", "GET": "get"}[method], by)
+    assert line["bytes"] == 10 + len(every_byte)
+
+
+async def test_when_the_cluster_ends_it_the_caller_gets_all_that_was_sent(
+    place: Proxied, far: FarCluster, caller: Caller, by: str
+) -> None:
+    async def farewell(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+        writer.write(b"x" * 1_000_000)
+        await writer.drain()
+        writer.close()
+
+    far.answer = farewell
+    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    assert await caller.end() == b"x" * 1_000_000
+
+
+async def test_when_the_caller_ends_it_the_cluster_gets_all_that_was_sent(
+    place: Proxied, far: FarCluster, caller: Caller, by: str
+) -> None:
+    got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def take(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+        got.set_result(await reader.read())
+
+    far.answer = take
+    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    caller.writer.write(b"y" * 1_000_000)
+    caller.writer.close()
+    async with asyncio.timeout(WAIT):
+        assert await got == b"y" * 1_000_000
+
+
+async def test_neither_side_is_read_faster_than_the_other_takes(
+    place: Proxied, far: FarCluster, caller: Caller, by: str
+) -> None:
+    written = 0
+
+    async def flood(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+        while written < 64_000_000:
+            writer.write(bytes(64_000))
+            await writer.drain()
+            written += 64_000
+        writer.close()
+
+    far.answer = flood
+    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    before = -1
+    while before != written:
+        before = written
+        await asyncio.sleep(0.3)
+    assert written < 64_000_000
+    assert len(await caller.end()) == 64_000_000
+
+
+async def test_a_cluster_that_takes_nothing_is_waited_for(
+    place: Proxied, far: FarCluster, caller: Caller, by: str
+) -> None:
+    go_on, taken = asyncio.Event(), 0
+
+    async def take_later(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+        await go_on.wait()
+        while data := await reader.read(65536):
+            taken += len(data)
+
+    far.answer = take_later
+    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    written = 0
+
+    async def flood() -> None:
+        nonlocal written
+        while written < 64_000_000:
+            caller.writer.write(bytes(64_000))
+            await caller.writer.drain()
+            written += 64_000
+        caller.writer.close()
+
+    flooding = asyncio.create_task(flood())
+    before = -1
+    while before != written:
+        before = written
+        await asyncio.sleep(0.3)
+    assert written < 64_000_000
+    go_on.set()
+    await flooding
+    await place.until(lambda: taken == 64_000_000)
+
+
+async def test_what_the_caller_sends_before_it_is_agreed_arrives_after(
+    place: Proxied, far: FarCluster, caller: Caller, by: str
+) -> None:
+    agree = asyncio.Event()
+
+    async def slowly(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await agree.wait()
+        await echoing(SPDY)(seen, reader, writer)
+
+    far.answer = slowly
+    asking = asyncio.create_task(caller.ask(place, "POST", f"Upgrade: {SPDY}", early=b"1"))
+    await place.until(lambda: far.seen)
+    for piece in (b"2", b"3"):
+        caller.writer.write(piece)
+        await asyncio.sleep(0.05)  # a piece of its own; that they may come together changes nothing
+    agree.set()
+    await asking
+    assert await caller.read(3) == b"123"
+
+
+async def test_who_sends_too_much_before_it_is_agreed_is_cut_off(
+    place: Proxied, far: FarCluster, caller: Caller
+) -> None:
+    await place.cluster(ID, far.config())
+
+    async def never(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    far.answer = never
+    asking = asyncio.create_task(caller.ask(place, "POST", f"Upgrade: {SPDY}"))
+    await place.until(lambda: far.seen)
+    caller.writer.write(bytes(1_000_000))
+    with pytest.raises((OSError, EOFError)):
+        await asking
+
+
+async def test_a_lost_tunnel_ends_it(place: Proxied, far: FarCluster, caller: Caller) -> None:
+    await place.cluster(ID, far.config("https://127.0.0.1:1"))
+    await place.tunnel(ID)
+    far.answer = echoing(SPDY)
+    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    caller.writer.write(b"ping")
+    assert await caller.read(4) == b"ping"
+    place.cut(ID)
+    assert await caller.end() == b""
+
+
+async def test_a_refusal_is_an_ordinary_answer_and_the_connection_goes_on(
+    place: Proxied, far: FarCluster, caller: Caller, by: str, audit: AuditLines
+) -> None:
+    async def refuse(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await whole(writer, b'{"kind":"Status"}', "404 Not Found")
+
+    far.answer = refuse
+    for number in (1, 2):
+        first, headers = await caller.ask(place, "POST", f"Upgrade: {SPDY}", "Content-Length: 0")
+        assert first == "HTTP/1.1 404 Not Found"
+        assert "Content-Length: 17" in headers
+        assert await caller.read(17) == b'{"kind":"Status"}'
+        assert [line["code"] for line in audit.lines] == [404] * number
+
+
+async def test_a_cluster_that_is_not_there_is_told_in_words(
+    place: Proxied, far: FarCluster, caller: Caller, by: str
+) -> None:
+    await far.stop()
+    first, headers = await caller.ask(place, "POST", f"Upgrade: {SPDY}", "Connection: close")
+    assert first == "HTTP/1.1 503 Service Unavailable"
+    assert "Retry-After: 2" in headers
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 2000 What\r\n\r\n", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000]
+)
+async def test_an_answer_that_is_none_is_a_503(place: Proxied, far: FarCluster, caller: Caller, answer: bytes) -> None:
+    await place.cluster(ID, far.config())
+
+    async def babble(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        await reader.read()
+
+    far.answer = babble
+    first, _ = await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    assert first == "HTTP/1.1 503 Service Unavailable"
