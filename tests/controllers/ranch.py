@@ -133,7 +133,7 @@ class Ranch:
     async def _dial(self, cluster: Key) -> Client:
         if self.workload is None:
             raise Retryable("nobody has connected a network here")
-        return _Lent(self.workload.client)  # type: ignore[return-value]
+        return Lent(self.workload.client)  # type: ignore[return-value]
 
     async def settled(self) -> None:
         """Nothing left to do: whatever happens next is seen because it wakes somebody."""
@@ -248,7 +248,7 @@ class Ranch:
         await self.workload.status(NODE.target, "", name, status)
 
 
-class _Lent:
+class Lent:
     """A client that outlives whoever closes it."""
 
     def __init__(self, client: Client) -> None:

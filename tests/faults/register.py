@@ -20,6 +20,7 @@ _DECLARED = "tests/faults/declared/test_crash_points.py"
 _CONTROL_PLANE = "tests/faults/controllers/test_control_plane_points.py"
 _JOBS = "tests/faults/providers/test_job_points.py"
 _INFRASTRUCTURE = "tests/faults/providers/test_infrastructure_points.py"
+_ACCESS = "tests/controllers/test_grants.py"
 _CORNERS = "tests/faults/providers/test_corner_points.py"
 
 # By the longest beginning of a step's name.
@@ -34,6 +35,7 @@ PLACES = {
     **dict.fromkeys(("jobrunner.delete-job", "jobrunner.delete-pod"), _CORNERS),
     **dict.fromkeys(("rkebootstrap.renew-data", "clusterregistration.renew-command"), _CORNERS),
     **dict.fromkeys(("rkecluster.", "clusterjob."), _INFRASTRUCTURE),
+    **dict.fromkeys(("grant.", "token.", "clusterkubeconfig.", "systemuser.", "access."), _ACCESS),
     # No driver of ours has anything to remember of a cluster; its suite saves through a file.
     **dict.fromkeys(
         ("clusterjob.save-record", "clusterjob.save-private-key"), "tests/controllers/test_infrastructure.py"

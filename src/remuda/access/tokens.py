@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.access.owners import belongs_to
 from remuda.access.seams import Caller
 from remuda.access.types import DIGEST_PREFIX, TOKEN, USER, Token
 from remuda.kube import chance, clock
@@ -111,7 +112,7 @@ class Tokens:
         if why := self._fault(token):
             raise _refused(name, why)
         user = self._users.get("", token.user_id)
-        if user is None or user.metadata.deleting:
+        if user is None or user.metadata.deleting or not belongs_to(token.metadata, user.metadata):
             raise _refused(name, f"there is no user {token.user_id}")
         if not user.enabled:
             raise _refused(name, f"the user {token.user_id} is not enabled")

@@ -17,7 +17,6 @@ from remuda.kube.objects import Field, Kind, Object, Part
 from remuda.kube.schema import Rule
 from remuda.providers import names
 
-CREATOR = "field.cattle.io/creatorId"  # annotation of a Cluster: the user who made it; written by admission
 TOKEN_KIND = "authn.management.cattle.io/kind"  # noqa: S105 - label of a Token: what it is for
 SYSTEM = "provisioning"  # the value of that label: of a cluster's own user, in its kubeconfig
 

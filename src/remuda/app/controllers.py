@@ -1,8 +1,8 @@
 """Which controllers one process runs, and what they need on a server before they start.
 
 A choice is made of names and of groups of names: `core` is Cluster API's own, `providers` the other side of its
-hand-offs, `provisioning` makes the objects of both out of declared clusters. On a cluster whose core is upstream's,
-only the latter two may run: two cores would fight over every Machine.
+hand-offs, `provisioning` makes the objects of both out of declared clusters, `access` opens them to users. On a cluster
+whose core is upstream's, only the latter three may run: two cores would fight over every Machine.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import remuda
+from remuda.access import setup as access
 from remuda.app.process import Refused
 from remuda.capi import admission, inventory, setup
 from remuda.capi.definitions import DEFINITIONS, definitions
@@ -29,12 +30,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "core": setup.CONTROLLERS,
     "providers": providers.CONTROLLERS,
     "provisioning": provisioning.CONTROLLERS,
+    "access": access.CONTROLLERS,
 }
 EVERY = tuple(name for names in GROUPS.values() for name in names)
 ADMISSION: tuple[Registration, ...] = (
     *admission.FUNCTIONS,
     *providers.ADMISSION,
     *provisioning_admission.FUNCTIONS,
+    *access.ADMISSION,
 )
 
 _FORBIDDEN = 403
@@ -66,7 +69,7 @@ async def install(client: Client, chosen: Sequence[str]) -> None:
         await inventory.install(client, *_entries(chosen))
     except ForeignDefinitions as error:
         beside = (
-            " With --controllers=providers,provisioning this program works beside the other one."
+            " With --controllers=providers,provisioning,access this program works beside the other one."
             if has_core(chosen)
             else ""
         )
@@ -78,11 +81,13 @@ async def install(client: Client, chosen: Sequence[str]) -> None:
 
 
 def _definitions(chosen: Sequence[str]) -> list[dict[str, Any]]:
-    """Provisioning makes objects of the providers, whoever runs those."""
+    """Provisioning makes objects of the providers, whoever runs those; access looks at the clusters of both."""
     found = definitions() if has_core(chosen) else []
-    if has_providers(chosen) or has_provisioning(chosen):
+    if has_providers(chosen) or has_provisioning(chosen) or has_access(chosen):
         found = [*found, *providers.definitions()]
-    return [*found, *provisioning.definitions()] if has_provisioning(chosen) else found
+    if has_provisioning(chosen) or has_access(chosen):
+        found = [*found, *provisioning.definitions()]
+    return [*found, *access.definitions()] if has_access(chosen) else found
 
 
 def _entries(chosen: Sequence[str]) -> list[inventory.Entry]:
@@ -111,11 +116,16 @@ def has_provisioning(chosen: Sequence[str]) -> bool:
     return bool(set(chosen) & set(provisioning.CONTROLLERS))
 
 
+def has_access(chosen: Sequence[str]) -> bool:
+    return bool(set(chosen) & set(access.CONTROLLERS))
+
+
 def webhooks(chosen: Sequence[str]) -> list[Webhook]:
     """The admission of the kinds those controllers manage."""
     found = join((one.kind for one in DEFINITIONS), admission.FUNCTIONS) if has_core(chosen) else []
     found += providers.WEBHOOKS if has_providers(chosen) else ()
-    return [*found, *(provisioning_admission.WEBHOOKS if has_provisioning(chosen) else ())]
+    found += provisioning_admission.WEBHOOKS if has_provisioning(chosen) else ()
+    return [*found, *(access.WEBHOOKS if has_access(chosen) else ())]
 
 
 def add(

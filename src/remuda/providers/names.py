@@ -34,6 +34,7 @@ ADDRESS = "rke.cattle.io/address"
 INTERNAL_ADDRESS = "rke.cattle.io/internal-address"
 NODE_LABELS = "rke.cattle.io/labels"
 NODE_TAINTS = "rke.cattle.io/taints"
+CREATOR = "field.cattle.io/creatorId"  # of a Cluster: the user who made it
 HOSTNAME_LENGTH_LIMIT = "rke.cattle.io/hostname-length-limit"
 
 # Types of Secrets.

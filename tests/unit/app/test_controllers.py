@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remuda.access import setup as access
 from remuda.app import controllers
 from remuda.app.process import Refused
 from remuda.capi import admission, setup
@@ -45,7 +46,8 @@ def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> No
         (("machine",), admission.FUNCTIONS),
         (("rkebootstrap",), providers.ADMISSION),
         (("provisioningcluster",), provisioning.FUNCTIONS),
-        (("machine", "rkebootstrap", "provisioningcluster"), controllers.ADMISSION),
+        (("token",), access.ADMISSION),
+        (("machine", "rkebootstrap", "provisioningcluster", "token"), controllers.ADMISSION),
         ((), ()),
     ):
         found = controllers.webhooks(chosen)

@@ -31,6 +31,33 @@ def test_a_custom_cluster_has_no_pools() -> None:
     assert warned(obj) == []
 
 
+def as_user(obj: Json, old: Json | None = None, *groups: str) -> Verdict:
+    return admit(msgspec.structs.replace(review(obj, old), user="rider", groups=groups))
+
+
+def created_by(name: str) -> Json:
+    obj = cluster()
+    obj["metadata"]["annotations"] = {"field.cattle.io/creatorId": name}
+    return obj
+
+
+@pytest.mark.parametrize("obj", [cluster(), created_by("somebody-else")])
+def test_whoever_makes_a_cluster_is_noted_whatever_the_manifest_says(obj: Json) -> None:
+    patch = as_user(obj).patch
+    assert patch is not None
+    assert patch["metadata"]["annotations"]["field.cattle.io/creatorId"] == "rider"
+
+
+def test_an_administrator_may_say_who_it_was_as_when_clusters_are_moved() -> None:
+    assert as_user(created_by("somebody-else"), None, "system:masters").patch is None
+
+
+def test_who_made_a_cluster_cannot_be_changed() -> None:
+    (error,) = as_user(created_by("rider"), created_by("somebody-else")).errors
+    assert "cannot be changed" in str(error)
+    assert as_user(created_by("somebody-else"), created_by("somebody-else")).errors == ()
+
+
 def test_nulls_of_exported_manifests_are_nothing() -> None:
     obj = cluster(pool(taints=None, labels=None, nodeStartupTimeout=None), registries=None, machineSelectorConfig=None)
     obj["spec"] |= {"agentEnvVars": None, "clusterAgentDeploymentCustomization": None}

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import msgspec
 
 from remuda.capi.admission.rules import admission
 from remuda.kube import names as kube_names
 from remuda.kube.admission import ALLOWED, Review, Verdict
 from remuda.kube.errors import FieldError, forbidden, invalid, required
+from remuda.kube.patches import apply_merge_patch
+from remuda.providers import names
 from remuda.providers.controlplane import distros
 from remuda.providers.controlplane.rules import configuration, keys, versions
 from remuda.providers.controlplane.rules.among import running
@@ -15,6 +20,7 @@ from remuda.provisioning import fields
 from remuda.provisioning.admission import policy, pools, warnings
 from remuda.provisioning.types import CLUSTER, Cluster
 
+_MASTERS = "system:masters"
 VERSION, CONFIG = "spec.kubernetesVersion", "spec.rkeConfig"
 _RESERVED = re.compile(r"local|c-[a-z0-9]{5}")  # names of management Clusters that have no provisioning Cluster
 
@@ -71,4 +77,27 @@ def among(review: Review, old: Cluster | None, new: Cluster) -> Verdict:
     return Verdict(errors=tuple(errors), warnings=tuple(warnings.of_cluster(review, new)))
 
 
-admit = admission(CLUSTER, complaints=complaints, transitions=transitions, among=among)
+judge = admission(CLUSTER, complaints=complaints, transitions=transitions, among=among)
+
+
+def admit(review: Review) -> Verdict:
+    """As judged, and with who made it: whoever is noted there becomes its owner, so nobody else may say who it was."""
+    verdict = judge(review)
+    if review.subresource or review.new is None or _MASTERS in review.groups:
+        return verdict
+    path, said = f"metadata.annotations[{names.CREATOR}]", _creator(review.new)
+    if review.old is None:
+        patch = {"metadata": {"annotations": {names.CREATOR: review.user}}}
+        return verdict if said == review.user else _with_patch(verdict, patch)
+    if said and said != _creator(review.old):
+        why = "who made a cluster cannot be changed: remuda grant gives others access to it"
+        return msgspec.structs.replace(verdict, errors=(*verdict.errors, invalid(path, said, why)))
+    return verdict
+
+
+def _creator(obj: dict[str, Any]) -> str:
+    return (obj["metadata"].get("annotations") or {}).get(names.CREATOR) or ""
+
+
+def _with_patch(verdict: Verdict, patch: dict[str, Any]) -> Verdict:
+    return msgspec.structs.replace(verdict, patch=apply_merge_patch(verdict.patch or {}, patch))

@@ -1,0 +1,112 @@
+"""What a grant is at both ends: on the management plane the right to get one management Cluster, which is what reaching
+it is; in the cluster a ClusterRoleBinding. Pure, but for `ensure` and `remove`, which bring about what is said.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.access.types import (
+    MANAGEMENT_CLUSTER,
+    ClusterRoleTemplateBinding,
+    role_of,
+)
+from remuda.kube.client import Client, Target
+from remuda.kube.definitions import OWNER, OWNERSHIP_LABEL
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import OwnerReference
+from remuda.runtime.steps import Step
+
+Json = dict[str, Any]
+
+_API_VERSION = "rbac.authorization.k8s.io/v1"
+_GROUP = "rbac.authorization.k8s.io"
+_LABELS = {OWNERSHIP_LABEL: OWNER}
+_SAID = ("roleRef", "subjects", "rules")  # all of such an object that matters
+_NOT_FOUND = 404
+
+
+def reaching_role(cluster: str) -> str:
+    """The ClusterRole, on the management plane, of whoever may reach a cluster."""
+    return f"remuda:cluster:{cluster}"
+
+
+def binding_name(grant: ClusterRoleTemplateBinding) -> str:
+    """On the management plane, where grants of all clusters meet."""
+    return f"remuda:grant:{grant.metadata.namespace}:{grant.metadata.name}"
+
+
+def downstream_name(grant: ClusterRoleTemplateBinding) -> str:
+    return f"remuda:grant:{grant.metadata.name}"
+
+
+def role(cluster: str, owner: OwnerReference) -> Json:
+    rule = {
+        "apiGroups": [MANAGEMENT_CLUSTER.group],
+        "resources": [MANAGEMENT_CLUSTER.plural],
+        "resourceNames": [cluster],
+        "verbs": ["get"],
+    }
+    metadata = {
+        "name": reaching_role(cluster),
+        "labels": _LABELS,
+        "ownerReferences": [msgspec.to_builtins(owner)],
+    }
+    return {"apiVersion": _API_VERSION, "kind": "ClusterRole", "metadata": metadata, "rules": [rule]}
+
+
+def binding(grant: ClusterRoleTemplateBinding) -> Json:
+    return _binding(binding_name(grant), grant, reaching_role(grant.cluster_name))
+
+
+def downstream(grant: ClusterRoleTemplateBinding) -> Json:
+    return _binding(downstream_name(grant), grant, role_of(grant))
+
+
+def _binding(name: str, grant: ClusterRoleTemplateBinding, role: str) -> Json:
+    kind, who = ("User", grant.user_name) if grant.user_name else ("Group", grant.group_name)
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name, "labels": _LABELS},
+        "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": _GROUP, "kind": kind, "name": who}],
+    }
+
+
+async def ensure(client: Client, target: Target, wanted: Json, step: Step) -> None:
+    """As it shall be. What a binding refers to cannot be changed: one that says something else is made anew."""
+    name = wanted["metadata"]["name"]
+    present = await find(client, target, name)
+    if present is not None:
+        if all(present.get(part) == wanted.get(part) for part in _SAID):
+            return
+        await remove(client, target, name, step)
+    try:
+        async with step:
+            await client.create(target, "", wanted)
+    except StatusError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+
+async def remove(client: Client, target: Target, name: str, step: Step) -> None:
+    """Where it is there."""
+    try:
+        async with step:
+            await client.delete(target, "", name)
+    except StatusError as error:
+        if error.code != _NOT_FOUND:
+            raise
+
+
+async def find(client: Client, target: Target, name: str) -> Json | None:
+    try:
+        found: Json = msgspec.json.decode(await client.get(target, "", name))
+    except StatusError as error:
+        if error.code != _NOT_FOUND:
+            raise
+        return None
+    return found

@@ -1,0 +1,252 @@
+"""ClusterRoleTemplateBinding: a grant, written at both ends and taken back from both.
+
+    valid → finalizer and owner (the User: who goes takes the grants along) → the management plane → the cluster → Ready
+
+Taking back begins at the management plane, which cuts access at once, whether or not the cluster can be reached. What
+cannot be written into a cluster now is written when it is connected again; of a cluster that is gone nothing is left to
+be removed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.access import bindings
+from remuda.access.admission import grant_complaints
+from remuda.access.clusters import Clusters
+from remuda.access.owners import belongs_to, owned_by
+from remuda.access.types import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    GRANT,
+    MANAGEMENT_CLUSTER,
+    READY,
+    USER,
+    ClusterRoleTemplateBinding,
+    User,
+    role_of,
+)
+from remuda.kube import conditions
+from remuda.kube.conditions import condition
+from remuda.kube.core import NAMESPACES
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Condition, Key, ObjectMeta, OwnerReference
+from remuda.providers import names
+from remuda.providers.controlplane.identity import cluster_of, id_of
+from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
+from remuda.runtime.remote import RemoteClusters
+from remuda.runtime.steps import step
+
+NAME = "clusterroletemplatebinding"
+CREATORS = "clustercreator"
+FINALIZER = "remuda.dev/grant"
+CREATOR_GRANT = "creator-cluster-owner"
+CREATOR_GRANTED = "remuda.dev/creator-granted"  # annotation of a management Cluster: taken back, it stays taken back
+
+PREPARE = step("grant.prepare", "writes the finalizer and the owner of a grant")
+REACH = step("grant.reach", "writes on the management plane who may reach a cluster")
+BIND = step("grant.bind", "writes into a cluster what somebody may do there")
+UNREACH = step("grant.unreach", "takes back who may reach a cluster")
+UNBIND = step("grant.unbind", "takes back in a cluster what somebody may do there")
+PUBLISH = step("grant.publish", "writes how a grant stands")
+RELEASE = step("grant.release", "lets a grant go that is taken back at both ends")
+GRANT_CREATOR = step("grant.create-for-creator", "makes whoever made a cluster its owner")
+NOTE_CREATOR = step("grant.note-creator", "notes that the creator of a cluster was made its owner")
+
+_BY_CLUSTER, _BY_USER = "cluster id", "user"
+_NAMESPACE_SECONDS = 1.0
+_NOT_FOUND = 404
+
+
+class _Waits(Exception):
+    """Why a grant is not Ready, as its condition says it."""
+
+    def __init__(self, reason: str, on: str, message: str, check_after: float | None = None) -> None:
+        super().__init__(message)
+        self.said = condition(READY, False, reason, message)
+        self.outcome = Blocked(reason, on, message, check_after)
+
+
+class GrantController:
+    def __init__(self, manager: Manager, remote: RemoteClusters, clusters: Clusters) -> None:
+        self._client = manager.client
+        self._remote = remote
+        self._clusters = clusters
+        self._grants = manager.caches.of(GRANT)
+        self._grants.index(_BY_CLUSTER, lambda grant: (grant.cluster_name,))
+        self._grants.index(_BY_USER, lambda grant: (grant.user_name,))
+        self._users = manager.caches.of(USER)
+        controller = manager.controller(NAME, GRANT, self.reconcile)
+        controller.watch(clusters.planes, lambda plane: self._grants.keys(_BY_CLUSTER, id_of(plane)), facts=_life)
+        controller.watch(self._users, lambda user: self._grants.keys(_BY_USER, user.metadata.name), facts=_uid)
+        self._controller = controller
+        remote.on_change(lambda cluster, node: self._reached(cluster) if node is None else None)
+
+    def _reached(self, cluster: Key) -> None:
+        id = self._clusters.id(cluster)
+        for key in self._grants.keys(_BY_CLUSTER, id) if id else ():
+            self._controller.enqueue(key)
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self._grants.raw(*key)
+        if value is None:
+            return DONE
+        grant = GRANT.decode(value)
+        try:
+            if grant.metadata.deleting:
+                return await self._take_back(value, grant)
+            value = await self._give(value, grant)
+            said = condition(READY, True, "Granted", f"{_who(grant)} is {role_of(grant)} in {grant.cluster_name}")
+            outcome: Outcome = DONE
+        except _Waits as waits:
+            said, outcome = waits.said, waits.outcome
+            value = self._grants.raw(*key) or value
+        except StatusError as error:
+            if error.reason != "Conflict":
+                failed = condition(READY, False, "Failed", f"{error}; it is tried again")
+                await self._publish(self._grants.raw(*key) or value, grant, failed)
+            raise
+        await self._publish(value, grant, said)
+        return outcome
+
+    async def _publish(self, value: bytes, grant: ClusterRoleTemplateBinding, said: Condition) -> None:
+        draft = Draft(GRANT.target, value)
+        if role_of(grant):
+            draft.status["downstreamRole"] = role_of(grant)
+        conditions.put(draft.status, [said], generation=grant.metadata.generation)
+        await save(self._client, draft, PUBLISH)
+
+    # -- giving
+
+    async def _give(self, value: bytes, grant: ClusterRoleTemplateBinding) -> bytes:
+        owner = self._owner(grant)
+        draft = Draft(GRANT.target, value)
+        draft.add_finalizer(FINALIZER)
+        if owner is not None:
+            draft.set_owner(owner)
+        value = await save(self._client, draft, PREPARE)
+        id = grant.cluster_name
+        space = await bindings.find(self._client, NAMESPACES, id)
+        if space is None:
+            raise _Waits("Gone", f"Namespace {id}", "the namespace of the cluster is gone")
+        owned = OwnerReference(api_version="v1", kind="Namespace", name=id, uid=space["metadata"]["uid"])
+        await bindings.ensure(self._client, CLUSTER_ROLES, bindings.role(id, owned), REACH)
+        await bindings.ensure(self._client, CLUSTER_ROLE_BINDINGS, bindings.binding(grant), REACH)
+        await self._bind(grant)
+        return value
+
+    def _owner(self, grant: ClusterRoleTemplateBinding) -> OwnerReference | None:
+        """The User; None for a group. Says what keeps the grant from being one."""
+        on = f"{GRANT.name} {grant.key}"
+        if wrong := grant_complaints(grant, grant.metadata.namespace):
+            raise _Waits("Invalid", on, "; ".join(map(str, wrong)))
+        if not grant.user_name:
+            return None
+        user = self._users.get("", grant.user_name)
+        if user is None:
+            raise _Waits("UserMissing", f"User {grant.user_name}", f"there is no user {grant.user_name}")
+        if not belongs_to(grant.metadata, user.metadata):
+            raise _Waits("UserMissing", f"User {grant.user_name}", "it was for another user of that name, who is gone")
+        return owned_by(user.metadata)
+
+    async def _bind(self, grant: ClusterRoleTemplateBinding) -> None:
+        plane = self._clusters.plane(grant.cluster_name)
+        if plane is None:
+            on = f"cluster {grant.cluster_name}"
+            raise _Waits("ClusterMissing", on, f"there is no cluster {grant.cluster_name} yet, or it is gone")
+        cluster = cluster_of(plane)
+        found = self._remote.look(cluster)
+        if found.client is None:
+            if conditions.is_true(grant.status.conditions, READY):
+                return  # it was written when it could be reached; a grant never changes
+            why = f"Cluster {cluster} cannot be reached ({found.error}); it is written there when it can"
+            raise _Waits("ClusterUnreachable", f"Cluster {cluster}", why)
+        await bindings.ensure(found.client, CLUSTER_ROLE_BINDINGS, bindings.downstream(grant), BIND)
+
+    # -- taking back
+
+    async def _take_back(self, value: bytes, grant: ClusterRoleTemplateBinding) -> Outcome:
+        if FINALIZER not in grant.metadata.finalizers:
+            return DONE
+        await bindings.remove(self._client, CLUSTER_ROLE_BINDINGS, bindings.binding_name(grant), UNREACH)
+        await self._unbind(grant)
+        draft = Draft(GRANT.target, value)
+        draft.remove_finalizer(FINALIZER)
+        await save(self._client, draft, RELEASE)
+        return DONE
+
+    async def _unbind(self, grant: ClusterRoleTemplateBinding) -> None:
+        plane = self._clusters.plane(grant.cluster_name)
+        if plane is None or plane.metadata.deleting:
+            return
+        cluster = cluster_of(plane)
+        found = self._remote.look(cluster)
+        if found.client is None:
+            why = (
+                f"{_who(grant)} cannot reach the cluster any more; what is written there is removed when it can be "
+                f"reached ({found.error})"
+            )
+            raise _Waits("Revoking", f"Cluster {cluster}", why)
+        await bindings.remove(found.client, CLUSTER_ROLE_BINDINGS, bindings.downstream_name(grant), UNBIND)
+
+
+class CreatorController:
+    """Whoever makes a cluster is its owner, if it is a user of ours: others have come by another door, and go by it."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._clusters = manager.caches.of(MANAGEMENT_CLUSTER)
+        self._users = manager.caches.of(USER)
+        manager.controller(CREATORS, MANAGEMENT_CLUSTER, self.reconcile)
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self._clusters.raw(*key)
+        if value is None:
+            return DONE
+        metadata = MANAGEMENT_CLUSTER.decode(value).metadata
+        user = self._users.get("", metadata.annotations.get(names.CREATOR, ""))
+        if metadata.deleting or user is None or user.metadata.deleting or CREATOR_GRANTED in metadata.annotations:
+            return DONE
+        obj = manifest(CREATOR_GRANT, key.name, user.metadata, "cluster-owner")
+        try:
+            async with GRANT_CREATOR:
+                await self._client.create(GRANT.target, key.name, obj)
+        except StatusError as error:
+            if error.code == _NOT_FOUND:
+                return Again(_NAMESPACE_SECONDS, f"the namespace {key.name} is not there yet")
+            if error.reason != "AlreadyExists":
+                raise
+        draft = Draft(MANAGEMENT_CLUSTER.target, value)
+        draft.set_annotation(CREATOR_GRANTED, user.metadata.name)
+        await save(self._client, draft, NOTE_CREATOR)
+        return DONE
+
+
+def manifest(name: str, cluster: str, user: ObjectMeta, role: str) -> dict[str, Any]:
+    """A grant for a User."""
+    return {
+        "apiVersion": GRANT.api_version,
+        "kind": GRANT.name,
+        "metadata": {"name": name, "ownerReferences": [msgspec.to_builtins(owned_by(user))]},
+        "clusterName": cluster,
+        "userName": user.name,
+        "roleTemplateName": role,
+    }
+
+
+def _who(grant: ClusterRoleTemplateBinding) -> str:
+    return f"user {grant.user_name}" if grant.user_name else f"group {grant.group_name}"
+
+
+def _life(plane: RKEControlPlane) -> object:
+    """Its other facts concern no grant."""
+    return plane.metadata.uid, plane.metadata.deleting, plane.spec.management_cluster_name
+
+
+def _uid(user: User) -> object:
+    return user.metadata.uid

@@ -1,0 +1,20 @@
+"""Whose a token or a grant is: it goes with its User, and with that one alone.
+
+The owner is noted by its uid: whoever comes later under the same name inherits nothing.
+"""
+
+from __future__ import annotations
+
+from remuda.access.types import USER
+from remuda.kube.objects import ObjectMeta, OwnerReference
+
+
+def belongs_to(metadata: ObjectMeta, user: ObjectMeta) -> bool:
+    """Also while nobody has noted whose it is."""
+    known = metadata.owner(USER.name, USER.group)
+    return known is None or known.uid == user.uid
+
+
+def owned_by(user: ObjectMeta) -> OwnerReference:
+    """Not its controller: it goes with the owner, and that is all."""
+    return OwnerReference(api_version=USER.api_version, kind=USER.name, name=user.name, uid=user.uid)

@@ -1,0 +1,133 @@
+"""Who is at the proxy's door, and which clusters it opens to them.
+
+Reaching a cluster is the right to get its management Cluster, whoever gave it: a grant, or any other rule of the
+management plane. What the caller may do in there is the cluster's own affair. A token that is limited to clusters opens
+none of the others. Service accounts of the management plane (a node's, a Job's) open nothing: what they have to do is
+there, and not in clusters.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from remuda.access.seams import Caller, Identify, MayReach
+from remuda.access.tokens import AUTHENTICATED, Tokens
+from remuda.access.types import MANAGEMENT_CLUSTER
+from remuda.kube.client import Client, Target
+from remuda.kube.errors import forbidden_request, unauthorized
+from remuda.kube.web import Request
+
+log = logging.getLogger(__name__)
+
+Others = Callable[[Request], Awaitable[Caller | None]]  # whom the engine knows; raises a 401 StatusError
+Permits = Callable[[Caller, str], Awaitable[bool]]  # may the caller get the management Cluster of that name?
+
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+_ANONYMOUS = "system:anonymous"
+_TOKEN_REVIEWS = Target("authentication.k8s.io/v1", "tokenreviews")
+_ACCESS_REVIEWS = Target("authorization.k8s.io/v1", "subjectaccessreviews")
+
+
+def identifier(tokens: Tokens, others: Others) -> Identify:
+    """Our tokens, then whatever else the engine accepts. A certificate goes first, as everywhere in Kubernetes."""
+
+    async def identify(request: Request) -> Caller:
+        bearer = bearer_of(request)
+        caller = tokens.caller(bearer) if bearer and request.peer.certificate is None else None
+        if caller is None:
+            caller = await others(request)
+        if caller is None or caller.name == _ANONYMOUS:
+            raise unauthorized("who you are must be proven: with a token, or a client certificate")
+        if caller.name.startswith(_SERVICE_ACCOUNT):
+            log.info("%s is refused: clusters are not reached by service accounts", caller.name)
+            raise forbidden_request(
+                "", "", "", f"clusters are not reached by service accounts, and you are {caller.name}"
+            )
+        return caller
+
+    return identify
+
+
+def bearer_of(request: Request) -> str:
+    scheme, _, token = request.header(b"authorization").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def reaching(permits: Permits) -> MayReach:
+    async def may_reach(caller: Caller, cluster: str) -> str:
+        if caller.clusters is not None and cluster not in caller.clusters:
+            return f"the token {caller.token} is not for this cluster"
+        if await permits(caller, cluster):
+            return ""
+        return f"{caller.name} may not get {MANAGEMENT_CLUSTER.plural}.{MANAGEMENT_CLUSTER.group} {cluster}"
+
+    return may_reach
+
+
+# -- where the engine is a Kubernetes elsewhere
+
+
+class _UserInfo(msgspec.Struct):
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] | None = None
+    extra: dict[str, tuple[str, ...]] | None = None
+
+
+class _TokenReviewStatus(msgspec.Struct):
+    authenticated: bool = False
+    user: _UserInfo = msgspec.field(default_factory=_UserInfo)
+
+
+class _TokenReview(msgspec.Struct):
+    status: _TokenReviewStatus = msgspec.field(default_factory=_TokenReviewStatus)
+
+
+class _AccessReviewStatus(msgspec.Struct):
+    allowed: bool = False
+
+
+class _AccessReview(msgspec.Struct):
+    status: _AccessReviewStatus = msgspec.field(default_factory=_AccessReviewStatus)
+
+
+def reviewed_tokens(client: Client) -> Others:
+    """Tokens the cluster knows: it is asked about each."""
+
+    async def ask(request: Request) -> Caller | None:
+        bearer = bearer_of(request)
+        if not bearer:
+            return None
+        obj = {"apiVersion": _TOKEN_REVIEWS.api_version, "kind": "TokenReview", "spec": {"token": bearer}}
+        answer = msgspec.json.decode(await client.create(_TOKEN_REVIEWS, "", obj), type=_TokenReview).status
+        if not answer.authenticated or not answer.user.username:
+            raise unauthorized()
+        user = answer.user
+        return Caller(name=user.username, uid=user.uid, groups=user.groups or (AUTHENTICATED,), extra=user.extra or {})
+
+    return ask
+
+
+def reviewed_access(client: Client) -> Permits:
+    """What the cluster's rules say: it is asked each time, so that a right that was taken back is taken back."""
+
+    async def ask(caller: Caller, cluster: str) -> bool:
+        resource = {
+            "group": MANAGEMENT_CLUSTER.group,
+            "resource": MANAGEMENT_CLUSTER.plural,
+            "verb": "get",
+            "name": cluster,
+        }
+        spec: dict[str, Any] = {"user": caller.name, "groups": list(caller.groups), "resourceAttributes": resource}
+        if caller.uid:
+            spec["uid"] = caller.uid
+        if caller.extra:
+            spec["extra"] = {key: list(values) for key, values in caller.extra.items()}
+        obj = {"apiVersion": _ACCESS_REVIEWS.api_version, "kind": "SubjectAccessReview", "spec": spec}
+        return msgspec.json.decode(await client.create(_ACCESS_REVIEWS, "", obj), type=_AccessReview).status.allowed
+
+    return ask

@@ -1,0 +1,91 @@
+"""Users, tokens, grants and kubeconfigs as one thing to be added to a manager."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from remuda.access import admission, grants, kubeconfigs, systemusers, users
+from remuda.access import definitions as kinds
+from remuda.access.clusters import Clusters
+from remuda.access.grants import CreatorController, GrantController
+from remuda.access.kubeconfigs import KubeconfigController
+from remuda.access.systemusers import SystemUserController
+from remuda.access.tokens import USERS
+from remuda.access.types import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, TOKEN
+from remuda.access.users import TokenController
+from remuda.kube.admission import Registration
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.providers.bootstrap.site import Site
+from remuda.runtime.manager import Manager
+from remuda.runtime.remote import RemoteClusters
+from remuda.runtime.steps import step
+from remuda.runtime.webhooks import Webhook
+
+CONTROLLERS = (users.NAME, grants.NAME, grants.CREATORS, kubeconfigs.NAME, systemusers.NAME)
+ADMISSION: tuple[Registration, ...] = tuple(admission.FUNCTIONS)
+WEBHOOKS: tuple[Webhook, ...] = tuple(admission.WEBHOOKS)
+
+SERVE_USERS = step("access.let-users-in", "lets every user of ours make tokens for itself")
+
+_SELF_SERVICE = "remuda:users"
+_API_VERSION = "rbac.authorization.k8s.io/v1"
+_GROUP = "rbac.authorization.k8s.io"
+
+
+def definitions() -> list[dict[str, Any]]:
+    return kinds.definitions()
+
+
+def add(
+    manager: Manager,
+    remote: RemoteClusters,
+    clusters: Clusters,
+    site: Site,
+    *,
+    only: Collection[str] = CONTROLLERS,
+) -> None:
+    """To a manager that has not started yet, and sees every namespace: grants are in those of clusters."""
+    if users.NAME in only:
+        TokenController(manager)
+    if grants.NAME in only:
+        GrantController(manager, remote, clusters)
+    if grants.CREATORS in only:
+        CreatorController(manager)
+    if kubeconfigs.NAME in only:
+        KubeconfigController(manager, clusters, site)
+    if systemusers.NAME in only:
+        SystemUserController(manager, clusters.planes)
+
+
+async def let_users_in(client: Client) -> None:
+    """Everybody with a token of ours may make another for itself: admission sees to it that it is for itself. Only
+    where admission is always in force: the embedded engine."""
+    rule = {"apiGroups": [TOKEN.group], "resources": [TOKEN.plural], "verbs": ["create"]}
+    role = {
+        "apiVersion": _API_VERSION,
+        "kind": "ClusterRole",
+        "metadata": {"name": _SELF_SERVICE},
+        "rules": [rule],
+    }
+    binding = {
+        "apiVersion": _API_VERSION,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": _SELF_SERVICE},
+        "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": _SELF_SERVICE},
+        "subjects": [{"apiGroup": _GROUP, "kind": "Group", "name": USERS}],
+    }
+    for target, obj in ((CLUSTER_ROLES, role), (CLUSTER_ROLE_BINDINGS, binding)):
+        try:
+            await client.get(target, "", _SELF_SERVICE)
+            continue  # whoever has changed it has had a reason
+        except StatusError as error:
+            if error.code != 404:
+                raise
+        try:
+            async with SERVE_USERS:
+                await client.create(target, "", obj)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise

@@ -1,0 +1,65 @@
+"""What becomes of tokens: each belongs to its User and goes with it, and one that has expired is removed after a while.
+
+Until then it is still there to be seen, so that somebody whose token ceased to be good finds out why.
+"""
+
+from __future__ import annotations
+
+from remuda.access.owners import belongs_to, owned_by
+from remuda.access.types import TOKEN, USER, User
+from remuda.kube import clock
+from remuda.kube.objects import Key
+from remuda.runtime.draft import Draft, save
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import DONE, Again, Outcome
+from remuda.runtime.steps import step
+
+NAME = "token"
+ADOPT = step("token.adopt", "makes a token its user's, so that it goes with the user")
+FORGET = step("token.forget", "deletes a token that expired long ago")
+
+EXPIRED_SECONDS = 3600.0  # for so long an expired token can be seen
+_BY_USER = "user"
+
+
+class TokenController:
+    def __init__(self, manager: Manager) -> None:
+        self._client = manager.client
+        self._tokens = manager.caches.of(TOKEN)
+        self._tokens.index(_BY_USER, lambda token: (token.user_id,))
+        self._users = manager.caches.of(USER)
+        controller = manager.controller(NAME, TOKEN, self.reconcile)
+        controller.watch(self._users, lambda user: self._tokens.keys(_BY_USER, user.metadata.name), facts=_uid)
+
+    async def reconcile(self, key: Key) -> Outcome:
+        value = self._tokens.raw(*key)
+        if value is None:
+            return DONE
+        token = TOKEN.decode(value)
+        if token.metadata.deleting:
+            return DONE
+        left = _seconds_left(token.expires_at)
+        if left is not None and left <= 0:
+            async with FORGET:
+                await self._client.delete(TOKEN.target, "", key.name, uid=token.metadata.uid)
+            return DONE
+        user = self._users.get("", token.user_id)
+        if user is not None and belongs_to(token.metadata, user.metadata):
+            draft = Draft(TOKEN.target, value)
+            draft.set_owner(owned_by(user.metadata))
+            await save(self._client, draft, ADOPT)
+        return DONE if left is None else Again(left)
+
+
+def _seconds_left(expires_at: str | None) -> float | None:
+    """Until it is removed. A time that cannot be read is no time to remove it: it is not good for anything already."""
+    if expires_at is None:
+        return None
+    try:
+        return clock.parse(expires_at) + EXPIRED_SECONDS - clock.time()
+    except ValueError:
+        return None
+
+
+def _uid(user: User) -> object:
+    return user.metadata.uid

@@ -1,0 +1,158 @@
+"""Clusters with doors for a test of access: control planes that only say who they are, whose workload cluster is the
+engine itself. The test opens and closes the way to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from remuda.access import setup
+from remuda.access.clusters import Clusters
+from remuda.access.tokens import Minted, Tokens, mint
+from remuda.access.types import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GRANT, MANAGEMENT_CLUSTER, TOKEN, USER
+from remuda.capi import names as capi_names
+from remuda.kube import clock
+from remuda.kube.client import Client
+from remuda.kube.core import NAMESPACES, SECRETS
+from remuda.kube.objects import Key
+from remuda.providers.bootstrap.site import Site
+from remuda.providers.controlplane.definitions import definitions as control_plane_definitions
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.provisioning.definitions import definitions as provisioning_definitions
+from remuda.runtime.manager import Manager
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.remote import RemoteClusters
+from remuda.runtime.remote import Settings as RemoteSettings
+from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition
+from tests.controllers.ranch import Lent
+
+SITE = Site(server_url="https://ranch.example:6443", ca_pem=b"-- the ranch's --\n")
+
+
+class Doors:
+    """One cluster `c`, with an id of its own."""
+
+    def __init__(self, engine: Engine, namespace: str, id: str) -> None:
+        self.engine = engine
+        self.namespace = namespace
+        self.id = id
+        self.cluster = Key(namespace, "c")
+        self.open = True
+        self.site = SITE
+        self.manager: Manager
+        self.tokens: Tokens
+        self._remote: RemoteClusters
+
+    @classmethod
+    async def create(cls, engine: Engine) -> Doors:
+        found = [*control_plane_definitions(), *provisioning_definitions(), *setup.definitions()]
+        await engine.install(found)
+        return cls(engine, await engine.namespace(), f"c-m-{secrets.token_hex(4)}")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Manager]:
+        async with self.engine.running("", self._add) as manager:
+            self.manager = manager
+            self._remote.want(self.cluster)
+            yield manager
+
+    def _add(self, manager: Manager) -> None:
+        quick = RemoteSettings(probe_seconds=0.1, probes=1, retry_seconds=0.1)
+        self._remote = RemoteClusters(self._dial, settings=quick)
+        manager.at_end(self._remote.close)
+        setup.add(manager, self._remote, Clusters(manager.caches), self.site)
+        self.tokens = Tokens(manager.caches)
+
+    async def _dial(self, cluster: Key) -> Client:
+        if not self.open or cluster != self.cluster:
+            raise Retryable("the door is shut")
+        return Lent(self.engine.client)  # type: ignore[return-value]
+
+    def shut(self) -> None:
+        self.open = False
+        self._remote.nudge(self.cluster)
+
+    def unlock(self) -> None:
+        self.open = True
+        self._remote.nudge(self.cluster)
+
+    async def settled(self) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not self.manager.idle:
+                await asyncio.sleep(0.01)
+
+    # what is made
+
+    async def declared(self, **annotations: str) -> None:
+        """As provisioning makes it."""
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.id}}
+        await self.engine.create(NAMESPACES, "", space)
+        await self.plane(managementClusterName=self.id)
+        obj = _object(MANAGEMENT_CLUSTER, self.id, spec={"displayName": "c", "fleetWorkspaceName": self.namespace})
+        obj["metadata"]["annotations"] = annotations
+        await self.engine.create(MANAGEMENT_CLUSTER.target, "", obj)
+
+    async def plane(self, **spec: Any) -> Json:
+        wanted = {"kubernetesVersion": "v1.34.1+k3s1", "clusterName": "c", **spec}
+        return await self.engine.create(
+            RKE_CONTROL_PLANE.target, self.namespace, _object(RKE_CONTROL_PLANE, "c", spec=wanted)
+        )
+
+    async def admin_kubeconfig(self) -> None:
+        await self.secret("c-admin-kubeconfig", {"value": "not looked at"})
+
+    async def secret(self, name: str, data: dict[str, str]) -> Json:
+        obj = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "labels": {capi_names.CLUSTER_NAME: "c"}},
+            "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+        }
+        return await self.engine.create(SECRETS, self.namespace, obj)
+
+    async def user(self, **fields: Any) -> str:
+        """A new one."""
+        name = f"rider-{secrets.token_hex(3)}"
+        await self.engine.create(USER.target, "", _object(USER, name, **fields))
+        return name
+
+    async def token(self, user: str, *, seconds: float | None = None, clusters: tuple[str, ...] = ()) -> Minted:
+        until = None if seconds is None else clock.time() + seconds
+        made = mint(user, expires_at=until, clusters=clusters)
+        await self.engine.create(TOKEN.target, "", made.obj)
+        return made
+
+    async def grant(self, user: str, role: str = "cluster-owner", name: str = "g", **fields: Any) -> Json:
+        obj = _object(GRANT, name, clusterName=self.id, userName=user, roleTemplateName=role) | fields
+        return await self.engine.create(GRANT.target, self.id, obj)
+
+    # what is there
+
+    async def says(self, reason: str, name: str = "g") -> str:
+        """The message of a grant, as soon as that is the reason."""
+        found = await self.engine.until(
+            GRANT.target, self.id, name, lambda obj: condition(obj, "Ready").get("reason") == reason
+        )
+        return condition(found, "Ready")["message"]  # type: ignore[no-any-return]
+
+    async def reaching(self, name: str = "g") -> Json | None:
+        """What the management plane says."""
+        return await self.engine.get(CLUSTER_ROLE_BINDINGS, "", f"remuda:grant:{self.id}:{name}")
+
+    async def downstream(self, name: str = "g") -> Json | None:
+        return await self.engine.get(CLUSTER_ROLE_BINDINGS, "", f"remuda:grant:{name}")
+
+    async def role(self) -> Json | None:
+        return await self.engine.get(CLUSTER_ROLES, "", f"remuda:cluster:{self.id}")
+
+    async def no_grant(self, name: str = "g") -> None:
+        await self.engine.gone(GRANT.target, self.id, name)
+
+
+def _object(kind: Any, name: str, **fields: Any) -> Json:
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, **fields}

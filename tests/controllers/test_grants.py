@@ -1,0 +1,234 @@
+"""Grants on either engine: written at both ends, taken back from both, and never left half."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from remuda.access.types import CLUSTER_ROLE_BINDINGS, GRANT, MANAGEMENT_CLUSTER, TOKEN, USER
+from remuda.kube.core import NAMESPACES
+from remuda.kube.errors import StatusError
+from remuda.providers import names
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from tests.controllers.doors import Doors
+from tests.controllers.engine import Engine, eventually
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def doors(engine: Engine) -> Doors:
+    return await Doors.create(engine)
+
+
+@pytest.mark.parametrize(
+    ("role", "downstream"),
+    [("cluster-owner", "cluster-admin"), ("cluster-viewer", "view"), ("clusterrole:system:node", "system:node")],
+)
+async def test_a_grant_is_written_at_both_ends_and_taken_back_from_both(
+    doors: Doors, role: str, downstream: str
+) -> None:
+    async with doors.running():
+        await doors.declared()
+        rider = await doors.user()
+        await doors.grant(rider, role, name=f"g-{rider}")
+        assert rider in await doors.says("Granted", f"g-{rider}")
+        role_there, here, there = (
+            await doors.role(),
+            await doors.reaching(f"g-{rider}"),
+            await doors.downstream(f"g-{rider}"),
+        )
+        await doors.engine.delete(GRANT.target, doors.id, f"g-{rider}")
+        await doors.no_grant(f"g-{rider}")
+        assert await doors.reaching(f"g-{rider}") is None
+        assert await doors.downstream(f"g-{rider}") is None
+    assert role_there is not None
+    assert role_there["rules"] == [
+        {
+            "apiGroups": ["management.cattle.io"],
+            "resources": ["clusters"],
+            "resourceNames": [doors.id],
+            "verbs": ["get"],
+        }
+    ]
+    assert here is not None
+    assert here["roleRef"]["name"] == f"remuda:cluster:{doors.id}"
+    assert here["subjects"][0]["name"] == rider
+    assert there is not None
+    assert there["roleRef"]["name"] == downstream
+    assert there["subjects"][0]["name"] == rider
+
+
+async def test_a_group_may_be_granted_too(doors: Doors) -> None:
+    async with doors.running():
+        await doors.declared()
+        obj = await doors.grant("", groupName="wranglers", name=f"g-{doors.id}")
+        await doors.says("Granted", f"g-{doors.id}")
+        there = await doors.downstream(f"g-{doors.id}")
+        await doors.engine.delete(GRANT.target, doors.id, obj["metadata"]["name"])
+        await doors.no_grant(f"g-{doors.id}")
+    assert there is not None
+    assert there["subjects"][0] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "wranglers"}
+
+
+async def test_a_cluster_that_cannot_be_reached_gets_its_grants_when_it_can(doors: Doors) -> None:
+    doors.open = False
+    async with doors.running():
+        await doors.declared()
+        name = f"g-{doors.id}"
+        await doors.grant(await doors.user(), name=name)
+        assert "the door is shut" in await doors.says("ClusterUnreachable", name)
+        assert await doors.reaching(name) is not None
+        doors.unlock()
+        await doors.says("Granted", name)
+        assert await doors.downstream(name) is not None
+
+
+async def test_taking_back_cuts_access_at_once_and_the_cluster_hears_of_it_later(doors: Doors) -> None:
+    async with doors.running():
+        await doors.declared()
+        name = f"g-{doors.id}"
+        await doors.grant(await doors.user(), name=name)
+        await doors.says("Granted", name)
+        doors.shut()
+        await eventually(lambda: _shut(doors))
+        await doors.engine.delete(GRANT.target, doors.id, name)
+        assert "cannot reach the cluster any more" in await doors.says("Revoking", name)
+        assert await doors.reaching(name) is None
+        assert await doors.downstream(name) is not None
+        doors.unlock()
+        await doors.no_grant(name)
+        assert await doors.downstream(name) is None
+
+
+async def test_of_a_cluster_that_is_gone_nothing_has_to_be_removed(doors: Doors) -> None:
+    doors.open = False
+    async with doors.running():
+        await doors.declared()
+        name = f"g-{doors.id}"
+        await doors.grant(await doors.user(), name=name)
+        await doors.says("ClusterUnreachable", name)
+        await doors.engine.delete(GRANT.target, doors.id, name)
+        await doors.engine.delete(RKE_CONTROL_PLANE.target, doors.namespace, "c")
+        await doors.no_grant(name)
+
+
+async def test_a_user_that_goes_takes_tokens_and_grants_along(doors: Doors) -> None:
+    async with doors.running():
+        await doors.declared()
+        rider, name = await doors.user(), f"g-{doors.id}"
+        token = await doors.token(rider)
+        await doors.grant(rider, name=name)
+        await doors.says("Granted", name)
+        await doors.engine.until(
+            TOKEN.target, "", token.obj["metadata"]["name"], lambda obj: obj["metadata"].get("ownerReferences")
+        )
+        await doors.engine.delete(USER.target, "", rider)
+        await doors.no_grant(name)
+        await doors.engine.gone(TOKEN.target, "", token.obj["metadata"]["name"])
+        assert await doors.reaching(name) is None
+        assert await doors.downstream(name) is None
+
+
+async def test_an_idle_grant_is_not_written_however_often_it_is_looked_at(doors: Doors) -> None:
+    async with doors.running():
+        await doors.declared()
+        rider, name = await doors.user(), f"g-{doors.id}"
+        await doors.grant(rider, name=name)
+        await doors.says("Granted", name)
+        doors.shut()
+        await eventually(lambda: _shut(doors))
+        await doors.settled()
+        versions = await _version(doors, name)
+        for grant in doors.manager.caches.of(GRANT).all(doors.id):
+            doors.manager.controllers["clusterroletemplatebinding"].enqueue(grant.key)
+        await doors.settled()
+        assert await _version(doors, name) == versions
+
+
+async def test_a_binding_somebody_has_changed_is_made_right(doors: Doors) -> None:
+    async with doors.running():
+        await doors.declared()
+        name = f"g-{doors.id}"
+        await doors.grant(await doors.user(), "cluster-viewer", name=name)
+        await doors.says("Granted", name)
+        there = await doors.downstream(name)
+        assert there is not None
+        subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "rustler"}]
+        await doors.engine.patch(CLUSTER_ROLE_BINDINGS, "", there["metadata"]["name"], {"subjects": subjects})
+        await doors.settled()
+        for grant in doors.manager.caches.of(GRANT).all(doors.id):
+            doors.manager.controllers["clusterroletemplatebinding"].enqueue(grant.key)
+
+        async def right() -> bool:
+            found = await doors.downstream(name)
+            return found is not None and found["subjects"] == there["subjects"]
+
+        await eventually(right)
+
+
+async def test_whoever_makes_a_cluster_owns_it_until_that_is_taken_back(doors: Doors) -> None:
+    async with doors.running():
+        rider = await doors.user()
+        await doors.declared(**{names.CREATOR: rider})
+        await doors.says("Granted", "creator-cluster-owner")
+        await doors.engine.until(
+            MANAGEMENT_CLUSTER.target, "", doors.id, lambda obj: "remuda.dev/creator-granted" in str(obj["metadata"])
+        )
+        await doors.engine.delete(GRANT.target, doors.id, "creator-cluster-owner")
+        await doors.no_grant("creator-cluster-owner")
+        await doors.engine.patch(MANAGEMENT_CLUSTER.target, "", doors.id, {"metadata": {"labels": {"looked": "at"}}})
+        await doors.settled()
+        assert await doors.engine.get(GRANT.target, doors.id, "creator-cluster-owner") is None
+
+
+async def test_a_creator_who_is_no_user_of_ours_is_granted_nothing(doors: Doors) -> None:
+    async with doors.running():
+        await doors.declared(**{names.CREATOR: "system:admin"})
+        await doors.settled()
+        assert await doors.engine.list(GRANT.target, doors.id) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"roleTemplateName": "sheriff"}, "cluster-owner"),
+        ({"roleTemplateName": "clusterrole:a/b"}, "may not contain '/'"),
+        ({"userName": "nobody-at-all"}, "there is no such user"),
+        ({"userName": ""}, "either userName or groupName"),
+        ({"groupName": "wranglers"}, "either userName or groupName"),
+        ({"clusterName": "c-m-elsewhere"}, "whose namespace this is"),
+    ],
+)
+async def test_a_grant_that_can_be_none_is_refused_in_words(doors: Doors, change: dict[str, str], words: str) -> None:
+    async with doors.running():
+        await doors.declared()
+        rider = await doors.user()
+        with pytest.raises(StatusError, match=words):
+            await doors.grant(rider, **change)
+
+
+async def test_a_grant_for_a_cluster_that_is_not_there_is_refused(doors: Doors) -> None:
+    async with doors.running():
+        rider = await doors.user()
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": doors.id}}
+        await doors.engine.create(NAMESPACES, "", space)
+        with pytest.raises(StatusError, match="no cluster with this id"):
+            await doors.grant(rider)
+
+
+async def test_a_grant_is_never_changed_into_another(doors: Doors) -> None:
+    async with doors.running():
+        await doors.declared()
+        name = f"g-{doors.id}"
+        await doors.grant(await doors.user(), "cluster-viewer", name=name)
+        with pytest.raises(StatusError, match="cannot be changed"):
+            await doors.engine.patch(GRANT.target, doors.id, name, {"roleTemplateName": "cluster-owner"})
+
+
+async def _shut(doors: Doors) -> bool:
+    return doors._remote.look(doors.cluster).client is None
+
+
+async def _version(doors: Doors, name: str) -> str:
+    found = await doors.engine.get(GRANT.target, doors.id, name)
+    assert found is not None
+    return found["metadata"]["resourceVersion"]  # type: ignore[no-any-return]

@@ -1,0 +1,165 @@
+"""Users and tokens on either engine: what a token is good for, and until when."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from remuda.access import users
+from remuda.access.tokens import mint
+from remuda.access.types import TOKEN, USER
+from remuda.kube.errors import StatusError
+from tests.controllers.doors import Doors
+from tests.controllers.engine import Engine, eventually
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def doors(engine: Engine) -> Doors:
+    return await Doors.create(engine)
+
+
+async def known(doors: Doors, bearer: str) -> None:
+    """Until the caches have it."""
+
+    async def is_known() -> bool:
+        return not refused(doors, bearer)
+
+    await eventually(is_known)
+
+
+def refused(doors: Doors, bearer: str) -> bool:
+    try:
+        found = doors.tokens.caller(bearer)
+    except StatusError as error:
+        said = error
+    else:
+        assert found is not None
+        return False
+    assert said.code == 401
+    assert bearer.partition(":")[2] not in str(said)
+    return True
+
+
+async def no_longer(doors: Doors, bearer: str) -> None:
+    async def is_refused() -> bool:
+        return refused(doors, bearer)
+
+    await eventually(is_refused)
+
+
+async def test_a_token_stands_for_its_user(doors: Doors) -> None:
+    async with doors.running():
+        await doors.declared()
+        rider = await doors.user()
+        token = await doors.token(rider)
+        limited = await doors.token(rider, clusters=(doors.id,))
+        await known(doors, token.bearer)
+        await known(doors, limited.bearer)
+        caller, narrow = doors.tokens.caller(token.bearer), doors.tokens.caller(limited.bearer)
+        user = await doors.engine.get(USER.target, "", rider)
+    assert caller is not None
+    assert narrow is not None
+    assert user is not None
+    assert (caller.name, caller.uid, caller.clusters) == (rider, user["metadata"]["uid"], None)
+    assert caller.groups == ("remuda:users", "system:authenticated")
+    assert caller.token == token.obj["metadata"]["name"]
+    assert narrow.clusters == (doors.id,)
+
+
+async def test_a_revoked_token_is_not_good(doors: Doors) -> None:
+    async with doors.running():
+        token = await doors.token(await doors.user())
+        await known(doors, token.bearer)
+        await doors.engine.delete(TOKEN.target, "", token.obj["metadata"]["name"])
+        await no_longer(doors, token.bearer)
+
+
+async def test_an_expired_token_is_not_good_and_is_removed_after_a_while(
+    doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users, "EXPIRED_SECONDS", 1.0)
+    async with doors.running():
+        token = await doors.token(await doors.user(), seconds=2.0)
+        await known(doors, token.bearer)
+        await no_longer(doors, token.bearer)
+        await doors.engine.gone(TOKEN.target, "", token.obj["metadata"]["name"])
+
+
+async def test_a_disabled_users_tokens_are_not_good_until_it_is_enabled_again(doors: Doors) -> None:
+    async with doors.running():
+        rider = await doors.user()
+        token = await doors.token(rider)
+        await known(doors, token.bearer)
+        await doors.engine.patch(USER.target, "", rider, {"enabled": False})
+        await no_longer(doors, token.bearer)
+        await doors.engine.patch(USER.target, "", rider, {"enabled": True})
+        await known(doors, token.bearer)
+
+
+async def test_whoever_comes_under_an_old_name_inherits_no_token(doors: Doors) -> None:
+    async with doors.running():
+        rider = await doors.user()
+        token = await doors.token(rider)
+        name = token.obj["metadata"]["name"]
+        await doors.engine.until(TOKEN.target, "", name, lambda obj: obj["metadata"].get("ownerReferences"))
+        await doors.engine.delete(USER.target, "", rider)
+        again = {"apiVersion": USER.api_version, "kind": "User", "metadata": {"name": rider}}
+        await doors.engine.create(USER.target, "", again)
+        fresh = await doors.token(rider)
+        await known(doors, fresh.bearer)
+        assert refused(doors, token.bearer)
+        await doors.engine.gone(TOKEN.target, "", name)
+
+
+async def test_a_forged_token_is_not_good_and_one_of_another_form_is_not_ours(doors: Doors) -> None:
+    async with doors.running():
+        token = await doors.token(await doors.user())
+        await known(doors, token.bearer)
+        name, _, secret = token.bearer.partition(":")
+        other = mint("anybody").bearer.partition(":")[2]
+        assert refused(doors, f"{name}:{other}")
+        assert refused(doors, f"token-nobody:{secret}")
+        for foreign in ("", name, f"{name}:", f"{name}:{secret}x", f"{name}:{token.obj['hash']}", "a.b.c", f"{name}:é"):
+            assert doors.tokens.caller(foreign) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"hash": "s3cr3t"}, "SHA-256"),
+        ({"userId": "nobody-at-all"}, "there is no such user"),
+        ({"expiresAt": "2001-01-01T00:00:00Z"}, "in the past"),
+        ({"clusterNames": ["c-m-nowhere"]}, "no cluster with this id"),
+    ],
+)
+async def test_a_token_that_could_never_be_used_is_refused_in_words(
+    doors: Doors, change: dict[str, object], words: str
+) -> None:
+    async with doors.running():
+        obj = mint(await doors.user()).obj | change
+        with pytest.raises(StatusError, match=words) as caught:
+            await doors.engine.create(TOKEN.target, "", obj)
+    assert "s3cr3t" not in str(caught.value)
+
+
+async def test_whose_a_token_is_and_its_hash_never_change(doors: Doors) -> None:
+    async with doors.running():
+        token = await doors.token(await doors.user())
+        other = await doors.user()
+        name = token.obj["metadata"]["name"]
+        for change in ({"userId": other}, {"hash": mint(other).obj["hash"]}):
+            with pytest.raises(StatusError, match="cannot be changed"):
+                await doors.engine.patch(TOKEN.target, "", name, change)
+
+
+async def test_an_idle_token_is_not_written(doors: Doors) -> None:
+    async with doors.running() as manager:
+        token = await doors.token(await doors.user(), seconds=3600.0)
+        name = token.obj["metadata"]["name"]
+        before = await doors.engine.until(TOKEN.target, "", name, lambda obj: obj["metadata"].get("ownerReferences"))
+        for one in manager.caches.of(TOKEN).all():
+            manager.controllers["token"].enqueue(one.key)
+        await doors.settled()
+        after = await doors.engine.get(TOKEN.target, "", name)
+    assert after is not None
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
