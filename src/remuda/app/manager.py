@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remuda.app import controllers, core, health, process, webhooks
+from remuda.app.access import Access
 from remuda.app.addresses import Address
 from remuda.app.node_server import NodeServer
 from remuda.app.process import Refused
@@ -188,10 +189,12 @@ async def _add_controllers(manager: Manager, client: HttpClient, settings: Setti
         machine=machine,
         jobs=_job_settings(settings, client),
         artefacts=kept,
+        tunnels=True,
     )
+    access = Access(manager)
     added = controllers.add(manager, chosen, wanted)
     if added is not None and added.registration is not None:
-        server.add(manager, site, added.registration, kept)
+        server.add(manager, site, added.registration, kept, access.routes())
     if not settings.namespace:
         await controllers.register_drivers(client, chosen)
 

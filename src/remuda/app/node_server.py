@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 from remuda.apiserver.http.listener import Listener
 from remuda.app import nodes
@@ -72,9 +72,17 @@ class NodeServer:
             raise Refused(f"cannot keep the certificate for hosts in Secret {self._secret}: {error}") from None
         return self._settings.settled(self._listen, self._serving.ca_pem)
 
-    def add(self, manager: Manager, site: Site, registration: Registration, kept: Artefacts | None = None) -> None:
+    def add(
+        self,
+        manager: Manager,
+        site: Site,
+        registration: Registration,
+        kept: Artefacts | None = None,
+        more: Mapping[str, Handler] | None = None,
+    ) -> None:
         """Served from the moment the caches are filled until the manager ends."""
-        self._routes = nodes.routes(Endpoints(site, registration, self._settings.assets), kept)
+        found = nodes.routes(Endpoints(site, registration, self._settings.assets), kept) | dict(more or {})
+        self._routes = {prefix: found[prefix] for prefix in sorted(found, key=len, reverse=True)}
         manager.at_start(self.start)
         manager.at_end(self.stop)
 

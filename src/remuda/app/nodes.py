@@ -12,7 +12,7 @@ from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, he
 from remuda.providers.bootstrap import endpoints
 from remuda.providers.bootstrap.endpoints import Endpoints
 from remuda.providers.bootstrap.registration import Registration
-from remuda.providers.bootstrap.site import Site
+from remuda.providers.bootstrap.site import TUNNEL, Site
 from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.controlplane.artefacts import serving as artefacts
 
@@ -23,7 +23,7 @@ def starting() -> dict[str, Handler]:
     def wait(request: Request) -> Result:
         return Response(503, b"the manager is starting\n", TEXT_HEADERS + header_block([("Retry-After", "2")]))
 
-    paths = (endpoints.INSTALL, endpoints.AUTHORITIES, endpoints.ASSETS, endpoints.CONNECT, artefacts.PREFIX)
+    paths = (endpoints.INSTALL, endpoints.AUTHORITIES, endpoints.ASSETS, endpoints.CONNECT, artefacts.PREFIX, TUNNEL)
     return dict.fromkeys(paths, wait)
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from remuda.apiserver.server import ApiServer
 from remuda.app import apiserver, controllers, health, nodes, process
+from remuda.app.access import Access
 from remuda.app.addresses import Address
 from remuda.app.apiserver import Settings as ServerSettings
 from remuda.app.site import Settings as SiteSettings
@@ -84,11 +85,20 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
     )
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
     kept = settings.site.kept_artefacts(data)
-    wanted = providers.Settings(site=site, bootstrap=settings.bootstrap, machine=machine, jobs=jobs, artefacts=kept)
+    wanted = providers.Settings(
+        site=site, bootstrap=settings.bootstrap, machine=machine, jobs=jobs, artefacts=kept, tunnels=True
+    )
+    access = Access(manager)
     added = controllers.add(manager, chosen, wanted)
     assert added is not None
     if added.registration is not None:
         nodes.mount(server.front, site, added.registration, settings.site.assets, kept)
+    manager.at_start(lambda: _mount(server, access))
     if added.job_runner is not None:
         server.pod_logs.add(added.job_runner.log_source)
     await controllers.register_drivers(server.client(), chosen)
+
+
+async def _mount(server: ApiServer, access: Access) -> None:
+    for prefix, handler in access.routes().items():
+        server.front.mount(prefix, handler)

@@ -1,0 +1,157 @@
+"""Who may open a tunnel: a node of a cluster's control plane, with the token its plan has brought, and nobody else.
+
+What must stay true:
+- A token says whose it is and proves it with a mac that only the manager can make: nobody opens a tunnel for another
+  node or another cluster, and nobody takes the place of a session but the same node.
+- Everything is looked at anew each time: the cluster and the Machine are there, the Machine is of that cluster and its
+  control plane, and is not being deleted. When it is gone, or of the control plane no more, its session ends.
+- Whoever is refused hears only that; why is in the log, never with a token in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+
+from remuda.access.clusters import Clusters
+from remuda.capi.types import MACHINE, Machine
+from remuda.kube.client import Client
+from remuda.kube.core import SECRET, SECRETS
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key as ObjectKey
+from remuda.providers.controlplane import hosts, state, tunnel_tokens
+from remuda.providers.controlplane.identity import id_of
+from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.runtime.caches import Caches
+from remuda.tunnel.server import Asking
+from remuda.tunnel.sessions import Key, Sessions
+
+log = logging.getLogger(__name__)
+
+_READ_AGAIN_SECONDS = 5.0  # a key that proves nothing may have changed: no more often than so is it looked at
+_QUIET_SECONDS = 60.0  # between two lines about the same
+_MOST_REMEMBERED = 4096
+
+
+class _Refused(Exception):
+    """In words for the log."""
+
+
+class Authorizer:
+    def __init__(self, client: Client, caches: Caches, clusters: Clusters, sessions: Sessions) -> None:
+        self._client = client
+        self._clusters = clusters
+        self._sessions = sessions
+        self._machines = caches.of(MACHINE)
+        self._machines.listen(self._machine_changed)
+        clusters.planes.listen(self._plane_changed)
+        self._keys: dict[ObjectKey, tuple[float, bytes]] = {}  # by state Secret: when it was read, and its key
+        self._admitted: dict[str, Key] = {}  # by uid of the Machine
+        self._said: dict[tuple[str, str], float] = {}
+
+    async def __call__(self, asking: Asking) -> Key | None:
+        shown = tunnel_tokens.parse(_bearer(asking))
+        try:
+            if shown is None:
+                raise _Refused("it shows no token of a tunnel")
+            machine = await self._proven(shown)
+        except _Refused as refused:
+            self._log(asking, shown, str(refused))
+            return None
+        key = Key(shown.cluster, shown.machine)
+        self._admitted[machine.metadata.uid] = key
+        return key
+
+    async def _proven(self, shown: tunnel_tokens.Shown) -> Machine:
+        plane = self._clusters.plane(shown.cluster)
+        if plane is None:
+            raise _Refused("there is no such cluster")
+        machine = self._machine(plane, shown.machine)
+        if machine is None:
+            raise _Refused("the cluster has no such Machine")
+        if not await self._proves(shown, plane, machine.metadata.uid):
+            raise _Refused("the token is not that of this Machine")
+        # What was read may have taken its time.
+        now = self._machine(plane, shown.machine)
+        if now is None or now.metadata.uid != machine.metadata.uid:
+            raise _Refused("the cluster has no such Machine")
+        if not hosts.roles(now.metadata.labels).control_plane:
+            raise _Refused("the Machine is not of the control plane")
+        if now.metadata.deleting:
+            raise _Refused("the Machine is being deleted")
+        return now
+
+    def _machine(self, plane: RKEControlPlane, name: str) -> Machine | None:
+        found = self._machines.get(plane.metadata.namespace, name)
+        return found if found is not None and found.spec.cluster_name == plane.spec.cluster_name else None
+
+    async def _proves(self, shown: tunnel_tokens.Shown, plane: RKEControlPlane, uid: str) -> bool:
+        """By the key that is known, else by the one there is now."""
+        place = _place(plane)
+        now = asyncio.get_running_loop().time()
+        read, key = self._keys.get(place, (-math.inf, b""))
+        if tunnel_tokens.proves(shown, key, uid):
+            return True
+        if now - read < _READ_AGAIN_SECONDS:
+            return False
+        key = await self._read(place)
+        self._remember(place, now, key)
+        return tunnel_tokens.proves(shown, key, uid)
+
+    async def _read(self, place: ObjectKey) -> bytes:
+        try:
+            value = await self._client.get(SECRETS, *place)
+        except StatusError as error:
+            raise _Refused(f"the key in Secret {place} cannot be read: {error}") from None
+        return SECRET.decode(value).data.get(state.TUNNEL, b"").strip()
+
+    def _remember(self, place: ObjectKey, now: float, key: bytes) -> None:
+        self._keys.pop(place, None)
+        self._keys[place] = (now, key)
+        if len(self._keys) > _MOST_REMEMBERED:
+            del self._keys[next(iter(self._keys))]
+
+    # Those that have one
+
+    def _machine_changed(self, before: Machine | None, after: Machine | None, initial: bool) -> None:
+        if before is None or (after is not None and hosts.roles(after.metadata.labels).control_plane):
+            return
+        key = self._admitted.pop(before.metadata.uid, None)
+        if key is None:
+            return
+        why = "its Machine is gone" if after is None else "its Machine is of the control plane no more"
+        for session in self._sessions.of(key.cluster):
+            if session.key == key:
+                session.end(why)
+
+    def _plane_changed(self, before: RKEControlPlane | None, after: RKEControlPlane | None, initial: bool) -> None:
+        if before is None or (after is not None and id_of(after) == id_of(before)):
+            return
+        if self._clusters.plane(id_of(before)) is None:
+            self._sessions.forget(id_of(before))
+        self._keys.pop(_place(before), None)
+
+    # What is said of the others
+
+    def _log(self, asking: Asking, shown: tunnel_tokens.Shown | None, why: str) -> None:
+        """The same is not said again for a while: a node that does not know better comes back every few seconds."""
+        claims = f"{shown.machine} of cluster {shown.cluster}" if shown is not None else "nobody"
+        address = asking.address.rpartition(":")[0] or asking.address
+        now = asyncio.get_running_loop().time()
+        if now - self._said.get((address, claims + why), -_QUIET_SECONDS) < _QUIET_SECONDS:
+            return
+        if len(self._said) >= _MOST_REMEMBERED:
+            self._said.clear()
+        self._said[address, claims + why] = now
+        log.warning("a tunnel is refused to %r, which claims to be %r: %s", address, claims, why)
+
+
+def _place(plane: RKEControlPlane) -> ObjectKey:
+    """Of the Secret with its key."""
+    return ObjectKey(plane.metadata.namespace, state.secret_name(plane.spec.cluster_name))
+
+
+def _bearer(asking: Asking) -> str:
+    scheme, _, token = asking.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
