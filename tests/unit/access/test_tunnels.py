@@ -1,0 +1,345 @@
+"""Who may open a tunnel. Clusters and Machines are objects of a real engine, and so are sessions and their clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.access.clusters import Clusters
+from remuda.access.tunnels import Authorizer
+from remuda.apiserver.server import ApiServer, Settings
+from remuda.app.tunnel import tunnel_handler
+from remuda.capi.definitions import definitions as core
+from remuda.capi.types import MACHINE
+from remuda.kube.core import NAMESPACES, SECRETS
+from remuda.providers import names
+from remuda.providers.controlplane import tunnel_tokens
+from remuda.providers.controlplane.belongings import encoded
+from remuda.providers.controlplane.definitions import definitions as control_plane
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.runtime.caches import Caches
+from remuda.runtime.definitions import install
+from remuda.tunnel import client as tunnel_client
+from remuda.tunnel.mux import Timing
+from remuda.tunnel.server import Asking, Server
+from remuda.tunnel.sessions import Key, Sessions
+
+WAIT = 60.0
+NAMESPACE = "ranch"
+LIVELY = Timing(ping_every=0.5, heard_within=WAIT, sent_within=WAIT)
+CONTROL_PLANE = {names.CONTROL_PLANE_ROLE: "true", names.ETCD_ROLE: "true"}
+
+
+class Gate:
+    def __init__(self, engine: ApiServer) -> None:
+        self.engine = engine
+        self.client = engine.client()
+        self.caches = Caches(self.client)
+        self.sessions = Sessions()
+        self.clusters = Clusters(self.caches)
+        self.authorizer = Authorizer(self.client, self.caches, self.clusters, self.sessions)
+        self.machines = self.caches.of(MACHINE)
+        self._clients: list[tuple[tunnel_client.Client, threading.Thread]] = []
+
+    async def start(self) -> None:
+        await install(self.client, [*core(), *control_plane()])
+        await self.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+        await self.caches.start()
+        server = Server(self.authorizer, self.sessions, timing=LIVELY)
+        self.engine.front.mount("/v3/connect", tunnel_handler(server))
+
+    async def stop(self) -> None:
+        for client, _ in self._clients:
+            client.stop()
+        for _, thread in self._clients:
+            await asyncio.to_thread(thread.join, WAIT)
+        await self.caches.close()
+
+    # What there is
+
+    async def cluster(self, name: str, key: bytes = b"a key") -> None:
+        spec = {"clusterName": name, "managementClusterName": f"c-{name}", "kubernetesVersion": "v1.36.4+k3s1"}
+        await self.client.create(RKE_CONTROL_PLANE.target, NAMESPACE, {"metadata": {"name": name}, "spec": spec})
+        if key:
+            await self.client.create(SECRETS, NAMESPACE, _state(name, key))
+        await self.until(lambda: self.clusters.plane(f"c-{name}"))
+
+    async def machine(self, name: str, cluster: str, **metadata: Any) -> str:
+        """Its uid."""
+        obj = {
+            "metadata": {"name": name, "labels": CONTROL_PLANE, **metadata},
+            "spec": {
+                "clusterName": cluster,
+                "bootstrap": {"dataSecretName": "data"},
+                "infrastructureRef": {"apiGroup": "rke-machine.cattle.io", "kind": "PonyMachine", "name": name},
+            },
+        }
+        made = json.loads(await self.client.create(MACHINE.target, NAMESPACE, obj))
+        await self.until(lambda: self.machines.get(NAMESPACE, name))
+        return str(made["metadata"]["uid"])
+
+    # Who comes
+
+    async def ask(self, token: str | None, scheme: str = "Bearer") -> Key | None:
+        headers = {} if token is None else {"authorization": f"{scheme} {token}"}
+        return await self.authorizer(Asking("GET", headers, "10.0.0.9:4711"))
+
+    async def connect(self, token: str) -> tunnel_client.Client:
+        """A client that is on its way."""
+        settings = tunnel_client.Settings(
+            urls=(self.engine.url.replace("https://", "wss://") + "/v3/connect",),
+            authorities=self.engine.pki.ca_certificate_pem.decode(),
+            headers=(("Authorization", f"Bearer {token}"),),
+            timing=LIVELY,
+            waits=tunnel_client.Waits(first=0.05, longest=0.2, attempt=10.0),
+        )
+        client = tunnel_client.Client(lambda: settings)
+        thread = threading.Thread(target=client.run, daemon=True)
+        thread.start()
+        self._clients.append((client, thread))
+        return client
+
+    def nodes(self, cluster: str) -> set[str]:
+        return {session.key.node for session in self.sessions.of(cluster)}
+
+    async def until(self, true: Callable[[], object]) -> None:
+        async with asyncio.timeout(WAIT):
+            while not true():
+                await asyncio.sleep(0.01)
+
+
+def _state(cluster: str, key: bytes) -> dict[str, Any]:
+    return {"metadata": {"name": f"{cluster}-rke-state"}, "data": encoded({"tunnelKey": key})}
+
+
+@pytest.fixture
+async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
+    engine = await ApiServer.start(Settings(data_dir=tmp_path, port=0))
+    try:
+        gate = Gate(engine)
+        await gate.start()
+        try:
+            yield gate
+        finally:
+            await gate.stop()
+    finally:
+        await engine.stop()
+
+
+def token(cluster: str, machine: str, uid: str, key: bytes = b"a key") -> str:
+    return tunnel_tokens.token(key, cluster, machine, uid)
+
+
+@pytest.fixture
+def refusals(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    caplog.set_level(logging.WARNING, "remuda.access.tunnels")
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+async def refused(gate: Gate, refusals: Callable[[], list[str]], shown: str, why: str) -> None:
+    assert await gate.ask(shown) is None
+    (line,) = refusals()
+    assert why in line
+    assert "10.0.0.9" in line
+    mac = shown.rpartition(".")[2]
+    assert not mac or mac not in line
+
+
+async def test_a_node_of_the_control_plane_comes_in_as_itself(gate: Gate) -> None:
+    await gate.cluster("prairie")
+    uid = await gate.machine("roan", "prairie")
+    assert await gate.ask(token("c-prairie", "roan", uid)) == Key("c-prairie", "roan")
+    assert await gate.ask(token("c-prairie", "roan", uid), "bearer") == Key("c-prairie", "roan")
+
+
+async def test_names_of_machines_may_have_dots(gate: Gate) -> None:
+    await gate.cluster("prairie")
+    uid = await gate.machine("roan.stable.example", "prairie")
+    assert await gate.ask(token("c-prairie", "roan.stable.example", uid)) == Key("c-prairie", "roan.stable.example")
+
+
+async def test_the_token_of_one_cluster_opens_nothing_of_another(gate: Gate, refusals: Callable[[], list[str]]) -> None:
+    await gate.cluster("prairie", b"one key")
+    await gate.cluster("meadow", b"another key")
+    uid = await gate.machine("roan", "prairie")
+    await gate.machine("bay", "meadow")
+    await refused(gate, refusals, token("c-meadow", "bay", uid, b"one key"), "the token is not that of this Machine")
+
+
+async def test_a_cluster_that_takes_the_id_of_another_gets_no_tunnel_by_it(
+    gate: Gate, refusals: Callable[[], list[str]]
+) -> None:
+    await gate.cluster("prairie", b"one key")
+    uid = await gate.machine("roan", "prairie")
+    thief = {"clusterName": "thief", "managementClusterName": "c-prairie", "kubernetesVersion": "v1.36.4+k3s1"}
+    await gate.client.create(RKE_CONTROL_PLANE.target, NAMESPACE, {"metadata": {"name": "thief"}, "spec": thief})
+    await gate.client.create(SECRETS, NAMESPACE, _state("thief", b"its key"))
+    stolen = await gate.machine("nag", "thief")
+    await gate.until(lambda: gate.clusters.planes.get(NAMESPACE, "thief"))
+    assert await gate.ask(token("c-prairie", "nag", stolen, b"its key")) is None
+    assert await gate.ask(token("c-prairie", "roan", uid, b"its key")) is None
+    assert len(refusals()) == 2
+
+
+@pytest.mark.parametrize(
+    ("cluster", "machine", "why"),
+    [
+        ("c-nowhere", "roan", "there is no such cluster"),
+        ("c-prairie", "nobody", "the cluster has no such Machine"),
+        ("c-prairie", "stranger", "the cluster has no such Machine"),
+        ("c-prairie", "mule", "the Machine is not of the control plane"),
+        ("c-prairie", "bay", "the token is not that of this Machine"),
+    ],
+)
+async def test_whoever_is_not_a_node_of_the_control_plane_is_refused(
+    gate: Gate, refusals: Callable[[], list[str]], cluster: str, machine: str, why: str
+) -> None:
+    """Each with a mac that is right for what it claims, except for one that claims to be another node."""
+    await gate.cluster("prairie")
+    await gate.cluster("meadow")
+    uids = {"roan": await gate.machine("roan", "prairie"), "stranger": await gate.machine("stranger", "meadow")}
+    uids["mule"] = await gate.machine("mule", "prairie", labels={names.WORKER_ROLE: "true"})
+    await gate.machine("bay", "prairie")
+    await refused(gate, refusals, token(cluster, machine, uids.get(machine, uids["roan"])), why)
+
+
+async def test_a_machine_that_is_being_deleted_is_refused(gate: Gate, refusals: Callable[[], list[str]]) -> None:
+    await gate.cluster("prairie")
+    uid = await gate.machine("roan", "prairie", finalizers=["example.com/held"])
+    await gate.client.delete(MACHINE.target, NAMESPACE, "roan")
+    await gate.until(lambda: (found := gate.machines.get(NAMESPACE, "roan")) and found.metadata.deleting)
+    await refused(gate, refusals, token("c-prairie", "roan", uid), "the Machine is being deleted")
+
+
+async def test_the_token_of_a_machine_that_had_the_name_before_is_refused(
+    gate: Gate, refusals: Callable[[], list[str]]
+) -> None:
+    await gate.cluster("prairie")
+    old = await gate.machine("roan", "prairie")
+    await gate.client.delete(MACHINE.target, NAMESPACE, "roan")
+    await gate.until(lambda: gate.machines.get(NAMESPACE, "roan") is None)
+    new = await gate.machine("roan", "prairie")
+    assert new != old
+    await refused(gate, refusals, token("c-prairie", "roan", old), "the token is not that of this Machine")
+
+
+@pytest.mark.parametrize("forge", ["other key", "empty", "cut", "turned"])
+async def test_a_forged_mac_is_refused(gate: Gate, refusals: Callable[[], list[str]], forge: str) -> None:
+    await gate.cluster("prairie")
+    uid = await gate.machine("roan", "prairie")
+    good = token("c-prairie", "roan", uid)
+    forged = {
+        "other key": token("c-prairie", "roan", uid, b"my own key"),
+        "empty": token("c-prairie", "roan", uid, b""),
+        "cut": good[:-1],
+        "turned": good[:-2] + good[-1] + good[-2],
+    }
+    assert forged[forge] != good
+    await refused(gate, refusals, forged[forge], "the token is not that of this Machine")
+
+
+async def test_where_there_is_no_key_nobody_has_a_token(gate: Gate, refusals: Callable[[], list[str]]) -> None:
+    await gate.cluster("prairie", b"")
+    uid = await gate.machine("roan", "prairie")
+    assert await gate.ask(token("c-prairie", "roan", uid, b"")) is None
+    await gate.client.create(SECRETS, NAMESPACE, _state("prairie", b" "))
+    assert await gate.ask(token("c-prairie", "roan", uid, b"")) is None
+    assert "cannot be read" in refusals()[0]
+
+
+@pytest.mark.parametrize("shown", [None, "", ".", "..", "a.b", "a..c", "c-prairie", "é.b.c", "a.b." + "c" * 600])
+async def test_what_is_no_token_is_refused(gate: Gate, refusals: Callable[[], list[str]], shown: str | None) -> None:
+    assert await gate.ask(shown) is None
+    (line,) = refusals()
+    assert "it shows no token of a tunnel" in line
+
+
+async def test_a_token_in_another_scheme_is_none(gate: Gate) -> None:
+    await gate.cluster("prairie")
+    uid = await gate.machine("roan", "prairie")
+    assert await gate.ask(token("c-prairie", "roan", uid), "Basic") is None
+
+
+async def test_the_same_refusal_is_said_once(gate: Gate, refusals: Callable[[], list[str]]) -> None:
+    for _ in range(20):
+        assert await gate.ask("c-nowhere.roan.mac") is None
+    assert len(refusals()) == 1
+
+
+async def test_a_session_is_displaced_by_the_same_node_only(gate: Gate) -> None:
+    await gate.cluster("prairie")
+    roan, bay = await gate.machine("roan", "prairie"), await gate.machine("bay", "prairie")
+    await gate.connect(token("c-prairie", "roan", roan))
+    await gate.until(lambda: gate.nodes("c-prairie") == {"roan"})
+    (first,) = gate.sessions.of("c-prairie")
+    await gate.connect(token("c-prairie", "bay", bay))
+    await gate.until(lambda: gate.nodes("c-prairie") == {"roan", "bay"})
+    forger = await gate.connect(token("c-prairie", "roan", bay))
+    await gate.until(lambda: forger.status.attempts > 1)
+    assert first in gate.sessions.of("c-prairie")
+    assert gate.sessions.last_end(Key("c-prairie", "roan")) is None
+    await gate.connect(token("c-prairie", "roan", roan))
+    await gate.until(lambda: gate.sessions.last_end(Key("c-prairie", "roan")))
+    ended = gate.sessions.last_end(Key("c-prairie", "roan"))
+    assert ended is not None
+    assert "displaced by a new session" in ended.reason
+
+
+async def test_a_session_ends_with_its_machine_and_stays_out(gate: Gate) -> None:
+    await gate.cluster("prairie")
+    uid, other = await gate.machine("roan", "prairie"), await gate.machine("bay", "prairie")
+    client = await gate.connect(token("c-prairie", "roan", uid))
+    await gate.connect(token("c-prairie", "bay", other))
+    await gate.until(lambda: gate.nodes("c-prairie") == {"roan", "bay"})
+    await gate.client.delete(MACHINE.target, NAMESPACE, "roan")
+    await gate.until(lambda: gate.nodes("c-prairie") == {"bay"})
+    await gate.until(lambda: "401" in client.status.last_disconnect_reason)
+    ended = gate.sessions.last_end(Key("c-prairie", "roan"))
+    assert ended is not None
+    assert ended.reason == "its Machine is gone"
+
+
+async def test_a_session_ends_when_its_machine_leaves_the_control_plane(gate: Gate) -> None:
+    await gate.cluster("prairie")
+    uid = await gate.machine("roan", "prairie")
+    client = await gate.connect(token("c-prairie", "roan", uid))
+    await gate.until(lambda: gate.nodes("c-prairie") == {"roan"})
+    await gate.client.patch(
+        MACHINE.target, NAMESPACE, "roan", {"metadata": {"labels": {names.CONTROL_PLANE_ROLE: None}}}
+    )
+    await gate.until(lambda: "401" in client.status.last_disconnect_reason)
+    assert not gate.nodes("c-prairie")
+
+
+async def test_a_key_that_was_replaced_counts_soon(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remuda.access.tunnels._READ_AGAIN_SECONDS", 0.0)
+    await gate.cluster("prairie")
+    uid = await gate.machine("roan", "prairie")
+    assert await gate.ask(token("c-prairie", "roan", uid)) is not None
+    await gate.client.patch(SECRETS, NAMESPACE, "prairie-rke-state", _state("prairie", b"a new key"))
+    assert await gate.ask(token("c-prairie", "roan", uid, b"a new key")) is not None
+    assert await gate.ask(token("c-prairie", "roan", uid)) is None
+
+
+async def test_forged_tokens_cost_no_reading(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remuda.access.tunnels._READ_AGAIN_SECONDS", 600.0)
+    await gate.cluster("prairie")
+    uid = await gate.machine("roan", "prairie")
+    reads: list[object] = []
+    get = gate.client.get
+
+    async def counted(*arguments: Any, **more: Any) -> bytes:
+        reads.append(arguments)
+        return await get(*arguments, **more)
+
+    monkeypatch.setattr(gate.client, "get", counted)
+    for number in range(50):
+        assert await gate.ask(token("c-prairie", "roan", uid, b"key %d" % number)) is None
+    assert len(reads) == 1
