@@ -60,6 +60,7 @@ class Proxied:
         self.ways = Ways(self.client, self.caches, self.clusters, self.sessions, own_url=engine.url, api=api)
         self.ways.on_change(self.changed.append)
         self.proxy = Proxy(self._identify, self._may_reach, self.ways)
+        self.refuse_tunnels = False
         self._tunnels: list[tuple[Client, threading.Thread]] = []
 
     async def start(self) -> None:
@@ -70,10 +71,7 @@ class Proxied:
         await self.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
 
     async def stop(self) -> None:
-        for client, _ in self._tunnels:
-            client.stop()
-        for _, thread in self._tunnels:
-            await asyncio.to_thread(thread.join, WAIT)
+        await self.end_tunnels()
         await self.ways.close()
         await self.caches.close()
 
@@ -94,6 +92,8 @@ class Proxied:
         return self.closed.get((caller.name, cluster), "")
 
     async def _authorize(self, asking: Asking) -> tunnels.Key | None:
+        if self.refuse_tunnels:
+            return None
         return tunnels.Key(asking.headers.get("x-cluster", ""), asking.headers.get("x-node", ""))
 
     # Clusters
@@ -146,6 +146,15 @@ class Proxied:
         self._tunnels.append((client, thread))
         await self.until(lambda: any(session.key.node == node for session in self.sessions.of(cluster)))
         return client
+
+    async def end_tunnels(self) -> None:
+        """All of them, for good."""
+        for client, _ in self._tunnels:
+            client.stop()
+        for _, thread in self._tunnels:
+            await asyncio.to_thread(thread.join, WAIT)
+        self._tunnels.clear()
+        await self.until(lambda: not self.sessions.clusters())
 
     def cut(self, cluster: str, reason: str = "the link was cut") -> None:
         """Every tunnel of it ends; its clients come back."""

@@ -262,8 +262,13 @@ def _block(found: Iterable[headers.Header], entry: Entry) -> bytes:
 
 
 def _refusal(error: StatusError, entry: Entry) -> Response:
-    block = header_block([*_REFUSED, ("Audit-Id", entry.id), *error.headers.items()])
-    return Response(error.code, msgspec.json.encode(error.status()), block)
+    found = [*_REFUSED, ("Audit-Id", entry.id), *error.headers.items()]
+    if error.code in (503, 504):
+        # Where kubectl looks for what there is at all, it shows its own words for these codes; a warning it shows too.
+        said = "".join(" " if not character.isprintable() else character for character in error.message)
+        escaped = said.replace("\\", "\\\\").replace('"', '\\"')
+        found.append(("Warning", f'299 - "{escaped}"'))
+    return Response(error.code, msgspec.json.encode(error.status()), header_block(found))
 
 
 def _forbidden(caller: Caller, cluster: str) -> StatusError:

@@ -67,10 +67,11 @@ class Way(Protocol):
         """A connection of its own, TLS done, for what is to be upgraded. Raises OSError in words."""
 
     def unreachable(self, why: str) -> StatusError:
-        """What to say when it has come to nothing: a 503 with Retry-After that tells how the cluster stands."""
+        """What to say when it has come to nothing: a 503 that tells how the cluster stands, with a Retry-After where it
+        is likely to be back soon."""
 
 
 class Ways(Protocol):
     async def of(self, cluster: str) -> Way:
-        """By the cluster's id. Raises a StatusError: 404 for no such cluster, 503 (with Retry-After) for one that
-        cannot be reached now, saying since when and why."""
+        """By the cluster's id. Raises a StatusError: 404 for no such cluster, 503 for one that cannot be reached now,
+        saying since when and why."""

@@ -44,9 +44,10 @@ from remuda.tunnel.sessions import Ended, Event, Sessions
 log = logging.getLogger(__name__)
 
 API = "127.0.0.1:6443"  # where a server's own API is, seen from that server
-RETRY_SECONDS = 2
-"""Kubernetes clients ask again up to ten times when told to: long enough for a tunnel that comes back, short enough for
-somebody who waits for the message."""
+_RETRY_SECONDS = 1
+_COMING_BACK_SECONDS = 30.0
+"""For so long after its tunnel was lost a cluster is likely to be back soon. Kubernetes clients that are told when to
+come back do so, ten times and more, before they show anybody the message; so later nobody is."""
 
 
 class Ways:
@@ -211,13 +212,15 @@ class Ways:
     def unreachable(self, cluster: str, why: str) -> StatusError:
         ended = self._last_ends.get(cluster)
         if self._sessions.has(cluster):
-            text = f"the cluster {cluster} is connected, but its API cannot be reached through the tunnel: {why}"
-        elif ended is not None:
-            since = clock.rfc3339(ended.at)
-            text = f"the cluster {cluster} is not connected since {since}: {ended.reason}; {why}"
-        else:
-            text = f"the cluster {cluster} has not connected yet; {why}"
-        return _unavailable(text)
+            return _unavailable(
+                f"the cluster {cluster} is connected, but its API cannot be reached through the tunnel: {why}",
+                soon=True,
+            )
+        if ended is None:
+            return _unavailable(f"the cluster {cluster} has not connected yet; {why}")
+        since = clock.rfc3339(ended.at)
+        soon = clock.time() - ended.at < _COMING_BACK_SECONDS
+        return _unavailable(f"the cluster {cluster} is not connected since {since}: {ended.reason}; {why}", soon=soon)
 
 
 def admin_secret(cluster: Key) -> Key:
@@ -230,11 +233,11 @@ def _bytes(pem: object) -> bytes:
     return pem
 
 
-def _unavailable(text: str) -> StatusError:
+def _unavailable(text: str, *, soon: bool = False) -> StatusError:
     return StatusError(
         503,
         "ServiceUnavailable",
         text,
-        details={"retryAfterSeconds": RETRY_SECONDS},
-        headers={"Retry-After": str(RETRY_SECONDS)},
+        details={"retryAfterSeconds": _RETRY_SECONDS},
+        headers={"Retry-After": str(_RETRY_SECONDS)} if soon else None,
     )

@@ -327,14 +327,17 @@ async def test_when_the_caller_leaves_the_cluster_is_let_go(
     assert audit.lines[0]["why"].startswith("ended from here")
 
 
-async def test_a_cluster_that_never_connected_says_so_and_when_to_come_back(
+async def test_a_cluster_that_never_connected_says_so_at_once(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
 ) -> None:
     await far.stop()
     async with session.get(url(place, PODS)) as answer:
         assert answer.status == 503
-        assert answer.headers["Retry-After"] == "2"
-        told = (await status(answer))["message"]
+        assert "Retry-After" not in answer.headers
+        found = await status(answer)
+        told = found["message"]
+        assert found["details"]["retryAfterSeconds"] == 1
+        assert answer.headers["Warning"] == f'299 - "{told}"'
     assert told.startswith(f"the cluster {ID} has not connected yet; https://{far.address} cannot be reached: ")
     assert audit.lines[0]["why"] == told
 
@@ -352,6 +355,7 @@ async def test_an_api_that_is_down_behind_its_tunnel_is_told_apart_from_a_lost_t
     await place.until(lambda: not place.sessions.has(ID))
     async with session.get(url(place, PODS)) as answer:
         told = (await status(answer))["message"]
+        assert answer.headers["Retry-After"] == "1"  # it was there a moment ago
     assert told.startswith(f"the cluster {ID} is not connected since ")
 
 

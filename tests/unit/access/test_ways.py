@@ -104,7 +104,7 @@ async def test_without_credentials_the_wait_is_told(place: Proxied) -> None:
     await place.until(lambda: place.clusters.find(ID))
     with pytest.raises(StatusError) as waits:
         await place.ways.of(ID)
-    assert (waits.value.code, waits.value.headers) == (503, {"Retry-After": "2"})
+    assert (waits.value.code, waits.value.details) == (503, {"retryAfterSeconds": 1})
     assert waits.value.message == f"the cluster {ID} has not connected yet; its control plane has no kubeconfig yet"
 
 
