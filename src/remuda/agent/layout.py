@@ -9,6 +9,7 @@ from typing import NamedTuple
 from remuda.agent import config
 
 UNIT = "remuda-agent.service"
+TUNNEL_UNIT = "remuda-tunnel.service"
 _UNITS = "/etc/systemd/system"
 _PROGRAMS = "usr/local/bin"
 
@@ -43,6 +44,10 @@ class Layout(NamedTuple):
     @property
     def unit_file(self) -> str:
         return os.path.join(_UNITS, UNIT)
+
+    @property
+    def tunnel_unit_file(self) -> str:
+        return f"{self.root}{_UNITS}/{TUNNEL_UNIT}"
 
     @property
     def environment_file(self) -> str:

@@ -1,8 +1,10 @@
-"""`remuda-agent uninstall`: the service, its files, itself. What plans have installed stays."""
+"""`remuda-agent uninstall`: the service, its files, itself, and the manager's way into the cluster, which is no use
+without it. What else plans have installed stays."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 
@@ -17,6 +19,7 @@ def uninstall(environment: Mapping[str, str]) -> int:
     if place.by_systemd:
         service.systemctl("disable", "--now", layout.UNIT, check=False)
     supervise.stop(place.var)
+    _end_tunnel(place)  # nobody is left who would start it again
     if not place.root:
         disk.remove(place.unit_file)
         disk.remove(place.environment_file)
@@ -34,3 +37,22 @@ def uninstall(environment: Mapping[str, str]) -> int:
         disk.remove(path)
     print("remuda-agent: removed; what it has installed on this host stays", flush=True)
     return 0
+
+
+def _end_tunnel(place: layout.Layout) -> None:
+    """Its service, and the folder with its token, which only the unit knows."""
+    unit = (disk.read(place.tunnel_unit_file) or b"").decode("utf-8", "replace")
+    if not unit:
+        return
+    words = ["disable", "--now", layout.TUNNEL_UNIT]
+    if place.root:
+        from remuda.agent.units import systemctl
+
+        systemctl.main(place.root, words)
+    elif place.by_systemd:
+        service.systemctl(*words, check=False)
+    for path in (place.tunnel_unit_file, f"{place.tunnel_unit_file}.env"):
+        disk.remove(path)
+    found = re.search(r'--config "(/.+)/config\.json"', unit)
+    if found:
+        shutil.rmtree(found.group(1), ignore_errors=True)

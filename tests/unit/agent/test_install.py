@@ -158,6 +158,32 @@ def test_installed_it_follows_its_plan_survives_its_death_and_leaves_nothing(set
     assert host.run("uninstall").returncode == 0  # twice is fine
 
 
+_A_TUNNEL = """
+folder=$REMUDA_HOST_ROOT/opt/tunnel
+mkdir -p "$folder" "$REMUDA_HOST_ROOT/etc/systemd/system"
+echo secret >"$folder/token"
+cat >"$REMUDA_HOST_ROOT/etc/systemd/system/remuda-tunnel.service" <<END
+[Service]
+ExecStart=/bin/sh -c "exec sleep 3600" --config "$folder/config.json"
+END
+systemctl enable --now remuda-tunnel.service
+systemctl show -p MainPID --value remuda-tunnel.service
+"""
+
+
+def test_the_managers_way_into_the_cluster_goes_with_it(setting: Setting) -> None:
+    host, _, secret, install = setting
+    assert install().returncode == 0
+    secret.applied(secret.put({"instructions": [shell(_A_TUNNEL, "t", saveOutput=True)]}))
+    tunnel = Path(f"/proc/{int(secret.output('t').split()[-1])}")
+    assert tunnel.exists()
+    done = host.run("uninstall", program=host.program)
+    assert done.returncode == 0, done.stdout + done.stderr
+    eventually(lambda: not tunnel.exists())
+    left = [path for path in host.root.rglob("*") if path.is_file() and path.suffix != ".log"]
+    assert left == []
+
+
 def test_again_is_fine_and_the_host_keeps_its_name(setting: Setting) -> None:
     host, _, secret, install = setting
     assert install().returncode == 0

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Takes Rancher's system-agent off this machine: its service, its files, itself. What it has installed stays.
+# Takes Rancher's system-agent off this machine: its service, its files, itself, and the manager's way into the cluster.
+# What else it has installed stays.
 
 set -eu
 
@@ -14,6 +15,13 @@ main() {
 	if command -v systemctl >/dev/null 2>&1; then
 		systemctl disable --now rancher-system-agent >/dev/null 2>&1 || :
 		rm -f /etc/systemd/system/rancher-system-agent.service /etc/systemd/system/rancher-system-agent.env
+		tunnel=/etc/systemd/system/remuda-tunnel.service
+		if [ -e "$tunnel" ]; then
+			systemctl disable --now remuda-tunnel >/dev/null 2>&1 || :
+			folder=$(sed -n 's|^ExecStart=.* --config "\(/.*\)/config.json"$|\1|p' "$tunnel")
+			rm -f "$tunnel" "$tunnel.env"
+			[ -z "$folder" ] || rm -rf "$folder"
+		fi
 		systemctl daemon-reload
 		systemctl reset-failed rancher-system-agent >/dev/null 2>&1 || :
 	fi

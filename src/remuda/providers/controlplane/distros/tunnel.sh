@@ -51,8 +51,9 @@ WantedBy=multi-user.target
 
 [Service]
 Type=exec
+Environment=MALLOC_ARENA_MAX=2
 EnvironmentFile=-$UNIT_FILE.env
-ExecStart=$python -I "$PROGRAM" tunnel --config "$FOLDER/config.json"
+ExecStart=$python -I -S "$PROGRAM" tunnel --config "$FOLDER/config.json"
 Restart=always
 RestartSec=5s
 LimitNOFILE=16384

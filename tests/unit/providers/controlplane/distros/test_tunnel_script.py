@@ -104,7 +104,7 @@ def test_the_program_is_fetched_and_its_service_started_once(node: Node, manager
     assert node.path(f"{FOLDER}/remuda-tunnel.pyz").read_bytes() == b"the program"
     unit = node.path(UNIT).read_text()
     folder = node.path(FOLDER)
-    assert f"-I {folder}/remuda-tunnel.pyz tunnel --config {folder}/config.json".replace(" ", "") in unit.replace(
+    assert f"-I -S {folder}/remuda-tunnel.pyz tunnel --config {folder}/config.json".replace(" ", "") in unit.replace(
         '"', ""
     ).replace(" ", "")
     assert "Restart=always" in unit
