@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
+from typing import NamedTuple
 
 from remuda.access.clusters import Clusters
+from remuda.capi import remote
 from remuda.capi.types import MACHINE, Machine
 from remuda.kube.client import Client
 from remuda.kube.core import SECRET, SECRETS
@@ -29,9 +30,17 @@ from remuda.tunnel.sessions import Key, Sessions
 
 log = logging.getLogger(__name__)
 
-_READ_AGAIN_SECONDS = 5.0  # a key that proves nothing may have changed: no more often than so is it looked at
+_UNWATCHED_SECONDS = 5.0  # for which a key is good, where its Secret bears no label of Cluster API
 _QUIET_SECONDS = 60.0  # between two lines about the same
 _MOST_REMEMBERED = 4096
+
+
+class _Kept(NamedTuple):
+    """A key, as it was read."""
+
+    read: float
+    version: str
+    key: bytes
 
 
 class _Refused(Exception):
@@ -46,7 +55,8 @@ class Authorizer:
         self._machines = caches.of(MACHINE)
         self._machines.listen(self._machine_changed)
         clusters.planes.listen(self._plane_changed)
-        self._keys: dict[ObjectKey, tuple[float, bytes]] = {}  # by state Secret: when it was read, and its key
+        self._secrets = remote.cluster_secrets(caches)
+        self._keys: dict[ObjectKey, _Kept] = {}  # by state Secret
         self._admitted: dict[str, Key] = {}  # by uid of the Machine
         self._said: dict[tuple[str, str], float] = {}
 
@@ -87,28 +97,31 @@ class Authorizer:
         return found if found is not None and found.spec.cluster_name == plane.spec.cluster_name else None
 
     async def _proves(self, shown: tunnel_tokens.Shown, plane: RKEControlPlane, uid: str) -> bool:
-        """By the key that is known, else by the one there is now."""
-        place = _place(plane)
-        now = asyncio.get_running_loop().time()
-        read, key = self._keys.get(place, (-math.inf, b""))
-        if tunnel_tokens.proves(shown, key, uid):
-            return True
-        if now - read < _READ_AGAIN_SECONDS:
-            return False
-        key = await self._read(place)
-        self._remember(place, now, key)
-        return tunnel_tokens.proves(shown, key, uid)
+        return tunnel_tokens.proves(shown, await self._key(_place(plane)), uid)
 
-    async def _read(self, place: ObjectKey) -> bytes:
+    async def _key(self, place: ObjectKey) -> bytes:
+        """As it was read, while the Secret is the one that was read. One that is not watched is looked at now and
+        then."""
+        now = asyncio.get_running_loop().time()
+        seen = self._secrets.get(*place)
+        kept = self._keys.get(place)
+        if kept is not None:
+            current = seen.metadata.resource_version == kept.version if seen else now < kept.read + _UNWATCHED_SECONDS
+            if current:
+                return kept.key
+        kept = _Kept(now, "", b"")
         try:
-            value = await self._client.get(SECRETS, *place)
+            found = SECRET.decode(await self._client.get(SECRETS, *place))
+            kept = _Kept(now, found.metadata.resource_version, found.data.get(state.TUNNEL, b"").strip())
         except StatusError as error:
             raise _Refused(f"the key in Secret {place} cannot be read: {error}") from None
-        return SECRET.decode(value).data.get(state.TUNNEL, b"").strip()
+        finally:
+            self._remember(place, kept)
+        return kept.key
 
-    def _remember(self, place: ObjectKey, now: float, key: bytes) -> None:
+    def _remember(self, place: ObjectKey, kept: _Kept) -> None:
         self._keys.pop(place, None)
-        self._keys[place] = (now, key)
+        self._keys[place] = kept
         if len(self._keys) > _MOST_REMEMBERED:
             del self._keys[next(iter(self._keys))]
 
