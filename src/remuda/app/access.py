@@ -1,34 +1,85 @@
-"""How clusters are reached through this process, put together once for both engines: tunnels that nodes open."""
+"""How clusters are reached through this process, put together once for both engines: tunnels that nodes open, the proxy
+that users come through, and the controllers' own way.
+
+What differs between engines is told by `Engine`: whom else it knows, and what its rules say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
+import msgspec
+
+from remuda.access import reaching, setup
 from remuda.access.clusters import Clusters
+from remuda.access.proxy import Proxy
+from remuda.access.reaching import Others, Permits
+from remuda.access.seams import PREFIX, Caller
+from remuda.access.tokens import Tokens
 from remuda.access.tunnels import Authorizer
+from remuda.access.types import MANAGEMENT_CLUSTER
+from remuda.access.ways import Ways
+from remuda.apiserver.auth.token_authenticators import Authenticated
+from remuda.apiserver.auth.tokens import TokenRejected
+from remuda.apiserver.auth.user import Attributes, User
+from remuda.apiserver.http.seams import HeaderView
+from remuda.apiserver.server import ApiServer
 from remuda.app.tunnel import tunnel_handler
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
 from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
-from remuda.providers.bootstrap.site import TUNNEL
+from remuda.providers.bootstrap.site import TUNNEL, Site
 from remuda.runtime.manager import Manager
+from remuda.runtime.remote import RemoteClusters
 from remuda.tunnel.server import Server
 from remuda.tunnel.sessions import Sessions
 
 
-class Access:
-    """Made before the manager starts, served when its caches are filled, over when it ends."""
+class Engine(msgspec.Struct, frozen=True):
+    """What access needs of an engine."""
 
-    def __init__(self, manager: Manager) -> None:
+    others: Others
+    permits: Permits
+
+
+class Access:
+    """Made before the manager starts, served when its caches are filled, over when it ends. `chosen`: the controllers
+    that run; without those of access there are tunnels and no door for users."""
+
+    def __init__(self, manager: Manager, site: Site, engine: Engine, chosen: Sequence[str]) -> None:
+        self._site = site
+        self._chosen = tuple(name for name in chosen if name in setup.CONTROLLERS)
         self.sessions = Sessions()
         self.clusters = Clusters(manager.caches)
         authorizer = Authorizer(manager.client, manager.caches, self.clusters, self.sessions)
         self._tunnels = tunnel_handler(Server(authorizer, self.sessions))
+        self.ways = Ways(manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url)
+        self.tokens = Tokens(manager.caches) if self.proxied else None
+        self._proxy = self._door(engine)
         self._ending = False
         manager.metrics.registry.register(self.sessions.metrics)
         manager.at_end(self._close)
 
+    @property
+    def proxied(self) -> bool:
+        """Whether users, and `<cluster>-kubeconfig`, come through the proxy."""
+        return bool(self._chosen)
+
+    def _door(self, engine: Engine) -> Proxy | None:
+        if self.tokens is None:
+            return None
+        identify = reaching.identifier(self.tokens, engine.others)
+        return Proxy(identify, reaching.reaching(engine.permits), self.ways)
+
+    def add(self, manager: Manager, remote: RemoteClusters) -> None:
+        """The controllers, on the connections that all others use; those are told when the way is another."""
+        self.ways.on_change(remote.nudge)
+        setup.add(manager, remote, self.clusters, self._site, only=self._chosen)
+
     def routes(self) -> dict[str, Handler]:
         """Handlers by the beginnings of paths."""
-        return {TUNNEL: self._serve_tunnel}
+        found: dict[str, Handler] = {TUNNEL: self._serve_tunnel}
+        return found if self._proxy is None else {**found, PREFIX: self._proxy.serve}
 
     def _serve_tunnel(self, request: Request) -> Result | Awaitable[Result]:
         if request.path != TUNNEL:
@@ -40,3 +91,50 @@ class Access:
     async def _close(self) -> None:
         self._ending = True
         self.sessions.end_all("the manager stops")
+        await self.ways.close()
+
+
+# -- the embedded engine
+
+
+def embedded(server: ApiServer) -> Engine:
+    async def others(request: Request) -> Caller:
+        user = server.authenticator.authenticate(request.peer.certificate, HeaderView(request))
+        return Caller(name=user.name, uid=user.uid, groups=user.groups, extra=user.extra)
+
+    async def permits(caller: Caller, cluster: str) -> bool:
+        user = User(caller.name, caller.uid, caller.groups, dict(caller.extra))
+        group, resource = MANAGEMENT_CLUSTER.group, MANAGEMENT_CLUSTER.plural
+        return server.authorizer.authorize(
+            user, Attributes(verb="get", group=group, version="v3", resource=resource, name=cluster)
+        ).allowed
+
+    return Engine(others, permits)
+
+
+class UserTokens:
+    """Users of ours at the embedded engine itself: `auth.token_authenticators.TokenAuthenticator`. A token that is
+    limited to clusters is good for the proxy alone."""
+
+    def __init__(self, tokens: Tokens, api_audiences: tuple[str, ...]) -> None:
+        self._tokens = tokens
+        self._api_audiences = api_audiences
+
+    def authenticate_token(self, token: str, audiences: tuple[str, ...]) -> Authenticated | None:
+        common = tuple(audience for audience in self._api_audiences if audience in audiences)
+        try:
+            caller = self._tokens.caller(token) if common else None
+        except StatusError as error:
+            raise TokenRejected(str(error)) from None
+        if caller is None:
+            return None
+        if caller.clusters is not None:
+            raise TokenRejected(f"the token {caller.token} is for clusters only")
+        return Authenticated(User(caller.name, caller.uid, caller.groups), common)
+
+
+# -- a Kubernetes elsewhere
+
+
+def kubernetes(client: Client) -> Engine:
+    return Engine(reaching.reviewed_tokens(client), reaching.reviewed_access(client))

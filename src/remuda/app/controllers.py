@@ -12,6 +12,7 @@ from typing import Any
 
 import remuda
 from remuda.access import setup as access
+from remuda.app.access import Access
 from remuda.app.process import Refused
 from remuda.capi import admission, inventory, setup
 from remuda.capi.definitions import DEFINITIONS, definitions
@@ -55,6 +56,12 @@ def choose(wanted: Sequence[str]) -> tuple[str, ...]:
         )
     names = {each for name in wanted for each in GROUPS.get(name, (name,))}
     return tuple(name for name in EVERY if name in names)
+
+
+def check(chosen: Sequence[str]) -> None:
+    """Refuses what cannot work."""
+    if has_access(chosen) and not has_providers(chosen):
+        raise Refused("the controllers of access lead to the clusters of providers: add providers to --controllers")
 
 
 def told(chosen: Sequence[str]) -> str:
@@ -129,14 +136,22 @@ def webhooks(chosen: Sequence[str]) -> list[Webhook]:
 
 
 def add(
-    manager: Manager, chosen: Sequence[str], settings: providers.Settings | None = None
+    manager: Manager,
+    chosen: Sequence[str],
+    settings: providers.Settings | None = None,
+    doors: Access | None = None,
 ) -> providers.Providers | None:
-    """`settings` are needed where controllers of providers are chosen."""
-    remote = setup.add_controllers(manager, only=chosen) if has_core(chosen) else None
+    """`settings` and `doors` are needed where controllers of providers are chosen."""
+    dial = doors.ways.dial if doors is not None else None
+    remote = setup.add_controllers(manager, only=chosen, dial=dial) if has_core(chosen) else None
     provisioning.add(manager, only=chosen)
     if not has_providers(chosen):
         return None
     assert settings is not None
+    if remote is None:
+        remote = providers.own_remote(manager, dial)
+    if doors is not None:
+        doors.add(manager, remote)
     return providers.add(manager, settings, only=chosen, remote=remote)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remuda.app import controllers, core, health, process, webhooks
-from remuda.app.access import Access
+from remuda.app.access import Access, kubernetes
 from remuda.app.addresses import Address
 from remuda.app.node_server import NodeServer
 from remuda.app.process import Refused
@@ -107,6 +107,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
 def _choose(settings: Settings) -> tuple[str, ...]:
     """Providers need a place to serve hosts. Nobody has to have one: whoever asks for everything gets the core then."""
     chosen = controllers.choose(settings.controllers)
+    controllers.check(chosen)
+    if settings.namespace:
+        chosen = _without_access(settings, chosen)
     if settings.nodes is None:
         if settings.controllers and controllers.has_providers(chosen):
             raise Refused(
@@ -126,6 +129,14 @@ def _choose(settings: Settings) -> tuple[str, ...]:
     if settings.data_dir is None:
         raise Refused("--run-jobs needs --data-dir, where Jobs and the hosts they make on this machine are kept")
     return chosen
+
+
+def _without_access(settings: Settings, chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """Users and what they were granted are of the whole cluster."""
+    left = tuple(name for name in chosen if not controllers.has_access((name,)))
+    if settings.controllers and left != chosen:
+        raise Refused("users reach the clusters of every namespace: run the controllers of access without --namespace")
+    return left
 
 
 async def _manage(
@@ -183,6 +194,7 @@ async def _add_controllers(manager: Manager, client: HttpClient, settings: Setti
     if settings.data_dir is not None:
         machine = msgspec.structs.replace(machine, driver_directory=str(settings.data_dir.absolute() / "drivers"))
     kept = settings.site.kept_artefacts(settings.data_dir)
+    access = Access(manager, site, kubernetes(client), chosen)
     wanted = providers.Settings(
         site=site,
         bootstrap=settings.bootstrap,
@@ -190,9 +202,9 @@ async def _add_controllers(manager: Manager, client: HttpClient, settings: Setti
         jobs=_job_settings(settings, client),
         artefacts=kept,
         tunnels=True,
+        proxied=access.proxied,
     )
-    access = Access(manager)
-    added = controllers.add(manager, chosen, wanted)
+    added = controllers.add(manager, chosen, wanted, access)
     if added is not None and added.registration is not None:
         server.add(manager, site, added.registration, kept, access.routes())
     if not settings.namespace:

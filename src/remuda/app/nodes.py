@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from remuda.access.seams import PREFIX
 from remuda.apiserver.http.front import HttpFront
 from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block
 from remuda.providers.bootstrap import endpoints
@@ -24,7 +25,7 @@ def starting() -> dict[str, Handler]:
         return Response(503, b"the manager is starting\n", TEXT_HEADERS + header_block([("Retry-After", "2")]))
 
     paths = (endpoints.INSTALL, endpoints.AUTHORITIES, endpoints.ASSETS, endpoints.CONNECT, artefacts.PREFIX, TUNNEL)
-    return dict.fromkeys(paths, wait)
+    return dict.fromkeys((*paths, PREFIX), wait)
 
 
 def mount(

@@ -9,9 +9,10 @@ import time
 
 import msgspec
 
+from remuda.access.setup import let_users_in
 from remuda.apiserver.server import ApiServer
 from remuda.app import apiserver, controllers, health, nodes, process
-from remuda.app.access import Access
+from remuda.app.access import Access, UserTokens, embedded
 from remuda.app.addresses import Address
 from remuda.app.apiserver import Settings as ServerSettings
 from remuda.app.site import Settings as SiteSettings
@@ -39,6 +40,7 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
 async def serve(settings: Settings, stop: asyncio.Event) -> int:
     started = time.monotonic()
     chosen = controllers.choose(settings.controllers)
+    controllers.check(chosen)
     routes = nodes.starting() if controllers.has_providers(chosen) else None
     server = await apiserver.start(_with_names(settings, chosen), admission=controllers.ADMISSION, routes=routes)
 
@@ -85,11 +87,20 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
     )
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
     kept = settings.site.kept_artefacts(data)
+    access = Access(manager, site, embedded(server), chosen)
+    if access.tokens is not None:
+        server.authenticator.add(UserTokens(access.tokens, server.authenticator.api_audiences))
+        await let_users_in(server.client())
     wanted = providers.Settings(
-        site=site, bootstrap=settings.bootstrap, machine=machine, jobs=jobs, artefacts=kept, tunnels=True
+        site=site,
+        bootstrap=settings.bootstrap,
+        machine=machine,
+        jobs=jobs,
+        artefacts=kept,
+        tunnels=True,
+        proxied=access.proxied,
     )
-    access = Access(manager)
-    added = controllers.add(manager, chosen, wanted)
+    added = controllers.add(manager, chosen, wanted, access)
     assert added is not None
     if added.registration is not None:
         nodes.mount(server.front, site, added.registration, settings.site.assets, kept)

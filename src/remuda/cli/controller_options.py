@@ -14,5 +14,6 @@ controllers_option = click.option(
     metavar="NAMES",
     callback=_split,
     help="Only these, separated by commas: names of controllers, or of groups: core (Cluster API itself), "
-    "providers, provisioning. Everything by default. Where Cluster API's core is upstream's: providers,provisioning.",
+    "providers, provisioning, access (users, and the proxy to clusters). Everything by default. Where Cluster API's "
+    "core is upstream's: providers,provisioning,access.",
 )

@@ -121,7 +121,7 @@ def command(
 
     Installs and updates the definitions of the kinds it manages, and waits for its turn if another replica leads. Where
     upstream's Cluster API is installed it refuses, and touches nothing: run it there with
-    --controllers=providers,provisioning.
+    --controllers=providers,provisioning,access.
 
     One line is printed when it is ready, and one when it leads. SIGTERM or Ctrl-C ends it cleanly and hands the lead
     on at once.

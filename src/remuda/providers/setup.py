@@ -34,7 +34,7 @@ from remuda.providers.machine import setup as machine
 from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.types import NODE_DRIVER
 from remuda.runtime.manager import Manager
-from remuda.runtime.remote import RemoteClusters
+from remuda.runtime.remote import Dial, RemoteClusters
 from remuda.runtime.webhooks import Webhook, join
 
 NAME = "remuda"  # of each of them, for clusterctl
@@ -104,7 +104,7 @@ def add(
     if set(only) & set(bootstrap.CONTROLLERS):
         registration = bootstrap.add(manager, settings.site, settings=settings.bootstrap, only=only)
     if set(only) & set(control_plane.CONTROLLERS):
-        shared = remote if remote is not None else _own_remote(manager)
+        shared = remote if remote is not None else own_remote(manager)
         control_plane.add(manager, shared, _control_plane_settings(settings), only=only)
     if set(only) & set(machine.CONTROLLERS):
         machine.add(manager, _machine_settings(settings))
@@ -114,9 +114,9 @@ def add(
     return Providers(registration, job_runner)
 
 
-def _own_remote(manager: Manager) -> RemoteClusters:
+def own_remote(manager: Manager, dial: Dial | None = None) -> RemoteClusters:
     """Where another program runs the core."""
-    remote = RemoteClusters(dialer(manager.client), nodes=NODE)
+    remote = RemoteClusters(dial or dialer(manager.client), nodes=NODE)
     manager.at_end(remote.close)
     return remote
 

@@ -375,7 +375,7 @@ async def test_beside_another_core_it_refuses_and_touches_nothing(
     await client.create(DEFINITION.target, "", foreign)
     said = await refused(Settings(kubeconfig=server.kubeconfig))
     assert said.startswith("clusters.cluster.x-k8s.io: already installed by another program")
-    assert said.endswith("With --controllers=providers,provisioning this program works beside the other one.")
+    assert said.endswith("With --controllers=providers,provisioning,access this program works beside the other one.")
     assert len((await client.list(DEFINITION.target)).items) == 1
 
 
