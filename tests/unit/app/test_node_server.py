@@ -7,7 +7,7 @@ import base64
 import hashlib
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from remuda.app.site import Settings as SiteSettings
 from remuda.kube import kubeconfig
 from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.http import HttpClient
+from remuda.kube.web import Handler, Request, Result, text
 from remuda.providers.bootstrap.site import Site
 from remuda.runtime.manager import Manager
 from tests.lab.server import free_port
@@ -71,12 +72,14 @@ async def session(site: Site) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @asynccontextmanager
-async def serving(server: ApiServer) -> AsyncIterator[tuple[Site, NodeServer]]:
+async def serving(
+    server: ApiServer, more: Mapping[str, Handler] | None = None
+) -> AsyncIterator[tuple[Site, NodeServer]]:
     client = HttpClient(kubeconfig.load(server.kubeconfig))
     listen = ("127.0.0.1", free_port())
     nodes = NodeServer(client, client.access, listen, SiteSettings(), "default")
     site = await nodes.prepare()
-    nodes.add(Manager(client), site, Registrar())  # type: ignore[arg-type]
+    nodes.add(Manager(client), site, Registrar(), more=more)  # type: ignore[arg-type]
     await nodes.start()
     try:
         yield site, nodes
@@ -127,6 +130,21 @@ async def test_hosts_are_served_with_a_certificate_that_replicas_share(server: A
             assert (await answer.json())["secretName"] == "a-machine-plan"
     stored = await server.client().get(SECRETS, "default", SECRET_NAME)
     assert b"tls.key" in stored
+
+
+async def test_tunnels_are_beside_what_hosts_register_by_and_never_in_its_place(server: ApiServer) -> None:
+    asked: list[str] = []
+
+    def tunnels(request: Request) -> Result:
+        asked.append(request.path)
+        return text(200, "a tunnel")
+
+    async with serving(server, {"/v3/connect": tunnels}) as (site, _), session(site) as opened:
+        for path, found in (("/v3/connect", b"a tunnel"), ("/v3/connect/agent", b"a-machine-plan")):
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            async with opened.get(site.server_url + path, headers=headers) as answer:
+                assert found in await answer.read()
+    assert asked == ["/v3/connect"]
 
 
 async def test_an_agent_gets_what_it_needs(host: Host) -> None:
