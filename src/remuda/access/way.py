@@ -44,7 +44,8 @@ class Way:
         self.key = key
         self.server = access.server
         self.through = through
-        self.proof = (("Authorization", f"Bearer {access.token}"),) if access.token else ()
+        bearer = (("Authorization", f"Bearer {access.token}"),)
+        self.proof: tuple[tuple[str, str], ...] = bearer if access.token else ()
         self.made_of = made_of
         self._access = access
         self._context = context
