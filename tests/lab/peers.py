@@ -1,6 +1,6 @@
 """Where the real upstream programs are. `interop/build` makes them, at the versions pinned in interop/*/go.mod, and
-our own programs on upstream's libraries, whose version is a digest of their files: `clients`, and `remotedialer`, which
-is either end of a tunnel.
+our own programs on upstream's libraries, whose version is a digest of their files: `clients`, `kubelet`, which answers
+for pods that are processes of this machine, and `remotedialer`, which is either end of a tunnel.
 
 A test that needs one which is not there skips and says so; in CI (CI=true) that is a failure, because a comparison
 that did not happen must not look like one that passed.
@@ -33,7 +33,7 @@ _MODULES = {
 }
 
 
-_OWN = ("clients", "remotedialer")
+_OWN = ("clients", "kubelet", "remotedialer")
 
 
 @cache

@@ -60,18 +60,22 @@ class End(asyncio.Protocol):
             self.other.transport.resume_reading()
 
     def eof_received(self) -> bool:
-        self._end_other()
+        self._end_other(None)
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end_other()
+        self._end_other(error)
         self.other = None
         ended, self._ended = self._ended, lambda sent: None
         ended(self._sent)
 
-    def _end_other(self) -> None:
-        if self.other is not None and not self.other.transport.is_closing():
+    def _end_other(self, error: Exception | None) -> None:
+        if self.other is None or self.other.transport.is_closing():
+            return
+        if error is None:
             self.other.transport.close()  # what was written to it still goes out
+        else:
+            self.other.transport.abort()  # what was cut short must not look whole
 
 
 class FarEnd(End):
