@@ -24,26 +24,42 @@ kubeconfig_option = click.option(
 )
 
 
-def connected(kubeconfig: Path | None, work: Callable[[HttpClient], Awaitable[T]]) -> T:
+def connected(kubeconfig: Path | None, work: Callable[[HttpClient], Awaitable[T]], *, context: str = "") -> T:
     """What `work` returns; errors of the server and of the way to it become the command's own."""
     from remuda.kube.errors import StatusError
     from remuda.kube.kubeconfig import KubeconfigError
 
     try:
-        return asyncio.run(_connected(kubeconfig, work))
+        return asyncio.run(_connected(kubeconfig, work, context))
     except (KubeconfigError, StatusError) as error:
         raise click.ClickException(str(error)) from None
 
 
-async def _connected(path: Path | None, work: Callable[[HttpClient], Awaitable[T]]) -> T:
+async def _connected(path: Path | None, work: Callable[[HttpClient], Awaitable[T]], context: str) -> T:
     from remuda.kube import kubeconfig
     from remuda.kube.http import HttpClient
 
-    usual = DATA_DIR / "admin.kubeconfig"
-    if path is None and not os.environ.get("KUBECONFIG") and usual.exists():
-        path = usual
-    client = HttpClient(kubeconfig.load(path))
+    client = HttpClient(kubeconfig.load(_usual(path), context))
     try:
         return await work(client)
     finally:
         await client.close()
+
+
+def _usual(path: Path | None) -> Path | None:
+    usual = DATA_DIR / "admin.kubeconfig"
+    return usual if path is None and not os.environ.get("KUBECONFIG") and usual.exists() else path
+
+
+def chosen_kubeconfig(path: Path | None) -> tuple[Path, str]:
+    """The one file that `connected` reads, and its current context: for somebody who is to read the same later, from
+    elsewhere. Raises ClickException where there are several files."""
+    from remuda.kube.kubeconfig.files import merge_files
+
+    path = _usual(path)
+    if path is None:
+        named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+        if len(named) > 1:
+            raise click.ClickException("$KUBECONFIG names several files: say with --kubeconfig which one is meant")
+        path = named[0] if named else Path.home() / ".kube" / "config"
+    return path.absolute(), merge_files([path]).current_context

@@ -17,6 +17,10 @@ _COMMANDS = {
     "plan": ("remuda.cli.plan", "Show what a manifest would do to each machine, before it is applied."),
     "machine": ("remuda.cli.machine", "Open a shell on a machine, or read the log of what made it."),
     "drivers": ("remuda.cli.drivers", "What machines can be made with, and each driver's options."),
+    "user": ("remuda.cli.user", "Who may reach clusters."),
+    "token": ("remuda.cli.token", "What users prove themselves with: make, list, revoke."),
+    "grant": ("remuda.cli.grant", "Let a user into a cluster, as a role; or take that back."),
+    "get": ("remuda.cli.get", "Get a kubeconfig for a cluster, through the proxy."),
     "artefacts": ("remuda.cli.artefacts", "What nodes install distributions from, kept where it is served."),
     "clusterctl-repository": (
         "remuda.cli.clusterctl_repository",

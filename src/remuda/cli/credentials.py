@@ -1,0 +1,88 @@
+"""What `kubectl` runs to get into a cluster: a token that is good for a short while, made with the caller's own
+kubeconfig of the management plane, and kept in a file of its owner's until shortly before its end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from remuda.cli.connection import connected
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+
+API_VERSION = "client.authentication.k8s.io/v1"
+_RUNNING = "REMUDA_CREDENTIAL"  # set while it runs: a kubeconfig that leads to itself would run it for ever
+_SPARE = 0.1  # of a token's life: when so much is left, another is made
+
+
+class _Kept(msgspec.Struct):
+    token: str
+    expires: float
+    renew: float
+
+
+def credential(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> str:
+    from remuda.kube import clock
+
+    if os.environ.get(_RUNNING):
+        raise click.ClickException("this kubeconfig leads to itself: --kubeconfig must be that of the management plane")
+    os.environ[_RUNNING] = "1"
+    place = _place(str(kubeconfig), context, user, cluster, str(ttl))
+    kept = _read(place)
+    if kept is None or kept.renew <= clock.time():
+        kept = _make(kubeconfig, context, user, cluster, ttl)
+        _write(place, kept)
+    status = {"token": kept.token, "expirationTimestamp": clock.rfc3339(kept.expires)}
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "ExecCredential", "status": status}).decode()
+
+
+def _make(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> _Kept:
+    from remuda.access.tokens import mint
+    from remuda.access.types import TOKEN
+    from remuda.cli.whoami import token_user
+    from remuda.kube import clock
+
+    now = clock.time()
+
+    async def make(client: HttpClient) -> str:
+        whose = await token_user(client, user, cluster)
+        made = mint(
+            whose, expires_at=now + ttl, clusters=[cluster], description="for kubectl, by remuda get kubeconfig"
+        )
+        await client.create(TOKEN.target, "", made.obj)
+        return made.bearer
+
+    return _Kept(connected(kubeconfig, make, context=context), now + ttl, now + ttl * (1 - _SPARE))
+
+
+def _place(*what: str) -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "remuda" / "credentials" / f"{hashlib.sha256(chr(0).join(what).encode()).hexdigest()[:32]}.json"
+
+
+def _read(place: Path) -> _Kept | None:
+    try:
+        return msgspec.json.decode(place.read_bytes(), type=_Kept)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _write(place: Path, kept: _Kept) -> None:
+    """Readable by its owner alone from the first moment (mkstemp's mode). One that cannot be kept is used all the
+    same."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=place.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(kept))
+        Path(temporary).replace(place)
+    except OSError as error:
+        click.echo(f"the token cannot be kept in {place}: {error.strerror}; another is made each time", err=True)

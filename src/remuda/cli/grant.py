@@ -1,0 +1,107 @@
+"""`remuda grant`: what somebody may do in a cluster, given and taken back."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remuda.cli.connection import connected, kubeconfig_option
+
+if TYPE_CHECKING:
+    from remuda.cli.clusters import Found
+    from remuda.kube.http import HttpClient
+
+_NOT_FOUND = 404
+
+
+@click.command(name="grant", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("user")
+@click.argument("cluster")
+@click.argument("role", required=False, default="")
+@click.option("--group", is_flag=True, help="USER is the name of a group.")
+@click.option("--revoke", is_flag=True, help="Take it back; without ROLE, everything USER was granted in CLUSTER.")
+@kubeconfig_option
+def command(user: str, cluster: str, role: str, group: bool, revoke: bool, kubeconfig: Path | None) -> None:
+    """Let USER into CLUSTER, as ROLE; or take that back.
+
+    \b
+    cluster-owner       everything (cluster-admin)
+    cluster-member      what is in namespaces, but not who may do what (edit)
+    cluster-viewer      looking, but not at Secrets (view)
+    clusterrole:NAME    a ClusterRole of that cluster
+
+    CLUSTER is an id (c-m-abcd1234), a name, or NAMESPACE/NAME.
+
+    \b
+      remuda grant alice prairie cluster-member
+      remuda grant alice prairie cluster-member --revoke
+      remuda grant --group wranglers fleet-default/prairie clusterrole:monitoring
+      kubectl get clusterroletemplatebindings -A
+    """
+    from remuda.cli import clusters
+
+    if not role and not revoke:
+        raise click.UsageError("which ROLE? cluster-owner, cluster-member, cluster-viewer or clusterrole:NAME")
+
+    async def act(client: HttpClient) -> None:
+        found = await clusters.find(client, cluster)
+        if revoke:
+            await _revoke(client, found, user, role, group)
+        else:
+            await _grant(client, found, user, role, group)
+
+    connected(kubeconfig, act)
+
+
+async def _grant(client: HttpClient, cluster: Found, user: str, role: str, group: bool) -> None:
+    from remuda.access.types import GRANT
+    from remuda.kube.errors import StatusError
+
+    obj: dict[str, Any] = {
+        "apiVersion": GRANT.api_version,
+        "kind": GRANT.name,
+        "metadata": {"name": name_of(user, role, group)},
+        "clusterName": cluster.id,
+        "groupName" if group else "userName": user,
+        "roleTemplateName": role,
+    }
+    try:
+        await client.create(GRANT.target, cluster.id, obj)
+    except StatusError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        click.echo(f"{user} is {role} in {cluster} already")
+        return
+    click.echo(f"{user} is {role} in {cluster}")
+
+
+async def _revoke(client: HttpClient, cluster: Found, user: str, role: str, group: bool) -> None:
+    from remuda.access.types import GRANT
+    from remuda.kube.errors import StatusError
+
+    listing = await client.list(GRANT.target, cluster.id)
+    grants = [GRANT.decode(item) for item in listing.items]
+    same = [
+        one
+        for one in grants
+        if (one.group_name if group else one.user_name) == user and role in ("", one.role_template_name)
+    ]
+    if not same:
+        there = ", ".join(f"{one.user_name or one.group_name} ({one.role_template_name})" for one in grants) or "nobody"
+        raise click.ClickException(f"{user} was not granted {role or 'anything'} in {cluster}; granted are: {there}")
+    for one in same:
+        try:
+            await client.delete(GRANT.target, cluster.id, one.metadata.name)
+        except StatusError as error:
+            if error.code != _NOT_FOUND:
+                raise
+        click.echo(f"{user} is no longer {one.role_template_name} in {cluster}")
+
+
+def name_of(user: str, role: str, group: bool) -> str:
+    """The same grant has the same name: granted twice, it is there once."""
+    text = f"{'group' if group else 'user'}/{user}/{role}"
+    return f"grant-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -1,0 +1,159 @@
+"""`remuda token`: what users prove themselves with."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remuda.cli.connection import connected, kubeconfig_option
+
+if TYPE_CHECKING:
+    from remuda.access.types import Token
+    from remuda.kube.http import HttpClient
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_NEVER = "never"
+
+
+def seconds(_: click.Context, __: click.Parameter, value: str) -> float | None:
+    """None: never over."""
+    from remuda.kube import durations
+
+    if value == _NEVER:
+        return None
+    try:
+        found = durations.parse(value)
+    except durations.BadDuration as error:
+        raise click.BadParameter(f"{value!r} {error}; {_NEVER} is one, too") from None
+    if found <= 0:
+        raise click.BadParameter(f"{value!r} is over already")
+    return found
+
+
+ttl_option = partial(
+    click.option,
+    "--ttl",
+    show_default=True,
+    callback=seconds,
+    metavar="TIME",
+    help=f"For how long it is good: 90m, 12h, 720h; {_NEVER}: until it is revoked.",
+)
+
+
+@click.group(name="token", context_settings=_HELP)
+def command() -> None:
+    """What users prove themselves with, at the proxy to clusters and at the management plane.
+
+    \b
+      remuda token create --user alice --ttl 12h --cluster prairie
+      remuda token list
+      remuda token revoke token-b7xqw2kd
+    """
+
+
+@command.command(context_settings=_HELP)
+@click.option("--user", default="", help="Whose it is. Default: the user of the kubeconfig.")
+@ttl_option(default="720h")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    help="Good for this cluster (id, name or NAMESPACE/NAME) and nothing else; may be given several times.",
+)
+@click.option("--description", default="", help="What it is for.")
+@kubeconfig_option
+def create(user: str, ttl: float | None, clusters: tuple[str, ...], description: str, kubeconfig: Path | None) -> None:
+    """Make a token, and print it: it is shown this once, and kept nowhere."""
+    from remuda.access.tokens import mint
+    from remuda.access.types import TOKEN
+    from remuda.cli.clusters import find
+    from remuda.cli.whoami import token_user
+    from remuda.kube import clock
+
+    until = None if ttl is None else clock.time() + ttl
+
+    async def make(client: HttpClient) -> tuple[str, str, str]:
+        whose = await token_user(client, user)
+        ids = [(await find(client, one)).id for one in clusters]
+        made = mint(whose, expires_at=until, clusters=ids, description=description)
+        await client.create(TOKEN.target, "", made.obj)
+        return whose, made.bearer, client.access.server
+
+    whose, bearer, server = connected(kubeconfig, make)
+    click.echo(bearer)
+    good = "until it is revoked" if until is None else f"until {clock.rfc3339(until)}"
+    path = "/k8s/clusters/ID" if clusters else ""
+    click.echo(
+        f"of user {whose}, good {good}. It is not shown again.\n"
+        f"use it as a bearer token:  kubectl --server {server}{path} --token TOKEN …\n"
+        f"take it back with:         remuda token revoke {bearer.partition(':')[0]}",
+        err=True,
+    )
+
+
+@command.command(name="list", context_settings=_HELP)
+@click.option("--user", default="", help="Only those of this user.")
+@click.option("--all", "everything", is_flag=True, help="Those of clusters, too: each has one, in its kubeconfig.")
+@kubeconfig_option
+def list_tokens(user: str, everything: bool, kubeconfig: Path | None) -> None:
+    """All tokens, without what is secret of them."""
+    from remuda.access.types import SYSTEM, TOKEN, TOKEN_KIND
+    from remuda.cli.leaks import table
+    from remuda.kube.client import list_all
+
+    async def look(client: HttpClient) -> list[Token]:
+        listing = await list_all(client, TOKEN.target)
+        return [TOKEN.decode(item) for item in listing.items]
+
+    shown = [
+        one
+        for one in connected(kubeconfig, look)
+        if user in ("", one.user_id) and (everything or one.metadata.labels.get(TOKEN_KIND) != SYSTEM)
+    ]
+    rows = [
+        (one.metadata.name, one.user_id, _until(one), ", ".join(one.cluster_names) or "any", one.description)
+        for one in shown
+    ]
+    click.echo(table(("NAME", "USER", "GOOD UNTIL", "CLUSTERS", "DESCRIPTION"), rows) if rows else "no tokens")
+
+
+def _until(token: Token) -> str:
+    from remuda.access.tokens import expired
+    from remuda.kube import clock
+
+    if token.expires_at is None:
+        return "revoked"
+    return f"{token.expires_at} (over)" if expired(token, clock.time()) else token.expires_at
+
+
+@command.command(context_settings=_HELP)
+@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@kubeconfig_option
+def revoke(names: tuple[str, ...], kubeconfig: Path | None) -> None:
+    """Take tokens back: they are good for nothing from the next request on."""
+    from remuda.access.types import TOKEN
+
+    async def remove(client: HttpClient) -> None:
+        for name in names:
+            await client.delete(
+                TOKEN.target, "", name.partition(":")[0]
+            )  # whoever pastes the whole token means its name
+            click.echo(f"token {name.partition(':')[0]} is revoked")
+
+    connected(kubeconfig, remove)
+
+
+@command.command(context_settings=_HELP, hidden=True)
+@click.option("--user", default="", help="Whose token. Default: the user of the kubeconfig.")
+@click.option("--cluster", required=True, help="The id of the cluster.")
+@ttl_option(default="1h")
+@click.option("--context", default="", help="Of the kubeconfig of the management plane.")
+@kubeconfig_option
+def credential(user: str, cluster: str, ttl: float | None, context: str, kubeconfig: Path | None) -> None:
+    """Print an ExecCredential with a token that is good for a short while: what kubectl runs."""
+    from remuda.cli import credentials
+
+    click.echo(credentials.credential(kubeconfig, context, user, cluster, ttl or 3600.0))

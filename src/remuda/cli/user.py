@@ -1,0 +1,110 @@
+"""`remuda user`: who may reach clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remuda.cli.connection import connected, kubeconfig_option
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+@click.group(name="user", context_settings=_HELP)
+def command() -> None:
+    """Who may reach clusters: users have tokens (`remuda token`) and are granted roles in clusters (`remuda grant`).
+
+    \b
+      remuda user create alice
+      remuda grant alice prairie cluster-member
+      remuda get kubeconfig prairie --user alice --embed-token > alice.kubeconfig
+    """
+
+
+@command.command(context_settings=_HELP)
+@click.argument("name")
+@click.option("--display-name", default="", help="Its name in full.")
+@click.option("--description", default="", help="What it is for.")
+@kubeconfig_option
+def create(name: str, display_name: str, description: str, kubeconfig: Path | None) -> None:
+    """Make a user. Its NAME is who it is in the rules of every cluster."""
+    from remuda.access.types import USER
+
+    obj = {"apiVersion": USER.api_version, "kind": USER.name, "metadata": {"name": name}, "username": name}
+    obj |= {"displayName": display_name} if display_name else {}
+    obj |= {"description": description} if description else {}
+
+    async def make(client: HttpClient) -> None:
+        await client.create(USER.target, "", obj)
+
+    connected(kubeconfig, make)
+    click.echo(f"user {name} is there; `remuda grant {name} CLUSTER ROLE` opens a cluster to it")
+
+
+@command.command(name="list", context_settings=_HELP)
+@click.option("--all", "everybody", is_flag=True, help="Those of clusters, too: each has one, for its kubeconfig.")
+@kubeconfig_option
+def list_users(everybody: bool, kubeconfig: Path | None) -> None:
+    """All users, and whether they may come in."""
+    from remuda.access.systemusers import CLUSTER
+    from remuda.access.types import USER
+    from remuda.cli.leaks import table
+    from remuda.kube.client import list_all
+
+    async def look(client: HttpClient) -> list[tuple[str, ...]]:
+        listing = await list_all(client, USER.target)
+        users = [USER.decode(item) for item in listing.items]
+        return [
+            (user.metadata.name, "yes" if user.enabled else "no", user.display_name, user.description)
+            for user in users
+            if everybody or CLUSTER not in user.metadata.annotations
+        ]
+
+    rows = connected(kubeconfig, look)
+    click.echo(table(("NAME", "ENABLED", "DISPLAY NAME", "DESCRIPTION"), rows) if rows else "no users")
+
+
+@command.command(context_settings=_HELP)
+@click.argument("name")
+@kubeconfig_option
+def delete(name: str, kubeconfig: Path | None) -> None:
+    """Delete a user, with its tokens and all it was granted."""
+    from remuda.access.types import USER
+
+    async def remove(client: HttpClient) -> None:
+        await client.delete(USER.target, "", name)
+
+    connected(kubeconfig, remove)
+    click.echo(f"user {name} is deleted; its tokens are good for nothing any more")
+
+
+def _switch(name: str, kubeconfig: Path | None, *, enabled: bool) -> None:
+    from remuda.access.types import USER
+
+    async def switch(client: HttpClient) -> None:
+        await client.patch(USER.target, "", name, {"enabled": enabled})
+
+    connected(kubeconfig, switch)
+
+
+@command.command(context_settings=_HELP)
+@click.argument("name")
+@kubeconfig_option
+def disable(name: str, kubeconfig: Path | None) -> None:
+    """Keep a user out, until it is enabled again."""
+    _switch(name, kubeconfig, enabled=False)
+    click.echo(f"user {name} is kept out")
+
+
+@command.command(context_settings=_HELP)
+@click.argument("name")
+@kubeconfig_option
+def enable(name: str, kubeconfig: Path | None) -> None:
+    """Let a user in again."""
+    _switch(name, kubeconfig, enabled=True)
+    click.echo(f"user {name} may come in")
