@@ -55,6 +55,7 @@ bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulate
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.machines
 	$(BIN)/python -m bench.tunnel
+	$(BIN)/python -m bench.proxy
 
 clean: ## Remove what was built here
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -33,6 +33,7 @@ def run(command: str, serve: Callable[[asyncio.Event], Coroutine[Any, Any, int]]
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    logging.getLogger("remuda.audit").setLevel(logging.INFO)  # every line of it, however quiet the rest is
     tune()
     _allow_many_files()
     try:
