@@ -205,9 +205,11 @@ class Declared:
         return str(self.machines()[machine]["status"]["nodeRef"]["name"])
 
     def workload(self) -> Server:
-        """The cluster's own API, by the kubeconfig in its Secret."""
-        secret = self.fleet.http("GET", f"{FLEET_SECRETS}/{self.name}-kubeconfig")
-        if secret.code != 200:
+        """The cluster's own API, past any proxy."""
+        secret = self.fleet.http("GET", f"{FLEET_SECRETS}/{self.name}-admin-kubeconfig")
+        if secret.code == 404:
+            secret = self.fleet.http("GET", f"{FLEET_SECRETS}/{self.name}-kubeconfig")
+        if secret.code != 200 or b"/k8s/clusters/" in base64.b64decode(secret.body["data"]["value"]):
             raise ConnectionError(f"{self.name} has no kubeconfig yet")
         path = self.fleet.folder / f"{self.name}.kubeconfig"
         path.write_bytes(base64.b64decode(secret.body["data"]["value"]))
