@@ -25,6 +25,7 @@ from remuda.access import headers, upgrades
 from remuda.access.audit import Entry
 from remuda.access.paths import Asked, Wanted, asked, judge
 from remuda.access.seams import Caller, Identify, MayReach, Way, Ways
+from remuda.access.way import READS
 from remuda.kube.errors import StatusError, bad_request, forbidden_request, service_unavailable
 from remuda.kube.http.transport import plainly
 from remuda.kube.web import STATUS_LINES, CutShort, Request, Response, Result, Sink, Stream, Upgrade, header_block
@@ -34,7 +35,6 @@ log = logging.getLogger(__name__)
 _DECIDE_SECONDS = 20.0  # who it is, and whether they may
 _ANSWER_SECONDS = 65.0  # to the first byte of what is not open-ended: a little more than API servers take themselves
 _WHOLE_UP_TO = 128 * 1024  # bytes that are read before they are passed on
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSED = (("Cache-Control", "no-cache, private"), ("Content-Type", "application/json"))
 
 
@@ -125,7 +125,7 @@ async def _answer(
         raise StatusError(504, "Timeout", text) from None
     except (aiohttp.ClientError, OSError) as error:
         lost = way.unreachable(f"the connection was lost before it answered: {plainly(error)}")
-        if request.method in _READS:
+        if request.method in READS:
             raise lost from None
         raise service_unavailable(f"{lost.message}; whether it was done is not known") from None
 
@@ -209,7 +209,7 @@ async def _passed_back(
                 body = await answer.read()
         except (aiohttp.ClientError, OSError) as error:
             lost = way.unreachable(f"the connection was lost while it answered: {plainly(error)}")
-            raise lost if request.method in _READS else service_unavailable(lost.message) from None
+            raise lost if request.method in READS else service_unavailable(lost.message) from None
         entry.bytes = len(body)
         entry.end(answer.status)
         return Response(answer.status, body, block)

@@ -19,6 +19,8 @@ from remuda.tunnel.sessions import Sessions
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
 _HEAD = 64 * 1024
 _READ_AHEAD = 128 * 1024  # of an answer whose reader is slow
 _NOTHING_ADDED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -63,6 +65,8 @@ class Way:
             max_line_size=_HEAD,
             max_field_size=_HEAD,
         )
+        # It would send a PUT or a DELETE twice, too. What may be asked again is decided here.
+        self._session._retry_connection = False
 
     def __enter__(self) -> Self:
         self._users += 1
@@ -85,6 +89,19 @@ class Way:
 
     async def request(
         self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes | None = None
+    ) -> aiohttp.ClientResponse:
+        try:
+            return await self._request(method, target, headers, body)
+        except aiohttp.ClientConnectorError:
+            raise
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            if method not in READS:
+                raise
+            # A connection that was kept, and closed over there as it was used again: that harms no read.
+            return await self._request(method, target, headers, body)
+
+    async def _request(
+        self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes | None
     ) -> aiohttp.ClientResponse:
         return await self._session.request(
             method,

@@ -373,6 +373,25 @@ async def test_a_write_whose_answer_is_lost_is_not_offered_to_be_done_again(
     assert len(far.seen) == 1
 
 
+@pytest.mark.parametrize(("method", "times"), [("GET", 2), ("PUT", 1), ("DELETE", 1), ("PATCH", 1), ("POST", 1)])
+async def test_only_reads_are_asked_again_when_a_kept_connection_is_lost(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, method: str, times: int
+) -> None:
+    async with session.get(url(place, PODS)) as answer:
+        await answer.read()
+
+    async def vanish_once(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(far.seen) == 2:
+            writer.transport.abort()
+        else:
+            await whole(writer, b"{}")
+
+    far.answer = vanish_once
+    async with session.request(method, url(place, PODS + "/b")) as answer:
+        assert answer.status == (200 if times == 2 else 503)
+    assert [seen.method for seen in far.seen] == ["GET", *[method] * times]
+
+
 async def test_a_server_with_another_authority_is_not_spoken_to(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
