@@ -112,7 +112,7 @@ async def test_bodies_are_passed_on_as_they_are_encoded(
 async def test_a_large_answer_comes_whole_and_a_slow_reader_is_waited_for(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
-    block, blocks = b"x" * 65536, 512
+    block, blocks = b"x" * 65536, 1024
     written = 0
 
     async def much(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -42,7 +42,7 @@ async def test_the_way_is_the_tunnel_while_there_is_one_and_who_cares_is_told(pl
     assert (await place.ways.of(ID)).through == "direct"
 
 
-async def test_a_tunnel_that_comes_again_for_the_same_node_changes_nothing(place: Proxied, far: FarCluster) -> None:
+async def test_a_tunnel_that_was_cut_and_comes_back_is_told_twice(place: Proxied, far: FarCluster) -> None:
     key = await place.cluster(ID, far.config())
     await place.tunnel(ID)
     before = await place.ways.of(ID)
