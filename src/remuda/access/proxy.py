@@ -7,6 +7,7 @@ What must stay true:
 - Every request ends with one audit line, whatever became of it.
 - An answer that was cut short never looks whole: a watch ends with an ERROR event, anything else with its connection.
 - A slow caller is felt by the cluster, and costs bounded memory here; neither outlives the other.
+- A cluster that does not answer takes nothing from the others: what waits for it is bounded.
 - What may have been done is not offered to be done again: only reads, and what never left, are told when to come back.
 """
 
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Iterable
-from contextlib import ExitStack, asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import cast
 
 import aiohttp
@@ -26,7 +28,7 @@ from remuda.access.audit import Entry
 from remuda.access.paths import Asked, Wanted, asked, judge
 from remuda.access.seams import Caller, Identify, MayReach, Way, Ways
 from remuda.access.way import READS
-from remuda.kube.errors import StatusError, bad_request, forbidden_request, service_unavailable
+from remuda.kube.errors import StatusError, bad_request, forbidden_request, service_unavailable, too_many_requests
 from remuda.kube.http.transport import plainly
 from remuda.kube.web import STATUS_LINES, CutShort, Request, Response, Result, Sink, Stream, Upgrade, header_block
 
@@ -39,7 +41,12 @@ _REFUSED = (("Cache-Control", "no-cache, private"), ("Content-Type", "applicatio
 
 
 class Proxy:
-    def __init__(self, identify: Identify, may_reach: MayReach, ways: Ways) -> None:
+    """`at_once`: requests of one cluster that may wait for an answer at the same time. More are turned away; those of
+    other clusters are not."""
+
+    def __init__(self, identify: Identify, may_reach: MayReach, ways: Ways, *, at_once: int = 400) -> None:
+        self.at_once = at_once
+        self._waiting: Counter[str] = Counter()
         self._identify = identify
         self._may_reach = may_reach
         self._ways = ways
@@ -72,20 +79,33 @@ class Proxy:
                 way = held.enter_context(await self._ways.of(wanted.cluster))
             entry.through = way.through
             sent.append(("Audit-Id", entry.id))
-            protocol = headers.upgrade_of(request)
-            if protocol:
-                return await _upgraded(request, wanted, way, sent, protocol, entry, held)
-            body = None if request.content_length == 0 else await request.body()
-            answer = await _answer(way, request, wanted, what, sent, body)
-            held.callback(answer.close)
-            _check(answer.status, way)
-            return await _passed_back(request, answer, way, what, entry, held)
+            with self._turn(wanted.cluster):
+                protocol = headers.upgrade_of(request)
+                if protocol:
+                    return await _upgraded(request, wanted, way, sent, protocol, entry, held)
+                body = None if request.content_length == 0 else await request.body()
+                answer = await _answer(way, request, wanted, what, sent, body)
+                held.callback(answer.close)
+                _check(answer.status, way)
+                return await _passed_back(request, answer, way, what, entry, held)
 
     def _judge(self, request: Request, entry: Entry) -> tuple[Wanted, Asked]:
         wanted = judge(request.method, request.target)
         what = asked(request.method, wanted)
         entry.cluster, entry.verb, entry.path = wanted.cluster, what.verb, wanted.path
         return wanted, what
+
+    @contextmanager
+    def _turn(self, cluster: str) -> Iterator[None]:
+        if self._waiting[cluster] >= self.at_once:
+            raise too_many_requests(f"{self.at_once} requests wait for the cluster {cluster} already")
+        self._waiting[cluster] += 1
+        try:
+            yield
+        finally:
+            self._waiting[cluster] -= 1
+            if not self._waiting[cluster]:
+                del self._waiting[cluster]
 
     async def _permit(self, entry: Entry) -> None:
         caller, cluster = entry.caller, entry.cluster

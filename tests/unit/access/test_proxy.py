@@ -406,6 +406,33 @@ async def test_a_server_with_another_authority_is_not_spoken_to(
     assert far.seen == []
 
 
+async def test_a_cluster_that_does_not_answer_keeps_a_bounded_number_waiting_and_nobody_elses(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+) -> None:
+    await place.cluster("c-m-other", far.config())
+    place.proxy.at_once = 3
+    go_on = asyncio.Event()
+
+    async def stand_still(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await go_on.wait()
+        await whole(writer, b"{}")
+
+    far.answer = stand_still
+    waiting = [asyncio.create_task(session.get(url(place, PODS))) for _ in range(3)]
+    await place.until(lambda: len(far.seen) == 3)
+    async with session.get(url(place, PODS)) as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+        await status(answer)
+    other = asyncio.create_task(session.get(url(place, PODS, "c-m-other")))
+    await place.until(lambda: len(far.seen) == 4)
+    go_on.set()
+    for task in (*waiting, other):
+        async with await task as answer:
+            assert answer.status == 200
+    async with session.get(url(place, PODS)) as answer:
+        assert answer.status == 200
+
+
 async def test_a_body_above_the_limit_is_refused(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
