@@ -46,6 +46,7 @@ Right = tuple[str, str]  # verb, and resource[/subresource].group
 RIGHTS = ROOT / "examples" / "rbac.yaml"
 PROVIDERS = "remuda-manager-providers"  # their story is told in test_permissions_providers
 PROVISIONING = "remuda-manager-provisioning"  # … in test_permissions_provisioning
+ACCESS = "remuda-manager-access"  # … in test_permissions_access
 MANAGER = User(f"system:serviceaccount:{NAMESPACE}:remuda-manager", groups=("system:authenticated",))
 CLUSTER_REFERENCE = Reference(CLUSTER.api_version, CLUSTER.name, "default", "prairie")
 SECRETS = Target("v1", "secrets")
@@ -111,7 +112,7 @@ def test_the_rights_suffice_and_none_is_idle() -> None:
     with tempfile.TemporaryDirectory() as folder:
         noted = virtual.run(tell(Path(folder)))
     assert noted.refused == set()
-    told_elsewhere = (PROVIDERS, PROVISIONING)
+    told_elsewhere = (PROVIDERS, PROVISIONING, ACCESS)
     objects = [one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["metadata"]["name"] not in told_elsewhere]
     granted = set(rights(objects))
     kinds = {f"{kind.plural}.{PROVIDER}" for kind in NEW.kinds}

@@ -1,0 +1,105 @@
+"""The rights of access in examples/rbac.yaml, beside what its code asks for in the story of users and a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from remuda.access import reaching, users
+from remuda.access.seams import Caller
+from remuda.access.systemusers import system_user
+from remuda.access.types import GRANT, TOKEN, USER
+from remuda.apiserver.server import ApiServer
+from remuda.kube.core import NAMESPACES, SECRETS
+from remuda.kube.errors import StatusError
+from remuda.kube.web import Request
+from remuda.providers import names
+from remuda.providers.controlplane.identity import derived_id
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.runtime.manager import Manager
+from tests.controllers.doors import Doors
+from tests.controllers.engine import Engine
+from tests.unit.test_permissions import ACCESS, MANAGER, RIGHTS, rights
+from tests.unit.test_permissions_providers import engine
+
+
+class Limited(Doors):
+    """The controllers have the rights of a manager; whoever tells the story has all of them."""
+
+    server: ApiServer
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Manager]:
+        mine = Engine("embedded", self.server.client(MANAGER), self.server.kubeconfig)
+        async with mine.running("", self._add) as manager:
+            self.manager = manager
+            self._remote.want(self.cluster)
+            yield manager
+
+
+class Nobody:
+    """A connection without a certificate."""
+
+    certificate = None
+    address = "192.0.2.1:1"
+
+    async def read_body(self, request: Request, limit: int) -> bytes:
+        return b""
+
+
+async def test_the_rights_of_access_suffice_and_none_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "EXPIRED_SECONDS", 0.0)
+    async with engine(tmp_path) as (server, noting):
+        everybody = Engine("embedded", server.client(), server.kubeconfig)
+        for declared in (True, False):
+            doors = await Limited.create(everybody)
+            assert isinstance(doors, Limited)
+            doors.server = server
+            await a_cluster_with_users(doors, declared)
+        await somebody_asks(server)
+    assert noting.refused == set()
+    objects = [one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["metadata"]["name"] == ACCESS]
+    assert set(rights(objects)) - noting.asked == {("get", "clusters.management.cattle.io")}  # it is only given on
+
+
+async def a_cluster_with_users(doors: Doors, declared: bool) -> None:
+    async with doors.running():
+        rider = await doors.user()
+        if declared:
+            await doors.declared(**{names.CREATOR: rider})
+        else:
+            doors.id = derived_id(doors.cluster)
+            await doors.plane()
+        await doors.admin_kubeconfig()
+        await doors.engine.until(SECRETS, doors.namespace, "c-kubeconfig", lambda obj: "token" in obj["data"])
+        grant = names.join(doors.id, doors.namespace, "owner")
+        await doors.says("Granted", grant)
+        token = await doors.token(rider, seconds=2.0)
+        await doors.engine.gone(TOKEN.target, "", token.obj["metadata"]["name"])
+        for target, place, name in (  # either is made anew
+            (TOKEN.target, "", system_user(doors.cluster)),
+            (SECRETS, doors.namespace, "c-kubeconfig"),
+        ):
+            await doors.settled()
+            await doors.engine.delete(target, place, name)
+            await doors.engine.until(target, place, name, lambda obj: True)
+        await doors.grant(rider, name=f"g-{doors.id}")
+        await doors.says("Granted", f"g-{doors.id}")
+        await doors.engine.delete(GRANT.target, doors.id, f"g-{doors.id}")
+        await doors.no_grant(f"g-{doors.id}")
+        await doors.engine.delete(RKE_CONTROL_PLANE.target, doors.namespace, "c")
+        await doors.engine.gone(USER.target, "", system_user(doors.cluster))
+        if not declared:
+            await doors.engine.gone(NAMESPACES, "", doors.id)
+
+
+async def somebody_asks(server: ApiServer) -> None:
+    client = server.client(MANAGER)
+    request = Request(Nobody(), "GET", "/k8s/clusters/c/version", {b"authorization": b"Bearer nobodys"})
+    with pytest.raises(StatusError, match="Unauthorized"):
+        await reaching.reviewed_tokens(client)(request)
+    assert not await reaching.reviewed_access(client)(Caller(name="rider"), "c")
