@@ -14,7 +14,7 @@ What must stay true:
 from __future__ import annotations
 
 import asyncio
-import logging
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -31,8 +31,6 @@ from remuda.access.way import READS
 from remuda.kube.errors import StatusError, bad_request, forbidden_request, service_unavailable, too_many_requests
 from remuda.kube.http.transport import plainly
 from remuda.kube.web import STATUS_LINES, CutShort, Request, Response, Result, Sink, Stream, Upgrade, header_block
-
-log = logging.getLogger(__name__)
 
 _DECIDE_SECONDS = 20.0  # who it is, and whether they may
 _ANSWER_SECONDS = 65.0  # to the first byte of what is not open-ended: a little more than API servers take themselves
@@ -134,12 +132,12 @@ async def _answer(
     try:
         async with asyncio.timeout(seconds):
             return await way.request(request.method, wanted.target, sent, body)
-    except aiohttp.ClientConnectorCertificateError as error:
-        why = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
-        raise way.unreachable(_not_reached(way, f"its certificate is not trusted: {why}")) from None
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        inner = getattr(error, "os_error", None) or error
-        raise way.unreachable(_not_reached(way, plainly(inner))) from None
+    except (
+        aiohttp.ClientConnectorCertificateError,
+        aiohttp.ClientConnectorError,
+        aiohttp.ConnectionTimeoutError,
+    ) as error:
+        raise way.unreachable(_not_reached(way, error)) from None
     except TimeoutError:
         text = f"the API of the cluster {way.cluster} has not answered within {_ANSWER_SECONDS:g} seconds"
         raise StatusError(504, "Timeout", text) from None
@@ -150,7 +148,13 @@ async def _answer(
         raise service_unavailable(f"{lost.message}; whether it was done is not known") from None
 
 
-def _not_reached(way: Way, why: str) -> str:
+def _not_reached(way: Way, error: Exception) -> str:
+    inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    if isinstance(inner, ssl.SSLError):
+        untrusted = getattr(inner, "verify_message", "")
+        why = f"its certificate is not trusted: {untrusted}" if untrusted else f"no TLS with it: {inner.reason}"
+    else:
+        why = plainly(inner)
     return why if way.through == "tunnel" else f"{way.server} cannot be reached: {why}"
 
 
@@ -180,7 +184,7 @@ async def _upgraded(
         async with _within(_ANSWER_SECONDS, f"the API of the cluster {way.cluster} has not answered in time"):
             far, answer = await upgrades.ask(way, request.method, wanted.target, sent, protocol)
     except OSError as error:
-        raise way.unreachable(_not_reached(way, plainly(error))) from None
+        raise way.unreachable(_not_reached(way, error)) from None
     held.callback(far.transport.close)
     _check(answer.status, way)
     if answer.status != 101:

@@ -13,7 +13,6 @@ What must stay true:
 
 from __future__ import annotations
 
-import logging
 import ssl
 from collections.abc import Callable
 
@@ -40,8 +39,6 @@ from remuda.runtime.outcome import Retryable
 from remuda.runtime.tasks import Tasks
 from remuda.tunnel.connector import TunnelConnector
 from remuda.tunnel.sessions import Ended, Event, Sessions
-
-log = logging.getLogger(__name__)
 
 API = "127.0.0.1:6443"  # where a server's own API is, seen from that server
 _RETRY_SECONDS = 1

@@ -270,6 +270,20 @@ async def test_a_cluster_that_is_not_there_is_told_in_words(
     assert any(f"the cluster {ID} " in line for line in headers if line.startswith("Warning: "))
 
 
+async def test_a_server_with_another_authority_is_not_spoken_to(
+    place: Proxied, far: FarCluster, caller: Caller, by: str
+) -> None:
+    config = far.config()
+    config["clusters"][0]["cluster"]["certificate-authority-data"] = place.kubeconfig_authority()
+    key = place.clusters.find(ID)
+    assert key is not None
+    await place.credentials(key, config)
+    first, headers = await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    assert first == "HTTP/1.1 503 Service Unavailable"
+    assert any("certificate is not trusted" in line for line in headers)
+    assert far.seen == []
+
+
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 2000 What\r\n\r\n", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000]
 )
