@@ -20,7 +20,7 @@ _DECLARED = "tests/faults/declared/test_crash_points.py"
 _CONTROL_PLANE = "tests/faults/controllers/test_control_plane_points.py"
 _JOBS = "tests/faults/providers/test_job_points.py"
 _INFRASTRUCTURE = "tests/faults/providers/test_infrastructure_points.py"
-_ACCESS = "tests/controllers/test_grants.py"
+_ACCESS = "tests/faults/access/test_crash_points.py"
 _CORNERS = "tests/faults/providers/test_corner_points.py"
 
 # By the longest beginning of a step's name.

@@ -1,0 +1,171 @@
+"""The controllers of access die before and after everything they do, and users, grants and kubeconfigs come and go
+whole all the same: of all that was given nothing is left.
+
+Which points there are is asked of the program: a new step is killed at, or this test fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from remuda.access.systemusers import system_user
+from remuda.access.types import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GRANT, MANAGEMENT_CLUSTER, TOKEN, USER
+from remuda.apiserver.server import ApiServer, Settings
+from remuda.app.controllers import ADMISSION
+from remuda.kube import clock
+from remuda.kube.client import Target
+from remuda.kube.core import NAMESPACES, SECRETS
+from remuda.providers import names
+from remuda.providers.controlplane.identity import derived_id
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from tests.controllers.doors import Doors
+from tests.controllers.engine import Engine, Json, named
+from tests.faults import register
+from tests.lab.children import die_with_parent
+
+SUITE = "tests/faults/access/test_crash_points.py"
+_PATIENCE_SECONDS = 120.0
+_ROUNDS = 3
+
+
+class Program:
+    """Started again whenever it has died, with the points it has not died at yet."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, folder: Path, points: set[str]) -> None:
+        self._arguments = ("-m", "tests.lab.access_manager", str(kubeconfig), namespace)
+        self._died = folder / "died"
+        self._died.mkdir()
+        self._log = folder / "log"
+        self._points = points
+
+    @property
+    def left(self) -> set[str]:
+        return self._points - {path.name for path in self._died.iterdir()}
+
+    async def keep_alive(self) -> None:
+        while True:
+            with self._log.open("ab") as log:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    *self._arguments,
+                    stderr=log,
+                    env={
+                        **os.environ,
+                        "REMUDA_CRASH_AT": ",".join(sorted(self._points)),
+                        "REMUDA_CRASH_ONCE": str(self._died),
+                    },
+                    preexec_fn=die_with_parent,
+                )
+            try:
+                await process.wait()
+            except asyncio.CancelledError:
+                process.kill()
+                await process.wait()
+                raise
+
+
+@asynccontextmanager
+async def alive(program: Program) -> AsyncIterator[None]:
+    task = asyncio.create_task(program.keep_alive())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_it_dies_at_every_point_and_everything_comes_and_goes_whole(tmp_path: Path, side: str) -> None:
+    points = {point for point in register.points(SUITE) if point.endswith(f":{side}")}
+    server = await ApiServer.start(Settings(data_dir=tmp_path / "data", port=0), admission=ADMISSION)
+    try:
+        engine = Engine("embedded", server.client(), server.kubeconfig)
+        doors = await Doors.create(engine)
+        program = Program(server.kubeconfig, doors.namespace, tmp_path, points)
+        async with alive(program):
+            for number in range(_ROUNDS):
+                await live(doors, declared=number % 2 == 0)
+                if number and not program.left:
+                    break
+        assert program.left == set(), "the story has not come here"
+    finally:
+        await server.stop()
+
+
+async def live(doors: Doors, *, declared: bool) -> None:
+    engine, system = doors.engine, system_user(doors.cluster)
+    rider = await doors.user()
+    if declared:
+        doors.id = f"c-m-{rider.rpartition('-')[2]}"
+        await doors.declared(**{names.CREATOR: rider})
+        await granted(doors, "creator-cluster-owner")
+        await until(engine, MANAGEMENT_CLUSTER.target, "", doors.id, lambda obj: "creator-granted" in str(obj))
+    else:
+        doors.id = derived_id(doors.cluster)
+        await doors.plane()
+    await doors.admin_kubeconfig()
+    await until(engine, SECRETS, doors.namespace, "c-kubeconfig", lambda obj: "token" in obj["data"])
+    await granted(doors, names.join(doors.id, doors.namespace, "owner"))
+    token = await doors.token(rider, seconds=3600.0)
+    await until(engine, TOKEN.target, "", named(token.obj), lambda obj: obj["metadata"].get("ownerReferences"))
+    await engine.patch(TOKEN.target, "", named(token.obj), {"expiresAt": soon()})
+    await engine.gone(TOKEN.target, "", named(token.obj), seconds=_PATIENCE_SECONDS)
+    before = await until(engine, SECRETS, doors.namespace, "c-kubeconfig", lambda obj: True)
+    await engine.delete(SECRETS, doors.namespace, "c-kubeconfig")  # its token's secret is lost
+    again = await until(
+        engine, SECRETS, doors.namespace, "c-kubeconfig", lambda obj: obj["data"]["token"] != before["data"]["token"]
+    )
+    await engine.patch(
+        SECRETS, doors.namespace, "c-kubeconfig", {"metadata": {"annotations": {"remuda.dev/server": "x"}}}
+    )
+    await until(
+        engine,
+        SECRETS,
+        doors.namespace,
+        "c-kubeconfig",
+        lambda obj: obj["metadata"]["annotations"] != {} and "ranch" in str(obj),
+    )
+    assert again["data"]["token"]
+    await doors.grant(rider, name=f"g-{rider}")
+    await granted(doors, f"g-{rider}")
+    await engine.delete(GRANT.target, doors.id, f"g-{rider}")
+    await engine.gone(GRANT.target, doors.id, f"g-{rider}", seconds=_PATIENCE_SECONDS)
+    await engine.delete(RKE_CONTROL_PLANE.target, doors.namespace, "c")
+    await engine.delete(SECRETS, doors.namespace, "c-admin-kubeconfig")
+    if declared:
+        await engine.delete(MANAGEMENT_CLUSTER.target, "", doors.id)
+        await engine.delete(NAMESPACES, "", doors.id)
+    await engine.delete(USER.target, "", rider)
+    await engine.gone(USER.target, "", system, seconds=_PATIENCE_SECONDS)
+    await engine.gone(NAMESPACES, "", doors.id, seconds=_PATIENCE_SECONDS)
+    for target in (TOKEN.target, GRANT.target, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):
+        await engine.when(target, "", lambda objects: not leftovers(doors, objects), seconds=_PATIENCE_SECONDS)
+
+
+def leftovers(doors: Doors, objects: Sequence[Json]) -> list[str]:
+    """On the management plane. The cluster is the same server here, and of one that is gone nothing is removed."""
+    ours = (f"remuda:cluster:{doors.id}", f"remuda:grant:{doors.id}:")
+    kinds = (TOKEN.name, GRANT.name)
+    return [named(obj) for obj in objects if obj["kind"] in kinds or named(obj).startswith(ours)]
+
+
+async def granted(doors: Doors, name: str) -> None:
+    def holds(obj: Json) -> bool:
+        return any(one["status"] == "True" for one in obj.get("status", {}).get("conditions", []))
+
+    await until(doors.engine, GRANT.target, doors.id, name, holds)
+
+
+async def until(engine: Engine, target: Target, namespace: str, name: str, holds: Callable[[Json], object]) -> Json:
+    return await engine.until(target, namespace, name, holds, seconds=_PATIENCE_SECONDS)
+
+
+def soon() -> str:
+    return clock.rfc3339(clock.time() + 2.0)
