@@ -111,6 +111,20 @@ def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(prairie
     assert len(interfaces(network.bridge)) == 5
 
 
+def test_every_server_has_a_tunnel_to_the_manager_and_no_worker_has_one(prairie: Nanos) -> None:
+    folder = "/var/lib/rancher/capr/tunnel"
+    prairie.until(
+        lambda: all(
+            '"connected_to": "wss://' in prairie.file(name, f"{folder}/status.json")
+            for name in prairie.machines(SERVERS)
+        ),
+        "every server has a tunnel",
+    )
+    for name in prairie.machines(SERVERS):
+        assert prairie.run(name, "systemctl is-active remuda-tunnel").strip() == "active"
+    assert not [name for name in prairie.machines(WORKERS) if prairie.file(name, f"{folder}/config.json")]
+
+
 def test_config_and_registries_change_in_place(prairie: Nanos) -> None:
     prairie.config["machineGlobalConfig"]["kubelet-arg"] = ["max-pods=42"]
     prairie.config["registries"] = {"mirrors": {"docker.io": {"endpoint": ["https://mirror.prairie"]}}}

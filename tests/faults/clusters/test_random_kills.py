@@ -1,6 +1,6 @@
-"""kill -9 at any moment, of `remuda up`, the program of a Job, the agent of a host, the distribution on it or whoever
-keeps that running, while a cluster lives: it comes to be what was declared, no host is made twice, no plan is followed
-twice, and nothing is left.
+"""kill -9 at any moment, of `remuda up`, the program of a Job, the agent of a host, the distribution on it, its
+tunnel or whoever keeps those running, while a cluster lives: it comes to be what was declared, no host is made twice,
+no plan is followed twice, and nothing is left.
 
     REMUDA_SEED=7 pytest tests/faults/clusters
 
@@ -24,7 +24,7 @@ KILLS = 105
 _PAUSE = 1.5  # seconds between two kills, at most
 _EARLY = 0.2  # so often `up` is killed while it starts
 _JOB = 0.5  # so often a Job dies while there is one: they are rare
-_WEIGHTS = {"up": 2, "a Job": 0, "an agent": 3, "the distribution": 3, "a unit's keeper": 1}
+_WEIGHTS = {"up": 2, "a Job": 0, "an agent": 3, "the distribution": 3, "a tunnel": 1, "a unit's keeper": 1}
 _LOOK_SECONDS = 0.1
 
 
@@ -82,6 +82,8 @@ def _who(words: list[str]) -> str:
     """What a program of a host is, by its arguments."""
     if any(word.endswith("/usr/local/bin/remuda-agent") for word in words):
         return "an agent" if "run" in words else "a unit's keeper" if "keep" in words else ""
+    if any(word.endswith("/tunnel/remuda-tunnel.pyz") for word in words):
+        return "a tunnel"
     of_nano = any("/usr/local/lib/nano/" in word and word.endswith("/lib") for word in words)
     return "the distribution" if of_nano and {"server", "agent"} & set(words) else ""
 
