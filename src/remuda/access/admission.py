@@ -17,6 +17,7 @@ from remuda.access.types import (
     GRANT,
     KINDS,
     MANAGEMENT_CLUSTER,
+    NO_HASH,
     ROLES,
     TOKEN,
     USER,
@@ -61,8 +62,7 @@ def admit_token(review: Review) -> Verdict:
 def token_complaints(token: Token) -> list[FieldError]:
     found = [] if token.user_id else [required("userId", "whose token it is")]
     if not re.fullmatch(DIGEST, token.hash):
-        why = "must be sha256: and the SHA-256 of the secret in hex, never the secret; remuda token create makes one"
-        found.append(invalid("hash", OMITTED, why))  # whatever it is, it is not shown to anybody
+        found.append(invalid("hash", OMITTED, NO_HASH))  # whatever it is, it is not shown to anybody
     return found
 
 
