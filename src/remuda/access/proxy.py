@@ -232,7 +232,7 @@ async def _passed_back(
             async with _within(_ANSWER_SECONDS, f"the API of the cluster {way.cluster} has stopped answering"):
                 body = await answer.read()
         except (aiohttp.ClientError, OSError) as error:
-            lost = way.unreachable(f"the connection was lost while it answered: {plainly(error)}")
+            lost = way.unreachable(_cut_short(error))
             raise lost if request.method in READS else service_unavailable(lost.message) from None
         entry.bytes = len(body)
         entry.end(answer.status)
@@ -267,13 +267,18 @@ class _Copy:
             entry.end(status, "ended from here: the caller went away, or this server stops")
             raise
         except (aiohttp.ClientError, OSError) as error:
-            lost = self._way.unreachable(f"the connection was lost while it answered: {plainly(error)}")
+            lost = self._way.unreachable(_cut_short(error))
             entry.end(status, lost.message)
             if not (self._tells_in_events and between_lines):
                 raise CutShort(lost.message) from None
             sink.write(msgspec.json.encode({"type": "ERROR", "object": lost.status()}) + b"\n")
         finally:
             self._held.close()
+
+
+def _cut_short(error: Exception) -> str:
+    text = "the connection was lost while it answered"
+    return f"{text}: {plainly(error)}" if isinstance(error, OSError) else text  # others tell of their own insides
 
 
 def _is_json(answer: aiohttp.ClientResponse) -> bool:

@@ -115,6 +115,9 @@ async def test_get_w_ends_with_a_clear_message_when_the_tunnel_is_lost(
     async with asyncio.timeout(WAIT):
         while b"a " not in await watching.stdout.readline():
             pass
+        await kubectl("-n", namespace, "create", "configmap", "b")  # seen by the watch, so there is one
+        while b"b " not in await watching.stdout.readline():
+            pass
         await place.end_tunnels()
         out, err = await watching.communicate()
     assert f"the cluster {ID} is not connected since " in (out + err).decode()
