@@ -1,0 +1,96 @@
+"""What `remuda token`, `user`, `grant` and `get kubeconfig` say before they speak to anybody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from remuda.cli import credentials
+from remuda.cli.connection import chosen_kubeconfig
+from remuda.cli.grant import name_of
+from remuda.cli.main import main
+from remuda.kube import clock, kubeconfig
+
+
+def run(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, list(words))
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("command", ["user", "token", "grant", "get"])
+def test_help_has_each_of_them(command: str) -> None:
+    code, text = run("--help")
+    assert code == 0
+    assert f"  {command} " in text
+    assert run(command, "--help")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("ttl", "words"), [("soon", "is no span of time"), ("-1h", "over already"), ("0", "over already")]
+)
+def test_a_life_that_is_none_is_refused(ttl: str, words: str) -> None:
+    code, text = run("token", "create", "--user", "u", "--ttl", ttl)
+    assert code == 2
+    assert words in text
+
+
+def test_a_grant_needs_a_role_unless_it_is_taken_back() -> None:
+    code, text = run("grant", "alice", "prairie")
+    assert code == 2
+    assert "cluster-owner" in text
+
+
+def test_the_same_grant_has_the_same_name_and_no_other_has_it() -> None:
+    names = {name_of(user, role, group) for user in "ab" for role in "cd" for group in (False, True)}
+    assert len(names) == 8
+    assert name_of("a", "c", False) in names
+
+
+def test_the_kubeconfig_that_is_noted_is_one_file_with_its_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "k"
+    kubeconfig.write(path, kubeconfig.build("https://ranch.example", name="ranch"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", "k")
+    assert chosen_kubeconfig(None) == (path, "ranch")
+    monkeypatch.setenv("KUBECONFIG", f"k:{path}")
+    with pytest.raises(Exception, match="several files"):
+        chosen_kubeconfig(None)
+
+
+def test_a_kept_token_is_used_until_a_tenth_of_its_life_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[float] = []
+    now = 1000.0
+
+    def make(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> credentials._Kept:
+        made.append(now)
+        return credentials._Kept(f"t:{len(made)}", now + ttl, now + ttl * 0.9)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(credentials, "_make", make)
+    clock.use(lambda: now)
+    try:
+        for at, token in ((1000.0, "t:1"), (1000.0 + 3200, "t:1"), (1000.0 + 3300, "t:2")):
+            now = at
+            monkeypatch.delenv("REMUDA_CREDENTIAL", raising=False)
+            said = json.loads(credentials.credential(None, "", "u", "c", 3600.0))
+            assert said["kind"] == "ExecCredential"
+            assert said["status"]["token"] == token
+    finally:
+        clock.use(None)
+        monkeypatch.delenv("REMUDA_CREDENTIAL", raising=False)
+    (kept,) = (tmp_path / "remuda" / "credentials").iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_it_does_not_run_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REMUDA_CREDENTIAL", "1")
+    code, text = run("token", "credential", "--cluster", "c")
+    assert code == 1
+    assert "leads to itself" in text
