@@ -15,7 +15,8 @@ import pytest
 from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.tunnel import reaching
 from remuda.tunnel.__main__ import ConfigError, load
-from tests.unit.tunnel.conftest import TOKEN, WAIT, Place, echo, eventually
+from tests.lab.pipes import pipe
+from tests.unit.tunnel.conftest import TOKEN, WAIT, Place, eventually
 
 
 class Program:
@@ -67,7 +68,7 @@ async def test_it_serves_from_the_zipapp_and_ends_when_told(place: Place, python
     program = Program(place, python)
     try:
         await eventually(lambda: place.sessions.has("corral"))
-        reader, writer = await place.open(await place.service(echo))
+        reader, writer = await place.open(await place.service(pipe))
         writer.write(b"hello")
         async with asyncio.timeout(WAIT):
             assert await reader.readexactly(5) == b"hello"
@@ -124,7 +125,7 @@ async def test_a_proxy_of_the_environment_is_gone_through(place: Place, monkeypa
         asked.append(await reader.readuntil(b"\r\n\r\n"))
         there, back = await asyncio.open_connection("127.0.0.1", place.port)
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await asyncio.gather(_copy(reader, back), _copy(there, writer))
+        await asyncio.gather(pipe(reader, back), pipe(there, writer))
 
     address = await place.service(proxy)
     monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@{address}")
@@ -134,17 +135,6 @@ async def test_a_proxy_of_the_environment_is_gone_through(place: Place, monkeypa
     await place.client()
     assert asked[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % place.port)
     assert b"Proxy-Authorization: Basic dXNlcjpzZWNyZXQ=" in asked[0]
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    except ConnectionError:
-        pass
-    finally:
-        writer.close()
 
 
 async def test_a_proxy_that_refuses_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
