@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Tests of whole programs wait for them most of the time, so there are more at once than processors.
+# Tests of programs beside each other wait for them most of the time, so there are more at once than processors; hosts are
+# not: all of them share what the kernel has for root.
 AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
 .PHONY: help setup demo test check bench interop-peers interop e2e faults clean
@@ -44,7 +45,7 @@ interop: $(READY) interop-peers ## The real peers against ours
 e2e: $(READY) ## The whole program as its users run it; as root on Debian also on real hosts
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then interop/packages hosts || true; \
 	  else echo "not root on Debian: tests on real hosts will skip, unless interop/packages hosts has been run" >&2; fi
-	$(BIN)/python -m pytest tests/e2e -q -n $(AT_ONCE) --dist loadfile
+	$(BIN)/python -m pytest tests/e2e -q -n auto --dist loadfile
 
 faults: $(READY) ## Kills, power cuts and hostile input
 	$(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n $(AT_ONCE) --dist worksteal
