@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check bench interop-peers interop e2e faults clean
+.PHONY: help setup demo test check bench interop-peers interop e2e e2e-k3s faults clean
 
 help: ## What can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -43,6 +43,11 @@ e2e: $(READY) ## The whole program as its users run it; as root on Debian also o
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then interop/packages hosts || true; \
 	  else echo "not root on Debian: tests on real hosts will skip, unless interop/packages hosts has been run" >&2; fi
 	$(BIN)/python -m pytest tests/e2e -q -n auto --dist loadfile
+
+e2e-k3s: $(READY) ## Real k3s on real hosts: root on Debian, and Go, which builds it once
+	interop/packages hosts k3s || true # without them it skips and says so
+	interop/build k3s kubectl
+	$(BIN)/python -m pytest tests/e2e_k3s -q -x
 
 faults: $(READY) ## Kills, power cuts and hostile input
 	$(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n auto --dist worksteal
