@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +95,10 @@ FILES: Json = {
     },
     "data": {key: content for key, (_, content) in _FILES.items()},
 }
+_INSTANCES, _INSTANCES_WANTED = Path("/proc/sys/fs/inotify/max_user_instances"), 1024
 _ETCD = "/var/lib/rancher/k3s/server/tls/etcd"
+_ETCD_SECONDS = 180
+_CURL = "curl --silent --show-error --fail --max-time 10 --retry 5 --retry-all-errors"  # a leader may just be elected
 
 
 def needed() -> Json:
@@ -108,7 +113,6 @@ def needed() -> Json:
             "pause-image": PAUSE,
             "kubelet-arg": [],
             "kube-proxy-arg": ["conntrack-max-per-core=0"],
-            "kube-controller-manager-arg": ["node-monitor-grace-period=40s"],
         },
         "machineSelectorFiles": [
             {
@@ -124,6 +128,19 @@ def needed() -> Json:
         ],
         "etcd": {"disableSnapshots": True},
     }
+
+
+@contextmanager
+def room_for_watches() -> Iterator[None]:
+    """Hosts have one kernel, and all of them are root to it: of the 128 instances of inotify that root usually has,
+    a server of k3s and its host take 25, and a kubelet that gets none does not start. So there are more for a while."""
+    before = _INSTANCES.read_text()
+    if int(before) < _INSTANCES_WANTED:
+        _INSTANCES.write_text(str(_INSTANCES_WANTED))
+    try:
+        yield
+    finally:
+        _INSTANCES.write_text(before)
 
 
 def require_packages() -> None:
@@ -156,11 +173,11 @@ class Pasture(OnHosts):
         """The Nodes whose members vote, as etcd itself says on one server; and on each it says that it is well."""
         servers = sorted(self.machines(SERVERS))
         for server in servers:
-            said = json.loads(self.run(server, "curl --silent --show-error --fail http://127.0.0.1:2381/health"))
+            said = json.loads(self.run(server, f"{_CURL} http://127.0.0.1:2381/health", _ETCD_SECONDS))
             assert said["health"] == "true", (server, said)
         files = f"--cacert {_ETCD}/server-ca.crt --cert {_ETCD}/client.crt --key {_ETCD}/client.key"
-        asked = f"curl --silent --show-error --fail {files} https://127.0.0.1:2382/v3/cluster/member/list"
-        listed = json.loads(self.run(servers[0], f"{asked} --data '{{\"linearizable\": true}}'"))["members"]
+        asked = f"{_CURL} {files} https://127.0.0.1:2382/v3/cluster/member/list --data '{{\"linearizable\": true}}'"
+        listed = json.loads(self.run(servers[0], asked, _ETCD_SECONDS))["members"]
         assert not [one for one in listed if one.get("isLearner")], listed
         return {str(one["name"]).rpartition("-")[0] for one in listed}
 
