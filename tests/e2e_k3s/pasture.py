@@ -72,7 +72,7 @@ stream_server_port = "10010"
 sandbox_image = "{{{{ .NodeConfig.AgentConfig.PauseImage }}}}"
 restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".containerd]
-snapshotter = "native"
+snapshotter = "{{{{ .NodeConfig.AgentConfig.Snapshotter }}}}"
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{PLUGINS}"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]

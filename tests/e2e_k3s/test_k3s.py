@@ -180,7 +180,7 @@ def test_the_version_changes_in_place(pasture: Pasture) -> None:
 
 
 def test_a_server_that_dies_is_replaced(pasture: Pasture) -> None:
-    before = pasture.standing()
+    before, containers = pasture.standing(), _containers(pasture)
     pasture.pools[SERVERS].update(IMPATIENT)
     pasture.apply()
     dead = min(pasture.machines(SERVERS))
@@ -193,6 +193,7 @@ def test_a_server_that_dies_is_replaced(pasture: Pasture) -> None:
     kept = {name: one for name, one in before.items() if name != dead}
     assert kept.items() <= pasture.standing().items()
     pasture.has_members()
+    assert _containers(pasture) == containers
     assert pasture.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
