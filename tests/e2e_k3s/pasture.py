@@ -164,9 +164,14 @@ class Pasture(OnHosts):
     def grows_to(self, number: int) -> dict[str, Json]:
         """As `has_nodes`, with the patience it takes; and every Node is linked to its Machine."""
         nodes = self.has_nodes(number, PATIENCE_SECONDS)
-        machines = self.machines().values()
-        linked = {one["status"]["nodeRef"]["name"]: one["spec"]["providerID"] for one in machines}
-        assert {name: node["spec"].get("providerID") for name, node in nodes.items()} == linked
+
+        def are_linked() -> bool:
+            nodes.update(self.nodes())
+            machines = [one for one in self.machines().values() if "nodeRef" in one["status"]]
+            linked = {one["status"]["nodeRef"]["name"]: one["spec"]["providerID"] for one in machines}
+            return linked == {name: node["spec"].get("providerID") for name, node in nodes.items()}
+
+        self.waits(are_linked, "every Node is linked to its Machine")
         return nodes
 
     def members(self) -> set[str]:
