@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 # not: all of them share what the kernel has for root.
 AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
-.PHONY: help setup demo test check bench interop-peers interop e2e faults clean
+.PHONY: help setup demo test check bench interop-peers interop e2e e2e-k3s faults clean
 
 help: ## What can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -46,6 +46,11 @@ e2e: $(READY) ## The whole program as its users run it; as root on Debian also o
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then interop/packages hosts || true; \
 	  else echo "not root on Debian: tests on real hosts will skip, unless interop/packages hosts has been run" >&2; fi
 	$(BIN)/python -m pytest tests/e2e -q -n auto --dist loadfile
+
+e2e-k3s: $(READY) ## Real k3s on real hosts: root on Debian, and Go, which builds it once
+	@if [ "$$(id -u)" = 0 ] && interop/packages hosts k3s; then interop/build k3s kubectl; \
+	  else echo "not root on Debian: nothing is built, and the tests will skip" >&2; fi
+	$(BIN)/python -m pytest tests/e2e_k3s -q -x
 
 faults: $(READY) ## Kills, power cuts and hostile input
 	$(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n $(AT_ONCE) --dist worksteal
