@@ -3,11 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests of programs beside each other wait for them most of the time, so there are more at once than processors; hosts are
+# not: all of them share what the kernel has for root.
+AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
-.PHONY: help setup demo test check bench interop-peers interop e2e faults clean
+.PHONY: help setup demo test check bench interop-peers interop e2e e2e-k3s faults clean
 
 help: ## What can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -36,7 +39,7 @@ interop-peers: ## Build the real upstream peers at their pinned versions (needs 
 
 interop: $(READY) interop-peers ## The real peers against ours
 	interop/packages registry || true # without it, what needs a registry skips and says so
-	$(BIN)/python -m pytest tests/interop -q -n auto --dist loadfile
+	$(BIN)/python -m pytest tests/interop -q -n $(AT_ONCE) --dist loadfile
 	$(BIN)/python -m pytest tests/controllers -q -n auto --dist loadfile --engine=kubernetes
 
 e2e: $(READY) ## The whole program as its users run it; as root on Debian also on real hosts
@@ -44,8 +47,13 @@ e2e: $(READY) ## The whole program as its users run it; as root on Debian also o
 	  else echo "not root on Debian: tests on real hosts will skip, unless interop/packages hosts has been run" >&2; fi
 	$(BIN)/python -m pytest tests/e2e -q -n auto --dist loadfile
 
+e2e-k3s: $(READY) ## Real k3s on real hosts: root on Debian, and Go, which builds it once
+	@if [ "$$(id -u)" = 0 ] && interop/packages hosts k3s; then interop/build k3s kubectl; \
+	  else echo "not root on Debian: nothing is built, and the tests will skip" >&2; fi
+	$(BIN)/python -m pytest tests/e2e_k3s -q -x
+
 faults: $(READY) ## Kills, power cuts and hostile input
-	$(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n auto --dist worksteal
+	$(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n $(AT_ONCE) --dist worksteal
 	$(BIN)/python -m pytest tests/faults/abuse -q # alone on the machine: it measures time and memory
 
 bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulated fleet

@@ -1,5 +1,5 @@
-// What pods of the tests run, from an image with nothing but this program in it: as `pause` it only waits, as anything
-// else it also says over HTTP where it runs.
+// What pods of the tests run, from an image with nothing but this program in it: by itself it only waits, with an address
+// it also says there over HTTP where it runs, and `herd where` says it at once and ends.
 package main
 
 import (
@@ -11,6 +11,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "where" {
+		fmt.Println(os.Getenv("NODE_NAME"))
+		return
+	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
 	if len(os.Args) > 1 {

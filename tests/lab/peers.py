@@ -1,6 +1,6 @@
 """Where the real upstream programs are. `interop/build` makes them, at the versions pinned in interop/*/go.mod, and
-our own programs on upstream's libraries, whose version is a digest of their files: `clients`, `kubelet`, which answers
-for pods that are processes of this machine, and `remotedialer`, which is either end of a tunnel.
+our own programs, whose version is a digest of their files: `clients`, `kubelet`, which answers for pods that are
+processes of this machine, `remotedialer`, which is either end of a tunnel, and `k3s-herd`, which pods run.
 
 A test that needs one which is not there skips and says so; in CI (CI=true) that is a failure, because a comparison
 that did not happen must not look like one that passed.
@@ -29,16 +29,16 @@ _MODULES = {
     "system-agent": ("system-agent", "github.com/rancher/system-agent"),
     "rancher-machine": ("rancher-machine", "github.com/rancher/machine"),
     "machine-plugin": ("machine-plugin", "github.com/machine-drivers/docker-machine-driver-vmware"),
-    **dict.fromkeys(("k3s", "k3s-next", "k3s-herd"), ("k3s", "github.com/k3s-io/k3s")),
+    **dict.fromkeys(("k3s", "k3s-next"), ("k3s", "github.com/k3s-io/k3s")),
 }
 
 
-_OWN = ("clients", "kubelet", "remotedialer")
+_OWN = {"clients": "clients", "kubelet": "kubelet", "remotedialer": "remotedialer", "k3s-herd": "k3s"}  # their folders
 
 
 @cache
 def _digest(program: str) -> str:
-    folder = _ROOT / "interop" / program
+    folder = _ROOT / "interop" / _OWN[program]
     files = [*sorted(folder.glob("*.go")), folder / "go.mod", folder / "go.sum"]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 

@@ -229,6 +229,18 @@ class Mux:
             return websocket.BINARY, [head, chunk]
         return None
 
+    def batch(self, frames: websocket.Frames, size: int) -> bytes:
+        """The next messages as one write of about `size` bytes; empty if there are none."""
+        buffers: list[Buffer] = []
+        while size > 0:
+            message = self.next()
+            if message is None:
+                break
+            framed = frames.frame(message[0], *message[1])
+            size -= sum(map(len, framed))
+            buffers += framed
+        return b"".join(buffers)
+
     @property
     def has_output(self) -> bool:
         return bool(self._pong is not None or self._ping or self._urgent or self._ready)

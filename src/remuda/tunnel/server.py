@@ -22,7 +22,7 @@ from remuda.tunnel.answering import answer
 from remuda.tunnel.client import CONFIRMS
 from remuda.tunnel.handshake import HandshakeError, accepted_headers
 from remuda.tunnel.mux import Mux, Timing, TunnelLost
-from remuda.tunnel.protocol import Buffer, ProtocolError
+from remuda.tunnel.protocol import ProtocolError
 from remuda.tunnel.sessions import Key, Sessions
 from remuda.tunnel.streams import Limits, Stream
 
@@ -237,17 +237,9 @@ class ServerSession(asyncio.Protocol):
     def _pump(self) -> None:
         if self._full or self._ended:
             return
-        buffers: list[Buffer] = []
-        size = 0
-        while size < _BATCH:
-            message = self.mux.next()
-            if message is None:
-                break
-            framed = self._frames.frame(message[0], *message[1])
-            size += sum(map(len, framed))
-            buffers += framed
-        if buffers:
-            self._transport.write(b"".join(buffers))
+        batch = self.mux.batch(self._frames, _BATCH)
+        if batch:
+            self._transport.write(batch)
         if self.mux.has_output and not self._full:
             self._has_output()  # after the others have had their turn
 

@@ -150,10 +150,11 @@ class Session:
         budget = _PER_TURN
         while budget > 0:
             if self._out is None:
-                self._out = self._batch()
-                if self._out is None:
+                batch = self.mux.batch(self._frames, _BATCH)
+                if not batch:
                     self._watch_wire(READ)
                     return
+                self._out = memoryview(batch)
             try:
                 count = self._wire.send(self._out)
             except _NOT_NOW:
@@ -162,19 +163,6 @@ class Session:
             budget -= count
             self._out = self._out[count:] if count < len(self._out) else None
         self._watch_wire(READ | WRITE)
-
-    def _batch(self) -> memoryview | None:
-        buffers: list[Buffer] = []
-        size = 0
-        while size < _BATCH:
-            message = self.mux.next()
-            if message is None:
-                break
-            opcode, parts = message
-            framed = self._frames.frame(opcode, *parts)
-            size += sum(map(len, framed))
-            buffers += framed
-        return memoryview(b"".join(buffers)) if buffers else None
 
     def _watch_wire(self, interest: int) -> None:
         if interest != self._wire_interest:

@@ -11,6 +11,7 @@ some 600 MB/s. A server only takes masks off, and may hand in a faster function 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Iterator
 from typing import Union
 
@@ -19,6 +20,8 @@ NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED, TOO_BIG = 1000, 1001, 1002, 100
 
 DEFAULT_LIMIT = 16 * 1024 * 1024
 _LONGEST_CONTROL = 125
+_FRAGMENT = struct.Struct(">BBH4s")  # the header of one with two bytes of length and a mask
+_MASKED = 0x80 | 126  # its second byte
 
 Buffer = Union[bytes, bytearray, memoryview]  # noqa: UP007  # evaluated, by Python 3.9 too
 Payload = Union[bytes, bytearray]  # noqa: UP007
@@ -60,6 +63,8 @@ class Frames:
         at, end = 0, len(data)
         while True:
             if self._opcode < 0:
+                if self._message_opcode >= 0 and not self._mask:
+                    at = self._continue(data, at, end)
                 start = self._open(data, at, end)
                 if start < 0:
                     self._head = bytes(data[at:])
@@ -82,6 +87,22 @@ class Frames:
             whole = self._close(payload)
             if whole is not None:
                 yield whole
+
+    def _continue(self, data: memoryview, at: int, end: int) -> int:
+        """Takes whole fragments from the middle of a message, and says where the next frame begins. Upstream's clients
+        send each message in eight, so these have a way that does at once what `_open` and `_close` do."""
+        message, unmask = self._message, self._unmask
+        while end - at > _FRAGMENT.size:
+            first, second, size, key = _FRAGMENT.unpack_from(data, at)
+            start = at + _FRAGMENT.size
+            stop = start + size
+            if first != CONTINUATION or second != _MASKED or stop > end or len(message) + size > self._limit:
+                break
+            payload = bytearray(data[start:stop])
+            unmask(key, payload)
+            message += payload
+            at = stop
+        return at
 
     def _open(self, data: Buffer, at: int, end: int) -> int:
         """Reads the header of a frame at `at`, and says where its payload begins; -1 if there is not all of it."""

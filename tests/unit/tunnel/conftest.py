@@ -140,14 +140,3 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     await made.serve()
     yield made
     await made.end()
-
-
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    except ConnectionError:
-        pass
-    finally:
-        writer.close()

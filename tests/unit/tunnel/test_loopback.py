@@ -24,7 +24,8 @@ from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import AcceptRate
 from remuda.tunnel.sessions import DialError, Key
 from tests.lab.certificates import Authority, write
-from tests.unit.tunnel.conftest import WAIT, Place, echo, eventually
+from tests.lab.pipes import pipe
+from tests.unit.tunnel.conftest import WAIT, Place, eventually
 
 
 async def talk(place: Place, address: str, text: bytes = b"hello") -> bytes:
@@ -38,12 +39,12 @@ async def talk(place: Place, address: str, text: bytes = b"hello") -> bytes:
 
 async def test_what_is_written_comes_back(place: Place) -> None:
     await place.client()
-    assert await talk(place, await place.service(echo)) == b"hello"
+    assert await talk(place, await place.service(pipe)) == b"hello"
 
 
 async def test_megabytes_pass_unchanged_in_both_directions(place: Place) -> None:
     await place.client()
-    reader, writer = await place.open(await place.service(echo))
+    reader, writer = await place.open(await place.service(pipe))
     block = bytes(range(256)) * 1031  # chunks never fall on the same place of it
     sent, got = hashlib.sha256(), hashlib.sha256()
 
@@ -66,7 +67,7 @@ async def test_megabytes_pass_unchanged_in_both_directions(place: Place) -> None
 
 async def test_many_streams_at_once(place: Place) -> None:
     await place.client()
-    address = await place.service(echo)
+    address = await place.service(pipe)
     texts = [str(number).encode() * 500 for number in range(60)]
     assert await asyncio.gather(*(talk(place, address, text) for text in texts)) == texts
     session = place.sessions.of("corral")[0]
@@ -119,11 +120,11 @@ async def test_a_closed_port_is_told_at_the_dial(place: Place) -> None:
     await place.client()
     with pytest.raises(DialError, match="connection refused"):
         await place.open("127.0.0.1:1")
-    assert await talk(place, await place.service(echo)) == b"hello"
+    assert await talk(place, await place.service(pipe)) == b"hello"
 
 
 async def test_what_the_client_does_not_allow_is_not_dialled_and_costs_nothing_else(place: Place) -> None:
-    address = await place.service(echo)
+    address = await place.service(pipe)
     await place.client(allow=(f"tcp/{address}",))
     for other in ("127.0.0.1:1", "localhost:80", "169.254.169.254:80"):
         with pytest.raises(DialError, match="connect not allowed"):
@@ -142,7 +143,7 @@ async def test_a_reader_that_stops_holds_up_nobody_and_loses_nothing(place: Plac
         writer.close()
 
     await place.client()
-    address = await place.service(echo)
+    address = await place.service(pipe)
     slow, writer = await place.open(await place.service(pour))
     session = place.sessions.of("corral")[0]
     stream = next(iter(session.mux.streams.values()))
@@ -178,7 +179,7 @@ async def test_a_service_that_reads_nothing_pauses_its_writer(place: Place) -> N
     stream = next(iter(session.mux.streams.values()))
     await eventually(lambda: stream.unsent >= session.mux.limits.unsent and stream._paused)
     at = written
-    assert await talk(place, await place.service(echo)) == b"hello"
+    assert await talk(place, await place.service(pipe)) == b"hello"
     assert written == at
     sending.cancel()
     writer.transport.abort()
@@ -203,7 +204,7 @@ async def test_a_session_displaces_only_the_same_nodes(place: Place) -> None:
 
 
 async def test_a_dial_goes_on_to_another_node_when_one_cannot(place: Place) -> None:
-    address = await place.service(echo)
+    address = await place.service(pipe)
     await place.client("able", allow=(f"tcp/{address}",))
     await place.client("unable", allow=("tcp/127.0.0.1:1",))
     assert place.sessions.of("corral")[0].key.node == "unable"  # the newest is tried first
@@ -227,7 +228,7 @@ async def test_no_tunnel_is_said_in_the_words_of_upstream(place: Place) -> None:
 
 async def test_streams_end_when_their_session_does_and_say_why(place: Place) -> None:
     client = await place.client()
-    reader, _ = await place.open(await place.service(echo))
+    reader, _ = await place.open(await place.service(pipe))
     await place.stop(client)
     async with asyncio.timeout(WAIT):
         with pytest.raises(ConnectionResetError, match=r"tunnel disconnect: .*the client stops"):
@@ -238,7 +239,7 @@ async def test_streams_end_when_their_session_does_and_say_why(place: Place) -> 
 
 
 async def test_a_client_comes_back_when_the_server_does_and_knows_why_it_was_away(place: Place) -> None:
-    address = await place.service(echo)
+    address = await place.service(pipe)
     client = await place.client()
     await place.stop_serving()
     await eventually(lambda: client.status.attempts > 0)
@@ -342,7 +343,7 @@ async def test_settings_are_asked_again_before_each_round(place: Place) -> None:
 
 
 async def test_a_client_is_refused_whatever_it_asks_the_server_to_dial_unless_listed(place: Place) -> None:
-    address = await place.service(echo)
+    address = await place.service(pipe)
     for allow in (None, Allow([f"tcp/{address}"])):
         if allow is not None:
             await place.stop_serving()
@@ -458,7 +459,7 @@ async def test_what_was_counted_is_under_upstreams_names_and_survives_the_sessio
     registry = CollectorRegistry()
     registry.register(place.sessions.metrics)
     client = await place.client()
-    address = await place.service(echo)
+    address = await place.service(pipe)
     await talk(place, address, b"12345")
     await eventually(lambda: not place.sessions.of("corral")[0].mux.streams)
     for _ in range(2):
@@ -487,7 +488,7 @@ async def test_what_is_forgotten_is_gone(place: Place) -> None:
 
 async def test_a_session_that_ended_is_freed_without_the_cycle_collector(place: Place) -> None:
     client = await place.client()
-    await talk(place, await place.service(echo))
+    await talk(place, await place.service(pipe))
     gone = weakref.ref(place.sessions.of("corral")[0].mux)
     gc.collect()
     gc.disable()

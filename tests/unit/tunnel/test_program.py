@@ -16,7 +16,8 @@ import pytest
 from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.tunnel import reaching
 from remuda.tunnel.__main__ import ConfigError, load
-from tests.unit.tunnel.conftest import TOKEN, WAIT, Place, echo, eventually
+from tests.lab.pipes import pipe
+from tests.unit.tunnel.conftest import TOKEN, WAIT, Place, eventually
 
 
 class Program:
@@ -69,7 +70,7 @@ async def test_it_serves_from_the_zipapp_and_ends_when_told(place: Place, python
     program = Program(place, python)
     try:
         await eventually(lambda: place.sessions.has("corral"))
-        reader, writer = await place.open(await place.service(echo))
+        reader, writer = await place.open(await place.service(pipe))
         writer.write(b"hello")
         async with asyncio.timeout(WAIT):
             assert await reader.readexactly(5) == b"hello"
@@ -130,7 +131,7 @@ async def test_it_ends_at_once_also_while_it_waits_for_its_host(place: Place) ->
 
 async def test_loopback_is_the_address_of_a_host_that_is_a_folder(place: Place) -> None:
     """And names of files are relative to the file of settings."""
-    server = await asyncio.start_server(echo, "127.77.0.1", 0)
+    server = await asyncio.start_server(pipe, "127.77.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     changes = {"token_file": "token", "authorities": ["ca.pem"], "status_file": "status.json"}
     rule = f"tcp/127.0.0.1:{port}"
@@ -172,7 +173,7 @@ async def test_a_proxy_of_the_environment_is_gone_through(place: Place, monkeypa
         asked.append(await reader.readuntil(b"\r\n\r\n"))
         there, back = await asyncio.open_connection("127.0.0.1", place.port)
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await asyncio.gather(_copy(reader, back), _copy(there, writer))
+        await asyncio.gather(pipe(reader, back), pipe(there, writer))
 
     address = await place.service(proxy)
     monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@{address}")
@@ -182,17 +183,6 @@ async def test_a_proxy_of_the_environment_is_gone_through(place: Place, monkeypa
     await place.client()
     assert asked[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % place.port)
     assert b"Proxy-Authorization: Basic dXNlcjpzZWNyZXQ=" in asked[0]
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    except ConnectionError:
-        pass
-    finally:
-        writer.close()
 
 
 async def test_a_proxy_that_refuses_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

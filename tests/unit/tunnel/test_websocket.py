@@ -105,6 +105,25 @@ def test_fragments_become_one_message_and_control_frames_come_between_them() -> 
     assert found == [(PING, b"?")] * 255 + [(BINARY, b"".join(parts))]
 
 
+_FRAGMENT_SIZES = st.sampled_from([0, 1, 125, 126, 127, 500, 4088, 0xFFFF, 0x10000])
+
+
+@given(st.lists(st.lists(_FRAGMENT_SIZES, min_size=1, max_size=6), max_size=3), st.data())
+def test_fragments_of_any_size_become_one_message_in_whatever_pieces_they_come(
+    messages: list[list[int]], data: st.DataObject
+) -> None:
+    wire, wanted = b"", []
+    for sizes in messages:
+        parts = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+        wanted.append((BINARY, b"".join(parts)))
+        for number, part in enumerate(parts):
+            key = bytes([7, number, 0, 255])
+            wire += _frame(CONTINUATION if number else BINARY, part, final=number == len(parts) - 1, key=key)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=10)))
+    pieces = [wire[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
+    assert _fed(Frames(mask=False), *pieces) == wanted
+
+
 def test_a_message_behind_a_fragmented_one_stands_alone() -> None:
     wire = _frame(BINARY, b"a", final=False) + _frame(CONTINUATION, b"b") + _frame(TEXT, b"c")
     assert _fed(Frames(mask=True), wire) == [(BINARY, b"ab"), (TEXT, b"c")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from remuda.kube import conditions
 from remuda.kube.objects import Condition, Kind, Object, Part
 
 MIRROR_POD = "kubernetes.io/config.mirror"  # a static pod's reflection: only its kubelet can end it
@@ -41,6 +42,10 @@ class Node(Object):
 
     def condition(self, type: str) -> Condition | None:
         return next((found for found in self.status.conditions if found.type == type), None)
+
+    @property
+    def ready(self) -> bool:
+        return conditions.is_true(self.status.conditions, "Ready")
 
     @property
     def unreachable(self) -> bool:

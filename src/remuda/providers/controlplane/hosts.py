@@ -118,7 +118,7 @@ def orphans(nodes: Iterable[WorkloadNode], machines: Sequence[Machine]) -> list[
         for node in nodes
         if node.metadata.labels.get(names.NODE_MACHINE, "") not in ("", *uids)
         and node.spec.provider_id not in servers
-        and not _is_ready(node)
+        and not node.ready
     ]
 
 
@@ -166,16 +166,12 @@ def _node(node: WorkloadNode, distro: Distro) -> Node:
     left = f"{distro.etcd_annotation}/removed-node-name"
     return Node(
         name=node.metadata.name,
-        ready=_is_ready(node),
+        ready=node.ready,
         kubelet_version=str(node.status.node_info.get("kubeletVersion", "")),
         voter=None if voter is None else voter.status == conditions.TRUE,
         leaving=said.get(f"{distro.etcd_annotation}/remove") == _TRUE,
         left=bool(said.get(left)),
     )
-
-
-def _is_ready(node: WorkloadNode) -> bool:
-    return conditions.is_true(node.status.conditions, "Ready")
 
 
 # ---- notes on what the Node is to have ---------------------------------------------------------------------------

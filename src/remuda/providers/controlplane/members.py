@@ -62,7 +62,7 @@ def majority_at_risk(nodes: Sequence[Node], leaver: Node, distro: Distro) -> str
     asked before and still answers: it may be what keeps that one from leaving."""
     others = [node for node in nodes if node is not leaver and not _has_left(node, distro)]
     going = [node for node in others if _is_leaving(node, distro)]
-    if going and _is_ready(leaver):
+    if going and leaver.ready:
         return f"the member of Node {going[0].metadata.name} is leaving: one at a time"
     voters = [node for node in others if _is_voter(node)]
     return _too_few(voters) or _too_few([node for node in voters if node not in going])
@@ -72,7 +72,7 @@ def _too_few(staying: Sequence[Node]) -> str:
     """Why these could not be the members of etcd; empty if they can."""
     if not staying:
         return "no other member of etcd would be left"
-    healthy = [node for node in staying if _is_ready(node)]
+    healthy = [node for node in staying if node.ready]
     majority = len(staying) // 2 + 1
     if len(healthy) < majority:
         away = ", ".join(sorted(node.metadata.name for node in staying if node not in healthy))
@@ -87,11 +87,6 @@ async def _etcd_nodes(client: Client) -> list[Node]:
 
 def _is_voter(node: Node) -> bool:
     found = node.condition(ETCD_IS_VOTER)
-    return found is not None and found.status == conditions.TRUE
-
-
-def _is_ready(node: Node) -> bool:
-    found = node.condition("Ready")
     return found is not None and found.status == conditions.TRUE
 
 

@@ -19,6 +19,7 @@ from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import Access, ExecPlugin, Impersonation
 from remuda.kube.permit import permit
 from tests.lab.certificates import Authority, write
+from tests.lab.pipes import pipe
 
 from .rawserver import Act, Conversation, RawServer, answering
 
@@ -550,7 +551,7 @@ class TestTls:
             host, _, port = head.split(b" ")[1].decode().partition(":")
             far_reader, far_writer = await asyncio.open_connection(host, int(port))
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
+            await asyncio.gather(pipe(reader, far_writer), pipe(far_reader, writer))
 
         proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
         port = proxy.sockets[0].getsockname()[1]
@@ -559,14 +560,3 @@ class TestTls:
             assert await self.ask(access) is None
         proxy.close()
         assert asked == [f"CONNECT {server.url.removeprefix('https://')} HTTP/1.1".encode()]
-
-
-async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    except ConnectionError:
-        pass
-    finally:
-        writer.close()

@@ -1,0 +1,226 @@
+"""Real k3s on real hosts, by our plans alone: three servers with their own etcd and one agent, from one manifest.
+
+One cluster lives through all of it, test after test: each finds it well and leaves it so. After every change etcd is
+asked for its members on the hosts, with its own certificates, and not by what we have heard of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e_k3s import images
+from tests.e2e_k3s.kubectl import Kubectl
+from tests.e2e_k3s.pasture import (
+    NEWER,
+    PATIENCE_SECONDS,
+    SERVERS,
+    VERSION,
+    WORKERS,
+    Pasture,
+    is_running,
+    require_packages,
+    room_for_watches,
+)
+from tests.lab.clusters import Fleet, pool
+from tests.lab.drivers import processes_below
+from tests.lab.hosts import Network, groups, interfaces, machines, mounts
+from tests.lab.peers import require_peer
+from tests.lab.server import free_port
+
+pytestmark = pytest.mark.timeout(2400)
+
+Json = dict[str, Any]
+
+PATIENT = {"unhealthyNodeTimeout": "15m", "nodeStartupTimeout": "30m"}  # with kubelets that restart, and start anew
+IMPATIENT = {**PATIENT, "unhealthyNodeTimeout": "20s"}
+PODS = "/api/v1/namespaces/default/pods"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+PORT = 8080
+_MADE = (201, 409)  # asked again because no answer came, it is there already
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    require_packages()
+    found = Network(tmp_path_factory.mktemp("network"))
+    asyncio.run(found.open())
+    try:
+        with room_for_watches():
+            yield found
+    finally:
+        asyncio.run(found.close())
+
+
+@pytest.fixture(scope="module")
+def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    older, newer, herd = require_peer("k3s", "k3s-next", "k3s-herd")
+    found = Fleet("nspawn", {}, "--listen", f"{network.address}:{free_port()}")
+    try:
+        for version, binary in ((VERSION, older), (NEWER, newer)):
+            _add(found, version, binary, herd, tmp_path_factory.mktemp("release"))
+        yield found
+        assert machines(found.hosts) == []
+        assert mounts(found.hosts) == []
+    finally:
+        for pid in (*machines(found.hosts), *processes_below(found.hosts)):
+            os.kill(pid, signal.SIGKILL)
+        found.stop()
+
+
+def _add(fleet: Fleet, version: str, binary: Path, herd: Path, folder: Path) -> None:
+    """As somebody does who has the files of a release."""
+    (folder / "k3s").symlink_to(binary)
+    archive = images.pack(herd, folder / "k3s-airgap-images-amd64.tar.zst")
+    place = ("--data-dir", str(fleet.data))
+    done = fleet.remuda("artefacts", "add", "k3s", version, str(folder / "k3s"), str(archive), *place)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def pasture(fleet: Fleet, network: Network) -> Iterator[Pasture]:
+    found = Pasture(
+        fleet,
+        [pool(SERVERS, 3, "ec", **PATIENT), pool(WORKERS, 1, "w", **PATIENT)],
+        {"bridge": network.bridge, "subnet": str(network.subnet)},
+    )
+    found.apply()
+    try:
+        yield found
+    finally:
+        found.delete(PATIENCE_SECONDS)
+    assert interfaces(network.bridge) == set()
+
+
+@pytest.fixture
+def kubectl(pasture: Pasture, tmp_path: Path) -> Kubectl:
+    (program,) = require_peer("kubectl")
+    return Kubectl(program, pasture.workload().kubeconfig, tmp_path)
+
+
+def test_one_manifest_becomes_three_servers_and_an_agent_of_real_k3s(pasture: Pasture) -> None:
+    nodes = pasture.grows_to(4)
+    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes.values()} == {VERSION}
+    pasture.has_members()
+    pasture.is_well()
+    assert pasture.ask("POST", CONFIG_MAPS, {"metadata": {"name": "kept"}}).code in _MADE
+
+
+def test_a_pod_of_an_imported_image_runs_where_it_may(pasture: Pasture) -> None:
+    container = {
+        "name": "herd",
+        "image": images.HERD,
+        "imagePullPolicy": "Never",
+        "args": [f":{PORT}"],
+        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "readinessProbe": {"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 2},
+    }
+    (worker,) = pasture.machines(WORKERS)
+    pasture.waits(
+        lambda: (
+            pasture.ask("POST", PODS, {"metadata": {"name": "herd"}, "spec": {"containers": [container]}}).code in _MADE
+        ),
+        "a Pod can be made",
+    )
+    pasture.waits(lambda: is_running(pasture.ask("GET", f"{PODS}/herd").body), "the Pod runs")
+    pod = pasture.ask("GET", f"{PODS}/herd").body
+    assert pod["spec"]["nodeName"] == pasture.node_of(worker)
+    answer = pasture.run(worker, f"curl --silent --fail http://{pod['status']['podIP']}:{PORT}/")
+    assert answer.strip() == pasture.node_of(worker)
+
+
+def test_kubectl_reaches_the_pod_through_the_api(pasture: Pasture, kubectl: Kubectl) -> None:
+    (worker,) = pasture.machines(WORKERS)
+    node = pasture.node_of(worker)
+    assert kubectl("logs", "herd") == "the herd grazes\n"
+    assert kubectl("exec", "herd", "--", f"/{images.PROGRAM}", "where") == f"{node}\n"
+    with kubectl.forwarded("pod/herd", PORT) as url, urllib.request.urlopen(url, timeout=30) as answer:
+        assert answer.read().decode() == f"{node}\n"
+
+
+def test_configuration_changes_in_place_and_reaches_the_kubelets(pasture: Pasture) -> None:
+    before = (pasture.standing(), pasture.running(), _containers(pasture))
+    pasture.config["machineGlobalConfig"]["kubelet-arg"].append("max-pods=42")
+    pasture.apply()
+    pasture.waits(
+        lambda: (
+            (nodes := pasture.nodes()) and {node["status"]["capacity"]["pods"] for node in nodes.values()} == {"42"}
+        ),
+        "every kubelet has room for 42 pods",
+    )
+    pasture.grows_to(4)
+    assert (pasture.standing(), pasture.running(), _containers(pasture)) == before
+    pasture.has_members()
+
+
+def test_the_version_changes_in_place(pasture: Pasture) -> None:
+    before = (pasture.standing(), pasture.running(), _containers(pasture))
+    pasture.version = NEWER
+    pasture.apply()
+    pasture.waits(
+        lambda: (
+            (nodes := pasture.nodes())
+            and {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes.values()} == {NEWER}
+        ),
+        "every kubelet is of the new version",
+    )
+    pasture.grows_to(4)
+    assert (pasture.standing(), pasture.running(), _containers(pasture)) == before
+    pasture.has_members()
+
+
+def test_a_server_that_dies_is_replaced(pasture: Pasture) -> None:
+    before, containers = pasture.standing(), _containers(pasture)
+    pasture.pools[SERVERS].update(IMPATIENT)
+    pasture.apply()
+    dead = min(pasture.machines(SERVERS))
+    pasture.kill(dead)
+    pasture.waits(lambda: dead not in _wanted(pasture), "the Machine of the dead host is deleted")
+    pasture.pools[SERVERS].update(PATIENT)
+    pasture.apply()
+    pasture.waits(lambda: dead not in pasture.machines(), "it is gone")
+    pasture.grows_to(4)
+    kept = {name: one for name, one in before.items() if name != dead}
+    assert kept.items() <= pasture.standing().items()
+    pasture.has_members()
+    assert _containers(pasture) == containers
+    assert pasture.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
+
+
+def test_a_server_is_scaled_away_and_leaves_etcd(pasture: Pasture) -> None:
+    before = pasture.standing()
+    pasture.pools[SERVERS]["quantity"] = 2
+    pasture.apply()
+    pasture.grows_to(3)
+    assert pasture.standing().items() <= before.items()
+    pasture.has_members()
+    assert pasture.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
+
+
+def test_a_deleted_cluster_leaves_nothing(pasture: Pasture, network: Network) -> None:
+    folders = [pasture.folder(name) for name in pasture.machines()]
+    pasture.delete(PATIENCE_SECONDS)
+    assert [folder for folder in folders if folder.exists()] == []
+    assert machines(pasture.fleet.hosts) == []
+    assert mounts(pasture.fleet.hosts) == []
+    assert groups(*folders) == []
+    assert processes_below(pasture.fleet.hosts / "nspawn") == []
+    assert interfaces(network.bridge) == set()
+
+
+def _containers(pasture: Pasture) -> list[tuple[str, int]]:
+    """What runs in the Pod, and how often it was started: containers outlive the service that has started them."""
+    found = pasture.ask("GET", f"{PODS}/herd").body["status"]["containerStatuses"]
+    return [(one["containerID"], one["restartCount"]) for one in found]
+
+
+def _wanted(pasture: Pasture) -> set[str]:
+    """The Machines that nobody has deleted."""
+    return {name for name, one in pasture.machines().items() if "deletionTimestamp" not in one["metadata"]}
