@@ -104,7 +104,7 @@ class Doors:
         )
 
     async def admin_kubeconfig(self) -> None:
-        await self.secret("c-admin-kubeconfig", {"value": "not looked at"})
+        await self.secret("c-kubeconfig-admin", {"value": "not looked at"})
 
     async def secret(self, name: str, data: dict[str, str]) -> Json:
         obj = {

@@ -95,7 +95,7 @@ async def test_behind_a_proxy_the_administrators_kubeconfig_is_another_secret(ra
     async with ranch.running():
         await ranch.herd(("s1",))
         await ranch.ready()
-        secret = await ranch.made("c-admin-kubeconfig")
+        secret = await ranch.made("c-kubeconfig-admin")
     config = yaml.safe_load(base64.b64decode(secret["data"]["value"]))
     assert config["clusters"][0]["cluster"]["server"] == "https://10.0.0.1:6443"
     assert "client-key-data" in config["users"][0]["user"]

@@ -206,7 +206,7 @@ class Declared:
 
     def workload(self) -> Server:
         """The cluster's own API, past any proxy."""
-        secret = self.fleet.http("GET", f"{FLEET_SECRETS}/{self.name}-admin-kubeconfig")
+        secret = self.fleet.http("GET", f"{FLEET_SECRETS}/{self.name}-kubeconfig-admin")
         if secret.code == 404:
             secret = self.fleet.http("GET", f"{FLEET_SECRETS}/{self.name}-kubeconfig")
         if secret.code != 200 or b"/k8s/clusters/" in base64.b64decode(secret.body["data"]["value"]):

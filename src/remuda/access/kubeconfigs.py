@@ -5,7 +5,7 @@ reach a cluster with.
 
 What it was made of is noted beside it; it is written anew when the server's URL, its CA or the token is another. The
 token's secret is in this one Secret only: if that is lost, or is not what the Token's hash says, another is made. It
-waits for `<cluster>-admin-kubeconfig`, because the proxy has no way to the cluster before. A kubeconfig that somebody
+waits for `<cluster>-kubeconfig-admin`, because the proxy has no way to the cluster before. A kubeconfig that somebody
 else has put there is theirs, and nothing is made beside it.
 """
 

@@ -1,6 +1,6 @@
 """The way to a cluster: through its tunnel while it has one, else directly.
 
-Either way its API is asked as the cluster's administrator, with what the Secret `<name>-admin-kubeconfig` holds, and
+Either way its API is asked as the cluster's administrator, with what the Secret `<name>-kubeconfig-admin` holds, and
 its certificate is checked against the cluster's own authority. The Secret is read when its version is another than
 what a way was made of, and not before: a request costs no reading.
 

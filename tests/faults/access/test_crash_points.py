@@ -138,7 +138,7 @@ async def live(doors: Doors, *, declared: bool) -> None:
     await engine.delete(GRANT.target, doors.id, f"g-{rider}")
     await engine.gone(GRANT.target, doors.id, f"g-{rider}", seconds=_PATIENCE_SECONDS)
     await engine.delete(RKE_CONTROL_PLANE.target, doors.namespace, "c")
-    await engine.delete(SECRETS, doors.namespace, "c-admin-kubeconfig")
+    await engine.delete(SECRETS, doors.namespace, "c-kubeconfig-admin")
     if declared:
         await engine.delete(MANAGEMENT_CLUSTER.target, "", doors.id)
         await engine.delete(NAMESPACES, "", doors.id)

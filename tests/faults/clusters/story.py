@@ -198,7 +198,7 @@ class Prairie:
 
     async def _workload(self, target: Any) -> list[Json]:
         """Of the cluster's own API, as its administrator sees it; nothing, while it does not answer."""
-        secret = await self.teller.get(SECRETS, _NAMESPACE, f"{_NAME}-admin-kubeconfig")
+        secret = await self.teller.get(SECRETS, _NAMESPACE, f"{_NAME}-kubeconfig-admin")
         if secret is None:
             return []
         client = HttpClient(kubeconfig.parse(base64.b64decode(secret["data"]["value"]), origin="the cluster's"))

@@ -1,7 +1,7 @@
 """An administrator's access to a cluster, signed with the cluster's own authority, in a Secret.
 
 Where nothing stands between, that is the contract's `<cluster>-kubeconfig`. Where the manager has a proxy, that one
-leads through it (`remuda.access.kubeconfigs`), and this is `<cluster>-admin-kubeconfig`, which the proxy itself uses.
+leads through it (`remuda.access.kubeconfigs`), and this is `<cluster>-kubeconfig-admin`, which the proxy itself uses.
 
 Nothing is fetched from a node. It points at what stands before the servers, else at one of them, and is pointed at
 another when that one goes. It is signed anew when a third of its certificate's life is left, or the authority is
