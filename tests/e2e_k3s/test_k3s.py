@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from tests.e2e_k3s import images
-from tests.e2e_k3s.kubectl import Kubectl
 from tests.e2e_k3s.pasture import (
     NEWER,
     PATIENCE_SECONDS,
@@ -32,6 +31,7 @@ from tests.e2e_k3s.pasture import (
 from tests.lab.clusters import Fleet, pool
 from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, groups, interfaces, machines, mounts
+from tests.lab.kubectl import Kubectl
 from tests.lab.peers import require_peer
 from tests.lab.server import free_port
 
@@ -102,7 +102,7 @@ def pasture(fleet: Fleet, network: Network) -> Iterator[Pasture]:
 @pytest.fixture
 def kubectl(pasture: Pasture, tmp_path: Path) -> Kubectl:
     (program,) = require_peer("kubectl")
-    return Kubectl(program, pasture.workload().kubeconfig, tmp_path)
+    return Kubectl([str(program)], pasture.workload().kubeconfig, tmp_path)
 
 
 def test_one_manifest_becomes_three_servers_and_an_agent_of_real_k3s(pasture: Pasture) -> None:

@@ -83,8 +83,8 @@ def provision(machine: str) -> str:
 
 
 def admin_kubeconfig_secret(cluster: str) -> str:
-    """Where the cluster's own authority lets us in, if `<cluster>-kubeconfig` leads through the proxy. It ends as no other
-    Secret of a cluster does, so it is never that of a cluster with a longer name."""
+    """Where the cluster's own authority lets us in, if `<cluster>-kubeconfig` leads through the proxy. It ends as no
+    other Secret of a cluster does, so it is never that of a cluster with a longer name."""
     return f"{cluster}-kubeconfig-admin"
 
 
