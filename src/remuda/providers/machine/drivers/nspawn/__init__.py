@@ -172,15 +172,15 @@ class Nspawn(Driver[NspawnOptions]):
             self.context.say(complaint)
 
     async def _booted(self, folder: Folder, about: About) -> None:
-        """Once its sshd answers. Raises DriverError with the end of its console."""
+        """Once its sshd listens. Raises DriverError with the end of its console."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        while not await _answers(about.address):
+        while not await asyncio.to_thread(groups.listens, folder.machine, _SSH_PORT):
             if not folder.leader:
                 raise DriverError(f"the host {about.name} ended while it started: {folder.last_words()}")
             if loop.time() - begun > _BOOT_SECONDS:
                 raise DriverError(
-                    f"sshd of the host {about.name} does not answer at {about.address} after {_BOOT_SECONDS:g} s; the "
+                    f"sshd of the host {about.name} does not listen at {about.address} after {_BOOT_SECONDS:g} s; the "
                     f"end of its console: {folder.last_words()}"
                 )
             await asyncio.sleep(0.1)
@@ -218,7 +218,8 @@ class Nspawn(Driver[NspawnOptions]):
         key = folder.key()
         state: ServerState = "stopped"
         if folder.leader:
-            state = "running" if await _answers(about.address) else "starting"
+            listens = await asyncio.to_thread(groups.listens, folder.machine, _SSH_PORT)
+            state = "running" if listens else "starting"
         return Server(
             id=about.name,
             name=about.name,
@@ -255,16 +256,3 @@ class Nspawn(Driver[NspawnOptions]):
 
 def _has_overlay() -> bool:
     return "overlay" in Path("/proc/filesystems").read_text().split()
-
-
-async def _answers(address: str) -> bool:
-    """Whether an SSH server says hello there."""
-    try:
-        async with asyncio.timeout(1):
-            reader, writer = await asyncio.open_connection(address, _SSH_PORT)
-            try:
-                return (await reader.read(4)).startswith(b"SSH-")
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return False

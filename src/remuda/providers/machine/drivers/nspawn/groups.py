@@ -9,6 +9,7 @@ groups of containers that it runs are below, beside those of no other host, and 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 _PERIOD_MICROSECONDS = 100_000
 _REMOVAL_SECONDS = 5.0
+_LISTENING = "0A"
 
 
 class Limits(NamedTuple):
@@ -144,6 +146,25 @@ def _write(group: Path, values: dict[str, str]) -> None:
 def processes(name: str, found: Hierarchies) -> set[int]:
     """All processes of a host, from outside and within."""
     return {pid for folder in found.tracking for pid in _below(folder / name)}
+
+
+def listens(name: str, port: int) -> bool:
+    """Whether something on the host accepts connections at the port, seen from within: what is between it and us may
+    let nothing through."""
+    here = os.readlink("/proc/self/ns/net")
+    for pid in processes(name, hierarchies()):
+        try:
+            if os.readlink(f"/proc/{pid}/ns/net") != here:
+                return any(_is_listening(Path(f"/proc/{pid}/net/{table}"), port) for table in ("tcp", "tcp6"))
+        except OSError:  # it has just ended
+            continue
+    return False
+
+
+def _is_listening(table: Path, port: int) -> bool:
+    """By the kernel's list of sockets: a number, where it is, where it leads to, and its state."""
+    sockets = [line.split() for line in table.read_text().splitlines()[1:]]
+    return any(one[1].endswith(f":{port:04X}") and one[3] == _LISTENING for one in sockets)
 
 
 def _below(group: Path) -> Iterator[int]:
