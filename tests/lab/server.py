@@ -50,6 +50,8 @@ class Server:
         self.ca_pem = base64.b64decode(cluster["certificate-authority-data"])
         address = urlsplit(self.url)
         self._address = (address.hostname or "127.0.0.1", address.port or 443)
+        self._base = address.path.rstrip("/")  # of one that is reached through a proxy
+        self._token: str | None = user.get("token")
         self._admin = self._context(user)
         self._anonymous = self._context({})
         self._kept: http.client.HTTPSConnection | None = None
@@ -87,7 +89,8 @@ class Server:
     ) -> Reply:
         """`body` is sent as it is when bytes or text, else as JSON. `as_user` impersonates; `token` (or admin=False)
         leaves the admin's certificate at home."""
-        sent = _headers(headers or {}, as_user, as_groups, token)
+        sent = _headers(headers or {}, as_user, as_groups, self._token if token is None and admin else token)
+        path = self._base + path
         content = body if isinstance(body, bytes | str) or body is None else json.dumps(body)
         if content is not None:
             sent.setdefault("Content-Type", "application/json")
@@ -104,7 +107,7 @@ class Server:
         """The lines of a watch as they come, until it ends or `timeout` seconds pass without one."""
         connection = self.connect(timeout=timeout)
         try:
-            connection.request("GET", path, headers=_headers(headers or {}, "", (), None))
+            connection.request("GET", self._base + path, headers=_headers(headers or {}, "", (), self._token))
             response = connection.getresponse()
             while line := response.readline():
                 yield line
