@@ -3,8 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Tests of programs beside each other wait for them most of the time, so there are more at once than processors; hosts are
-# not: all of them share what the kernel has for root.
+# Whoever kills programs waits for them to come back most of the time, so there are more at once than processors.
 AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
 .PHONY: help setup demo test check bench interop-peers interop e2e e2e-k3s faults clean
@@ -39,7 +38,7 @@ interop-peers: ## Build the real upstream peers at their pinned versions (needs 
 
 interop: $(READY) interop-peers ## The real peers against ours
 	interop/packages registry || true # without it, what needs a registry skips and says so
-	$(BIN)/python -m pytest tests/interop -q -n $(AT_ONCE) --dist loadfile
+	$(BIN)/python -m pytest tests/interop -q -n auto --dist loadfile
 	$(BIN)/python -m pytest tests/controllers -q -n auto --dist loadfile --engine=kubernetes
 
 e2e: $(READY) ## The whole program as its users run it; as root on Debian also on real hosts

@@ -43,7 +43,7 @@ class Limits(NamedTuple):
 
     pause_above: int = 2 * 1024 * 1024
     resume_below: int = 256 * 1024
-    most: int = 16 * 1024 * 1024
+    most: int = 64 * 1024 * 1024  # a busy machine takes its time to hear that it is to pause
     chunk: int = 32 * 1024  # of one message
     unsent: int = 256 * 1024  # of one stream, from which on its writer should wait
     all_unsent: int = 4 * 1024 * 1024  # of all, from which on each should wait with two chunks
