@@ -14,6 +14,7 @@ What must stay true:
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
@@ -38,6 +39,7 @@ class Timing(NamedTuple):
     heard_within: float = 30.0
     sent_within: float = 30.0
     linger: float = 60.0  # how long a stream closed at this end may take to send its rest
+    obeyed_within: float = 3.0  # how long a sender that was asked to pause may take to hear of it
 
 
 class Mux:
@@ -74,6 +76,7 @@ class Mux:
         self._ping = False
         self._unknown: dict[int, None] = {}
         self._ending: dict[Stream, float] = {}  # closed here, and when that must be through
+        self._crowded: dict[Stream, float] = {}  # which hold too much, and until when their senders may not know it
         self._lost = ""
         self._deaf = False
         self._heard = self._progress = self._ticked = now
@@ -105,6 +108,7 @@ class Mux:
         self._urgent.clear()
         self._ready.clear()
         self._ending.clear()
+        self._crowded.clear()
         for stream in streams:
             stream.over(f"tunnel disconnect: {reason}")
         # Whoever runs it is held by these, and holds it: without this both would wait for the cycle collector.
@@ -276,12 +280,15 @@ class Mux:
         if late > 0:  # this process did not run, and could not hear
             self._heard += late
             self._progress += late
+            self._crowded = {stream: until + late for stream, until in self._crowded.items()}
         self._now = self._ticked = now
         if not blocked:
             self._progress = now
         self._check(now)
         for stream in [stream for stream, until in self._ending.items() if until <= now]:
             stream.fail(f"its rest was not taken within {self.timing.linger:g} s")
+        for stream in [stream for stream, until in self._crowded.items() if until <= now]:
+            stream.overflow()
         if now >= self._ping_at:
             self._ping_at = now + self.timing.ping_every
             # A server's pings are for clients that send none of their own.
@@ -291,11 +298,29 @@ class Mux:
         if self._client and now >= self._sync_at:
             self._sync_at = now + self.timing.sync_every
             self.urge(0, protocol.SYNC, protocol.sync_list(self.streams))
-        return min(self._ping_at, self._heard + self.timing.heard_within, now + self.timing.ping_every)
+        due = min(self._ping_at, self._heard + self.timing.heard_within, now + self.timing.ping_every)
+        return min(due, self.crowded_until)
 
     def progressed(self, now: float) -> None:
         """The connection has taken something."""
         self._progress = now
+
+    @property
+    def crowded(self) -> bool:
+        """Nothing more is to be read for now: some stream holds too much. `tick` is due at `crowded_until`; when it is
+        over before, `output` is called."""
+        return bool(self._crowded)
+
+    @property
+    def crowded_until(self) -> float:
+        return min(self._crowded.values(), default=math.inf)
+
+    def crowd(self, stream: Stream) -> None:
+        self._crowded.setdefault(stream, self._now + self.timing.obeyed_within)
+
+    def relieve(self, stream: Stream) -> None:
+        if self._crowded.pop(stream, None) is not None and not self._crowded:
+            self._has_output()
 
     def ending(self, stream: Stream) -> None:
         self._ending[stream] = self._now + self.timing.linger

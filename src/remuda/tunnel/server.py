@@ -147,6 +147,7 @@ class ServerSession(asyncio.Protocol):
         self._frames = websocket.Frames(mask=False, unmask=unmask)
         self._pump_due = False
         self._full = False
+        self._reading = True
         self._buffered = 0
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
@@ -207,6 +208,20 @@ class ServerSession(asyncio.Protocol):
         except Exception:
             log.exception("a tunnel of %s failed", self.key)
             self.end("this end failed", 1011)
+        self._mind_reading()
+
+    def _mind_reading(self) -> None:
+        """Not while a stream holds too much of what was read."""
+        if self._ended or self._reading != self.mux.crowded:
+            return
+        self._reading = not self._reading
+        if self._reading:
+            self._transport.resume_reading()
+            return
+        self._transport.pause_reading()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self.mux.crowded_until, self._tick)
 
     def eof_received(self) -> bool:
         self.end("the other end closed the connection")
@@ -232,6 +247,7 @@ class ServerSession(asyncio.Protocol):
 
     def _pump_soon(self) -> None:
         self._pump_due = False
+        self._mind_reading()
         self._pump()
 
     def _pump(self) -> None:
@@ -256,6 +272,7 @@ class ServerSession(asyncio.Protocol):
             self._transport.abort()
             return
         self._timer = self._loop.call_at(due, self._tick)
+        self._mind_reading()
 
     def _wanted(self, stream: Stream) -> None:
         answer(stream, self._allow)

@@ -100,13 +100,15 @@ class Session:
     # One turn
 
     def _turn(self) -> None:
-        wait = 0.0 if self._more else max(0.0, self._due - time.monotonic())
+        due = min(self._due, self.mux.crowded_until)
+        reads_on = self._more and not self.mux.crowded
+        wait = 0.0 if reads_on else max(0.0, due - time.monotonic())
         for key, events in self._selector.select(wait):
             key.data(events)
         now = time.monotonic()
-        if self._more:
+        if self._more and not self.mux.crowded:
             self._receive(now)
-        if now >= self._due:
+        if now >= due:
             self._due = self.mux.tick(now, blocked=self._out is not None)
             if self._turned is not None:
                 self._turned()
@@ -165,9 +167,18 @@ class Session:
         self._watch_wire(READ | WRITE)
 
     def _watch_wire(self, interest: int) -> None:
-        if interest != self._wire_interest:
-            self._wire_interest = interest
+        """For reading only while no stream holds too much of what was read."""
+        if self.mux.crowded:
+            interest &= ~READ
+        if interest == self._wire_interest:
+            return
+        if not interest:
+            self._selector.unregister(self._wire)
+        elif not self._wire_interest:
+            self._selector.register(self._wire, interest, self._on_wire)
+        else:
             self._selector.modify(self._wire, interest, self._on_wire)
+        self._wire_interest = interest
 
     # Streams the other end asks for
 
