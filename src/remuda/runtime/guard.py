@@ -24,6 +24,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import CodeType, FrameType
 from typing import Any
 
 import msgspec
@@ -36,6 +37,8 @@ VARIABLE = "REMUDA_LOOP_GUARD"
 _SAMPLE_SECONDS = 0.01
 _IDLE_SHARE = 0.2  # of the time it seems to wait, a thread that really waits works less than this
 _BUSY_SHARE = 0.5  # other threads that worked for more may have held the interpreter lock
+
+_Stack = list[tuple[CodeType, int]]  # each with the line it is at
 
 
 class Offence(msgspec.Struct, frozen=True):
@@ -72,7 +75,7 @@ class Guard:
         self._cpu = 0.0
         self._collecting = 0.0  # processor time the garbage collector took of it
         self._collection_began = 0.0
-        self._stacks: list[tuple[str, ...]] = []  # one per look at it, so that no single moment speaks for the whole
+        self._stacks: list[_Stack] = []  # one per look at it, so that no single moment speaks for the whole
         self._reported = False
 
     def start(self) -> None:
@@ -116,8 +119,8 @@ class Guard:
         stacks = self._stacks
         if not self._reported and not any(map(_imports, stacks)):
             self._reported = True
-            stack = stacks[len(stacks) // 2] if stacks else ()
-            self._report(Offence(_name(handle), seconds, waited, _place(handle), stack))
+            typical = stacks[len(stacks) // 2] if stacks else []
+            self._report(Offence(_name(handle), seconds, waited, _place(handle), _formatted(typical)))
 
     def _on_collection(self, phase: str, info: Mapping[str, int]) -> None:
         if threading.get_ident() == self._thread:
@@ -144,8 +147,7 @@ class Guard:
                 suspect = None
 
     def _take_stack(self, handle: asyncio.Handle) -> None:
-        frame = sys._current_frames().get(self._thread)
-        stack = _inside([line.rstrip() for line in traceback.format_stack(frame)] if frame is not None else [])
+        stack = _inside(sys._current_frames().get(self._thread))
         if stack and self._handle is handle:
             self._stacks.append(stack)
 
@@ -219,14 +221,25 @@ def _task(callback: object) -> asyncio.Task[Any] | None:
     return owner if isinstance(owner, asyncio.Task) else None
 
 
-def _inside(stack: list[str]) -> tuple[str, ...]:
-    """The part of a stack that the callback is to answer for: below this module and asyncio's own frame."""
-    ours = [place for place, line in enumerate(stack) if __file__ in line]
-    return tuple(stack[ours[-1] + 2 :]) if ours else ()
+def _inside(frame: FrameType | None) -> _Stack:
+    """What the callback is to answer for: the frames below this module and asyncio's own, innermost first.
+
+    Their lines of source are not looked up here: reading files would let the callback run on, and the stack be gone.
+    """
+    found: _Stack = []
+    while frame is not None and frame.f_code.co_filename != __file__:
+        found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return found[:-1] if frame is not None else []
 
 
-def _imports(stack: tuple[str, ...]) -> bool:
-    return any("<frozen importlib" in line for line in stack)
+def _formatted(stack: _Stack) -> tuple[str, ...]:
+    entries = [(code.co_filename, line, code.co_name, None) for code, line in reversed(stack)]
+    return tuple(line.rstrip() for line in traceback.StackSummary.from_list(entries).format())
+
+
+def _imports(stack: _Stack) -> bool:
+    return any(code.co_filename.startswith("<frozen importlib") for code, _ in stack)
 
 
 def _threads() -> list[int]:
