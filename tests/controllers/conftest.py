@@ -63,7 +63,7 @@ def loop_guard(request: pytest.FixtureRequest, engine: Engine) -> Iterator[None]
     offences: list[Offence] = []
     with guarded(offences.append):
         yield
-    found = [str(offence) for offence in offences if not any(_TESTS in line for line in offence.stack)]
+    found = [str(offence) for offence in offences if not offence.involves(_TESTS)]
     assert not found, "\n\n".join(found)
 
 

@@ -67,8 +67,9 @@ def test_a_client_that_does_nothing_does_not_hold_it_up_for_long(data: Path, lau
     connection.putheader("Content-Length", "100")
     connection.endheaders()
     time.sleep(0.3)
-    code, _ = server.signal(signal.SIGTERM)
+    code, _ = server.signal(signal.SIGTERM, within=15)
     assert code == 0
+    assert "did not end within" in server.complaints
 
 
 def test_new_connections_are_refused_once_it_ends(data: Path, launch: Launch) -> None:

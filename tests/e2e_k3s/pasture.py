@@ -13,18 +13,16 @@ Everything that is special about these hosts is in `needed`, in the manifest, as
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e_k3s.images import PAUSE
 from tests.lab.clusters import NAMESPACE, Fleet
 from tests.lab.hosts import require_hosts
+from tests.lab.missing import missing
 from tests.lab.on_hosts import OnHosts
 from tests.lab.up import Json, condition
 
@@ -148,10 +146,7 @@ def require_packages() -> None:
     require_hosts()
     absent = [name for name in ("conntrack", "socat", "zstd", f"{PLUGINS}/bridge") if shutil.which(name) is None]
     if absent:
-        text = f"hosts of k3s need {', '.join(absent)}; install with: interop/packages k3s"
-        if os.environ.get("CI") == "true":
-            pytest.fail(text)
-        pytest.skip(text)
+        missing(f"hosts of k3s need {', '.join(absent)}; install with: interop/packages k3s")
 
 
 class Pasture(OnHosts):

@@ -7,8 +7,6 @@ asked for its members on the hosts, with its own certificates, and not by what w
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +30,8 @@ from tests.lab.clusters import Fleet, pool
 from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, groups, interfaces, machines, mounts
 from tests.lab.kubectl import Kubectl
+from tests.lab.on_hosts import fleet_on
 from tests.lab.peers import require_peer
-from tests.lab.server import free_port
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -62,17 +60,10 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 @pytest.fixture(scope="module")
 def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     older, newer, herd = require_peer("k3s", "k3s-next", "k3s-herd")
-    found = Fleet("nspawn", {}, "--listen", f"{network.address}:{free_port()}")
-    try:
+    with fleet_on(network) as found:
         for version, binary in ((VERSION, older), (NEWER, newer)):
             _add(found, version, binary, herd, tmp_path_factory.mktemp("release"))
         yield found
-        assert machines(found.hosts) == []
-        assert mounts(found.hosts) == []
-    finally:
-        for pid in (*machines(found.hosts), *processes_below(found.hosts)):
-            os.kill(pid, signal.SIGKILL)
-        found.stop()
 
 
 def _add(fleet: Fleet, version: str, binary: Path, herd: Path, folder: Path) -> None:

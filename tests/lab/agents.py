@@ -19,12 +19,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from remuda.kube import kubeconfig
 from remuda.providers.bootstrap.assets import agent_zipapp
 from tests.lab.children import die_with_parent
+from tests.lab.missing import missing
 from tests.lab.peers import require_peer
 from tests.lab.server import Server, end, tail
 
@@ -36,10 +36,7 @@ Data = dict[str, bytes]
 
 def require_root() -> None:
     if os.geteuid() != 0:
-        text = "the real system-agent runs as root only"
-        if os.environ.get("CI") == "true":
-            pytest.fail(text)
-        pytest.skip(text)
+        missing("the real system-agent runs as root only")
 
 
 def encoded(plan: Any) -> bytes:

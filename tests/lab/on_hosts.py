@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,24 @@ import asyncssh
 from remuda.providers.machine.drivers.nspawn import groups
 from remuda.providers.machine.drivers.nspawn.folder import Folder
 from tests.lab.clusters import Declared, Fleet
-from tests.lab.server import Reply
+from tests.lab.drivers import processes_below
+from tests.lab.hosts import Network, machines, mounts
+from tests.lab.server import Reply, free_port
 from tests.lab.up import Json, condition
+
+
+@contextmanager
+def fleet_on(network: Network) -> Iterator[Fleet]:
+    """`remuda up` where hosts of the network reach it; of its own hosts none is left in the end."""
+    found = Fleet("nspawn", {}, "--listen", f"{network.address}:{free_port()}")
+    try:
+        yield found
+        assert machines(found.hosts) == []
+        assert mounts(found.hosts) == []
+    finally:
+        for pid in (*machines(found.hosts), *processes_below(found.hosts)):
+            os.kill(pid, signal.SIGKILL)
+        found.stop()
 
 
 class OnHosts(Declared):

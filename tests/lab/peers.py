@@ -16,7 +16,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.lab.missing import missing
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MODULES = {
@@ -62,12 +62,9 @@ def peer_path(program: str) -> Path:
 
 def require_peer(*programs: str) -> list[Path]:
     """The paths of all of them, or the end of this test."""
-    missing = [program for program in programs if not os.access(peer_path(program), os.X_OK)]
-    if missing:
-        text = f"no {' and '.join(missing)} at the pinned version; build with: interop/build {' '.join(missing)}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(text)
-        pytest.skip(text)
+    absent = [program for program in programs if not os.access(peer_path(program), os.X_OK)]
+    if absent:
+        missing(f"no {' and '.join(absent)} at the pinned version; build with: interop/build {' '.join(absent)}")
     return [peer_path(program) for program in programs]
 
 
@@ -79,8 +76,5 @@ def require_source(program: str) -> Path:
             ["go", "mod", "download", "-json", module], cwd=_ROOT / "interop" / folder, capture_output=True, check=True
         )
     except (OSError, subprocess.CalledProcessError) as error:
-        text = f"no source of {module} {pinned_version(program)}: {error}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(text)
-        pytest.skip(text)
+        missing(f"no source of {module} {pinned_version(program)}: {error}")
     return Path(json.loads(said.stdout)["Dir"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import os
 import secrets
 import shutil
 import ssl
@@ -20,24 +19,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import pytest
 import yaml
 
 from tests.lab.certificates import Authority, write
 from tests.lab.children import die_with_parent
 from tests.lab.images import MANIFEST, Image
+from tests.lab.missing import missing
 from tests.lab.server import end, free_port, tail
 
 _READY_SECONDS = 20
 
 
 def require_registry() -> str:
-    missing = [program for program in ("docker-registry", "htpasswd") if shutil.which(program) is None]
-    if missing:
-        text = f"no {' and '.join(missing)} here; install with: interop/packages registry"
-        if os.environ.get("CI") == "true":
-            pytest.fail(text)
-        pytest.skip(text)
+    absent = [program for program in ("docker-registry", "htpasswd") if shutil.which(program) is None]
+    if absent:
+        missing(f"no {' and '.join(absent)} here; install with: interop/packages registry")
     return shutil.which("docker-registry") or ""
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import logging
 import os
 import sys
@@ -23,6 +24,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import CodeType, FrameType
 from typing import Any
 
 import msgspec
@@ -36,6 +38,8 @@ _SAMPLE_SECONDS = 0.01
 _IDLE_SHARE = 0.2  # of the time it seems to wait, a thread that really waits works less than this
 _BUSY_SHARE = 0.5  # other threads that worked for more may have held the interpreter lock
 
+_Stack = list[tuple[CodeType, int]]  # each with the line it is at
+
 
 class Offence(msgspec.Struct, frozen=True):
     """A callback that held up the loop."""
@@ -43,12 +47,17 @@ class Offence(msgspec.Struct, frozen=True):
     what: str
     seconds: float
     waited: bool  # or else it computed
+    place: str = ""  # the file that the callback's own code is in; empty if it is not Python's
     stack: tuple[str, ...] = ()  # outermost first; empty if nobody could look in time
 
     def __str__(self) -> str:
         how = "waited" if self.waited else "computed"
         where = "\n".join(self.stack) or "  (no stack: it did not let go of the interpreter)"
         return f"{self.what} {how} for {self.seconds * 1000:.0f} ms in the event loop:\n{where}"
+
+    def involves(self, folder: str) -> bool:
+        """Whether the callback is from files below `folder`, or was at work there when it was looked at."""
+        return folder in self.place or any(folder in line for line in self.stack)
 
 
 class Guard:
@@ -66,7 +75,7 @@ class Guard:
         self._cpu = 0.0
         self._collecting = 0.0  # processor time the garbage collector took of it
         self._collection_began = 0.0
-        self._stack: tuple[str, ...] = ()
+        self._stacks: list[_Stack] = []  # one per look at it, so that no single moment speaks for the whole
         self._reported = False
 
     def start(self) -> None:
@@ -93,7 +102,7 @@ class Guard:
             _plain_run(handle)
             return
         self._reported = False
-        self._stack = ()
+        self._stacks = []
         self._collecting = 0.0
         self._cpu = time.thread_time()
         self._began = time.monotonic()
@@ -103,8 +112,15 @@ class Guard:
         finally:
             self._handle = None
             used = time.thread_time() - self._cpu - self._collecting
-            if used > self._limit and not self._reported and not _imports(self._stack):
-                self._report(Offence(_name(handle), used, False, self._stack))
+            if used > self._limit:
+                self._accuse(handle, used, waited=False)
+
+    def _accuse(self, handle: asyncio.Handle, seconds: float, *, waited: bool) -> None:
+        stacks = self._stacks
+        if not self._reported and not any(map(_imports, stacks)):
+            self._reported = True
+            typical = stacks[len(stacks) // 2] if stacks else []
+            self._report(Offence(_name(handle), seconds, waited, _place(handle), _formatted(typical)))
 
     def _on_collection(self, phase: str, info: Mapping[str, int]) -> None:
         if threading.get_ident() == self._thread:
@@ -131,10 +147,9 @@ class Guard:
                 suspect = None
 
     def _take_stack(self, handle: asyncio.Handle) -> None:
-        frame = sys._current_frames().get(self._thread)
-        stack = _inside([line.rstrip() for line in traceback.format_stack(frame)] if frame is not None else [])
-        if self._handle is handle:
-            self._stack = stack
+        stack = _inside(sys._current_frames().get(self._thread))
+        if stack and self._handle is handle:
+            self._stacks.append(stack)
 
     def _work(self) -> tuple[float, float]:
         """Seconds that the loop's thread, and all other threads but this one, have worked or queued for a processor."""
@@ -150,9 +165,8 @@ class Guard:
         return seconds >= self._limit and own < _IDLE_SHARE * seconds and others < _BUSY_SHARE * seconds
 
     def _caught_waiting(self, handle: asyncio.Handle, seconds: float) -> None:
-        if self._handle is handle and not self._reported and not _imports(self._stack):
-            self._reported = True
-            self._report(Offence(_name(handle), seconds, True, self._stack))
+        if self._handle is handle:
+            self._accuse(handle, seconds, waited=True)
 
 
 _active: Guard | None = None
@@ -189,21 +203,43 @@ def log_offence(offence: Offence) -> None:
 
 def _name(handle: asyncio.Handle) -> str:
     callback: Any = handle._callback  # type: ignore[attr-defined]
-    owner = getattr(callback, "__self__", None)
-    if isinstance(owner, asyncio.Task):
-        coroutine: Any = owner.get_coro()
-        return f"task {owner.get_name()} ({coroutine.__qualname__})"
+    if (task := _task(callback)) is not None:
+        coroutine: Any = task.get_coro()
+        return f"task {task.get_name()} ({coroutine.__qualname__})"
     return f"callback {getattr(callback, '__qualname__', callback)!s}"
 
 
-def _inside(stack: list[str]) -> tuple[str, ...]:
-    """The part of a stack that the callback is to answer for: below this module and asyncio's own frame."""
-    ours = [place for place, line in enumerate(stack) if __file__ in line]
-    return tuple(stack[ours[-1] + 2 :]) if ours else ()
+def _place(handle: asyncio.Handle) -> str:
+    callback: Any = handle._callback  # type: ignore[attr-defined]
+    if (task := _task(callback)) is not None:
+        return getattr(getattr(task.get_coro(), "cr_code", None), "co_filename", "")
+    return getattr(getattr(inspect.unwrap(callback), "__code__", None), "co_filename", "")
 
 
-def _imports(stack: tuple[str, ...]) -> bool:
-    return any("<frozen importlib" in line for line in stack)
+def _task(callback: object) -> asyncio.Task[Any] | None:
+    owner = getattr(callback, "__self__", None)
+    return owner if isinstance(owner, asyncio.Task) else None
+
+
+def _inside(frame: FrameType | None) -> _Stack:
+    """What the callback is to answer for: the frames below this module and asyncio's own, innermost first.
+
+    Their lines of source are not looked up here: reading files would let the callback run on, and the stack be gone.
+    """
+    found: _Stack = []
+    while frame is not None and frame.f_code.co_filename != __file__:
+        found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return found[:-1] if frame is not None else []
+
+
+def _formatted(stack: _Stack) -> tuple[str, ...]:
+    entries = [(code.co_filename, line, code.co_name, None) for code, line in reversed(stack)]
+    return tuple(line.rstrip() for line in traceback.StackSummary.from_list(entries).format())
+
+
+def _imports(stack: _Stack) -> bool:
+    return any(code.co_filename.startswith("<frozen importlib") for code, _ in stack)
 
 
 def _threads() -> list[int]:

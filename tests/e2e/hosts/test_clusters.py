@@ -11,7 +11,6 @@ import asyncio
 import ipaddress
 import json
 import os
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,10 +18,9 @@ import pytest
 
 from tests.lab.clusters import NAMESPACE, NEWER, VERSION, Fleet, is_ready, pool
 from tests.lab.drivers import processes_below
-from tests.lab.hosts import Network, interfaces, machines, mounts, require_hosts
+from tests.lab.hosts import Network, interfaces, machines, require_hosts
 from tests.lab.nano_plans import version_of
-from tests.lab.on_hosts import OnHosts
-from tests.lab.server import free_port
+from tests.lab.on_hosts import OnHosts, fleet_on
 
 Json = dict[str, Any]
 
@@ -50,16 +48,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 
 @pytest.fixture(scope="module")
 def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    found = Fleet("nspawn", {}, "--listen", f"{network.address}:{free_port()}")
-    try:
+    with fleet_on(network) as found:
         found.add_nano(tmp_path_factory.mktemp("bundles"), VERSION, NEWER)
         yield found
-        assert machines(found.hosts) == []
-        assert mounts(found.hosts) == []
-    finally:
-        for pid in (*machines(found.hosts), *processes_below(found.hosts)):
-            os.kill(pid, signal.SIGKILL)
-        found.stop()
 
 
 class Nanos(OnHosts):

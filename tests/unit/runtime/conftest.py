@@ -23,7 +23,7 @@ def loop_guard(request: pytest.FixtureRequest) -> Iterator[None]:
     offences: list[Offence] = []
     with guarded(offences.append):
         yield
-    found = [str(offence) for offence in offences if not any(_OURS in line for line in offence.stack)]
+    found = [str(offence) for offence in offences if not offence.involves(_OURS)]
     assert not found, "\n\n".join(found)
 
 

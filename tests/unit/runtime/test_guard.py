@@ -11,8 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from remuda.runtime import guard
@@ -70,6 +72,15 @@ def test_who_computes_too_long_is_named_with_the_place() -> None:
     assert "compute(0.15)" in offence.stack[0]
     assert guard.__file__ not in "".join(offence.stack)
     assert str(offence).startswith("task ours (computes) computed for 1")
+
+
+def test_an_offence_is_traced_to_the_file_of_the_task_wherever_it_was_looked_at() -> None:
+    """A look may come when only the interpreter's own code is on the stack, as when a task ends and wakes who waits."""
+    (offence,) = watched(computes)
+    assert offence.place == __file__
+    unseen = msgspec.structs.replace(offence, stack=("  File base_events.py, in call_soon",))
+    assert unseen.involves(f"{Path(__file__).parent}/")
+    assert not unseen.involves("/elsewhere/")
 
 
 @pytest.mark.parametrize("work", [waits, waits_for_a_lock, waits_for_a_child])
@@ -170,8 +181,8 @@ def test_callbacks_are_watched_as_tasks_are() -> None:
 
     with guarded(offences.append):
         asyncio.run(main())
-    assert [offence.what for offence in offences] == [
-        "callback test_callbacks_are_watched_as_tasks_are.<locals>.slow_callback"
+    assert [(offence.what, offence.place) for offence in offences] == [
+        ("callback test_callbacks_are_watched_as_tasks_are.<locals>.slow_callback", __file__)
     ]
 
 

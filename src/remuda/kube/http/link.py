@@ -29,16 +29,19 @@ class _Request(aiohttp.ClientRequest):
     """Who may not act any more writes nothing, however long a write has waited for a connection and for its turn."""
 
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+        self._ask()
+        return await super().send(conn)
+
+    def _ask(self) -> None:
         if self.method not in _READS:
             ask_permit()
-        return await super().send(conn)
 
     async def write_bytes(
         self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
     ) -> None:
         """A body, and the head before it, leave by a task of their own, which has its turn later."""
         try:
-            ask_permit()
+            self._ask()
         except Exception as refusal:
             if conn.protocol is not None:
                 conn.protocol.set_exception(refusal)  # for the one that waits for the answer
