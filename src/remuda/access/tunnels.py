@@ -3,8 +3,10 @@
 What must stay true:
 - A token says whose it is and proves it with a mac that only the manager can make: nobody opens a tunnel for another
   node or another cluster, and nobody takes the place of a session but the same node.
-- Everything is looked at anew each time: the cluster and the Machine are there, the Machine is of that cluster and its
-  control plane, and is not being deleted. When it is gone, or of the control plane no more, its session ends.
+- Everything is looked at anew each time: the cluster and the Machine are there, and the Machine is of that cluster and
+  its control plane. When it is gone, or of the control plane no more, its session ends.
+- A Machine that is being deleted is there until it is gone: draining its Node, leaving etcd and removing the Node need
+  the API of the cluster, and where nothing else leads to it, a manager that is started meanwhile needs the tunnel anew.
 - Whoever is refused hears only that; why is in the log, never with a token in it.
 """
 
@@ -88,8 +90,6 @@ class Authorizer:
             raise _Refused("the cluster has no such Machine")
         if not hosts.roles(now.metadata.labels).control_plane:
             raise _Refused("the Machine is not of the control plane")
-        if now.metadata.deleting:
-            raise _Refused("the Machine is being deleted")
         return now
 
     def _machine(self, plane: RKEControlPlane, name: str) -> Machine | None:

@@ -9,7 +9,6 @@ import asyncio
 import base64
 import json
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -24,12 +23,11 @@ from remuda.providers.machine.drivers.nspawn.folder import Folder
 from tests.e2e.program import run
 from tests.lab.children import die_with_parent
 from tests.lab.clusters import FLEET_SECRETS, NEWER, VERSION, Fleet, pool
-from tests.lab.drivers import processes_below
-from tests.lab.hosts import Network, interfaces, machines, mounts, require_hosts
+from tests.lab.hosts import Network, interfaces, require_hosts
 from tests.lab.kubectl import Kubectl
-from tests.lab.on_hosts import OnHosts
+from tests.lab.on_hosts import OnHosts, fleet_on
 from tests.lab.peers import require_peer
-from tests.lab.server import Server, end, free_port
+from tests.lab.server import Server, end
 from tests.lab.up import Json, eventually
 from tests.lab.walls import Wall
 
@@ -53,16 +51,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 
 @pytest.fixture(scope="module")
 def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    found = Fleet("nspawn", {}, "--listen", f"{network.address}:{free_port()}")
-    try:
+    with fleet_on(network) as found:
         found.add_nano(tmp_path_factory.mktemp("bundles"), VERSION, NEWER)
         yield found
-        assert machines(found.hosts) == []
-        assert mounts(found.hosts) == []
-    finally:
-        for pid in (*machines(found.hosts), *processes_below(found.hosts)):
-            os.kill(pid, signal.SIGKILL)
-        found.stop()
 
 
 class Closed(OnHosts):

@@ -219,12 +219,21 @@ async def test_whoever_is_not_a_node_of_the_control_plane_is_refused(
     await refused(gate, refusals, token(cluster, machine, uids.get(machine, uids["roan"])), why)
 
 
-async def test_a_machine_that_is_being_deleted_is_refused(gate: Gate, refusals: Callable[[], list[str]]) -> None:
+async def test_a_machine_that_is_being_deleted_may_come_back_until_it_is_gone(gate: Gate) -> None:
+    """Its end may need the API of its cluster, to which nothing else may lead; also after the manager was started
+    anew, as seen from a node whose session was ended."""
     await gate.cluster("prairie")
     uid = await gate.machine("roan", "prairie", finalizers=["example.com/held"])
+    client = await gate.connect(token("c-prairie", "roan", uid))
+    await gate.until(lambda: gate.nodes("c-prairie") == {"roan"})
     await gate.client.delete(MACHINE.target, NAMESPACE, "roan")
     await gate.until(lambda: (found := gate.machines.get(NAMESPACE, "roan")) and found.metadata.deleting)
-    await refused(gate, refusals, token("c-prairie", "roan", uid), "the Machine is being deleted")
+    (first,) = gate.sessions.of("c-prairie")
+    gate.sessions.end_all("the manager stops")
+    await gate.until(lambda: (now := gate.sessions.of("c-prairie")) and first not in now)
+    await gate.client.patch(MACHINE.target, NAMESPACE, "roan", {"metadata": {"finalizers": None}})
+    await gate.until(lambda: "401" in client.status.last_disconnect_reason)
+    assert not gate.nodes("c-prairie")
 
 
 async def test_the_token_of_a_machine_that_had_the_name_before_is_refused(
