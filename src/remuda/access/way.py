@@ -27,7 +27,8 @@ _NOTHING_ADDED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
 class Way:
-    """See `seams.Way`. `made_of` tells whether it is still the right one; `story` says how the cluster stands."""
+    """See `seams.Way`. `made_of` tells whether it is still the right one; `story` says how the cluster stands;
+    `swallowed` is told when there was no answer at all to an attempt to connect directly."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Way:
         sessions: Sessions,
         made_of: tuple[str, ...],
         story: Callable[[str, str], StatusError],
+        swallowed: Callable[[], None],
     ) -> None:
         self.cluster = cluster
         self.key = key
@@ -53,6 +55,7 @@ class Way:
         self._context = context
         self._sessions = sessions
         self._story = story
+        self._swallowed = swallowed
         self._users = 0
         self._close: Callable[[Coroutine[Any, Any, None]], object] | None = None  # set: another is in its place
         self._session = aiohttp.ClientSession(
@@ -93,6 +96,10 @@ class Way:
         try:
             return await self._request(method, target, headers, body)
         except aiohttp.ClientConnectorError:
+            raise
+        except aiohttp.ConnectionTimeoutError:
+            if self.through == "direct":
+                self._swallowed()
             raise
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             if method not in READS:

@@ -74,6 +74,7 @@ class Access:
     def add(self, manager: Manager, remote: RemoteClusters) -> None:
         """The controllers, on the connections that all others use; those are told when the way is another."""
         self.ways.on_change(remote.nudge)
+        remote.explained_by(self.ways.told)
         setup.add(manager, remote, self.clusters, self._site, only=self._chosen)
 
     def routes(self) -> dict[str, Handler]:
