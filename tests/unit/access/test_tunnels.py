@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -32,6 +31,7 @@ from remuda.tunnel import client as tunnel_client
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import Asking, Server
 from remuda.tunnel.sessions import Key, Sessions
+from tests.lab.proxied import AuditLines
 
 WAIT = 60.0
 NAMESPACE = "ranch"
@@ -147,16 +147,16 @@ def token(cluster: str, machine: str, uid: str, key: bytes = b"a key") -> str:
 
 
 @pytest.fixture
-def refusals(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    caplog.set_level(logging.WARNING, "remuda.access.tunnels")
-    return lambda: [record.getMessage() for record in caplog.records]
+def refusals(audit: AuditLines) -> Callable[[], list[str]]:
+    return lambda: [json.dumps(line) for line in audit.lines]
 
 
 async def refused(gate: Gate, refusals: Callable[[], list[str]], shown: str, why: str) -> None:
     assert await gate.ask(shown) is None
     (line,) = refusals()
-    assert why in line
-    assert "10.0.0.9" in line
+    said = json.loads(line)
+    assert (said["from"], said["code"], said["path"]) == ("10.0.0.9:4711", 401, "/v3/connect")
+    assert why in said["why"]
     mac = shown.rpartition(".")[2]
     assert not mac or mac not in line
 
