@@ -149,6 +149,11 @@ class Authorizer:
 
     # What is said of the others
 
+    def refused_to_dial(self, key: Key, address: str, what: str) -> None:
+        """`tunnel.Server.refused`: a node wants this end to dial something for it."""
+        why = f"the tunnel of {key} wanted this end to dial {what}: it dials nothing for tunnels"
+        self._audit.refused(address, 403, "dial", TUNNEL, why, user=f"tunnel:{key}", cluster=key.cluster)
+
     def _say(self, asking: Asking, shown: tunnel_tokens.Shown | None, why: str) -> None:
         """The same is not said again for a while: a node that does not know better comes back every few seconds."""
         claims = f"{shown.machine} of cluster {shown.cluster}" if shown is not None else "nobody"

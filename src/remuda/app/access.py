@@ -55,7 +55,7 @@ class Access:
         self.sessions = Sessions()
         self.clusters = Clusters(manager.caches)
         authorizer = Authorizer(manager.client, manager.caches, self.clusters, self.sessions, self.audit)
-        self._tunnels = tunnel_handler(Server(authorizer, self.sessions))
+        self._tunnels = tunnel_handler(Server(authorizer, self.sessions, refused=authorizer.refused_to_dial))
         self.ways = Ways(manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url)
         self.tokens = Tokens(manager.caches) if self.proxied else None
         self._proxy = self._door(engine, manager)

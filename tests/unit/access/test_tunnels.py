@@ -54,7 +54,8 @@ class Gate:
         await install(self.client, [*core(), *control_plane()])
         await self.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
         await self.caches.start()
-        server = Server(self.authorizer, self.sessions, timing=LIVELY)
+        refused = self.authorizer.refused_to_dial
+        server = Server(self.authorizer, self.sessions, timing=LIVELY, refused=refused)
         self.engine.front.mount("/v3/connect", tunnel_handler(server))
 
     async def stop(self) -> None:
@@ -374,3 +375,25 @@ async def test_forged_tokens_cost_no_reading(gate: Gate, monkeypatch: pytest.Mon
     for number in range(50):
         assert await gate.ask(token("c-prairie", "roan", uid, b"key %d" % number)) is None
     assert len(reads) <= 1
+
+
+async def test_a_node_that_has_this_end_dial_something_is_refused_and_it_is_told(gate: Gate, audit: AuditLines) -> None:
+    await gate.cluster("prairie")
+    uid = await gate.machine("roan", "prairie")
+    client = await gate.connect(token("c-prairie", "roan", uid))
+    await gate.until(lambda: client.status.connected_to)
+    session = client._session
+    assert session is not None
+    wanted = f"127.0.0.1:{gate.engine.front.port}"  # what listens here
+
+    def ask() -> None:
+        """From the client's own thread."""
+        session._turned = None
+        session.mux.open("tcp", wanted).write(b"GET / HTTP/1.1\r\n\r\n")
+
+    session._turned = ask
+    await gate.until(lambda: audit.lines)
+    (line,) = audit.lines
+    assert (line["user"], line["cluster"], line["code"]) == ("tunnel:c-prairie:roan", "c-prairie", 403)
+    assert f"wanted this end to dial tcp/{wanted}" in line["why"]
+    assert line["from"].startswith("127.0.0.1:")
