@@ -136,6 +136,8 @@ class Way:
                 loop = asyncio.get_running_loop()
                 return await loop.create_connection(make, host, port, ssl=self._context, server_hostname=name)
         except TimeoutError:
+            if self.through == "direct":
+                self._swallowed()
             raise OSError(f"no connection within {CONNECT_SECONDS:g} s") from None
 
     def unreachable(self, why: str) -> StatusError:

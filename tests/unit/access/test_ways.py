@@ -120,16 +120,17 @@ def pit() -> Iterator[str]:
         yield f"https://127.0.0.1:{listener.getsockname()[1]}"
 
 
+@pytest.mark.parametrize("upgraded", [False, True])
 async def test_where_a_tunnel_is_to_come_back_one_waits_for_the_direct_way_and_the_others_are_told(
-    place: Proxied, far: FarCluster, pit: str, monkeypatch: pytest.MonkeyPatch
+    place: Proxied, far: FarCluster, pit: str, monkeypatch: pytest.MonkeyPatch, upgraded: bool
 ) -> None:
     monkeypatch.setattr("remuda.access.way.CONNECT_SECONDS", 0.2)
     await place.cluster(ID, far.config(pit))
     (await place.tunnel(ID)).stop()
     await place.until(lambda: not place.sessions.has(ID))
     way = await place.ways.of(ID)
-    with pytest.raises(aiohttp.ConnectionTimeoutError):
-        await way.request("GET", "/version", [])
+    with pytest.raises(OSError, match=r"no connection within|[Tt]imeout"):
+        await (way.connect(asyncio.Protocol) if upgraded else way.request("GET", "/version", []))
     with pytest.raises(StatusError) as told:
         await place.ways.of(ID)
     assert told.value.code == 503
