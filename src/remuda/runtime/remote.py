@@ -34,6 +34,7 @@ Explain = Callable[[Key, str], str]
 
 PROVIDER_ID = "providerID"  # the index of Nodes
 _UNAUTHORIZED = 401
+_LINGER_SECONDS = 5.0  # longer than most requests take
 
 
 class NodeSpec(Part):
@@ -85,7 +86,7 @@ class RemoteClusters:
     def want(self, cluster: Key) -> None:
         """Connects to the cluster and keeps connected, until it is forgotten. Asked twice, it is done once."""
         if cluster not in self._links:
-            link = _Link(cluster, self._dial, self._nodes, self._settings, self._tell, self._told)
+            link = _Link(cluster, self._dial, self._nodes, self._settings, self._tell, self._told, self._tasks)
             self._links[cluster] = (link, self._tasks.spawn(f"cluster {cluster}", link.run()))
 
     def forget(self, cluster: Key) -> None:
@@ -139,9 +140,17 @@ class _Link:
     """One cluster: connects, watches over the connection, and starts over when it is lost."""
 
     def __init__(
-        self, cluster: Key, dial: Dial, nodes: Kind[Any], settings: Settings, tell: Changed, explain: Explain
+        self,
+        cluster: Key,
+        dial: Dial,
+        nodes: Kind[Any],
+        settings: Settings,
+        tell: Changed,
+        explain: Explain,
+        lingering: Tasks,
     ) -> None:
         self._cluster = cluster
+        self._lingering = lingering  # clients that another has replaced
         self._dial = dial
         self._nodes = nodes
         self._settings = settings
@@ -171,20 +180,24 @@ class _Link:
         """All of a connection, from the first word to the last."""
         async with asyncio.timeout(self._settings.connect_seconds):
             client = await self._dial(self._cluster)
-        tasks = Tasks()
+        tasks, replaced = Tasks(), False
         try:
             informer = await self._first_picture(client, tasks)
             self._set(connected=True, client=client, nodes=informer, since=clock.time())
             self._succeeded()
             self._tell(self._cluster, None)
             yield client
+            replaced = True
         finally:
             if self.connection.connected:
                 self._set(connected=False, client=None, nodes=None, since=clock.time())
                 if not self.forgotten:
                     self._tell(self._cluster, None)
             await tasks.close()
-            await client.close()
+            if replaced:  # whoever is in the middle of something with it may come to the end of that
+                self._lingering.spawn(f"close a way to {self._cluster}", _closed_later(client))
+            else:
+                await client.close()
 
     async def _first_picture(self, client: Client, tasks: Tasks) -> Informer[Any]:
         """All Nodes, from now on kept true."""
@@ -236,6 +249,13 @@ class _Link:
 
     def _set(self, **changes: Any) -> None:
         self.connection = msgspec.structs.replace(self.connection, **changes)
+
+
+async def _closed_later(client: Client) -> None:
+    try:
+        await asyncio.sleep(_LINGER_SECONDS)
+    finally:
+        await client.close()
 
 
 def _refused(error: Exception) -> bool:

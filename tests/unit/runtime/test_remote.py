@@ -342,11 +342,26 @@ async def test_a_nudge_leads_by_the_new_way_also_where_the_old_one_still_works(s
     remote.nudge(C)
     await asyncio.sleep(0.1)
     assert remote.look(C).client is new  # type: ignore[comparison-overlap]
-    assert (remote.look(C).connected, remote.look(C).failures, old.open, new.open) == (True, 0, 0, 1)
+    assert (remote.look(C).connected, remote.look(C).failures, new.open) == (True, 0, 1)
+    assert old.open == 1, "whoever is in the middle of something with it may come to the end of that"
     assert hearing.heard == ["ns/c *"] * 3
     await asyncio.sleep(600)
     assert remote.look(C).client is new  # type: ignore[comparison-overlap]
+    assert (old.open, new.open) == (0, 1)
     await remote.close()
+
+
+@virtually
+async def test_a_way_that_was_replaced_is_closed_with_all_others(server: ApiServer) -> None:
+    old, new = Model(server), Model(server)
+    ways = [old, new]
+    remote = RemoteClusters(lambda cluster: ways.pop(0).dial(cluster))
+    remote.want(C)
+    await asyncio.sleep(1)
+    remote.nudge(C)
+    await asyncio.sleep(0.1)
+    await remote.close()
+    assert (old.open, new.open) == (0, 0)
 
 
 @virtually
