@@ -12,6 +12,7 @@ from remuda.providers import names
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from tests.controllers.doors import Doors
 from tests.controllers.engine import Engine, eventually
+from tests.lab.proxied import AuditLines
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -202,8 +203,12 @@ async def test_a_grant_that_can_be_none_is_refused_in_words(doors: Doors, change
     async with doors.running():
         await doors.declared()
         rider = await doors.user()
-        with pytest.raises(StatusError, match=words):
+        with AuditLines() as audit, pytest.raises(StatusError, match=words):
             await doors.grant(rider, **change)
+    (line,) = audit.lines
+    assert (line["code"], line["verb"]) == (422, "create")
+    assert line["path"].startswith(f"/apis/management.cattle.io/v3/namespaces/{doors.id}/clusterroletemplatebindings")
+    assert line["why"]
 
 
 async def test_a_grant_for_a_cluster_that_is_not_there_is_refused(doors: Doors) -> None:

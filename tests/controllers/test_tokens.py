@@ -11,6 +11,7 @@ from remuda.access.types import TOKEN, USER
 from remuda.kube.errors import StatusError
 from tests.controllers.doors import Doors
 from tests.controllers.engine import Engine, eventually
+from tests.lab.proxied import AuditLines
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -37,6 +38,9 @@ def refused(doors: Doors, bearer: str) -> bool:
         return False
     assert said.code == 401
     assert bearer.partition(":")[2] not in str(said)
+    for_the_log = str(said.__cause__)
+    assert for_the_log.startswith(f"token {bearer.partition(':')[0]}: ")
+    assert bearer.partition(":")[2] not in for_the_log
     return True
 
 
@@ -137,10 +141,15 @@ async def test_a_token_that_could_never_be_used_is_refused_in_words(
 ) -> None:
     async with doors.running():
         obj = mint(await doors.user()).obj | change
-        with pytest.raises(StatusError, match=words) as caught:
+        with AuditLines() as audit, pytest.raises(StatusError, match=words) as caught:
             await doors.engine.create(TOKEN.target, "", obj)
     if doors.engine.name == "embedded":  # others ask the schema first, which shows its author what he has sent
         assert "s3cr3t" not in str(caught.value)
+        (line,) = audit.lines
+        assert (line["code"], line["verb"]) == (422, "create")
+        assert line["user"]
+        assert words in line["why"]
+        assert "s3cr3t" not in str(line)
 
 
 async def test_whose_a_token_is_and_its_hash_never_change(doors: Doors) -> None:

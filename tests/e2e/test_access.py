@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from remuda.app.controllers import EVERY
+from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
 from remuda.kube import kubeconfig
 from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from tests.e2e.program import Ended, run
-from tests.lab.clusters import CONTROL_PLANES, FLEET_SECRETS, VERSION, Declared, Fleet, pool
+from tests.lab.clusters import CONTROL_PLANES, FLEET_SECRETS, NAMESPACE, VERSION, Declared, Fleet, pool
 from tests.lab.up import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -27,6 +29,26 @@ MANAGEMENT = "/apis/management.cattle.io/v3/clusters"
 class Answer(NamedTuple):
     code: int
     text: str
+
+
+def audit_lines(fleet: Fleet) -> list[dict[str, Any]]:
+    """What the program has written so far, with the logging it has by default."""
+    marked = (line.partition(" INFO remuda.audit: ") for line in fleet.log.read_text().splitlines())
+    return [json.loads(said) for _, mark, said in marked if mark]
+
+
+def audited(fleet: Fleet, why: str, **said: object) -> dict[str, Any]:
+    """The last line that says this, and tells why in these words; waits for it."""
+    found: list[dict[str, Any]] = []
+
+    def is_there() -> bool:
+        lines = audit_lines(fleet)
+        found[:] = [line for line in lines if why in line.get("why", "") and said.items() <= line.items()]
+        return bool(found)
+
+    eventually(is_there, lambda: f"no line says {said} because {why!r}: {audit_lines(fleet)[-20:]}", 30)
+    assert found[-1]["time"]
+    return found[-1]
 
 
 class Range(NamedTuple):
@@ -74,6 +96,13 @@ def ask(path: Path, what: str) -> Answer:
             await client.close()
 
     return asyncio.run(get())
+
+
+def tokens(path: Path, cluster: str = "") -> list[str]:
+    """Those that whoever has this kubeconfig is shown; that are for a cluster, if one is named."""
+    shown = run("token", "list", "--kubeconfig", path)
+    assert shown.code == 0, shown
+    return [line.split()[0] for line in shown.out.splitlines()[1:] if cluster in line]
 
 
 def until(path: Path, what: str, code: int, seconds: float = 60) -> Answer:
@@ -126,6 +155,9 @@ def test_a_user_does_what_it_was_granted_until_that_is_taken_back(plain: Range) 
     taken = plain.remuda("grant", "annie", "open", "--revoke")
     assert taken.code == 0, taken
     assert "may not reach this cluster" in until(path, MAPS, 403).text
+    line = audited(plain.fleet, "annie may not get clusters.management.cattle.io", user="annie", code=403)
+    assert (line["cluster"], line["path"], line["verb"]) == (plain.id, MAPS, "list")
+    assert line["from"].startswith("127.0.0.1:")
     again = plain.remuda("grant", "annie", "open", "--revoke")
     assert again.code == 1
     assert "was not granted anything" in again.err
@@ -137,7 +169,9 @@ def test_kubectl_gets_a_token_for_a_while_by_the_callers_own_kubeconfig(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     plain.user("buck")
     plain.remuda("grant", "buck", plain.id, "cluster-owner")
-    got = plain.remuda("get", "kubeconfig", plain.id, kubeconfig=plain.management("buck"))
+    own = plain.management("buck")
+    until(own, f"{MANAGEMENT}/{plain.id}", 200)
+    got = plain.remuda("get", "kubeconfig", "open", kubeconfig=own)
     assert got.code == 0, got
     assert "token:" not in got.out
     path = plain.folder / "buck.kubeconfig"
@@ -145,8 +179,11 @@ def test_kubectl_gets_a_token_for_a_while_by_the_callers_own_kubeconfig(
     until(path, "/api/v1/nodes", 200)
     (kept,) = (tmp_path / "remuda" / "credentials").iterdir()
     assert kept.stat().st_mode & 0o777 == 0o600
-    tokens = [line for line in plain.remuda("token", "list", "--user", "buck").out.splitlines() if plain.id in line]
-    assert len(tokens) == 1  # asked several times, made once
+    (token,) = tokens(own, plain.id)  # asked several times, made once
+    revoked = plain.remuda("token", "revoke", token, kubeconfig=own)
+    assert revoked.code == 0, revoked
+    until(path, "/api/v1/nodes", 200)  # with another
+    assert tokens(own, plain.id) not in ([], [token])
     itself = run("token", "credential", "--cluster", plain.id, "--kubeconfig", path)
     assert itself.code == 1
     assert "leads to itself" in itself.err
@@ -159,6 +196,7 @@ def test_a_revoked_token_and_a_disabled_user_are_kept_out(plain: Range) -> None:
     until(path, MAPS, 200)
     plain.remuda("user", "disable", "cole")
     until(path, MAPS, 401)
+    audited(plain.fleet, "the user cole is not enabled", code=401, cluster="", user="")
     plain.remuda("user", "enable", "cole")
     until(path, MAPS, 200)
     (name,) = [
@@ -167,9 +205,38 @@ def test_a_revoked_token_and_a_disabled_user_are_kept_out(plain: Range) -> None:
     revoked = plain.remuda("token", "revoke", name)
     assert revoked.code == 0, revoked
     until(path, MAPS, 401)
+    audited(plain.fleet, f"token {name}: there is none of that name, or no longer", code=401)
+    token = kubeconfig.load(path).token
+    assert token.partition(":")[2] not in plain.fleet.log.read_text()
     deleted = plain.remuda("user", "delete", "cole")
     assert deleted.code == 0, deleted
     assert "cole" not in plain.remuda("user", "list").out
+
+
+def test_expired_forged_and_foreign_tokens_open_neither_door(plain: Range) -> None:
+    plain.user("gus")
+    plain.remuda("grant", "gus", "open", "cluster-owner")
+    made = plain.remuda("token", "create", "--user", "gus", "--ttl", "2s")
+    assert made.code == 0, made
+    good = kubeconfig.load(plain.kubeconfig("gus", "--user", "gus", "--embed-token"))
+    brief, (name, _, secret) = made.out.strip(), good.token.partition(":")
+    kept = plain.fleet.http("GET", f"/apis/management.cattle.io/v3/tokens/{name}").body["hash"]
+    assert isinstance(good.ca, bytes)
+    for door in (good.server, good.server.removesuffix(f"/k8s/clusters/{plain.id}")):
+        for token, why in (
+            (brief, f"token {brief.partition(':')[0]}: it expired at "),
+            (f"{name}:{brief.partition(':')[2]}", f"token {name}: its secret is another one"),
+            (f"token-guessed:{secret}", "token token-guessed: there is none of that name"),
+            (f"{name}:{kept.removeprefix('sha256:')}", "invalid bearer token"),
+            ("eyJhbGciOiJub25lIn0.e30.", "invalid bearer token"),
+        ):
+            path = plain.folder / "forged.kubeconfig"
+            kubeconfig.write(path, kubeconfig.build(door, ca_pem=good.ca, token=token))
+            before = len(audit_lines(plain.fleet))
+            until(path, "/api/v1/namespaces", 401)
+            line = audited(plain.fleet, why, code=401, user="")
+            assert line in audit_lines(plain.fleet)[before:]
+    assert not [one for one in (secret, brief.partition(":")[2], kept) if one in plain.fleet.log.read_text()]
 
 
 def test_a_token_for_clusters_opens_no_other_door(plain: Range) -> None:
@@ -184,6 +251,9 @@ def test_a_token_for_clusters_opens_no_other_door(plain: Range) -> None:
         other = plain.folder / "elsewhere.kubeconfig"
         kubeconfig.write(other, kubeconfig.build(elsewhere, ca_pem=here.ca, token=here.token))
         assert ask(other, "/version").code == code
+    name = here.token.partition(":")[0]
+    audited(plain.fleet, f"the token {name} is for clusters only", code=401, path="/version", verb="get")
+    audited(plain.fleet, "is not for this cluster", code=403, user="dale", cluster="c-m-elsewhere", token=name)
 
 
 def test_a_user_does_not_see_the_clusters_of_others(plain: Range) -> None:
@@ -193,17 +263,27 @@ def test_a_user_does_not_see_the_clusters_of_others(plain: Range) -> None:
     earl, faye = plain.management("earl"), plain.management("faye")
     until(faye, f"{MANAGEMENT}/{plain.id}", 200)
     assert ask(earl, f"{MANAGEMENT}/{plain.id}").code == 403
+    (hers,) = tokens(faye)
+    assert tokens(earl) != [hers]
+    others = plain.remuda("token", "revoke", hers, kubeconfig=earl)
+    assert others.code == 1
+    assert f'"{hers}" not found' in others.err
+    audited(plain.fleet, "not found", user="earl", code=404, path=f"/k8s/own/tokens/{hers}")
     for path in (earl, faye):
         assert ask(path, MANAGEMENT).code == 403
         assert ask(path, "/apis/provisioning.cattle.io/v1/clusters").code == 403
         assert ask(path, f"{FLEET_SECRETS}/open-kubeconfig").code == 403
         assert ask(path, "/apis/management.cattle.io/v3/tokens").code == 403
+        user = path.name.partition("-")[0]
+        audited(plain.fleet, "", user=user, code=403, verb="list", path=MANAGEMENT)
+        audited(plain.fleet, "", user=user, code=403, verb="get", path=f"{FLEET_SECRETS}/open-kubeconfig")
     looked = plain.remuda("get", "kubeconfig", "open", kubeconfig=earl)
     assert looked.code == 1
-    assert "ask for the id" in looked.err
+    assert "there is no cluster open; there are: none" in looked.err
     others = plain.remuda("token", "create", "--user", "faye", kubeconfig=earl)
     assert others.code == 1
     assert "makes tokens for itself alone" in others.err
+    audited(plain.fleet, "user earl makes tokens for itself alone", user="earl", code=422, verb="create")
 
 
 def test_service_accounts_of_the_management_plane_reach_no_cluster(plain: Range) -> None:
@@ -230,6 +310,122 @@ def test_service_accounts_of_the_management_plane_reach_no_cluster(plain: Range)
         answer = ask(path, "/api/v1/nodes")
         assert answer.code == code, answer
     assert "not reached by service accounts" in answer.text
+    who = "system:serviceaccount:fleet-default:drifter"
+    audited(plain.fleet, "not reached by service accounts", user=who, code=403, cluster=plain.id)
+
+
+def test_a_nodes_own_credentials_open_its_plan_and_nothing_else(plain: Range) -> None:
+    """Those its agent was given, at the API and at the proxy."""
+    secrets = plain.fleet.items(FLEET_SECRETS)
+    (token,) = [
+        base64.b64decode(one["data"]["token"]).decode()
+        for one in secrets
+        if one["type"] == "kubernetes.io/service-account-token" and one["metadata"]["name"].startswith("open-")
+    ]
+    (plan,) = [one["metadata"]["name"] for one in secrets if one["type"] == "rke.cattle.io/machine-plan"]
+    admin = kubeconfig.load(plain.fleet.kubeconfig)
+    assert isinstance(admin.ca, bytes)
+    here, there = plain.folder / "node.kubeconfig", plain.folder / "node-proxy.kubeconfig"
+    kubeconfig.write(here, kubeconfig.build(admin.server, ca_pem=admin.ca, token=token))
+    proxy = f"{admin.server}/k8s/clusters/{plain.id}"
+    kubeconfig.write(there, kubeconfig.build(proxy, ca_pem=admin.ca, token=token))
+    assert ask(here, f"{FLEET_SECRETS}/{plan}").code == 200
+    for path, what in ((here, f"{FLEET_SECRETS}/open-rke-state"), (here, FLEET_SECRETS), (there, "/api/v1/nodes")):
+        assert ask(path, what).code == 403
+        line = audited(plain.fleet, "", code=403, path=what)
+        assert line["user"].startswith("system:serviceaccount:fleet-default:")
+    assert token not in plain.fleet.log.read_text()
+
+
+def test_a_nodes_tunnel_is_that_of_its_own_cluster_alone(plain: Range) -> None:
+    """The token of its plan, with another cluster's id in it, as a WebSocket of its own."""
+    spec = {"clusterName": "other", "managementClusterName": "c-m-other", "kubernetesVersion": VERSION}
+    other = {"apiVersion": "rke.cattle.io/v1", "kind": "RKEControlPlane", "metadata": {"name": "other"}, "spec": spec}
+    assert plain.fleet.http("POST", CONTROL_PLANES, json.dumps(other)).code == 201
+    (file,) = plain.fleet.hosts.glob("process/*/root/**/tunnel/token")
+    mine, machine, mac = file.read_text().strip().split(".")
+    assert mine == plain.id
+    for claimed, node, why in (
+        ("c-m-other", machine, "the cluster has no such Machine"),
+        ("c-m-nowhere", machine, "there is no such cluster"),
+        (plain.id, "open-server-elsewhere", "the cluster has no such Machine"),
+        (plain.id, machine, "the token is not that of this Machine"),
+    ):
+        proof = mac if why != "the token is not that of this Machine" else mac[::-1]
+        assert upgrade(plain.fleet, f"{claimed}.{node}.{proof}").startswith("HTTP/1.1 401 ")
+        line = audited(plain.fleet, why, code=401, verb="tunnel", cluster=claimed, path="/v3/connect")
+        assert f"claims to be {node} of cluster {claimed}" in line["why"]
+    assert mac not in plain.fleet.log.read_text()
+    plain.fleet.delete(CONTROL_PLANES, "other")
+
+
+def upgrade(fleet: Fleet, token: str) -> str:
+    """What a WebSocket at the endpoint of tunnels is answered."""
+    lines = ["GET /v3/connect HTTP/1.1", "Host: manager", f"Authorization: Bearer {token}", "Connection: Upgrade"]
+    lines += ["Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "", ""]
+    connection = fleet.connect(admin=False)
+    try:
+        connection.sock.sendall("\r\n".join(lines).encode())
+        return connection.sock.recv(4096).decode("latin-1").partition("\r\n")[0]
+    finally:
+        connection.close()
+
+
+def test_what_is_taken_back_ends_what_goes_on(plain: Range) -> None:
+    plain.user("hank")
+    plain.remuda("grant", "hank", "open", "cluster-viewer")
+    own = [plain.kubeconfig(f"hank-{number}", "--user", "hank", "--embed-token") for number in range(2)]
+    for path in own:
+        until(path, MAPS, 200)
+    name = kubeconfig.load(own[0]).token.partition(":")[0]
+    for path, words, why in (
+        (own[0], ("token", "revoke", name), f"token {name}: it was revoked"),
+        (own[1], ("grant", "hank", "open", "--revoke"), "hank may not get clusters.management.cattle.io"),
+    ):
+        here = kubeconfig.load(path)
+        watching = plain.fleet.connect(admin=False, timeout=60)
+        target = f"/k8s/clusters/{plain.id}/api/v1/namespaces?watch=1"
+        watching.request("GET", target, headers={"Authorization": f"Bearer {here.token}"})
+        answer = watching.getresponse()
+        assert answer.status == 200
+        assert json.loads(answer.readline())["type"] == "ADDED"
+        taken = plain.remuda(*words)
+        assert taken.code == 0, taken
+        *_, last = answer.read().splitlines()  # it ends
+        event = json.loads(last)
+        assert (event["type"], event["object"]["code"]) == ("ERROR", 403)
+        assert event["object"]["message"] == f"access to the cluster {plain.id} has ended"
+        audited(plain.fleet, why, user="hank", verb="watch", code=200)
+        watching.close()
+
+
+def test_a_jobs_own_account_opens_its_machines_secret_and_no_other() -> None:
+    """A Job that nobody runs: the test does what it could do."""
+    every = [name for name in EVERY if name != JOB_RUNNER]
+    fleet = Fleet("process", None, "--controllers", ",".join(every))
+    try:
+        Declared(fleet, "held", [pool("server", 1, "ecw")]).apply()
+        jobs = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+        eventually(lambda: fleet.items(jobs), lambda: fleet.told, 60)
+        (job,) = fleet.items(jobs)
+        account = job["spec"]["template"]["spec"]["serviceAccountName"]
+        request = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
+        place = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
+        token = fleet.http("POST", place, request).body["status"]["token"]
+        admin = kubeconfig.load(fleet.kubeconfig)
+        assert isinstance(admin.ca, bytes)
+        path = fleet.folder / "job.kubeconfig"
+        kubeconfig.write(path, kubeconfig.build(admin.server, ca_pem=admin.ca, token=token))
+        (own,) = [name for name in fleet.names(FLEET_SECRETS) if name.endswith("-machine-state")]
+        others = sorted(fleet.names(FLEET_SECRETS) - {own})
+        assert others
+        assert ask(path, f"{FLEET_SECRETS}/{own}").code == 200
+        for what in (*(f"{FLEET_SECRETS}/{name}" for name in others), FLEET_SECRETS, "/api/v1/secrets"):
+            assert ask(path, what).code == 403
+            who = f"system:serviceaccount:{NAMESPACE}:{account}"
+            audited(fleet, "cannot ", user=who, code=403, path=what)
+    finally:
+        fleet.stop()
 
 
 def test_an_administrator_is_told_how_to_get_in(plain: Range) -> None:

@@ -19,6 +19,7 @@ from remuda.kube.web import Request
 
 # The path of a cluster: PREFIX + its id. The id is RKEControlPlane's spec.managementClusterName.
 PREFIX = "/k8s/clusters/"
+OWN = "/k8s/own/"  # where users find what is theirs
 
 P = TypeVar("P", bound=asyncio.Protocol)
 

@@ -13,9 +13,10 @@ import msgspec
 from remuda.access import reaching, setup
 from remuda.access.audit import Audit, id_of, path_of, reason
 from remuda.access.clusters import Clusters
+from remuda.access.own import Own
 from remuda.access.proxy import Proxy
 from remuda.access.reaching import Others, Permits
-from remuda.access.seams import PREFIX, Caller
+from remuda.access.seams import OWN, PREFIX, Caller
 from remuda.access.tokens import Tokens
 from remuda.access.tunnels import Authorizer
 from remuda.access.types import MANAGEMENT_CLUSTER
@@ -58,7 +59,7 @@ class Access:
         self._tunnels = tunnel_handler(Server(authorizer, self.sessions, refused=authorizer.refused_to_dial))
         self.ways = Ways(manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url)
         self.tokens = Tokens(manager.caches) if self.proxied else None
-        self._proxy = self._door(engine, manager)
+        self._doors = self._open(engine, manager) if self.tokens is not None else {}
         self._ending = False
         manager.metrics.registry.register(self.sessions.metrics)
         manager.at_end(self._close)
@@ -68,15 +69,17 @@ class Access:
         """Whether users, and `<cluster>-kubeconfig`, come through the proxy."""
         return bool(self._chosen)
 
-    def _door(self, engine: Engine, manager: Manager) -> Proxy | None:
-        if self.tokens is None:
-            return None
+    def _open(self, engine: Engine, manager: Manager) -> dict[str, Handler]:
+        """What is for users."""
+        assert self.tokens is not None
         identify = reaching.identifier(self.tokens, engine.others)
         may_reach = reaching.reaching(engine.permits)
         underway = Underway(still_reaching(self.tokens, may_reach), self.tokens.expires)
         end_what_is_taken_back(underway, manager.caches)
         manager.at_end(underway.close)
-        return Proxy(identify, may_reach, self.ways, underway=underway, audit=self.audit)
+        proxy = Proxy(identify, may_reach, self.ways, underway=underway, audit=self.audit)
+        own = Own(manager.client, manager.caches, self.clusters, identify, may_reach, self.audit)
+        return {PREFIX: proxy.serve, OWN: own.serve}
 
     def add(self, manager: Manager, remote: RemoteClusters) -> None:
         """The controllers, on the connections that all others use; those are told when the way is another."""
@@ -86,8 +89,7 @@ class Access:
 
     def routes(self) -> dict[str, Handler]:
         """Handlers by the beginnings of paths."""
-        found: dict[str, Handler] = {TUNNEL: self._serve_tunnel}
-        return found if self._proxy is None else {**found, PREFIX: self._proxy.serve}
+        return {TUNNEL: self._serve_tunnel, **self._doors}
 
     def _serve_tunnel(self, request: Request) -> Result | Awaitable[Result]:
         if request.path != TUNNEL:

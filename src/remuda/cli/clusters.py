@@ -37,10 +37,7 @@ async def find(client: HttpClient, said: str) -> Found:
     except StatusError as error:
         if error.code != _FORBIDDEN:
             raise
-        raise click.ClickException(
-            f"there is no cluster with the id {said} that you may reach; you may not look clusters up by their names: "
-            "ask for the id, which is like c-m-abcd1234"
-        ) from None
+        known = await _own(client, said)
     same = [one for one in known if one.name == name and namespace in ("", one.namespace)]
     if not same:
         there = ", ".join(map(str, known)) or "none"
@@ -66,6 +63,24 @@ async def _by_id(client: HttpClient, id: str) -> Found | None:
             return None
         raise
     return Found(id, found.spec.display_name or id, found.spec.fleet_workspace_name)
+
+
+async def _own(client: HttpClient, said: str) -> list[Found]:
+    """Those that the caller may reach, as the manager tells."""
+    from remuda.access.own import CLUSTERS
+    from remuda.kube.errors import StatusError
+
+    try:
+        return msgspec.json.decode(await client.raw_get(CLUSTERS), type=_Items).items
+    except StatusError:
+        raise click.ClickException(
+            f"there is no cluster with the id {said} that you may reach; you may not look clusters up by their names: "
+            "ask for the id, which is like c-m-abcd1234"
+        ) from None
+
+
+class _Items(msgspec.Struct):
+    items: list[Found] = []
 
 
 async def _all(client: HttpClient) -> list[Found]:

@@ -1,5 +1,6 @@
 """What `kubectl` runs to get into a cluster: a token that is good for a short while, made with the caller's own
-kubeconfig of the management plane, and kept in a file of its owner's until shortly before its end.
+kubeconfig of the management plane, and kept in a file of its owner's until shortly before its end, or until it is
+revoked.
 """
 
 from __future__ import annotations
@@ -37,11 +38,19 @@ def credential(kubeconfig: Path | None, context: str, user: str, cluster: str, t
     os.environ[_RUNNING] = "1"
     place = _place(str(kubeconfig), context, user, cluster, str(ttl))
     kept = _read(place)
-    if kept is None or kept.renew <= clock.time():
+    if kept is None or kept.renew <= clock.time() or not _is_there(kubeconfig, context, user, kept):
         kept = _make(kubeconfig, context, user, cluster, ttl)
         _write(place, kept)
     status = {"token": kept.token, "expirationTimestamp": clock.rfc3339(kept.expires)}
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "ExecCredential", "status": status}).decode()
+
+
+def _is_there(kubeconfig: Path | None, context: str, user: str, kept: _Kept) -> bool:
+    """One that was revoked is not handed out again: kubectl, which was refused with it, has asked for another."""
+    from remuda.cli.tokens import is_there
+
+    name = kept.token.partition(":")[0]
+    return connected(kubeconfig, lambda client: is_there(client, name, own=not user), context=context)
 
 
 def _make(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> _Kept:

@@ -99,18 +99,14 @@ def create(user: str, ttl: float | None, clusters: tuple[str, ...], description:
 @click.option("--all", "everything", is_flag=True, help="Those of clusters, too: each has one, in its kubeconfig.")
 @kubeconfig_option
 def list_tokens(user: str, everything: bool, kubeconfig: Path | None) -> None:
-    """All tokens, without what is secret of them."""
-    from remuda.access.types import SYSTEM, TOKEN, TOKEN_KIND
+    """All tokens, without what is secret of them; your own, if you are a user."""
+    from remuda.access.types import SYSTEM, TOKEN_KIND
+    from remuda.cli import tokens
     from remuda.cli.leaks import table
-    from remuda.kube.client import list_all
-
-    async def look(client: HttpClient) -> list[Token]:
-        listing = await list_all(client, TOKEN.target)
-        return [TOKEN.decode(item) for item in listing.items]
 
     shown = [
         one
-        for one in connected(kubeconfig, look)
+        for one in connected(kubeconfig, tokens.known)
         if user in ("", one.user_id) and (everything or one.metadata.labels.get(TOKEN_KIND) != SYSTEM)
     ]
     rows = [
@@ -133,15 +129,15 @@ def _until(token: Token) -> str:
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @kubeconfig_option
 def revoke(names: tuple[str, ...], kubeconfig: Path | None) -> None:
-    """Take tokens back: they are good for nothing from the next request on."""
-    from remuda.access.types import TOKEN
+    """Take tokens back; your own, if you are a user. They are good for nothing from the next request on, and what goes
+    on with them ends."""
+    from remuda.cli import tokens
 
     async def remove(client: HttpClient) -> None:
-        for name in names:
-            await client.delete(
-                TOKEN.target, "", name.partition(":")[0]
-            )  # whoever pastes the whole token means its name
-            click.echo(f"token {name.partition(':')[0]} is revoked")
+        for said in names:
+            name = said.partition(":")[0]  # whoever pastes the whole token means its name
+            await tokens.revoke(client, name)
+            click.echo(f"token {name} is revoked")
 
     connected(kubeconfig, remove)
 

@@ -240,6 +240,19 @@ async def test_tricks_do_not_reach_the_cluster(
     assert line["why"]
 
 
+async def test_what_a_connection_header_names_does_not_reach_the_cluster(
+    place: Proxied, far: FarCluster, one: None, audit: AuditLines
+) -> None:
+    head = [f"GET /k8s/clusters/{ID}/api HTTP/1.1", f"Authorization: Bearer {place.caller('ann')}", "Host: x"]
+    smuggled = ["Connection: close, X-Hop, Impersonate-Group", "X-Hop: 1", "X-Remote-User: root", "X-End: 2", "", ""]
+    assert (await raw(place, "\r\n".join([*head, *smuggled]).encode())).startswith(b"HTTP/1.1 200 ")
+    (seen,) = far.seen
+    assert seen.all("x-end") == ["2"]
+    assert seen.all("impersonate-group") == ["system:authenticated"]  # ours, whatever the caller's header names
+    assert not {"x-hop", "x-remote-user"} & {name for name, _ in seen.headers}
+    assert [(line["user"], line["code"]) for line in audit.lines] == [("ann", 200)]
+
+
 async def test_an_upgrade_to_anything_else_is_not_passed_on(place: Proxied, far: FarCluster, one: None) -> None:
     head = [f"GET /k8s/clusters/{ID}/api HTTP/1.1", f"Authorization: Bearer {place.caller('ann')}", "Host: x"]
     asking = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__", "", ""]

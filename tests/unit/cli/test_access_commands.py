@@ -62,7 +62,7 @@ def test_the_kubeconfig_that_is_noted_is_one_file_with_its_context(
         chosen_kubeconfig(None)
 
 
-def test_a_kept_token_is_used_until_a_tenth_of_its_life_is_left(
+def test_a_kept_token_is_used_until_a_tenth_of_its_life_is_left_or_it_is_revoked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[float] = []
@@ -74,9 +74,10 @@ def test_a_kept_token_is_used_until_a_tenth_of_its_life_is_left(
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(credentials, "_make", make)
+    monkeypatch.setattr(credentials, "_is_there", lambda kubeconfig, context, user, kept: kept.token != "t:2")
     clock.use(lambda: now)
     try:
-        for at, token in ((1000.0, "t:1"), (1000.0 + 3200, "t:1"), (1000.0 + 3300, "t:2")):
+        for at, token in ((1000.0, "t:1"), (1000.0 + 3200, "t:1"), (1000.0 + 3300, "t:2"), (1000.0 + 3400, "t:3")):
             now = at
             monkeypatch.delenv("REMUDA_CREDENTIAL", raising=False)
             said = json.loads(credentials.credential(None, "", "u", "c", 3600.0))

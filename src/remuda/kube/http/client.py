@@ -129,6 +129,9 @@ class HttpClient:
     async def raw_get(self, path: str) -> bytes:
         return await self._transport.request("GET", path)
 
+    async def raw_delete(self, path: str) -> bytes:
+        return await self._transport.request("DELETE", path)
+
     async def raw_stream(self, path: str) -> AsyncGenerator[bytes, None]:
         """The answer as it comes, however long it takes: a log that is followed."""
         async with self._transport.stream(path, {}) as body:

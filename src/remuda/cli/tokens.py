@@ -1,0 +1,78 @@
+"""Tokens as whoever asks may see them: all of them, or his own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from remuda.access.types import Token
+    from remuda.kube.http import HttpClient
+
+T = TypeVar("T")
+
+_FORBIDDEN, _NOT_FOUND = 403, 404
+
+
+async def known(client: HttpClient) -> list[Token]:
+    from remuda.access.own import TOKENS
+    from remuda.access.types import TOKEN
+    from remuda.kube.client import list_all
+    from remuda.kube.errors import StatusError
+
+    try:
+        return [TOKEN.decode(item) for item in (await list_all(client, TOKEN.target)).items]
+    except StatusError as error:
+        if error.code != _FORBIDDEN:
+            raise
+        answer = await _instead(client.raw_get(TOKENS), error)
+    return [TOKEN.decode(item) for item in msgspec.json.decode(answer, type=_Items).items]
+
+
+async def is_there(client: HttpClient, name: str, *, own: bool) -> bool:
+    """Also where that cannot be found out. `own`: it is the caller's."""
+    from remuda.access.own import TOKENS
+    from remuda.access.types import TOKEN
+    from remuda.kube.errors import StatusError
+
+    try:
+        if not own:
+            await client.get(TOKEN.target, "", name)
+            return True
+        items = msgspec.json.decode(await client.raw_get(TOKENS), type=_Items).items
+        return any(TOKEN.decode(item).metadata.name == name for item in items)
+    except StatusError as error:
+        return own or error.code != _NOT_FOUND
+
+
+async def revoke(client: HttpClient, name: str) -> None:
+    from urllib.parse import quote
+
+    from remuda.access.own import TOKENS
+    from remuda.access.types import TOKEN
+    from remuda.kube.errors import StatusError
+
+    try:
+        await client.delete(TOKEN.target, "", name)
+    except StatusError as error:
+        if error.code != _FORBIDDEN:
+            raise
+        await _instead(client.raw_delete(f"{TOKENS}/{quote(name, safe='')}"), error)
+
+
+async def _instead(asked: Awaitable[T], error: Exception) -> T:
+    """What is the caller's own. Where nobody tells, he hears what he was told first."""
+    from remuda.kube.errors import StatusError
+
+    try:
+        return await asked
+    except StatusError as other:
+        if other.code == _FORBIDDEN or other.details.get("kind") is None:
+            raise error from None
+        raise
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw] = []

@@ -1,0 +1,118 @@
+"""What users see of their own, on either engine, and that it is nobody else's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest_asyncio
+
+from remuda.access.audit import Audit
+from remuda.access.clusters import Clusters
+from remuda.access.own import CLUSTERS, TOKENS, Own
+from remuda.access.reaching import identifier, reaching
+from remuda.access.seams import Caller
+from remuda.access.types import TOKEN
+from remuda.kube.web import Request
+from remuda.runtime.manager import Manager
+from tests.controllers.doors import Doors
+from tests.controllers.engine import Engine, eventually
+from tests.lab.proxied import AuditLines
+
+
+class Peer:
+    certificate = None
+    address = "192.0.2.1:4711"
+
+    async def read_body(self, request: Request, limit: int) -> bytes:
+        return b""
+
+
+class Counter(Doors):
+    """Where users ask. The cluster is open to `guest`; an administrator comes without a token of ours."""
+
+    guest = ""
+
+    def _add(self, manager: Manager) -> None:
+        super()._add(manager)
+
+        async def permits(caller: Caller, cluster: str) -> bool:
+            return caller.name == self.guest and cluster == self.id
+
+        async def others(request: Request) -> Caller | None:
+            return Caller(name="admin") if request.header(b"authorization") == "Bearer admin" else None
+
+        identify = identifier(self.tokens, others)
+        clusters = Clusters(manager.caches)
+        self.own = Own(manager.client, manager.caches, clusters, identify, reaching(permits), Audit())
+
+    async def ask(self, bearer: str, path: str, method: str = "GET") -> tuple[int, Any]:
+        request = Request(Peer(), method, path, {b"authorization": f"Bearer {bearer}".encode()})
+        answer = await self.own.serve(request)
+        return answer.status, json.loads(answer.body)
+
+    async def known(self, bearer: str) -> None:
+        async def is_known() -> bool:
+            return (await self.ask(bearer, CLUSTERS))[0] == 200
+
+        await eventually(is_known)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def counter(engine: Engine) -> Counter:
+    made = await Counter.create(engine)
+    assert isinstance(made, Counter)
+    return made
+
+
+async def test_a_user_sees_and_revokes_its_own_tokens_and_no_others(counter: Counter) -> None:
+    async with counter.running():
+        rider, other = await counter.user(), await counter.user()
+        mine, spare, theirs = await counter.token(rider), await counter.token(rider), await counter.token(other)
+        for one in (mine, spare, theirs):
+            await counter.known(one.bearer)
+        names = {one.obj["metadata"]["name"] for one in (mine, spare)}
+        code, found = await counter.ask(mine.bearer, TOKENS)
+        assert (code, {one["metadata"]["name"] for one in found["items"]}) == (200, names)
+        assert "sha256" not in json.dumps(found)
+        with AuditLines() as audit:
+            foreign = theirs.obj["metadata"]["name"]
+            assert (await counter.ask(mine.bearer, f"{TOKENS}/{foreign}", "DELETE"))[0] == 404
+            assert (await counter.ask(mine.bearer, f"{TOKENS}/{spare.obj['metadata']['name']}", "DELETE"))[0] == 200
+        assert [(line["user"], line["code"]) for line in audit.lines] == [(rider, 404), (rider, 200)]
+        await counter.engine.gone(TOKEN.target, "", spare.obj["metadata"]["name"])
+        assert await counter.engine.get(TOKEN.target, "", foreign) is not None
+
+
+async def test_whoever_is_no_user_or_has_a_token_for_clusters_finds_no_tokens_here(counter: Counter) -> None:
+    async with counter.running():
+        await counter.declared()
+        rider = await counter.user()
+        limited = await counter.token(rider, clusters=(counter.id,))
+        await counter.known(limited.bearer)
+        for bearer in (limited.bearer, "admin"):
+            assert (await counter.ask(bearer, TOKENS))[0] == 403
+            assert (await counter.ask(bearer, f"{TOKENS}/{limited.obj['metadata']['name']}", "DELETE"))[0] == 403
+        with AuditLines() as audit:
+            assert (await counter.ask("nobody", TOKENS))[0] == 401
+            assert (await counter.ask(f"token-guessed:{'a' * 52}", CLUSTERS))[0] == 401
+        assert ["token-guessed" in line["why"] for line in audit.lines] == [False, True]
+        assert (await counter.ask("admin", "/k8s/own/anything"))[0] == 404
+
+
+async def test_a_user_finds_the_clusters_it_may_reach_by_name(counter: Counter) -> None:
+    async with counter.running():
+        await counter.declared()
+        rider, other = await counter.user(), await counter.user()
+        counter.guest = rider
+        mine, theirs = await counter.token(rider), await counter.token(other)
+        await counter.known(mine.bearer)
+        await counter.known(theirs.bearer)
+
+        async def is_found() -> bool:
+            return bool((await counter.ask(mine.bearer, CLUSTERS))[1]["items"])
+
+        await eventually(is_found)
+        expected = {"items": [{"id": counter.id, "name": "c", "namespace": counter.namespace}]}
+        assert (await counter.ask(mine.bearer, CLUSTERS))[1] == expected
+        assert (await counter.ask(theirs.bearer, CLUSTERS))[1] == {"items": []}
