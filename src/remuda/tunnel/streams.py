@@ -46,7 +46,7 @@ class Limits(NamedTuple):
     resume_below: int = 256 * 1024
     crowded_above: int = 8 * 1024 * 1024
     most: int = 16 * 1024 * 1024
-    chunk: int = 32 * 1024  # of one message
+    chunk: int = 64 * 1024  # of one message
     unsent: int = 256 * 1024  # of one stream, from which on its writer should wait
     all_unsent: int = 4 * 1024 * 1024  # of all, from which on each should wait with two chunks
     streams: int = 4096  # that the other end may have open
