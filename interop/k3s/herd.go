@@ -1,9 +1,11 @@
-// What pods of the tests run, from an image with nothing but this program in it: by itself it only waits, with an address
-// it also says there over HTTP where it runs, and `herd where` says it at once and ends.
+// What pods of the tests run, from an image with nothing but this program in it. By itself it only waits; with an address it
+// also answers there over HTTP: where it runs, and for /say/WORD with that word on standard output. `herd where` says at
+// once where it runs, `herd repeat` what it is told, and both end.
 package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -11,18 +13,35 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "where" {
-		fmt.Println(os.Getenv("NODE_NAME"))
-		return
+	command := ""
+	if len(os.Args) > 1 {
+		command = os.Args[1]
 	}
+	switch command {
+	case "where":
+		fmt.Println(os.Getenv("NODE_NAME"))
+	case "repeat":
+		if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	default:
+		graze(command)
+	}
+}
+
+func graze(address string) {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
-	if len(os.Args) > 1 {
+	if address != "" {
 		http.HandleFunc("/", func(answer http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintln(answer, os.Getenv("NODE_NAME"))
 		})
+		http.HandleFunc("/say/{word}", func(_ http.ResponseWriter, request *http.Request) {
+			fmt.Println(request.PathValue("word"))
+		})
 		go func() {
-			fmt.Fprintln(os.Stderr, http.ListenAndServe(os.Args[1], nil))
+			fmt.Fprintln(os.Stderr, http.ListenAndServe(address, nil))
 			os.Exit(1)
 		}()
 	}

@@ -7,10 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 import subprocess
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -20,11 +18,8 @@ import pytest
 from tests.lab.clusters import CONTROL_PLANES, VERSION, Declared, Fleet, pool
 from tests.lab.server import end, free_port
 from tests.lab.tunnel_cutter import Line
+from tests.lab.tunnels import Tunnels
 from tests.lab.up import Json, eventually
-
-_COUNT = re.compile(
-    r'^session_server_total_(add|remove)_websocket_session\{clientkey="([^"]+)".*\} (\S+)$', re.MULTILINE
-)
 
 
 @contextlib.contextmanager
@@ -56,7 +51,7 @@ class Link(NamedTuple):
     fleet: Fleet
     line: Line
     act: Callable[[Callable[[], None]], None]
-    health: int
+    tunnels: Tunnels
 
     def cut(self) -> None:
         def cut() -> None:
@@ -68,15 +63,6 @@ class Link(NamedTuple):
     def mend(self) -> None:
         self.act(lambda: setattr(self.line, "closed", False))
 
-    def open_tunnels(self) -> dict[str, int]:
-        """How many there are of each client key, as the metrics tell."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.health}/metrics", timeout=30) as answer:
-            text = answer.read().decode()
-        found: dict[str, int] = {}
-        for what, key, number in _COUNT.findall(text):
-            found[key] = found.get(key, 0) + int(float(number)) * (1 if what == "add" else -1)
-        return {key: number for key, number in found.items() if number}
-
 
 @pytest.fixture(scope="module")
 def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
@@ -87,7 +73,7 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
         fleet = Fleet("process", None, *flags, "--server-url", f"https://{line.address}")
         try:
             fleet.add_nano(tmp_path_factory.mktemp("bundles"), VERSION)
-            yield Link(fleet, line, act, health)
+            yield Link(fleet, line, act, Tunnels(health))
         finally:
             fleet.stop()
 
@@ -122,7 +108,7 @@ def test_a_control_plane_node_opens_its_tunnel_and_comes_back_after_whatever_hap
     opened = {f"{id}:{machine}": 1}
 
     def connected() -> bool:
-        return bool(status(root).get("connected_to")) and link.open_tunnels() == opened
+        return bool(status(root).get("connected_to")) and link.tunnels.open() == opened
 
     cluster.until(connected, "the server has a tunnel, and only the server")
     assert not (root_of(fleet, cluster.node_of(worker)) / "var/lib/rancher/capr/tunnel").exists()
@@ -156,4 +142,4 @@ def test_a_control_plane_node_opens_its_tunnel_and_comes_back_after_whatever_hap
 
     cluster.delete()
     cluster.leaves_nothing()
-    cluster.until(lambda: not link.open_tunnels(), "the tunnel has ended with its machine")
+    cluster.until(lambda: not link.tunnels.open(), "the tunnel has ended with its machine")

@@ -22,9 +22,11 @@ from typing import Any
 from tests.e2e_k3s.images import PAUSE
 from tests.lab.clusters import NAMESPACE, Fleet
 from tests.lab.hosts import require_hosts
+from tests.lab.kubectl import Kubectl
 from tests.lab.missing import missing
 from tests.lab.on_hosts import OnHosts
-from tests.lab.up import Json, condition
+from tests.lab.tunnels import Tunnels
+from tests.lab.up import Json
 
 # One source under two names.
 VERSION, NEWER = (Path(__file__).parents[2] / "interop/k3s/versions").read_text().split()
@@ -150,9 +152,10 @@ def require_packages() -> None:
 
 
 class Pasture(OnHosts):
-    def __init__(self, fleet: Fleet, pools: list[Json], network: Json) -> None:
+    def __init__(self, fleet: Fleet, tunnels: Tunnels, pools: list[Json], network: Json) -> None:
         super().__init__(fleet, "pasture", pools, {**PLACE, **network}, **needed())
         self.version = VERSION
+        self._tunnels = tunnels
         reply = fleet.http("POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", FILES)
         assert reply.code == 201, reply
 
@@ -185,9 +188,25 @@ class Pasture(OnHosts):
         """etcd has one member for each server, and no other."""
         assert self.members() == {self.node_of(name) for name in self.machines(SERVERS)}
 
+    def has_tunnels(self) -> None:
+        """Every server has one to the manager, and nobody else."""
+        self.waits(lambda: self.connected() == {*self.machines(SERVERS)}, "every server has a tunnel, and no other")
+
+    def connected(self) -> set[str]:
+        """The Machines with a tunnel, as the manager says."""
+        return {name.partition(":")[2] for name in self._tunnels.open()}
+
+    def carrier(self, kubectl: Kubectl) -> str:
+        """The server whose tunnel an answer has come through, one that is longer than all else that comes meanwhile."""
+        before = self._tunnels.received()
+        kubectl("get", "--raw", "/openapi/v2")
+        came = {name: number - before.get(name, 0) for name, number in self._tunnels.received().items()}
+        return max(came, key=lambda name: came[name]).partition(":")[2]
+
+    def audited(self, user: str) -> list[Json]:
+        """What the manager has noted of a user's requests that have ended."""
+        noted = (line.partition(" remuda.audit: ")[2] for line in self.fleet.log.read_text().splitlines())
+        return [line for line in map(json.loads, filter(None, noted)) if line["user"] == user]
+
     def waits(self, holds: Any, what: str) -> None:
         self.until(holds, what, PATIENCE_SECONDS)
-
-
-def is_running(pod: Json) -> bool:
-    return bool(pod) and pod["status"].get("phase") == "Running" and condition(pod, "Ready") == "True"

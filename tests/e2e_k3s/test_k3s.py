@@ -2,15 +2,20 @@
 
 One cluster lives through all of it, test after test: each finds it well and leaves it so. After every change etcd is
 asked for its members on the hosts, with its own certificates, and not by what we have heard of them.
+
+kubectl is that of a user who was granted the cluster: it comes through the proxy, and through the tunnel of one of the
+servers. What the tests themselves want to know they ask directly.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import select
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -22,16 +27,17 @@ from tests.e2e_k3s.pasture import (
     VERSION,
     WORKERS,
     Pasture,
-    is_running,
     require_packages,
     room_for_watches,
 )
 from tests.lab.clusters import Fleet, pool
 from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, groups, interfaces, machines, mounts
-from tests.lab.kubectl import Kubectl
+from tests.lab.kubectl import Kubectl, granted
 from tests.lab.on_hosts import fleet_on
 from tests.lab.peers import require_peer
+from tests.lab.server import free_port
+from tests.lab.tunnels import Tunnels
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -42,6 +48,7 @@ IMPATIENT = {**PATIENT, "unhealthyNodeTimeout": "20s"}
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 PORT = 8080
+ANN = "ann"
 _MADE = (201, 409)  # asked again because no answer came, it is there already
 
 
@@ -58,9 +65,15 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 
 
 @pytest.fixture(scope="module")
-def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def health() -> int:
+    """The port where the manager tells how it is."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def fleet(network: Network, health: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     older, newer, herd = require_peer("k3s", "k3s-next", "k3s-herd")
-    with fleet_on(network) as found:
+    with fleet_on(network, "--health-listen", f"127.0.0.1:{health}") as found:
         for version, binary in ((VERSION, older), (NEWER, newer)):
             _add(found, version, binary, herd, tmp_path_factory.mktemp("release"))
         yield found
@@ -76,9 +89,10 @@ def _add(fleet: Fleet, version: str, binary: Path, herd: Path, folder: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def pasture(fleet: Fleet, network: Network) -> Iterator[Pasture]:
+def pasture(fleet: Fleet, health: int, network: Network) -> Iterator[Pasture]:
     found = Pasture(
         fleet,
+        Tunnels(health),
         [pool(SERVERS, 3, "ec", **PATIENT), pool(WORKERS, 1, "w", **PATIENT)],
         {"bridge": network.bridge, "subnet": str(network.subnet)},
     )
@@ -90,21 +104,24 @@ def pasture(fleet: Fleet, network: Network) -> Iterator[Pasture]:
     assert interfaces(network.bridge) == set()
 
 
-@pytest.fixture
-def kubectl(pasture: Pasture, tmp_path: Path) -> Kubectl:
-    (program,) = require_peer("kubectl")
-    return Kubectl([str(program)], pasture.workload().kubeconfig, tmp_path)
+@pytest.fixture(scope="module")
+def kubectl(pasture: Pasture, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    pasture.has_tunnels()
+    with granted(pasture, ANN, tmp_path_factory.mktemp(ANN)) as found:
+        yield found
+    assert _ways(pasture) == {"tunnel"}
 
 
 def test_one_manifest_becomes_three_servers_and_an_agent_of_real_k3s(pasture: Pasture) -> None:
     nodes = pasture.grows_to(4)
     assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes.values()} == {VERSION}
     pasture.has_members()
+    pasture.has_tunnels()
     pasture.is_well()
     assert pasture.ask("POST", CONFIG_MAPS, {"metadata": {"name": "kept"}}).code in _MADE
 
 
-def test_a_pod_of_an_imported_image_runs_where_it_may(pasture: Pasture) -> None:
+def test_a_pod_of_an_imported_image_runs_where_it_may(pasture: Pasture, kubectl: Kubectl) -> None:
     container = {
         "name": "herd",
         "image": images.HERD,
@@ -113,27 +130,49 @@ def test_a_pod_of_an_imported_image_runs_where_it_may(pasture: Pasture) -> None:
         "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         "readinessProbe": {"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 2},
     }
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "herd"},
+        "spec": {"containers": [container]},
+    }
     (worker,) = pasture.machines(WORKERS)
-    pasture.waits(
-        lambda: (
-            pasture.ask("POST", PODS, {"metadata": {"name": "herd"}, "spec": {"containers": [container]}}).code in _MADE
-        ),
-        "a Pod can be made",
-    )
-    pasture.waits(lambda: is_running(pasture.ask("GET", f"{PODS}/herd").body), "the Pod runs")
-    pod = pasture.ask("GET", f"{PODS}/herd").body
+    pasture.waits(lambda: kubectl.works("apply", "-f", "-", stdin=json.dumps(wanted)), "a Pod can be made")
+    pasture.waits(lambda: kubectl.works("wait", "--for=condition=Ready", "pod/herd", "--timeout=60s"), "the Pod runs")
+    pod = json.loads(kubectl("get", "pod", "herd", "-o", "json"))
     assert pod["spec"]["nodeName"] == pasture.node_of(worker)
     answer = pasture.run(worker, f"curl --silent --fail http://{pod['status']['podIP']}:{PORT}/")
     assert answer.strip() == pasture.node_of(worker)
 
 
-def test_kubectl_reaches_the_pod_through_the_api(pasture: Pasture, kubectl: Kubectl) -> None:
-    (worker,) = pasture.machines(WORKERS)
-    node = pasture.node_of(worker)
-    assert kubectl("logs", "herd") == "the herd grazes\n"
-    assert kubectl("exec", "herd", "--", f"/{images.PROGRAM}", "where") == f"{node}\n"
-    with kubectl.forwarded("pod/herd", PORT) as url, urllib.request.urlopen(url, timeout=30) as answer:
+def test_a_log_is_followed_through_the_tunnel(kubectl: Kubectl) -> None:
+    assert kubectl("logs", "herd").splitlines()[0] == "the herd grazes"
+    with kubectl.saying("logs", "-f", "--tail=0", "herd") as said:
+        _until_it_says(kubectl, "hay", said)
+
+
+@pytest.mark.parametrize(("protocol", "verb"), [("websocket", "get"), ("spdy", "create")])
+def test_streams_reach_the_pod_through_the_tunnel(pasture: Pasture, kubectl: Kubectl, protocol: str, verb: str) -> None:
+    node = pasture.node_of(*pasture.machines(WORKERS))
+    speaking, before = kubectl.by(protocol), len(pasture.audited(ANN))
+    assert speaking("exec", "herd", "--", f"/{images.PROGRAM}", "where") == f"{node}\n"
+    every_byte = bytes(range(256)) * 4096
+    assert speaking.pipe(every_byte, "exec", "-i", "herd", "--", f"/{images.PROGRAM}", "repeat") == every_byte
+    with speaking.forwarded("pod/herd", PORT) as url, urllib.request.urlopen(url, timeout=30) as answer:
         assert answer.read().decode() == f"{node}\n"
+    with speaking.saying("attach", "--quiet", "herd") as said:
+        _until_it_says(speaking, "oats", said)
+
+    def streams() -> set[tuple[str, str, int, str]]:
+        ended = [(line["path"].rpartition("/")[2], line) for line in pasture.audited(ANN)[before:]]
+        return {
+            (what, line["verb"], line["code"], line["through"])
+            for what, line in ended
+            if what in ("exec", "attach", "portforward")
+        }
+
+    wanted = {(what, verb, 101, "tunnel") for what in ("exec", "attach", "portforward")}
+    pasture.waits(lambda: streams() == wanted, f"exec, attach and port-forward by {protocol} are noted, and no others")
 
 
 def test_configuration_changes_in_place_and_reaches_the_kubelets(pasture: Pasture) -> None:
@@ -167,12 +206,15 @@ def test_the_version_changes_in_place(pasture: Pasture) -> None:
     pasture.has_members()
 
 
-def test_a_server_that_dies_is_replaced(pasture: Pasture) -> None:
+def test_a_server_that_dies_is_replaced_and_its_tunnel_is_not_missed(pasture: Pasture, kubectl: Kubectl) -> None:
     before, containers = pasture.standing(), _containers(pasture)
     pasture.pools[SERVERS].update(IMPATIENT)
     pasture.apply()
-    dead = min(pasture.machines(SERVERS))
+    pasture.has_tunnels()
+    dead = pasture.carrier(kubectl)
     pasture.kill(dead)
+    pasture.waits(lambda: kubectl.works("exec", "herd", "--", f"/{images.PROGRAM}", "where"), "kubectl reaches the Pod")
+    assert pasture.carrier(kubectl) in {*before} - {dead}
     pasture.waits(lambda: dead not in _wanted(pasture), "the Machine of the dead host is deleted")
     pasture.pools[SERVERS].update(PATIENT)
     pasture.apply()
@@ -181,17 +223,20 @@ def test_a_server_that_dies_is_replaced(pasture: Pasture) -> None:
     kept = {name: one for name, one in before.items() if name != dead}
     assert kept.items() <= pasture.standing().items()
     pasture.has_members()
+    pasture.has_tunnels()
     assert _containers(pasture) == containers
     assert pasture.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
-def test_a_server_is_scaled_away_and_leaves_etcd(pasture: Pasture) -> None:
+def test_a_server_is_scaled_away_and_leaves_etcd_and_its_tunnel(pasture: Pasture, kubectl: Kubectl) -> None:
     before = pasture.standing()
     pasture.pools[SERVERS]["quantity"] = 2
     pasture.apply()
     pasture.grows_to(3)
     assert pasture.standing().items() <= before.items()
     pasture.has_members()
+    pasture.has_tunnels()
+    assert kubectl("logs", "herd").splitlines()[0] == "the herd grazes"
     assert pasture.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
@@ -204,6 +249,21 @@ def test_a_deleted_cluster_leaves_nothing(pasture: Pasture, network: Network) ->
     assert groups(*folders) == []
     assert processes_below(pasture.fleet.hosts / "nspawn") == []
     assert interfaces(network.bridge) == set()
+
+
+def _until_it_says(kubectl: Kubectl, word: str, printed: IO[str]) -> None:
+    """The Pod is told to say it until that is printed: when somebody begins to listen nobody is told."""
+    with kubectl.forwarded("pod/herd", PORT) as url:
+        for _ in range(60):
+            urllib.request.urlopen(f"{url}say/{word}", timeout=30).close()
+            if select.select([printed], [], [], 2)[0]:
+                break
+    assert printed.readline() == f"{word}\n"
+
+
+def _ways(pasture: Pasture) -> set[str]:
+    """By which ways what Ann has asked for was asked for."""
+    return {line["through"] for line in pasture.audited(ANN) if line["code"] < 400}
 
 
 def _containers(pasture: Pasture) -> list[tuple[str, int]]:

@@ -23,9 +23,9 @@ from tests.lab.up import Json, condition
 
 
 @contextmanager
-def fleet_on(network: Network) -> Iterator[Fleet]:
+def fleet_on(network: Network, *flags: str) -> Iterator[Fleet]:
     """`remuda up` where hosts of the network reach it; of its own hosts none is left in the end."""
-    found = Fleet("nspawn", {}, "--listen", f"{network.address}:{free_port()}")
+    found = Fleet("nspawn", {}, "--listen", f"{network.address}:{free_port()}", *flags)
     try:
         yield found
         assert machines(found.hosts) == []

@@ -91,6 +91,11 @@ class Proxied:
     async def _may_reach(self, caller: Caller, cluster: str) -> str:
         return self.closed.get((caller.name, cluster), "")
 
+    def taken_back(self, name: str, cluster: str, why: str) -> None:
+        """From now on, also from what goes on."""
+        self.closed[name, cluster] = why
+        self.proxy.underway.look_again(lambda call: call.caller.name == name)
+
     async def _authorize(self, asking: Asking) -> tunnels.Key | None:
         if self.refuse_tunnels:
             return None

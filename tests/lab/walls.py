@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.lab.missing import missing
+
 Rule = tuple[str, ...]
+
+
+def require_walls() -> None:
+    """This machine can have them, or the end of this test."""
+    if shutil.which("iptables", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
+        missing("a firewall needs iptables; install with: interop/packages hosts")
 
 
 class Wall:

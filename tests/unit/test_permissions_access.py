@@ -13,6 +13,7 @@ from remuda.access import reaching, users
 from remuda.access.seams import Caller
 from remuda.access.systemusers import system_user
 from remuda.access.types import GRANT, TOKEN, USER
+from remuda.access.underway import Underway, end_what_is_taken_back, still_reaching
 from remuda.apiserver.server import ApiServer
 from remuda.kube.core import NAMESPACES, SECRETS
 from remuda.kube.errors import StatusError
@@ -39,6 +40,14 @@ class Limited(Doors):
             self.manager = manager
             self._remote.want(self.cluster)
             yield manager
+
+    def _add(self, manager: Manager) -> None:
+        super()._add(manager)
+        end_what_is_taken_back(Underway(still_reaching(self.tokens, nobody_may)), manager.caches)
+
+
+async def nobody_may(caller: Caller, cluster: str) -> str:
+    return "nobody asks"
 
 
 class Nobody:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from remuda.access.audit import refused_by_admission
 from remuda.access.types import (
     ANY_ROLE,
     DIGEST,
@@ -26,7 +27,7 @@ from remuda.access.types import (
     role_of,
 )
 from remuda.kube import clock, names
-from remuda.kube.admission import ALLOWED, Registration, Review, Unseen, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionFunction, Registration, Review, Unseen, Verdict
 from remuda.kube.errors import OMITTED, FieldError, forbidden, invalid, not_supported, required
 from remuda.kube.objects import Kind, Object, without_nulls
 from remuda.providers.controlplane.identity import id_of
@@ -162,8 +163,23 @@ def _convert(kind: Kind[T], value: dict[str, Any]) -> T:
         return msgspec.convert(without_nulls(value), kind.type)
 
 
+def audited(judge: AdmissionFunction) -> AdmissionFunction:
+    """The same, and whatever it refuses has an audit line: these objects are rights."""
+
+    def judged(review: Review) -> Verdict:
+        verdict = judge(review)
+        if verdict.errors:
+            place = f"/namespaces/{review.namespace}" if review.namespace else ""
+            path = f"/apis/{review.group}/{review.version}{place}/{review.resource}/{review.name}".rstrip("/")
+            why = "; ".join(map(str, verdict.errors))
+            refused_by_admission(review.user, review.operation.lower(), path, 422, why)
+        return verdict
+
+    return judged
+
+
 FUNCTIONS: list[Registration] = [
-    Registration(TOKEN.group, TOKEN.plural, admit_token),
-    Registration(GRANT.group, GRANT.plural, admit_grant),
+    Registration(TOKEN.group, TOKEN.plural, audited(admit_token)),
+    Registration(GRANT.group, GRANT.plural, audited(admit_grant)),
 ]
 WEBHOOKS: list[Webhook] = join(KINDS, FUNCTIONS)

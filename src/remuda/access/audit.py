@@ -1,8 +1,12 @@
-"""One line for every request at the proxy, when it has ended: who did what where, by which way, and how it went.
+"""One line for every request at the proxy, when it has ended: who did what where, by which way, and how it went; and
+one for everything that was refused elsewhere: at the management API, at the endpoint of tunnels, by admission.
 
 JSON on the logger `remuda.audit`, so that it can be sent elsewhere than the rest. It has the path but never the query,
 and the name of a token but never the token. The same Audit-Id is in the answer, and goes on to the cluster, whose own
 audit log has it too.
+
+Nobody fills a disk with it by being refused: of each address so many of these lines are written, and the others are
+counted (`unwritten`).
 """
 
 from __future__ import annotations
@@ -15,7 +19,9 @@ import msgspec
 
 from remuda.access.seams import Caller
 from remuda.kube import chance, clock
+from remuda.kube.errors import StatusError
 from remuda.kube.web import Request
+from remuda.providers.bootstrap.attempts import Attempts
 
 log = logging.getLogger("remuda.audit")
 
@@ -23,20 +29,57 @@ _GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _LONGEST = 1024  # of a path
 
 
+class Audit:
+    """Of one process. `burst`, `per_second`: lines for each address where anybody could have one written."""
+
+    def __init__(self, *, burst: float = 60.0, per_second: float = 1.0) -> None:
+        self._bounds = Attempts(burst=burst, per_second=per_second)
+        self._unwritten = 0
+
+    def request(self, request: Request) -> Entry:
+        return Entry(request, self)
+
+    def refused(
+        self,
+        address: str,
+        code: int,
+        verb: str,
+        path: str,
+        why: str,
+        *,
+        user: str = "",
+        cluster: str = "",
+        id: str = "",
+    ) -> None:
+        """Where there is no more to tell. `cluster`: the id that was claimed, if any."""
+        line = _line(id or chance.uid(), Caller(name=user), address, cluster, verb, path, code)
+        self.write({**line, "why": why}, bounded=True)
+
+    def write(self, line: dict[str, object], *, bounded: bool) -> None:
+        if bounded:
+            address, now = _host(str(line["from"])), asyncio.get_running_loop().time()
+            if self._bounds.wait(address, now):
+                self._unwritten += 1
+                return
+            self._bounds.failed(address, now)
+        if self._unwritten:
+            line, self._unwritten = {**line, "unwritten": self._unwritten}, 0
+        _write(line)
+
+
 class Entry:
     """Of one request. Written once, by `end`."""
 
-    def __init__(self, request: Request) -> None:
-        given = request.headers.get(b"audit-id", b"")
-        self.id = given.decode() if _GIVEN.fullmatch(given) else chance.uid()
+    def __init__(self, request: Request, audit: Audit) -> None:
+        self.id = id_of(request)
         self.caller = Caller(name="")
         self.cluster = ""
         self.verb = request.method.lower()
-        # What stands before the path of an absolute target may be a password.
-        self.path = request.target.partition("?")[0] if request.target.startswith("/") else request.path
+        self.path = path_of(request)
         self.through = ""
         self.bytes = 0  # of the answer's body
         self.why = ""  # it was refused, where the caller is not told in the same words
+        self._audit = audit
         self._address = request.peer.address
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
@@ -48,19 +91,54 @@ class Entry:
             return
         self._ended = True
         line = {
-            "time": clock.now(),
-            "auditID": self.id,
-            "user": self.caller.name,
-            "token": self.caller.token,
-            "from": self._address,
-            "cluster": self.cluster,
-            "verb": self.verb,
-            "path": self.path[:_LONGEST],
-            "code": code,
+            **_line(self.id, self.caller, self._address, self.cluster, self.verb, self.path, code),
             "through": self.through,
             "seconds": round(self._loop.time() - self._began, 6),
             "bytes": self.bytes,
         }
         if why:
             line["why"] = why
-        log.info("%s", msgspec.json.encode(line).decode())
+        self._audit.write(line, bounded=not self.caller.name)
+
+
+def id_of(request: Request) -> str:
+    """The one the caller has given, if it can be one."""
+    given = request.headers.get(b"audit-id", b"")
+    return given.decode() if _GIVEN.fullmatch(given) else chance.uid()
+
+
+def path_of(request: Request) -> str:
+    """What stands before the path of an absolute target may be a password."""
+    return request.target.partition("?")[0] if request.target.startswith("/") else request.path
+
+
+def reason(error: StatusError) -> str:
+    """Why it was refused. What was wrong with credentials is the cause of a 401: for the log, not for the caller."""
+    return str(error.__cause__) if error.code == 401 and error.__cause__ is not None else error.message
+
+
+def refused_by_admission(user: str, verb: str, path: str, code: int, why: str) -> None:
+    """Its author has proven who it is, and where from is known to whoever has asked."""
+    _write({**_line(chance.uid(), Caller(name=user), "", "", verb, path, code), "why": why})
+
+
+def _line(id: str, caller: Caller, address: str, cluster: str, verb: str, path: str, code: int) -> dict[str, object]:
+    return {
+        "time": clock.now(),
+        "auditID": id,
+        "user": caller.name,
+        "token": caller.token,
+        "from": address,
+        "cluster": cluster,
+        "verb": verb,
+        "path": path[:_LONGEST],
+        "code": code,
+    }
+
+
+def _write(line: dict[str, object]) -> None:
+    log.info("%s", msgspec.json.encode(line).decode())
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0] or address

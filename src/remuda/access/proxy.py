@@ -5,6 +5,7 @@
 What must stay true:
 - Nothing of the caller's credentials goes on, and nothing goes on in anybody's name but theirs.
 - Every request ends with one audit line, whatever became of it.
+- What lasts ends when its caller may no longer (`underway`).
 - An answer that was cut short never looks whole: a watch ends with an ERROR event, anything else with its connection.
 - A slow caller is felt by the cluster, and costs bounded memory here; neither outlives the other.
 - A cluster that does not answer takes nothing from the others: what waits for it is bounded.
@@ -24,9 +25,10 @@ import aiohttp
 import msgspec
 
 from remuda.access import headers, upgrades
-from remuda.access.audit import Entry
+from remuda.access.audit import Audit, Entry, reason
 from remuda.access.paths import Asked, Wanted, asked, judge
 from remuda.access.seams import Caller, Identify, MayReach, Way, Ways
+from remuda.access.underway import Call, Underway
 from remuda.access.way import READS
 from remuda.kube.errors import StatusError, bad_request, forbidden_request, service_unavailable, too_many_requests
 from remuda.kube.http.transport import plainly
@@ -42,8 +44,19 @@ class Proxy:
     """`at_once`: requests of one cluster that may wait for an answer at the same time. More are turned away; those of
     other clusters are not."""
 
-    def __init__(self, identify: Identify, may_reach: MayReach, ways: Ways, *, at_once: int = 400) -> None:
+    def __init__(
+        self,
+        identify: Identify,
+        may_reach: MayReach,
+        ways: Ways,
+        *,
+        underway: Underway | None = None,
+        audit: Audit | None = None,
+        at_once: int = 400,
+    ) -> None:
         self.at_once = at_once
+        self.underway = underway or Underway(may_reach)
+        self._audit = audit or Audit()
         self._waiting: Counter[str] = Counter()
         self._identify = identify
         self._may_reach = may_reach
@@ -52,13 +65,13 @@ class Proxy:
     def serve(self, request: Request) -> Awaitable[Result]:
         """A `kube.web.Handler`."""
         request.unhurried = True  # every wait has a bound of its own, or must have none
-        return self._serve(request, Entry(request))
+        return self._serve(request, self._audit.request(request))
 
     async def _serve(self, request: Request, entry: Entry) -> Result:
         try:
             return await self._pass_on(request, entry)
         except StatusError as error:
-            entry.end(error.code, entry.why or error.message)
+            entry.end(error.code, entry.why or reason(error))
             return _refusal(error, entry)
         except asyncio.CancelledError:
             entry.end(499, "the caller went away before there was an answer")
@@ -72,20 +85,21 @@ class Proxy:
             async with _within(_DECIDE_SECONDS, "it could not be decided in time whether this is allowed"):
                 entry.caller = await self._identify(request)  # first: who tried something odd is worth knowing
                 wanted, what = self._judge(request, entry)
+                call = held.enter_context(self.underway.begin(entry.caller, wanted.cluster, lasting=what.open_ended))
                 sent = headers.onward(headers.of(request)) + headers.in_the_name_of(entry.caller)
                 await self._permit(entry)
                 way = held.enter_context(await self._ways.of(wanted.cluster))
             entry.through = way.through
             sent.append(("Audit-Id", entry.id))
-            with self._turn(wanted.cluster):
+            with self._turn(wanted.cluster), _given_up(call, entry, what):
                 protocol = headers.upgrade_of(request)
                 if protocol:
-                    return await _upgraded(request, wanted, way, sent, protocol, entry, held)
+                    return await _upgraded(request, wanted, way, sent, protocol, entry, call, held)
                 body = None if request.content_length == 0 else await request.body()
                 answer = await _answer(way, request, wanted, what, sent, body)
                 held.callback(answer.close)
                 _check(answer.status, way)
-                return await _passed_back(request, answer, way, what, entry, held)
+                return await _passed_back(request, answer, way, what, entry, call, held)
 
     def _judge(self, request: Request, entry: Entry) -> tuple[Wanted, Asked]:
         wanted = judge(request.method, request.target)
@@ -114,6 +128,20 @@ class Proxy:
 
 
 # Asking
+
+
+@contextmanager
+def _given_up(call: Call, entry: Entry, what: Asked) -> Iterator[None]:
+    """What lasts, when its caller may no longer. Anything else is over soon, and may have been done."""
+    if not what.open_ended:
+        yield
+        return
+    try:
+        with call.interrupting():
+            yield
+    except StatusError:
+        entry.why = call.why
+        raise
 
 
 @asynccontextmanager
@@ -176,6 +204,7 @@ async def _upgraded(
     sent: list[headers.Header],
     protocol: str,
     entry: Entry,
+    call: Call,
     held: ExitStack,
 ) -> Result:
     if request.content_length != 0:
@@ -191,7 +220,7 @@ async def _upgraded(
         entry.bytes = len(answer.body)
         entry.end(answer.status)
         return Response(answer.status, answer.body, _block(answer.headers, entry))
-    joined = _Joined(far, entry, held.pop_all())
+    joined = _Joined(far, entry, call, held.pop_all())
     agreed = next((value for name, value in answer.headers if name.lower() == "upgrade"), protocol)
     return Upgrade(joined.accept, header_block([("Upgrade", agreed)]) + _block(answer.headers, entry))
 
@@ -199,9 +228,10 @@ async def _upgraded(
 class _Joined:
     """A cluster that waits for bytes. Lets go of it also if the caller is gone before they are joined."""
 
-    def __init__(self, far: upgrades.FarEnd, entry: Entry, held: ExitStack) -> None:
+    def __init__(self, far: upgrades.FarEnd, entry: Entry, call: Call, held: ExitStack) -> None:
         self._far = far
         self._entry = entry
+        self._call = call
         self._held = held
 
     def __del__(self) -> None:
@@ -213,16 +243,21 @@ class _Joined:
         self._far.join(near)
         if rest:
             self._far.send(rest)
+        self._call.when_ended(lambda: self._cut(near))
         return near
+
+    def _cut(self, near: upgrades.End) -> None:
+        self._far.transport.abort()
+        near.transport.abort()
 
     def _ended(self, sent: int) -> None:
         self._entry.bytes = sent
-        self._entry.end(101)
+        self._entry.end(101, self._call.why)
         self._held.close()
 
 
 async def _passed_back(
-    request: Request, answer: aiohttp.ClientResponse, way: Way, what: Asked, entry: Entry, held: ExitStack
+    request: Request, answer: aiohttp.ClientResponse, way: Way, what: Asked, entry: Entry, call: Call, held: ExitStack
 ) -> Result:
     block = _block(answer.headers.items(), entry)
     length = answer.content_length
@@ -237,43 +272,57 @@ async def _passed_back(
         entry.bytes = len(body)
         entry.end(answer.status)
         return Response(answer.status, body, block)
-    return Stream(_Copy(answer, way, what, entry, held.pop_all()), block, answer.status)
+    return Stream(_Copy(answer, way, what, entry, call, held.pop_all()), block, answer.status)
 
 
 class _Copy:
     """An answer of unknown length, passed on as it comes. Lets go of what it holds also if nobody ever asks for it."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, way: Way, what: Asked, entry: Entry, held: ExitStack) -> None:
+    def __init__(
+        self, answer: aiohttp.ClientResponse, way: Way, what: Asked, entry: Entry, call: Call, held: ExitStack
+    ) -> None:
         self._answer = answer
         self._way = way
         self._entry = entry
+        self._call = call
         self._held = held
         self._tells_in_events = what.verb == "watch" and _is_json(answer)
+        self._between_lines = True
 
     def __del__(self) -> None:
         self._held.close()
 
     async def __call__(self, sink: Sink) -> None:
         entry, status = self._entry, self._answer.status
-        between_lines = True
         try:
-            while piece := await self._answer.content.readany():
-                between_lines = piece.endswith(b"\n")
-                sink.write(piece)
-                entry.bytes += len(piece)
-                await sink.drain()
+            with self._call.interrupting():
+                await self._copy(sink)
             entry.end(status)
         except asyncio.CancelledError:
             entry.end(status, "ended from here: the caller went away, or this server stops")
             raise
+        except StatusError as ended:
+            entry.end(status, self._call.why)
+            self._tell(sink, ended)
         except (aiohttp.ClientError, OSError) as error:
             lost = self._way.unreachable(_cut_short(error))
             entry.end(status, lost.message)
-            if not (self._tells_in_events and between_lines):
-                raise CutShort(lost.message) from None
-            sink.write(msgspec.json.encode({"type": "ERROR", "object": lost.status()}) + b"\n")
+            self._tell(sink, lost)
         finally:
             self._held.close()
+
+    async def _copy(self, sink: Sink) -> None:
+        while piece := await self._answer.content.readany():
+            self._between_lines = piece.endswith(b"\n")
+            sink.write(piece)
+            self._entry.bytes += len(piece)
+            await sink.drain()
+
+    def _tell(self, sink: Sink, why: StatusError) -> None:
+        """That it is over before its end: in a last event, where there can be one."""
+        if not (self._tells_in_events and self._between_lines):
+            raise CutShort(why.message)
+        sink.write(msgspec.json.encode({"type": "ERROR", "object": why.status()}) + b"\n")
 
 
 def _cut_short(error: Exception) -> str:

@@ -8,7 +8,6 @@ there, and not in clusters.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,8 +19,6 @@ from remuda.access.types import MANAGEMENT_CLUSTER
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import forbidden_request, unauthorized
 from remuda.kube.web import Request
-
-log = logging.getLogger(__name__)
 
 Others = Callable[[Request], Awaitable[Caller | None]]  # whom the engine knows; raises a 401 StatusError
 Permits = Callable[[Caller, str], Awaitable[bool]]  # may the caller get the management Cluster of that name?
@@ -42,11 +39,6 @@ def identifier(tokens: Tokens, others: Others) -> Identify:
             caller = await others(request)
         if caller is None or caller.name == _ANONYMOUS:
             raise unauthorized("who you are must be proven: with a token, or a client certificate")
-        if caller.name.startswith(_SERVICE_ACCOUNT):
-            log.info("%s is refused: clusters are not reached by service accounts", caller.name)
-            raise forbidden_request(
-                "", "", "", f"clusters are not reached by service accounts, and you are {caller.name}"
-            )
         return caller
 
     return identify
@@ -59,6 +51,10 @@ def bearer_of(request: Request) -> str:
 
 def reaching(permits: Permits) -> MayReach:
     async def may_reach(caller: Caller, cluster: str) -> str:
+        if caller.name.startswith(_SERVICE_ACCOUNT):
+            raise forbidden_request(
+                "", "", "", f"clusters are not reached by service accounts, and you are {caller.name}"
+            )
         if caller.clusters is not None and cluster not in caller.clusters:
             return f"the token {caller.token} is not for this cluster"
         if await permits(caller, cluster):

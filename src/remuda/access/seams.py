@@ -42,7 +42,8 @@ class Identify(Protocol):
 
 class MayReach(Protocol):
     async def __call__(self, caller: Caller, cluster: str) -> str:
-        """Whether `caller` may reach the cluster with this id: "" or why not, in words for the audit line."""
+        """Whether `caller` may reach the cluster with this id: "" or why not, in words for the audit line. Raises a 403
+        StatusError where the caller may know why."""
 
 
 class Way(Protocol):

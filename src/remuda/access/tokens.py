@@ -4,7 +4,7 @@
 
 The secret is 256 random bits, so its plain SHA-256 tells nobody anything. A token is looked at anew on each use, from
 caches: one that was revoked or has expired, or whose user was disabled or deleted, is not good for the next request.
-Which of these it was goes to the log; the caller hears only that it is not good.
+Which of these it was is for the audit line (the cause of the 401); the caller hears only that it is not good.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import logging
 import re
 import secrets
 from collections.abc import Sequence
@@ -24,10 +23,8 @@ from remuda.access.owners import belongs_to
 from remuda.access.seams import Caller
 from remuda.access.types import DIGEST_PREFIX, TOKEN, USER, Token
 from remuda.kube import chance, clock
-from remuda.kube.errors import unauthorized
+from remuda.kube.errors import StatusError, unauthorized
 from remuda.runtime.caches import Caches
-
-log = logging.getLogger(__name__)
 
 USERS = "remuda:users"  # the group of everybody who came with a token of ours
 AUTHENTICATED = "system:authenticated"
@@ -92,6 +89,10 @@ def expired(token: Token, now: float) -> bool:
         return True
 
 
+class NotGood(Exception):
+    """Why a token is not: for the log."""
+
+
 class Tokens:
     """Answers at once, from caches."""
 
@@ -107,10 +108,16 @@ class Tokens:
         name = read[1]
         token = self._tokens.get("", name)
         if not hmac.compare_digest(digest(read[2]).encode(), (token.hash if token else _NOTHING).encode()):
-            raise _refused(name, "its secret is another one" if token else "there is no such token")
-        assert token is not None
-        if why := self._fault(token):
-            raise _refused(name, why)
+            raise _refused(name, "its secret is another one" if token else "there is none of that name, or no longer")
+        return self.again(name)
+
+    def again(self, name: str) -> Caller:
+        """Whom a token stands for that was shown before. Raises a 401 StatusError if it is good no more."""
+        token = self._tokens.get("", name)
+        if token is None or token.metadata.deleting:
+            raise _refused(name, "it was revoked")
+        if expired(token, clock.time()):
+            raise _refused(name, f"it expired at {token.expires_at}")
         user = self._users.get("", token.user_id)
         if user is None or user.metadata.deleting or not belongs_to(token.metadata, user.metadata):
             raise _refused(name, f"there is no user {token.user_id}")
@@ -124,12 +131,18 @@ class Tokens:
             token=name,
         )
 
-    def _fault(self, token: Token) -> str:
-        if token.metadata.deleting:
-            return "it was revoked"
-        return f"it expired at {token.expires_at}" if expired(token, clock.time()) else ""
+    def expires(self, caller: Caller) -> float | None:
+        """When the caller's token ceases to be good; None: not by itself."""
+        token = self._tokens.get("", caller.token) if caller.token else None
+        if token is None or token.expires_at is None:
+            return None
+        try:
+            return clock.parse(token.expires_at)
+        except ValueError:
+            return 0.0
 
 
-def _refused(name: str, why: str) -> Exception:
-    log.info("token %s is refused: %s", name, why)
-    return unauthorized("the token is not good: it may have expired or been revoked")
+def _refused(name: str, why: str) -> StatusError:
+    error = unauthorized("the token is not good: it may have expired or been revoked")
+    error.__cause__ = NotGood(f"token {name}: {why}")
+    return error

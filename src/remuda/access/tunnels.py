@@ -3,17 +3,19 @@
 What must stay true:
 - A token says whose it is and proves it with a mac that only the manager can make: nobody opens a tunnel for another
   node or another cluster, and nobody takes the place of a session but the same node.
-- Everything is looked at anew each time: the cluster and the Machine are there, the Machine is of that cluster and its
-  control plane, and is not being deleted. When it is gone, or of the control plane no more, its session ends.
-- Whoever is refused hears only that; why is in the log, never with a token in it.
+- Everything is looked at anew each time: the cluster and the Machine are there, and the Machine is of that cluster and
+  its control plane. When it is gone, or of the control plane no more, its session ends.
+- A Machine that is being deleted is there until it is gone: draining its Node, leaving etcd and removing the Node need
+  the API of the cluster, and where nothing else leads to it, a manager that is started meanwhile needs the tunnel anew.
+- Whoever is refused hears only that; why is in the audit line, never with a token in it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import NamedTuple
 
+from remuda.access.audit import Audit
 from remuda.access.clusters import Clusters
 from remuda.capi import remote
 from remuda.capi.types import MACHINE, Machine
@@ -21,14 +23,13 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRET, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key as ObjectKey
+from remuda.providers.bootstrap.site import TUNNEL
 from remuda.providers.controlplane import hosts, state, tunnel_tokens
 from remuda.providers.controlplane.identity import id_of
 from remuda.providers.controlplane.types import RKEControlPlane
 from remuda.runtime.caches import Caches
 from remuda.tunnel.server import Asking
 from remuda.tunnel.sessions import Key, Sessions
-
-log = logging.getLogger(__name__)
 
 _UNWATCHED_SECONDS = 5.0  # for which a key is good, where its Secret bears no label of Cluster API
 _QUIET_SECONDS = 60.0  # between two lines about the same
@@ -48,8 +49,11 @@ class _Refused(Exception):
 
 
 class Authorizer:
-    def __init__(self, client: Client, caches: Caches, clusters: Clusters, sessions: Sessions) -> None:
+    def __init__(
+        self, client: Client, caches: Caches, clusters: Clusters, sessions: Sessions, audit: Audit | None = None
+    ) -> None:
         self._client = client
+        self._audit = audit or Audit()
         self._clusters = clusters
         self._sessions = sessions
         self._machines = caches.of(MACHINE)
@@ -67,7 +71,7 @@ class Authorizer:
                 raise _Refused("it shows no token of a tunnel")
             machine = await self._proven(shown)
         except _Refused as refused:
-            self._log(asking, shown, str(refused))
+            self._say(asking, shown, str(refused))
             return None
         key = Key(shown.cluster, shown.machine)
         self._admitted[machine.metadata.uid] = key
@@ -88,8 +92,6 @@ class Authorizer:
             raise _Refused("the cluster has no such Machine")
         if not hosts.roles(now.metadata.labels).control_plane:
             raise _Refused("the Machine is not of the control plane")
-        if now.metadata.deleting:
-            raise _Refused("the Machine is being deleted")
         return now
 
     def _machine(self, plane: RKEControlPlane, name: str) -> Machine | None:
@@ -147,7 +149,12 @@ class Authorizer:
 
     # What is said of the others
 
-    def _log(self, asking: Asking, shown: tunnel_tokens.Shown | None, why: str) -> None:
+    def refused_to_dial(self, key: Key, address: str, what: str) -> None:
+        """`tunnel.Server.refused`: a node wants this end to dial something for it."""
+        why = f"the tunnel of {key} wanted this end to dial {what}: it dials nothing for tunnels"
+        self._audit.refused(address, 403, "dial", TUNNEL, why, user=f"tunnel:{key}", cluster=key.cluster)
+
+    def _say(self, asking: Asking, shown: tunnel_tokens.Shown | None, why: str) -> None:
         """The same is not said again for a while: a node that does not know better comes back every few seconds."""
         claims = f"{shown.machine} of cluster {shown.cluster}" if shown is not None else "nobody"
         address = asking.address.rpartition(":")[0] or asking.address
@@ -157,7 +164,8 @@ class Authorizer:
         if len(self._said) >= _MOST_REMEMBERED:
             self._said.clear()
         self._said[address, claims + why] = now
-        log.warning("a tunnel is refused to %r, which claims to be %r: %s", address, claims, why)
+        text = f"a tunnel is refused to what claims to be {claims}: {why}"
+        self._audit.refused(asking.address, 401, "tunnel", TUNNEL, text, cluster=shown.cluster if shown else "")
 
 
 def _place(plane: RKEControlPlane) -> ObjectKey:

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import msgspec
 
 from remuda.capi.types.shared import Conditions
-from remuda.kube.client import Target
 from remuda.kube.objects import Field, Kind, Object, Part
 from remuda.kube.schema import Rule
 from remuda.providers import names
@@ -110,8 +109,11 @@ KINDS: tuple[Kind[Any], ...] = (USER, TOKEN, GRANT)
 # Of management Clusters only metadata is read here: their kind is provisioning's.
 MANAGEMENT_CLUSTER: Kind[Object] = Kind(names.MANAGEMENT_API_VERSION, "Cluster", "clusters", Object, namespaced=False)
 
-CLUSTER_ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
-CLUSTER_ROLE_BINDINGS = Target("rbac.authorization.k8s.io/v1", "clusterrolebindings")
+# Of the rules of the management plane only that they are others is noticed.
+_RBAC = "rbac.authorization.k8s.io/v1"
+CLUSTER_ROLE: Kind[Object] = Kind(_RBAC, "ClusterRole", "clusterroles", Object, namespaced=False)
+CLUSTER_ROLE_BINDING: Kind[Object] = Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", Object, namespaced=False)
+CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS = CLUSTER_ROLE.target, CLUSTER_ROLE_BINDING.target
 
 
 def role_of(grant: ClusterRoleTemplateBinding) -> str:

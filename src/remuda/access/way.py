@@ -27,7 +27,8 @@ _NOTHING_ADDED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
 class Way:
-    """See `seams.Way`. `made_of` tells whether it is still the right one; `story` says how the cluster stands."""
+    """See `seams.Way`. `made_of` tells whether it is still the right one; `story` says how the cluster stands;
+    `swallowed` is told when there was no answer at all to an attempt to connect directly."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Way:
         sessions: Sessions,
         made_of: tuple[str, ...],
         story: Callable[[str, str], StatusError],
+        swallowed: Callable[[], None],
     ) -> None:
         self.cluster = cluster
         self.key = key
@@ -53,6 +55,7 @@ class Way:
         self._context = context
         self._sessions = sessions
         self._story = story
+        self._swallowed = swallowed
         self._users = 0
         self._close: Callable[[Coroutine[Any, Any, None]], object] | None = None  # set: another is in its place
         self._session = aiohttp.ClientSession(
@@ -94,6 +97,10 @@ class Way:
             return await self._request(method, target, headers, body)
         except aiohttp.ClientConnectorError:
             raise
+        except aiohttp.ConnectionTimeoutError:
+            if self.through == "direct":
+                self._swallowed()
+            raise
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             if method not in READS:
                 raise
@@ -129,6 +136,8 @@ class Way:
                 loop = asyncio.get_running_loop()
                 return await loop.create_connection(make, host, port, ssl=self._context, server_hostname=name)
         except TimeoutError:
+            if self.through == "direct":
+                self._swallowed()
             raise OSError(f"no connection within {CONNECT_SECONDS:g} s") from None
 
     def unreachable(self, why: str) -> StatusError:

@@ -9,10 +9,12 @@ What must stay true:
   closed by the last of them.
 - When the first tunnel of a cluster comes, or the last one goes, those who keep connections are told at once.
 - A kubeconfig that leads through our own proxy is never used by ourselves.
+- Where a tunnel is to come back and the direct way swallows what is sent, nobody waits for that again and again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
 
@@ -21,14 +23,16 @@ import msgspec
 
 from remuda.access.clusters import Clusters
 from remuda.access.seams import PREFIX
+from remuda.access.standing import Standing, unavailable
 from remuda.access.way import Way
 from remuda.capi import names, remote
-from remuda.kube import clock, kubeconfig
+from remuda.kube import kubeconfig
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError, not_found
 from remuda.kube.http import HttpClient
 from remuda.kube.http.link import KEEP_SECONDS, Connector, direct
 from remuda.kube.http.tls import client_context
+from remuda.kube.http.transport import NO_CONNECTION
 from remuda.kube.kubeconfig import Access, KubeconfigError
 from remuda.kube.objects import Key
 from remuda.providers.controlplane.identity import id_of
@@ -38,13 +42,10 @@ from remuda.runtime.caches import Caches
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.tasks import Tasks
 from remuda.tunnel.connector import TunnelConnector
-from remuda.tunnel.sessions import Ended, Event, Sessions
+from remuda.tunnel.sessions import Event, Sessions
 
 API = "127.0.0.1:6443"  # where a server's own API is, seen from that server
-_RETRY_SECONDS = 1
-_COMING_BACK_SECONDS = 30.0
-"""For so long after its tunnel was lost a cluster is likely to be back soon. Kubernetes clients that are told when to
-come back do so, ten times and more, before they show anybody the message; so later nobody is."""
+_SHUT_SECONDS = 15.0  # for which a direct way that has led nowhere is not tried again, where a tunnel is to come back
 
 
 class Ways:
@@ -63,9 +64,10 @@ class Ways:
         self._others = remote.dialer(client, self._over_http)
         self._ways: dict[str, Way] = {}
         self._tunnelled: set[str] = set()  # ids of clusters that have a tunnel
-        self._last_ends: dict[str, Ended] = {}
+        self._shut: dict[str, float] = {}  # until when a cluster is not asked directly
         self._listeners: list[Callable[[Key], None]] = []
         self._tasks = Tasks()
+        self._standing = Standing(sessions)
         sessions.listen(self._session_changed)
         clusters.planes.listen(self._plane_changed)
 
@@ -81,6 +83,7 @@ class Ways:
             made_of = self._made_of(cluster, key)
             present = self._ways.get(cluster)
             if present is not None and present.made_of == made_of:
+                self._ask_if_open(present)
                 return present
             access = await self._admin(key)
             if self._made_of(cluster, key) == made_of:  # nothing has changed while it was read
@@ -117,7 +120,7 @@ class Ways:
     def _made_of(self, cluster: str, key: Key) -> tuple[str, ...]:
         secret = self._secrets.get(*admin_secret(key))
         if secret is None:
-            raise self.unreachable(cluster, "its control plane has no kubeconfig yet")
+            raise unavailable(f"the cluster {cluster} has not connected yet; its control plane has no kubeconfig yet")
         through = "tunnel" if self._sessions.has(cluster) else "direct"
         return (through, str(key), secret.metadata.uid, secret.metadata.resource_version)
 
@@ -130,9 +133,9 @@ class Ways:
             data = await remote.secret_data(self._client, namespace, name) or {}
             access = kubeconfig.parse(data.get(names.KUBECONFIG_KEY, b""), origin=origin)
         except (KubeconfigError, Retryable) as error:
-            raise _unavailable(str(error)) from None
+            raise unavailable(str(error)) from None
         if access.insecure or not access.server.startswith("https://"):
-            raise _unavailable(f"the {origin} does not say how to verify the cluster's API")
+            raise unavailable(f"the {origin} does not say how to verify the cluster's API")
         return access
 
     def _make(self, cluster: str, key: Key, access: Access, made_of: tuple[str, ...]) -> Way:
@@ -148,7 +151,7 @@ class Ways:
                 origin=access.origin,
             )
         except KubeconfigError as error:
-            raise _unavailable(str(error)) from None
+            raise unavailable(str(error)) from None
         return Way(
             cluster=cluster,
             key=key,
@@ -159,6 +162,7 @@ class Ways:
             sessions=self._sessions,
             made_of=made_of,
             story=self.unreachable,
+            swallowed=lambda: self._swallowed(cluster),
         )
 
     def _through_tunnel(self, access: Access) -> Access:
@@ -177,6 +181,17 @@ class Ways:
             raise Retryable(f"the {access.origin} leads through this manager, which needs another way of its own")
         return HttpClient(access)
 
+    # Directly, into nothing
+
+    def _swallowed(self, cluster: str) -> None:
+        if self._standing.had_tunnel(cluster):
+            self._shut[cluster] = asyncio.get_running_loop().time() + _SHUT_SECONDS
+
+    def _ask_if_open(self, way: Way) -> None:
+        until = self._shut.get(way.cluster)
+        if until is not None and way.through == "direct" and asyncio.get_running_loop().time() < until:
+            raise self.unreachable(way.cluster, f"{way.server} cannot be reached: {NO_CONNECTION}")
+
     # What changes
 
     def _retire(self, cluster: str, *, now: bool = False) -> None:
@@ -186,13 +201,14 @@ class Ways:
 
     def _session_changed(self, event: Event) -> None:
         cluster = event.key.cluster
-        if not event.connected:
-            self._last_ends[cluster] = Ended(clock.time(), event.reason)
+        key = self._clusters.find(cluster)
+        if key is None:
+            self._standing.forget(cluster)
         if self._sessions.has(cluster) == (cluster in self._tunnelled):
             return
         self._tunnelled ^= {cluster}
+        self._shut.pop(cluster, None)
         self._retire(cluster)
-        key = self._clusters.find(cluster)
         if key is not None:
             for told in self._listeners:
                 told(key)
@@ -202,22 +218,20 @@ class Ways:
             gone = id_of(before)
             if self._clusters.find(gone) is None:
                 self._retire(gone)
-                self._last_ends.pop(gone, None)
+                self._shut.pop(gone, None)
+                self._standing.forget(gone)
 
     # What there is to say
 
     def unreachable(self, cluster: str, why: str) -> StatusError:
-        ended = self._last_ends.get(cluster)
-        if self._sessions.has(cluster):
-            return _unavailable(
-                f"the cluster {cluster} is connected, but its API cannot be reached through the tunnel: {why}",
-                soon=True,
-            )
-        if ended is None:
-            return _unavailable(f"the cluster {cluster} has not connected yet; {why}")
-        since = clock.rfc3339(ended.at)
-        soon = clock.time() - ended.at < _COMING_BACK_SECONDS
-        return _unavailable(f"the cluster {cluster} is not connected since {since}: {ended.reason}; {why}", soon=soon)
+        return self._standing.unreachable(cluster, why)
+
+    def told(self, cluster: Key, why: str) -> str:
+        """Why a cluster cannot be reached, to one of our own controllers that has tried: `runtime.remote.Explain`."""
+        id = self._clusters.id(cluster)
+        if not id or self._secrets.get(*admin_secret(cluster)) is None:
+            return why
+        return self.unreachable(id, why).message
 
 
 def admin_secret(cluster: Key) -> Key:
@@ -228,13 +242,3 @@ def _bytes(pem: object) -> bytes:
     """What came from a Secret is never a file."""
     assert isinstance(pem, bytes)
     return pem
-
-
-def _unavailable(text: str, *, soon: bool = False) -> StatusError:
-    return StatusError(
-        503,
-        "ServiceUnavailable",
-        text,
-        details={"retryAfterSeconds": _RETRY_SECONDS},
-        headers={"Retry-After": str(_RETRY_SECONDS)} if soon else None,
-    )

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 import msgspec
 
 from remuda.access import reaching, setup
+from remuda.access.audit import Audit, id_of, path_of, reason
 from remuda.access.clusters import Clusters
 from remuda.access.proxy import Proxy
 from remuda.access.reaching import Others, Permits
@@ -18,10 +19,11 @@ from remuda.access.seams import PREFIX, Caller
 from remuda.access.tokens import Tokens
 from remuda.access.tunnels import Authorizer
 from remuda.access.types import MANAGEMENT_CLUSTER
+from remuda.access.underway import Underway, end_what_is_taken_back, still_reaching
 from remuda.access.ways import Ways
 from remuda.apiserver.auth.token_authenticators import Authenticated
 from remuda.apiserver.auth.tokens import TokenRejected
-from remuda.apiserver.auth.user import Attributes, User
+from remuda.apiserver.auth.user import ANONYMOUS, Attributes, User
 from remuda.apiserver.http.seams import HeaderView
 from remuda.apiserver.server import ApiServer
 from remuda.app.tunnel import tunnel_handler
@@ -48,14 +50,15 @@ class Access:
 
     def __init__(self, manager: Manager, site: Site, engine: Engine, chosen: Sequence[str]) -> None:
         self._site = site
+        self.audit = Audit()
         self._chosen = tuple(name for name in chosen if name in setup.CONTROLLERS)
         self.sessions = Sessions()
         self.clusters = Clusters(manager.caches)
-        authorizer = Authorizer(manager.client, manager.caches, self.clusters, self.sessions)
-        self._tunnels = tunnel_handler(Server(authorizer, self.sessions))
+        authorizer = Authorizer(manager.client, manager.caches, self.clusters, self.sessions, self.audit)
+        self._tunnels = tunnel_handler(Server(authorizer, self.sessions, refused=authorizer.refused_to_dial))
         self.ways = Ways(manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url)
         self.tokens = Tokens(manager.caches) if self.proxied else None
-        self._proxy = self._door(engine)
+        self._proxy = self._door(engine, manager)
         self._ending = False
         manager.metrics.registry.register(self.sessions.metrics)
         manager.at_end(self._close)
@@ -65,15 +68,20 @@ class Access:
         """Whether users, and `<cluster>-kubeconfig`, come through the proxy."""
         return bool(self._chosen)
 
-    def _door(self, engine: Engine) -> Proxy | None:
+    def _door(self, engine: Engine, manager: Manager) -> Proxy | None:
         if self.tokens is None:
             return None
         identify = reaching.identifier(self.tokens, engine.others)
-        return Proxy(identify, reaching.reaching(engine.permits), self.ways)
+        may_reach = reaching.reaching(engine.permits)
+        underway = Underway(still_reaching(self.tokens, may_reach), self.tokens.expires)
+        end_what_is_taken_back(underway, manager.caches)
+        manager.at_end(underway.close)
+        return Proxy(identify, may_reach, self.ways, underway=underway, audit=self.audit)
 
     def add(self, manager: Manager, remote: RemoteClusters) -> None:
         """The controllers, on the connections that all others use; those are told when the way is another."""
         self.ways.on_change(remote.nudge)
+        remote.explained_by(self.ways.told)
         setup.add(manager, remote, self.clusters, self._site, only=self._chosen)
 
     def routes(self) -> dict[str, Handler]:
@@ -112,6 +120,18 @@ def embedded(server: ApiServer) -> Engine:
     return Engine(others, permits)
 
 
+def tell_of_strangers(server: ApiServer, audit: Audit) -> None:
+    """Whoever is kept out of the engine's own API has an audit line, too."""
+
+    def tell(request: Request, user: User | None, verb: str, error: StatusError) -> None:
+        who = user.name if user is not None and user.name != ANONYMOUS else ""
+        id = id_of(request)
+        audit.refused(request.peer.address, error.code, verb, path_of(request), reason(error), user=who, id=id)
+        request.headers[b"audit-id"] = id.encode()  # the answer has the same
+
+    server.front.kept_out = tell
+
+
 class UserTokens:
     """Users of ours at the embedded engine itself: `auth.token_authenticators.TokenAuthenticator`. A token that is
     limited to clusters is good for the proxy alone."""
@@ -125,7 +145,7 @@ class UserTokens:
         try:
             caller = self._tokens.caller(token) if common else None
         except StatusError as error:
-            raise TokenRejected(str(error)) from None
+            raise TokenRejected(str(error.__cause__ or error)) from None
         if caller is None:
             return None
         if caller.clusters is not None:

@@ -12,7 +12,7 @@ import msgspec
 from remuda.access.setup import let_users_in
 from remuda.apiserver.server import ApiServer
 from remuda.app import apiserver, controllers, health, nodes, process
-from remuda.app.access import Access, UserTokens, embedded
+from remuda.app.access import Access, UserTokens, embedded, tell_of_strangers
 from remuda.app.addresses import Address
 from remuda.app.apiserver import Settings as ServerSettings
 from remuda.app.site import Settings as SiteSettings
@@ -88,6 +88,7 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
     kept = settings.site.kept_artefacts(data)
     access = Access(manager, site, embedded(server), chosen)
+    tell_of_strangers(server, access.audit)
     if access.tokens is not None:
         server.authenticator.add(UserTokens(access.tokens, server.authenticator.api_audiences))
         await let_users_in(server.client())

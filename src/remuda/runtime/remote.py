@@ -19,7 +19,7 @@ import msgspec
 
 from remuda.kube import chance, clock
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import StatusError, Unreachable
 from remuda.kube.objects import Key, Kind, Object, Part
 from remuda.runtime.informer import Informer
 from remuda.runtime.queue import Backoff
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 Dial = Callable[[Key], Awaitable[Client]]
 Changed = Callable[[Key, Any], None]
+Explain = Callable[[Key, str], str]
 
 PROVIDER_ID = "providerID"  # the index of Nodes
 _UNAUTHORIZED = 401
@@ -78,12 +79,13 @@ class RemoteClusters:
         self._settings = settings or Settings()
         self._links: dict[Key, tuple[_Link, asyncio.Task[None]]] = {}
         self._listeners: list[Changed] = []
+        self._explain: Explain = lambda cluster, why: why
         self._tasks = Tasks()
 
     def want(self, cluster: Key) -> None:
         """Connects to the cluster and keeps connected, until it is forgotten. Asked twice, it is done once."""
         if cluster not in self._links:
-            link = _Link(cluster, self._dial, self._nodes, self._settings, self._tell)
+            link = _Link(cluster, self._dial, self._nodes, self._settings, self._tell, self._told)
             self._links[cluster] = (link, self._tasks.spawn(f"cluster {cluster}", link.run()))
 
     def forget(self, cluster: Key) -> None:
@@ -110,6 +112,13 @@ class RemoteClusters:
         connected or lost."""
         self._listeners.append(listener)
 
+    def explained_by(self, explain: Explain) -> None:
+        """Whoever knows the ways to clusters turns what an attempt came to into what a person is told."""
+        self._explain = explain
+
+    def _told(self, cluster: Key, why: str) -> str:
+        return self._explain(cluster, why)
+
     def _tell(self, cluster: Key, node: Any) -> None:
         for listener in self._listeners:
             try:
@@ -129,12 +138,15 @@ class RemoteClusters:
 class _Link:
     """One cluster: connects, watches over the connection, and starts over when it is lost."""
 
-    def __init__(self, cluster: Key, dial: Dial, nodes: Kind[Any], settings: Settings, tell: Changed) -> None:
+    def __init__(
+        self, cluster: Key, dial: Dial, nodes: Kind[Any], settings: Settings, tell: Changed, explain: Explain
+    ) -> None:
         self._cluster = cluster
         self._dial = dial
         self._nodes = nodes
         self._settings = settings
         self._tell = tell
+        self._explain = explain
         self._backoff = Backoff(first=1.0, most=settings.retry_seconds)
         self.connection = Connection(since=clock.time(), error="not connected yet")
         self.nudged = asyncio.Event()
@@ -214,6 +226,8 @@ class _Link:
 
     def _failed(self, error: Exception) -> None:
         what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+        if isinstance(error, Unreachable | OSError):  # the rest was said by the cluster itself
+            what = self._explain(self._cluster, what)
         log.info("cluster %s: %s", self._cluster, what)
         self._set(failures=self.connection.failures + 1, error=what)
 

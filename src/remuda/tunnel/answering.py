@@ -17,18 +17,20 @@ from remuda.tunnel.streams import Stream
 _tasks: set[asyncio.Task[None]] = set()
 
 
-def answer(stream: Stream, allow: Allow) -> None:
+def answer(stream: Stream, allow: Allow) -> bool:
+    """Whether it was allowed."""
     try:
         target = allow.target(stream.network, stream.address)
     except ValueError as error:
         stream.fail(f"connect not allowed: {error}")
-        return
+        return False
     if target is None:
         stream.fail("connect not allowed")
-        return
+        return False
     task = asyncio.get_running_loop().create_task(_dial(stream, target))
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
+    return True
 
 
 async def _dial(stream: Stream, target: Target) -> None:

@@ -89,7 +89,8 @@ class AcceptRate:
 
 
 class Server:
-    """`allow` is what clients may have this end dial for them."""
+    """`allow` is what clients may have this end dial for them; `refused` is told of anything else they ask for: whose
+    tunnel it is, where it comes from, and what was to be dialled."""
 
     def __init__(
         self,
@@ -97,6 +98,7 @@ class Server:
         sessions: Sessions,
         *,
         allow: Allow = NOTHING,
+        refused: Callable[[Key, str, str], None] = lambda key, address, what: None,
         timing: Timing = Timing(),  # noqa: B008
         limits: Limits = Limits(),  # noqa: B008
         rate: AcceptRate | None = None,
@@ -105,6 +107,7 @@ class Server:
         self.timing = timing
         self.limits = limits
         self.allow = allow
+        self.refused = refused
         self._authorize = authorize
         self._rate = rate or AcceptRate()
 
@@ -142,6 +145,7 @@ class ServerSession(asyncio.Protocol):
         self.confirms = confirms  # tells when it has connected a stream
         self._sessions = server.sessions
         self._allow = server.allow
+        self._refused = server.refused
         self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, None)
         self._frames = websocket.Frames(mask=False, unmask=unmask)
@@ -275,4 +279,5 @@ class ServerSession(asyncio.Protocol):
         self._mind_reading()
 
     def _wanted(self, stream: Stream) -> None:
-        answer(stream, self._allow)
+        if not answer(stream, self._allow):
+            self._refused(self.key, self.address, f"{stream.network[:8]}/{stream.address[:256]}")

@@ -9,7 +9,6 @@ import asyncio
 import base64
 import json
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -19,29 +18,31 @@ from typing import Any
 
 import pytest
 
+from remuda.capi.machine.deletion import Stage
+from remuda.capi.names import PRE_TERMINATE_HOOK
 from remuda.providers.machine.drivers.nspawn import groups
 from remuda.providers.machine.drivers.nspawn.folder import Folder
-from tests.e2e.program import run
 from tests.lab.children import die_with_parent
-from tests.lab.clusters import FLEET_SECRETS, NEWER, VERSION, Fleet, pool
-from tests.lab.drivers import processes_below
-from tests.lab.hosts import Network, interfaces, machines, mounts, require_hosts
-from tests.lab.kubectl import Kubectl
-from tests.lab.on_hosts import OnHosts
+from tests.lab.clusters import FLEET_SECRETS, MACHINES, NEWER, PROVISIONING, VERSION, Fleet, Standing, pool
+from tests.lab.hosts import Network, interfaces, require_hosts
+from tests.lab.kubectl import Kubectl, granted
+from tests.lab.on_hosts import OnHosts, fleet_on
 from tests.lab.peers import require_peer
-from tests.lab.server import Server, end, free_port
+from tests.lab.server import Server, end
 from tests.lab.up import Json, eventually
-from tests.lab.walls import Wall
+from tests.lab.walls import Wall, require_walls
 
 SERVERS, WORKERS = "servers", "workers"
 CUT_SECONDS = 60.0
 PATIENCE_SECONDS = 240.0
 NOT_CONNECTED = "is not connected since "
+HOLD = f"{PRE_TERMINATE_HOOK}/somebody"
 
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     require_hosts()
+    require_walls()
     found = Network(tmp_path_factory.mktemp("network"))
     asyncio.run(found.open())
     try:
@@ -53,16 +54,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 
 @pytest.fixture(scope="module")
 def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    found = Fleet("nspawn", {}, "--listen", f"{network.address}:{free_port()}")
-    try:
+    with fleet_on(network) as found:
         found.add_nano(tmp_path_factory.mktemp("bundles"), VERSION, NEWER)
         yield found
-        assert machines(found.hosts) == []
-        assert mounts(found.hosts) == []
-    finally:
-        for pid in (*machines(found.hosts), *processes_below(found.hosts)):
-            os.kill(pid, signal.SIGKILL)
-        found.stop()
 
 
 class Closed(OnHosts):
@@ -89,6 +83,15 @@ class Closed(OnHosts):
         entered = ["nsenter", "--target", str(pid), "--net", str(program), "--server", "https://127.0.0.1:6443"]
         return Kubectl(entered, config, folder)
 
+    def plans(self) -> dict[str, str]:
+        """What each host was told to do."""
+        secrets = self.fleet.items(FLEET_SECRETS)
+        return {one["metadata"]["name"]: one["data"]["plan"] for one in secrets if "plan" in (one.get("data") or {})}
+
+    def untouched(self) -> tuple[dict[str, Standing], dict[str, str], dict[str, str]]:
+        """The same before and after: no Machine or host was made anew, rebooted, or told to do anything."""
+        return self.standing(), self.running(), self.plans()
+
 
 @pytest.fixture(scope="module")
 def cluster(fleet: Fleet, network: Network) -> Iterator[Closed]:
@@ -103,24 +106,15 @@ def cluster(fleet: Fleet, network: Network) -> Iterator[Closed]:
         yield found
     finally:
         found.delete()
+    found.leaves_nothing()
     assert interfaces(network.bridge) == set()
 
 
 @pytest.fixture
 def kubectl(cluster: Closed, tmp_path: Path) -> Iterator[Kubectl]:
-    """As somebody who was granted the cluster has it."""
-    (program,) = require_peer("kubectl")
-    name = f"ann-{tmp_path.name.replace('_', '-')[:20].strip('-')}"
-    access = ("--kubeconfig", cluster.fleet.kubeconfig)
-    for words in (("user", "create", name), ("grant", name, cluster.name, "cluster-owner")):
-        done = run(*words, *access)
-        assert done.code == 0, done
-    got = run("get", "kubeconfig", cluster.name, "--user", name, "--embed-token", *access)
-    assert got.code == 0, got
-    path = tmp_path / "ann.kubeconfig"
-    path.write_text(got.out)
-    yield Kubectl([str(program)], path, tmp_path)
-    assert run("user", "delete", name, *access).code == 0
+    """As somebody who was granted the cluster has it; it works."""
+    with granted(cluster, f"ann-{os.urandom(3).hex()}", tmp_path) as found:
+        yield found
 
 
 def test_hosts_that_let_nobody_in_become_a_cluster(cluster: Closed) -> None:
@@ -129,11 +123,10 @@ def test_hosts_that_let_nobody_in_become_a_cluster(cluster: Closed) -> None:
     for machine in cluster.machines():
         for port in (22, 6443):
             with pytest.raises(TimeoutError):
-                socket.create_connection((cluster.address(machine), port), timeout=3).close()
+                socket.create_connection((cluster.address(machine), port), timeout=2).close()
 
 
 def test_kubectl_reads_and_writes_there(cluster: Closed, kubectl: Kubectl) -> None:
-    cluster.until(lambda: _works(kubectl, "get", "nodes"), "the grant has reached the cluster")
     assert len(kubectl("get", "nodes", "-o", "name").splitlines()) == 2
     wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"herd": "wild"}}
     kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(wanted))
@@ -148,51 +141,80 @@ def test_it_is_managed_in_place(cluster: Closed) -> None:
 
 
 def test_a_manager_that_was_started_anew_reaches_it_again(cluster: Closed, fleet: Fleet, kubectl: Kubectl) -> None:
-    cluster.until(lambda: _works(kubectl, "get", "nodes"), "it is reached")
-    end(fleet.process)
-    assert fleet.process.stdout is not None
-    fleet.process.stdout.close()
-    fleet.start_again()
-    cluster.until(lambda: _works(kubectl, "get", "nodes"), "it is reached again")
+    before = cluster.untouched()
+    _start_anew(fleet)
+    cluster.until(lambda: kubectl.works("get", "nodes"), "it is reached again")
     cluster.has_nodes(2)
     cluster.is_well()
+    assert cluster.untouched() == before
 
 
 def test_a_link_that_was_cut_for_a_minute_comes_back_and_nothing_is_missed(
     cluster: Closed, network: Network, kubectl: Kubectl, tmp_path: Path
 ) -> None:
-    cluster.until(lambda: _works(kubectl, "get", "nodes"), "it is reached")
     program, clients = require_peer("kubectl", "clients")
     inside = cluster.inside(program, tmp_path)
+    before = cluster.untouched()
     follower = _Follower([str(clients), "--kubeconfig", str(kubectl.kubeconfig), "--group", "cut.example.com"])
+    space = ("-n", follower.namespace)
+    watch = ("get", "configmaps", "-w", "--request-timeout", f"{PATIENCE_SECONDS:.0f}s")
     try:
-        namespace = follower.namespace
-        inside("-n", namespace, "create", "configmap", "going")
-        watching = kubectl.start("get", "configmaps", "-n", namespace, "-w")
-        follower.until_holds(inside, namespace)
-        with Wall(network.bridge).cut():
-            since = time.monotonic()
-            inside("-n", namespace, "create", "configmap", "new")
-            inside("-n", namespace, "delete", "configmap", "going")
-            said, _ = watching.communicate(timeout=PATIENCE_SECONDS)
-            time.sleep(max(0.0, since + CUT_SECONDS - time.monotonic()))
-        assert NOT_CONNECTED in said, said
-        report = follower.until_holds(inside, namespace)
-        told = report["typed configmaps"]["then"]
-        assert [one for one in told if one.startswith("add ")] == ["add going", "add new"], told
-        assert sum(one.startswith("delete") for one in told) == 1, told
+        inside(*space, "create", "configmap", "going")
+        with kubectl.saying(*space, *watch) as printed:
+            printed.readline()  # the columns: it has begun
+            inside(*space, "create", "configmap", "seen")
+            while not (line := printed.readline()).startswith("seen "):
+                assert line, "it has ended"
+            follower.until_holds(inside)
+            with Wall(network.bridge).cut():
+                until = time.monotonic() + CUT_SECONDS
+                inside(*space, "create", "configmap", "new")
+                inside(*space, "delete", "configmap", "going")
+                told = [printed.read()]
+                cluster.until(lambda: NOT_CONNECTED in cluster.why()[1], "remuda why says what is missing")
+                told.append(cluster.why()[1])
+                with pytest.raises(AssertionError, match=NOT_CONNECTED):
+                    kubectl("get", "nodes")
+                time.sleep(max(0.0, until - time.monotonic()))
+        heard = follower.until_holds(inside)["typed configmaps"]["then"]
     finally:
         follower.end()
+    (server,) = cluster.machines(SERVERS)
+    for text in told:
+        assert f"(the tunnel of {server})" in text, text
+        assert "its servers open the tunnel again by themselves" in text, text
+    assert [one for one in heard if one.startswith("add ")] == ["add going", "add seen", "add new"], heard
+    assert sum(one.startswith("delete") for one in heard) == 1, heard
     cluster.has_nodes(2)
     cluster.is_well()
+    assert cluster.untouched() == before
 
 
-def _works(kubectl: Kubectl, *words: str) -> bool:
+def test_it_goes_although_its_manager_was_started_anew_meanwhile(
+    cluster: Closed, fleet: Fleet, kubectl: Kubectl
+) -> None:
+    """Held up where its server still runs and is about to go: there the end of a server may need the API once more."""
+    (server,) = cluster.machines(SERVERS)
+    cluster.fleet.patch(f"{MACHINES}/{server}", {"metadata": {"annotations": {HOLD: ""}}})
     try:
-        kubectl(*words)
-    except AssertionError:
-        return False
-    return True
+        assert cluster.fleet.http("DELETE", f"{PROVISIONING}/{cluster.name}").code in (200, 202)
+        cluster.until(lambda: _waits_for_hooks(cluster.machines(SERVERS)[server]), "its server waits for its last hook")
+        _start_anew(fleet)
+        cluster.until(lambda: kubectl.works("get", "nodes"), "it is reached again")
+    finally:
+        cluster.fleet.patch(f"{MACHINES}/{server}", {"metadata": {"annotations": {HOLD: None}}})
+    cluster.delete()
+
+
+def _waits_for_hooks(machine: Json) -> bool:
+    return any(one["reason"] == Stage.PRE_TERMINATE_HOOK for one in machine["status"]["conditions"])
+
+
+def _start_anew(fleet: Fleet) -> None:
+    end(fleet.process)
+    assert fleet.process.stdout is not None
+    fleet.process.stdout.close()
+    fleet.start_again()
 
 
 class _Follower:
@@ -207,12 +229,12 @@ class _Follower:
         )
         self.namespace = str(self._line()["namespace"])
 
-    def until_holds(self, inside: Kubectl, namespace: str) -> Json:
+    def until_holds(self, inside: Kubectl) -> Json:
         """What it tells once it knows what there is."""
         reports: list[Json] = [{}]
 
         def holds() -> bool:
-            items = json.loads(inside("-n", namespace, "get", "configmaps", "-o", "json"))["items"]
+            items = json.loads(inside("-n", self.namespace, "get", "configmaps", "-o", "json"))["items"]
             there = {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
             assert self._process.stdin is not None
             self._process.stdin.write(b"\n")

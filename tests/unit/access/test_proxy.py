@@ -233,7 +233,11 @@ async def test_tricks_do_not_reach_the_cluster(
     answer = await raw(place, "\r\n".join([*head, *lines[1:], "Connection: close", "", ""]).encode())
     assert answer.startswith(f"HTTP/1.1 {code} ".encode()), answer
     assert far.seen == []
-    assert all(line["why"] for line in audit.lines)
+    if "Content-Length" in lines[-1] or "Transfer-Encoding" in lines[-1]:
+        return  # no request at all: nobody has asked for anything
+    (line,) = audit.lines
+    assert (line["user"], line["code"]) == ("ann", code)
+    assert line["why"]
 
 
 async def test_an_upgrade_to_anything_else_is_not_passed_on(place: Proxied, far: FarCluster, one: None) -> None:
@@ -247,6 +251,90 @@ async def test_an_upgrade_to_anything_else_is_not_passed_on(place: Proxied, far:
     writer.close()
     (seen,) = far.seen
     assert not {"upgrade", "http2-settings"} & {name for name, _ in seen.headers}
+
+
+# What is taken back while it goes on
+
+
+async def test_a_watch_ends_when_its_caller_may_no_longer_and_says_so(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
+) -> None:
+    far.answer = watching
+    async with session.get(url(place, PODS + "?watch=1")) as answer:
+        assert json.loads(await answer.content.readline())["type"] == "ADDED"
+        place.taken_back("ann", ID, "no grant any more")
+        event = json.loads(await answer.content.readline())
+        assert await answer.content.read() == b""
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 403)
+    assert event["object"]["message"] == f"access to the cluster {ID} has ended"
+    (line,) = audit.lines
+    assert (line["user"], line["verb"], line["code"], line["why"]) == ("ann", "watch", 200, "no grant any more")
+    await place.until(lambda: not place.proxy.underway.calls)
+
+
+async def test_logs_are_cut_when_their_reader_may_no_longer(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
+) -> None:
+    async def following(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await begin_chunks(writer, "text/plain")
+        await chunk(writer, b"a line\n")
+        await reader.read()
+
+    far.answer = following
+    async with session.get(url(place, PODS + "/b/log?follow=true")) as answer:
+        await answer.content.readline()
+        place.taken_back("ann", ID, "no grant any more")
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.content.read()
+    assert audit.lines[0]["why"] == "no grant any more"
+
+
+async def test_what_has_not_been_answered_yet_is_given_up_too(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
+) -> None:
+    async def silent(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    far.answer = silent
+    asking = asyncio.create_task(session.get(url(place, PODS + "/b/log?follow=true")))
+    await place.until(lambda: far.seen)
+    place.taken_back("ann", ID, "no grant any more")
+    async with await asking as answer:
+        assert (await status(answer))["message"] == f"access to the cluster {ID} has ended"
+    assert (audit.lines[0]["code"], audit.lines[0]["why"]) == (403, "no grant any more")
+
+
+async def test_those_who_still_may_are_not_disturbed(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+) -> None:
+    far.answer = watching
+    bob = {"Authorization": f"Bearer {place.caller('bob')}"}
+    async with (
+        session.get(url(place, PODS + "?watch=1")) as ended,
+        session.get(url(place, PODS + "?watch=1"), headers=bob) as goes_on,
+    ):
+        await ended.content.readline()
+        await goes_on.content.readline()
+        place.taken_back("ann", ID, "no grant any more")
+        assert json.loads(await ended.content.readline())["type"] == "ERROR"
+        assert [call.caller.name for call in place.proxy.underway.calls] == ["bob"]
+        assert not any(call.why for call in place.proxy.underway.calls)
+
+
+# Strangers in number
+
+
+async def test_strangers_cannot_fill_the_disk_with_audit_lines(
+    place: Proxied, session: aiohttp.ClientSession, one: None, audit: AuditLines
+) -> None:
+    for _ in range(100):
+        async with session.get(url(place, PODS), headers={"Authorization": "Bearer forged"}) as answer:
+            assert answer.status == 401
+    assert 60 <= len(audit.lines) < 100
+    async with session.get(url(place, PODS)) as answer:  # somebody known is told of as ever, and so is what was not
+        assert answer.status == 200
+    unwritten = sum(line.get("unwritten", 0) for line in audit.lines)
+    assert (audit.lines[-1]["user"], len(audit.lines) - 1 + unwritten) == ("ann", 100)
 
 
 # What breaks

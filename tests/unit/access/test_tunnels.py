@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -32,6 +31,7 @@ from remuda.tunnel import client as tunnel_client
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import Asking, Server
 from remuda.tunnel.sessions import Key, Sessions
+from tests.lab.proxied import AuditLines
 
 WAIT = 60.0
 NAMESPACE = "ranch"
@@ -54,7 +54,8 @@ class Gate:
         await install(self.client, [*core(), *control_plane()])
         await self.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
         await self.caches.start()
-        server = Server(self.authorizer, self.sessions, timing=LIVELY)
+        refused = self.authorizer.refused_to_dial
+        server = Server(self.authorizer, self.sessions, timing=LIVELY, refused=refused)
         self.engine.front.mount("/v3/connect", tunnel_handler(server))
 
     async def stop(self) -> None:
@@ -147,16 +148,16 @@ def token(cluster: str, machine: str, uid: str, key: bytes = b"a key") -> str:
 
 
 @pytest.fixture
-def refusals(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    caplog.set_level(logging.WARNING, "remuda.access.tunnels")
-    return lambda: [record.getMessage() for record in caplog.records]
+def refusals(audit: AuditLines) -> Callable[[], list[str]]:
+    return lambda: [json.dumps(line) for line in audit.lines]
 
 
 async def refused(gate: Gate, refusals: Callable[[], list[str]], shown: str, why: str) -> None:
     assert await gate.ask(shown) is None
     (line,) = refusals()
-    assert why in line
-    assert "10.0.0.9" in line
+    said = json.loads(line)
+    assert (said["from"], said["code"], said["path"]) == ("10.0.0.9:4711", 401, "/v3/connect")
+    assert why in said["why"]
     mac = shown.rpartition(".")[2]
     assert not mac or mac not in line
 
@@ -219,12 +220,21 @@ async def test_whoever_is_not_a_node_of_the_control_plane_is_refused(
     await refused(gate, refusals, token(cluster, machine, uids.get(machine, uids["roan"])), why)
 
 
-async def test_a_machine_that_is_being_deleted_is_refused(gate: Gate, refusals: Callable[[], list[str]]) -> None:
+async def test_a_machine_that_is_being_deleted_may_come_back_until_it_is_gone(gate: Gate) -> None:
+    """Its end may need the API of its cluster, to which nothing else may lead; also after the manager was started
+    anew, as seen from a node whose session was ended."""
     await gate.cluster("prairie")
     uid = await gate.machine("roan", "prairie", finalizers=["example.com/held"])
+    client = await gate.connect(token("c-prairie", "roan", uid))
+    await gate.until(lambda: gate.nodes("c-prairie") == {"roan"})
     await gate.client.delete(MACHINE.target, NAMESPACE, "roan")
     await gate.until(lambda: (found := gate.machines.get(NAMESPACE, "roan")) and found.metadata.deleting)
-    await refused(gate, refusals, token("c-prairie", "roan", uid), "the Machine is being deleted")
+    (first,) = gate.sessions.of("c-prairie")
+    gate.sessions.end_all("the manager stops")
+    await gate.until(lambda: (now := gate.sessions.of("c-prairie")) and first not in now)
+    await gate.client.patch(MACHINE.target, NAMESPACE, "roan", {"metadata": {"finalizers": None}})
+    await gate.until(lambda: "401" in client.status.last_disconnect_reason)
+    assert not gate.nodes("c-prairie")
 
 
 async def test_the_token_of_a_machine_that_had_the_name_before_is_refused(
@@ -365,3 +375,25 @@ async def test_forged_tokens_cost_no_reading(gate: Gate, monkeypatch: pytest.Mon
     for number in range(50):
         assert await gate.ask(token("c-prairie", "roan", uid, b"key %d" % number)) is None
     assert len(reads) <= 1
+
+
+async def test_a_node_that_has_this_end_dial_something_is_refused_and_it_is_told(gate: Gate, audit: AuditLines) -> None:
+    await gate.cluster("prairie")
+    uid = await gate.machine("roan", "prairie")
+    client = await gate.connect(token("c-prairie", "roan", uid))
+    await gate.until(lambda: client.status.connected_to)
+    session = client._session
+    assert session is not None
+    wanted = f"127.0.0.1:{gate.engine.front.port}"  # what listens here
+
+    def ask() -> None:
+        """From the client's own thread."""
+        session._turned = None
+        session.mux.open("tcp", wanted).write(b"GET / HTTP/1.1\r\n\r\n")
+
+    session._turned = ask
+    await gate.until(lambda: audit.lines)
+    (line,) = audit.lines
+    assert (line["user"], line["cluster"], line["code"]) == ("tunnel:c-prairie:roan", "c-prairie", 403)
+    assert f"wanted this end to dial tcp/{wanted}" in line["why"]
+    assert line["from"].startswith("127.0.0.1:")

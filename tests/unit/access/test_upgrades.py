@@ -297,3 +297,31 @@ async def test_an_answer_that_is_none_is_a_503(place: Proxied, far: FarCluster, 
     far.answer = babble
     first, _ = await caller.ask(place, "POST", f"Upgrade: {SPDY}")
     assert first == "HTTP/1.1 503 Service Unavailable"
+
+
+async def test_it_is_cut_at_both_ends_when_its_caller_may_no_longer(
+    place: Proxied, far: FarCluster, caller: Caller, by: str, audit: AuditLines
+) -> None:
+    left = asyncio.Event()
+    echo = echoing(SPDY, greeting=b"hello")
+
+    async def answer(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await echo(seen, reader, writer)
+        finally:
+            left.set()
+
+    far.answer = answer
+    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    assert await caller.read(5) == b"hello"
+    place.taken_back("ann", ID, "the token was revoked")
+    async with asyncio.timeout(WAIT):
+        try:
+            assert await caller.reader.read() == b""
+        except (ConnectionError, ssl.SSLError):
+            pass  # an end in the middle of what was said, and it is told so
+        await left.wait()
+    await place.until(lambda: audit.lines)
+    (line,) = audit.lines
+    assert (line["user"], line["code"], line["why"]) == ("ann", 101, "the token was revoked")
+    assert not place.proxy.underway.calls

@@ -3,7 +3,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
+import socket
+from collections.abc import Iterator
 
+import aiohttp
 import pytest
 import yaml
 
@@ -108,6 +111,47 @@ async def test_without_credentials_the_wait_is_told(place: Proxied) -> None:
     assert waits.value.message == f"the cluster {ID} has not connected yet; its control plane has no kubeconfig yet"
 
 
+@pytest.fixture
+def pit() -> Iterator[str]:
+    """What accepts connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(8)
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("upgraded", [False, True])
+async def test_where_a_tunnel_is_to_come_back_one_waits_for_the_direct_way_and_the_others_are_told(
+    place: Proxied, far: FarCluster, pit: str, monkeypatch: pytest.MonkeyPatch, upgraded: bool
+) -> None:
+    monkeypatch.setattr("remuda.access.way.CONNECT_SECONDS", 0.2)
+    await place.cluster(ID, far.config(pit))
+    (await place.tunnel(ID)).stop()
+    await place.until(lambda: not place.sessions.has(ID))
+    way = await place.ways.of(ID)
+    with pytest.raises(OSError, match=r"no connection within|[Tt]imeout"):
+        await (way.connect(asyncio.Protocol) if upgraded else way.request("GET", "/version", []))
+    with pytest.raises(StatusError) as told:
+        await place.ways.of(ID)
+    assert told.value.code == 503
+    assert told.value.message.startswith(f"the cluster {ID} is not connected since ")
+    assert f"(the tunnel of roan); {pit} cannot be reached: no connection within " in told.value.message
+    assert told.value.message.endswith("; its servers open the tunnel again by themselves")
+    await place.tunnel(ID)
+    assert (await place.ways.of(ID)).through == "tunnel"
+
+
+async def test_a_cluster_that_never_had_a_tunnel_is_always_asked_directly(
+    place: Proxied, far: FarCluster, pit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remuda.access.way.CONNECT_SECONDS", 0.2)
+    await place.cluster(ID, far.config(pit))
+    way = await place.ways.of(ID)
+    with pytest.raises(aiohttp.ConnectionTimeoutError):
+        await way.request("GET", "/version", [])
+    assert await place.ways.of(ID) is way
+
+
 @pytest.mark.parametrize("server", ["http://127.0.0.1:1", ""])
 async def test_what_cannot_be_verified_is_not_used(place: Proxied, far: FarCluster, server: str) -> None:
     config = far.config(server)
@@ -121,6 +165,26 @@ async def test_what_cannot_be_verified_is_not_used(place: Proxied, far: FarClust
 
 
 # Our own controllers
+
+
+async def test_controllers_are_told_how_a_cluster_stands_and_not_only_what_their_attempt_came_to(
+    place: Proxied, far: FarCluster
+) -> None:
+    key = await place.cluster(ID, far.config())
+    why = "no answer in time"
+    never = place.ways.told(key, why)
+    assert never.startswith(
+        f"the cluster {ID} has not connected yet; {why}; no server of it has opened a tunnel since "
+    )
+    tunnel = await place.tunnel(ID)
+    behind = place.ways.told(key, why)
+    assert behind == f"the cluster {ID} is connected, but its API cannot be reached through the tunnel: {why}"
+    tunnel.stop()
+    await place.until(lambda: not place.sessions.has(ID))
+    lost = place.ways.told(key, why)
+    assert lost.startswith(f"the cluster {ID} is not connected since ")
+    assert lost.endswith(f"(the tunnel of roan); {why}; its servers open the tunnel again by themselves")
+    assert place.ways.told(Key(NAMESPACE, "somebody-elses"), why) == why
 
 
 async def test_controllers_go_by_the_same_way(place: Proxied, far: FarCluster) -> None:

@@ -113,6 +113,19 @@ async def test_a_server_that_goes_is_noticed_and_one_that_comes_back_is_used(tmp
     await current[0].stop()
 
 
+async def test_what_an_attempt_came_to_is_told_in_the_words_of_who_knows_the_way(
+    workload: ApiServer, blackhole: int
+) -> None:
+    access = msgspec.structs.replace(kubeconfig.load(workload.kubeconfig), server=f"https://127.0.0.1:{blackhole}")
+    remote = RemoteClusters(
+        lambda key: asyncio.sleep(0, HttpClient(access)), settings=msgspec.structs.replace(QUICK, connect_seconds=0.3)
+    )
+    remote.explained_by(lambda cluster, why: f"{cluster} has no tunnel; {why}")
+    remote.want(C)
+    await until(lambda: remote.look(C).error == "ns/c has no tunnel; no answer in time")
+    await remote.close()
+
+
 async def test_a_cluster_that_swallows_everything_keeps_nobody_waiting(workload: ApiServer, blackhole: int) -> None:
     access = msgspec.structs.replace(kubeconfig.load(workload.kubeconfig), server=f"https://127.0.0.1:{blackhole}")
 

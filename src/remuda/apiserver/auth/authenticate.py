@@ -2,7 +2,7 @@
 
 The order is upstream's: client certificate, then bearer token; the first that knows the caller wins. Credentials
 that nobody accepts are 401, never anonymous; no credentials at all is system:anonymous. What was wrong with them
-goes to the log without the credentials, and not to the caller.
+goes to the log without the credentials (it is the cause of the error), and not to the caller.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Authenticator:
             problems.append(str(problem))
         if problems:
             _log.info("Unable to authenticate the request: %s", joined(problems))
-            raise errors.unauthorized()
+            raise errors.unauthorized() from TokenRejected(joined(problems))
         return NOBODY
 
     def _by_certificate(self, der: bytes) -> User | None:

@@ -83,6 +83,8 @@ class HttpFront:
             self.metrics, {**(checks or {}), "shutdown": self._shutdown_check}, documents or {}, self._listed_paths
         )
         self._listener = _FrontListener(self.handle, self.limits)
+        # Told of everybody who is kept out (401, 403), as whom the request came if that is known, and why.
+        self.kept_out: Callable[[Request, User | None, str, StatusError], None] = lambda *what: None
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -121,7 +123,7 @@ class HttpFront:
             serve = self._resources.serve if info.is_resource else self._other
             answer = serve(request, info, user)
         except StatusError as error:
-            answer = error_response(request, error)
+            answer = self._refusal(request, info, user, error)
         if type(answer) is Response:
             self._record(info, answer.status, started)
             return answer
@@ -187,7 +189,7 @@ class HttpFront:
         try:
             result = await answer
         except StatusError as error:
-            result = error_response(request, error)
+            result = self._refusal(request, info, user, error)
         finally:
             if is_read:
                 metrics.reads_in_flight -= 1
@@ -195,6 +197,11 @@ class HttpFront:
                 metrics.writes_in_flight -= 1
         self._record(info, result.status if isinstance(result, Response) else 200, started)
         return result
+
+    def _refusal(self, request: Request, info: RequestInfo, user: User | None, error: StatusError) -> Response:
+        if error.code in (401, 403):
+            self.kept_out(request, user, info.verb, error)
+        return error_response(request, error)
 
     def _turn_away(self, info: RequestInfo, answer: Awaitable[Result], started: float) -> Response:
         close = getattr(answer, "close", None)

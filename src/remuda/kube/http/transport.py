@@ -26,7 +26,7 @@ import remuda
 from remuda.kube import chance
 from remuda.kube.errors import StatusError, Unreachable, status_error
 from remuda.kube.http.identity import Identity, identity_source, impersonation_headers
-from remuda.kube.http.link import Connector, Link, direct
+from remuda.kube.http.link import CONNECT_SECONDS, Connector, Link, direct
 from remuda.kube.http.tls import client_context
 from remuda.kube.kubeconfig import Access, KubeconfigError
 
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 USER_AGENT = f"remuda/{remuda.__version__}"
 NO_ANSWER = "<error>"
+NO_CONNECTION = f"no connection within {CONNECT_SECONDS:g} s"
 
 # What is told of every exchange: the method, the code as text (NO_ANSWER for none), and the seconds it took.
 Observe = Callable[[str, str, float], None]
@@ -281,7 +282,11 @@ def _warning_text(header: str) -> str:
 
 
 def plainly(error: BaseException) -> str:
-    """In the system's words where it has some."""
+    """In the system's words where it has some; without the URL, which aiohttp likes to tell with its query."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return NO_CONNECTION
+    if isinstance(error, aiohttp.ClientResponseError):
+        return error.message or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         number = error.errno or 0  # of a resolver: negative, and said in words already
         return os.strerror(number) if number > 0 else error.strerror

@@ -10,12 +10,16 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from remuda.kube.client import Change, Target, list_all
 from remuda.kube.errors import StatusError, Unreachable, too_many_requests
 from remuda.kube.http import HttpClient
+from remuda.kube.http.transport import plainly
 from remuda.kube.kubeconfig import Access, ExecPlugin, Impersonation
 from remuda.kube.permit import permit
 from tests.lab.certificates import Authority, write
@@ -560,3 +564,11 @@ class TestTls:
             assert await self.ask(access) is None
         proxy.close()
         assert asked == [f"CONNECT {server.url.removeprefix('https://')} HTTP/1.1".encode()]
+
+
+def test_what_is_told_of_an_error_has_no_query_in_it() -> None:
+    url = URL("https://far.example/api?token=secret")
+    about = aiohttp.RequestInfo(url, "GET", CIMultiDictProxy(CIMultiDict()), url)
+    assert plainly(aiohttp.ConnectionTimeoutError(f"Connection timeout to host {url}")) == "no connection within 10 s"
+    assert plainly(aiohttp.ClientResponseError(about, (), status=400, message="bad line")) == "bad line"
+    assert plainly(aiohttp.ClientResponseError(about, ())) == "ClientResponseError"

@@ -1,0 +1,72 @@
+"""How clusters stand, for those who ask in vain: whether there is a tunnel, since when not and why, and what is next.
+
+Three things are told apart: no tunnel, a tunnel with no API behind it, and what became of the direct way. What was
+before this process was started is not known, and nothing is said of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from remuda.kube import clock
+from remuda.kube.errors import StatusError
+from remuda.tunnel.sessions import Event, Sessions
+
+_RETRY_SECONDS = 1
+_COMING_BACK_SECONDS = 30.0
+"""For so long after its tunnel was lost a cluster is likely to be back soon. Kubernetes clients that are told when to
+come back do so, ten times and more, before they show anybody the message; so later nobody is."""
+
+
+class _Lost(NamedTuple):
+    at: float  # seconds since 1970
+    node: str
+    reason: str
+
+
+class Standing:
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._began = clock.time()
+        self._lost: dict[str, _Lost] = {}  # the last tunnel of each cluster that has ended
+        sessions.listen(self._session_changed)
+
+    def had_tunnel(self, cluster: str) -> bool:
+        return cluster in self._lost
+
+    def forget(self, cluster: str) -> None:
+        self._lost.pop(cluster, None)
+
+    def unreachable(self, cluster: str, why: str) -> StatusError:
+        """`why`: what has been tried, and what came of it."""
+        if self._sessions.has(cluster):
+            return unavailable(
+                f"the cluster {cluster} is connected, but its API cannot be reached through the tunnel: {why}",
+                soon=True,
+            )
+        lost = self._lost.get(cluster)
+        if lost is None:
+            began = clock.rfc3339(self._began)
+            return unavailable(
+                f"the cluster {cluster} has not connected yet; {why}; no server of it has opened a tunnel since this "
+                f"manager was started at {began}: journalctl -u remuda-tunnel tells there what keeps it"
+            )
+        return unavailable(
+            f"the cluster {cluster} is not connected since {clock.rfc3339(lost.at)}: {lost.reason} (the tunnel of "
+            f"{lost.node}); {why}; its servers open the tunnel again by themselves",
+            soon=clock.time() - lost.at < _COMING_BACK_SECONDS,
+        )
+
+    def _session_changed(self, event: Event) -> None:
+        if not event.connected:
+            self._lost[event.key.cluster] = _Lost(clock.time(), event.key.node, event.reason)
+
+
+def unavailable(text: str, *, soon: bool = False) -> StatusError:
+    return StatusError(
+        503,
+        "ServiceUnavailable",
+        text,
+        details={"retryAfterSeconds": _RETRY_SECONDS},
+        headers={"Retry-After": str(_RETRY_SECONDS)} if soon else None,
+    )

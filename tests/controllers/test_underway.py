@@ -1,0 +1,130 @@
+"""What goes on at the proxy when somebody's access is taken back, on either engine: it ends, and it is known why."""
+
+from __future__ import annotations
+
+import pytest_asyncio
+
+from remuda.access.reaching import reaching, reviewed_access
+from remuda.access.seams import Caller
+from remuda.access.types import GRANT, TOKEN, USER
+from remuda.access.underway import Call, Underway, end_what_is_taken_back, still_reaching
+from remuda.kube import clock
+from remuda.runtime.manager import Manager
+from tests.controllers.doors import Doors
+from tests.controllers.engine import Engine, eventually
+
+
+class Open(Doors):
+    """With calls under way; who may is the engine's own word."""
+
+    underway: Underway
+
+    def _add(self, manager: Manager) -> None:
+        super()._add(manager)
+        may_reach = reaching(reviewed_access(self.engine.client))
+        self.underway = Underway(still_reaching(self.tokens, may_reach), self.tokens.expires)
+        end_what_is_taken_back(self.underway, manager.caches)
+        manager.at_end(self.underway.close)
+
+    async def granted(self) -> str:
+        """A user who may reach the cluster."""
+        await self.declared()
+        rider = await self.user()
+        await self.grant(rider, "cluster-viewer")  # the cluster is the engine itself, where an owner may anything
+        await self.says("Granted")
+        return rider
+
+    async def call(self, bearer: str) -> Call:
+        """A watch that goes on, once the token is known."""
+        found: list[Caller] = []
+
+        async def known() -> bool:
+            try:
+                caller = self.tokens.caller(bearer)
+            except Exception:
+                return False
+            assert caller is not None
+            found[:] = [caller]
+            return True
+
+        await eventually(known)
+        call = self.underway.begin(found[0], self.id, lasting=True)
+        call.__enter__()
+        return call
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def doors(engine: Engine) -> Open:
+    made = await Open.create(engine)
+    assert isinstance(made, Open)
+    return made
+
+
+async def ended(call: Call) -> str:
+    async def over() -> bool:
+        return bool(call.why)
+
+    await eventually(over)
+    call.__exit__()
+    return call.why
+
+
+async def test_a_revoked_token_ends_what_goes_on_with_it_and_nothing_else(doors: Open) -> None:
+    async with doors.running():
+        rider = await doors.granted()
+        token, other = await doors.token(rider), await doors.token(rider)
+        call, goes_on = await doors.call(token.bearer), await doors.call(other.bearer)
+        name = token.obj["metadata"]["name"]
+        await doors.engine.delete(TOKEN.target, "", name)
+        assert await ended(call) == f"token {name}: it was revoked"
+        assert not goes_on.why
+
+
+async def test_a_token_that_expires_ends_what_goes_on_with_it(doors: Open) -> None:
+    async with doors.running():
+        rider = await doors.granted()
+        token = await doors.token(rider, seconds=3.0)
+        assert ": it expired at " in await ended(await doors.call(token.bearer))
+
+
+async def test_a_token_that_is_prolonged_goes_on(doors: Open) -> None:
+    async with doors.running():
+        rider = await doors.granted()
+        token, marker = await doors.token(rider, seconds=4.0), await doors.token(rider, seconds=6.0)
+        call, over = await doors.call(token.bearer), await doors.call(marker.bearer)
+        later = {"expiresAt": clock.rfc3339(clock.time() + 3600)}
+        await doors.engine.patch(TOKEN.target, "", token.obj["metadata"]["name"], later)
+        await ended(over)
+        assert not call.why
+
+
+async def test_a_token_that_is_narrowed_to_other_clusters_ends_what_goes_on_here(doors: Open) -> None:
+    async with doors.running():
+        rider = await doors.granted()
+        token = await doors.token(rider)
+        call = await doors.call(token.bearer)
+        other = await Open.create(doors.engine)
+        await other.declared()
+        await doors.engine.patch(TOKEN.target, "", token.obj["metadata"]["name"], {"clusterNames": [other.id]})
+        assert "is not for this cluster" in await ended(call)
+
+
+async def test_a_user_who_is_disabled_has_nothing_going_on(doors: Open) -> None:
+    async with doors.running():
+        rider = await doors.granted()
+        call = await doors.call((await doors.token(rider)).bearer)
+        await doors.engine.patch(USER.target, "", rider, {"enabled": False})
+        assert f"the user {rider} is not enabled" in await ended(call)
+
+
+async def test_a_grant_that_is_taken_back_ends_what_goes_on_also_where_the_cluster_cannot_be_reached(
+    doors: Open,
+) -> None:
+    async with doors.running():
+        rider = await doors.granted()
+        call = await doors.call((await doors.token(rider)).bearer)
+        doors.shut()
+        await doors.engine.delete(GRANT.target, doors.id, "g")
+        assert f"{rider} may not get clusters.management.cattle.io {doors.id}" == await ended(call)
+        doors.unlock()
+        await doors.no_grant()
