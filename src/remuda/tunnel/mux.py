@@ -14,7 +14,6 @@ What must stay true:
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
@@ -39,7 +38,7 @@ class Timing(NamedTuple):
     heard_within: float = 30.0
     sent_within: float = 30.0
     linger: float = 60.0  # how long a stream closed at this end may take to send its rest
-    obeyed_within: float = 3.0  # how long a sender that was asked to pause may take to hear of it
+    slowly: float = 0.1  # between two reads, while a sender that was asked to pause has not heard of it yet
 
 
 class Mux:
@@ -63,6 +62,7 @@ class Mux:
         self.bytes_in = self.bytes_out = self.error_bytes_out = 0
         self.opened = self.closed = 0  # streams
         self.unsent = 0  # bytes, of all streams
+        self.read_at = now  # nothing is to be read from the connection before
         self._client = client
         self._name = name
         self._wanted = wanted
@@ -76,7 +76,6 @@ class Mux:
         self._ping = False
         self._unknown: dict[int, None] = {}
         self._ending: dict[Stream, float] = {}  # closed here, and when that must be through
-        self._crowded: dict[Stream, float] = {}  # which hold too much, and until when their senders may not know it
         self._lost = ""
         self._deaf = False
         self._heard = self._progress = self._ticked = now
@@ -108,7 +107,6 @@ class Mux:
         self._urgent.clear()
         self._ready.clear()
         self._ending.clear()
-        self._crowded.clear()
         for stream in streams:
             stream.over(f"tunnel disconnect: {reason}")
         # Whoever runs it is held by these, and holds it: without this both would wait for the cycle collector.
@@ -280,15 +278,12 @@ class Mux:
         if late > 0:  # this process did not run, and could not hear
             self._heard += late
             self._progress += late
-            self._crowded = {stream: until + late for stream, until in self._crowded.items()}
         self._now = self._ticked = now
         if not blocked:
             self._progress = now
         self._check(now)
         for stream in [stream for stream, until in self._ending.items() if until <= now]:
             stream.fail(f"its rest was not taken within {self.timing.linger:g} s")
-        for stream in [stream for stream, until in self._crowded.items() if until <= now]:
-            stream.overflow()
         if now >= self._ping_at:
             self._ping_at = now + self.timing.ping_every
             # A server's pings are for clients that send none of their own.
@@ -298,29 +293,17 @@ class Mux:
         if self._client and now >= self._sync_at:
             self._sync_at = now + self.timing.sync_every
             self.urge(0, protocol.SYNC, protocol.sync_list(self.streams))
-        due = min(self._ping_at, self._heard + self.timing.heard_within, now + self.timing.ping_every)
-        return min(due, self.crowded_until)
+        return min(self._ping_at, self._heard + self.timing.heard_within, now + self.timing.ping_every)
 
     def progressed(self, now: float) -> None:
         """The connection has taken something."""
         self._progress = now
 
-    @property
-    def crowded(self) -> bool:
-        """Nothing more is to be read for now: some stream holds too much. `tick` is due at `crowded_until`; when it is
-        over before, `output` is called."""
-        return bool(self._crowded)
-
-    @property
-    def crowded_until(self) -> float:
-        return min(self._crowded.values(), default=math.inf)
-
-    def crowd(self, stream: Stream) -> None:
-        self._crowded.setdefault(stream, self._now + self.timing.obeyed_within)
-
-    def relieve(self, stream: Stream) -> None:
-        if self._crowded.pop(stream, None) is not None and not self._crowded:
-            self._has_output()
+    def crowded(self) -> None:
+        """A stream holds too much of what was read. Reading goes on, but slowly: the connection fills up and holds the
+        sender back until it hears that it is to pause. If this end read nothing, it could not hear that itself, and two
+        ends that hold too much would wait for each other."""
+        self.read_at = self._now + self.timing.slowly
 
     def ending(self, stream: Stream) -> None:
         self._ending[stream] = self._now + self.timing.linger

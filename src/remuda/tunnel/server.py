@@ -215,17 +215,17 @@ class ServerSession(asyncio.Protocol):
         self._mind_reading()
 
     def _mind_reading(self) -> None:
-        """Not while a stream holds too much of what was read."""
-        if self._ended or self._reading != self.mux.crowded:
-            return
-        self._reading = not self._reading
-        if self._reading:
+        """Not before it is time to."""
+        wait = self.mux.read_at - self._loop.time()
+        if wait > 0 and self._reading and not self._ended:
+            self._reading = False
+            self._transport.pause_reading()
+            self._loop.call_later(wait, self._read_on)
+
+    def _read_on(self) -> None:
+        self._reading = True
+        if not self._ended:
             self._transport.resume_reading()
-            return
-        self._transport.pause_reading()
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(self.mux.crowded_until, self._tick)
 
     def eof_received(self) -> bool:
         self.end("the other end closed the connection")
@@ -251,7 +251,6 @@ class ServerSession(asyncio.Protocol):
 
     def _pump_soon(self) -> None:
         self._pump_due = False
-        self._mind_reading()
         self._pump()
 
     def _pump(self) -> None:

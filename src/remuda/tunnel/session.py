@@ -100,15 +100,14 @@ class Session:
     # One turn
 
     def _turn(self) -> None:
-        due = min(self._due, self.mux.crowded_until)
-        reads_on = self._more and not self.mux.crowded
-        wait = 0.0 if reads_on else max(0.0, due - time.monotonic())
-        for key, events in self._selector.select(wait):
+        now, read_at = time.monotonic(), self.mux.read_at
+        until = min(self._due, read_at) if self._more or read_at > now else self._due
+        for key, events in self._selector.select(max(0.0, until - now)):
             key.data(events)
         now = time.monotonic()
-        if self._more and not self.mux.crowded:
+        if self._more and now >= read_at:
             self._receive(now)
-        if now >= due:
+        if now >= self._due:
             self._due = self.mux.tick(now, blocked=self._out is not None)
             if self._turned is not None:
                 self._turned()
@@ -154,7 +153,7 @@ class Session:
             if self._out is None:
                 batch = self.mux.batch(self._frames, _BATCH)
                 if not batch:
-                    self._watch_wire(READ)
+                    self._watch_wire(READ, now)
                     return
                 self._out = memoryview(batch)
             try:
@@ -164,11 +163,10 @@ class Session:
             self.mux.progressed(now)
             budget -= count
             self._out = self._out[count:] if count < len(self._out) else None
-        self._watch_wire(READ | WRITE)
+        self._watch_wire(READ | WRITE, now)
 
-    def _watch_wire(self, interest: int) -> None:
-        """For reading only while no stream holds too much of what was read."""
-        if self.mux.crowded:
+    def _watch_wire(self, interest: int, now: float) -> None:
+        if self.mux.read_at > now:
             interest &= ~READ
         if interest == self._wire_interest:
             return

@@ -2,9 +2,9 @@
 
 What must stay true:
 - Bytes reach the consumer in order, each once. What it does not take is held, and the other end is asked to pause above
-  `Limits.pause_above` and to go on below `Limits.resume_below`. Above `Limits.crowded_above` nothing more is read from
-  it for a moment: it may not have heard yet. One that does not listen loses this stream, and only this one, after
-  that moment or at `Limits.most`. However small the pieces, what is held takes about as much memory as it has bytes.
+  `Limits.pause_above` and to go on below `Limits.resume_below`. Above `Limits.crowded_above` the tunnel is
+  read slowly while more comes: the sender may not have heard yet. One that does not listen loses this stream, and only
+  this one, at `Limits.most`. However small the pieces, what is held takes about as much memory as it has bytes.
 - Being paused by the other end and having paused it are two things: neither ever undoes the other.
 - A stream closed in order has sent all it was given; one that failed, nothing more. The consumer hears of the end
   once, after the last byte that came before it.
@@ -45,8 +45,8 @@ class Limits(NamedTuple):
     pause_above: int = 2 * 1024 * 1024
     resume_below: int = 256 * 1024
     crowded_above: int = 8 * 1024 * 1024
-    most: int = 16 * 1024 * 1024
-    chunk: int = 32 * 1024  # of one message
+    most: int = 32 * 1024 * 1024
+    chunk: int = 64 * 1024  # of one message
     unsent: int = 256 * 1024  # of one stream, from which on its writer should wait
     all_unsent: int = 4 * 1024 * 1024  # of all, from which on each should wait with two chunks
     streams: int = 4096  # that the other end may have open
@@ -174,8 +174,6 @@ class Stream:
                 if self._state in (OPEN, DRAINING):
                     self._pieces.appendleft(memoryview(piece)[taken:])
                 break
-        if self._held <= self._mux.limits.crowded_above:
-            self._mux.relieve(self)
         if self._asked_to_pause and self._state == OPEN and self._held < self._mux.limits.resume_below:
             self._asked_to_pause = False
             self._mux.urge(self.number, protocol.RESUME)
@@ -198,7 +196,7 @@ class Stream:
             self._asked_to_pause = True
             self._mux.urge(self.number, protocol.PAUSE)
         if self._held > limits.crowded_above:
-            self._mux.crowd(self)
+            self._mux.crowded()
 
     def paused(self) -> None:
         self._paused = True
@@ -288,7 +286,6 @@ class Stream:
             consumer.ended(self._reason)
 
     def _drop_held(self) -> None:
-        self._mux.relieve(self)
         self._pieces.clear()
         self._held = 0
 

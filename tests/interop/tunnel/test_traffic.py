@@ -89,7 +89,7 @@ async def test_large_transfers_in_both_directions_at_once_arrive_whole(tunnel: T
 
 async def test_the_last_bytes_before_the_end_are_not_lost(tunnel: Tunnel, services: Services) -> None:
     down = await tunnel.server.forward(services.spring)
-    sizes = [1, 100, 32 * 1024, 32 * 1024 + 1, 300_000] * 8
+    sizes = [1, 100, 32 * 1024, 32 * 1024 + 1, 64 * 1024 + 1, 300_000] * 8
     assert await asyncio.gather(*(drawn(down, size) for size in sizes)) == [digest_of(size) for size in sizes]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from remuda.tunnel import protocol
@@ -290,48 +288,46 @@ def test_an_end_that_does_not_pause_loses_that_stream_and_no_other() -> None:
 CROWDED = SMALL._replace(crowded_above=2000)
 
 
-def test_what_is_held_for_one_that_may_not_have_heard_yet_stops_the_reading_until_it_is_taken() -> None:
-    outputs: list[float] = []
-    server = Mux(client=False, now=0.0, output=lambda: outputs.append(0.0), limits=CROWDED, timing=USUAL)
+def test_what_is_held_for_one_that_may_not_have_heard_yet_slows_down_the_reading() -> None:
+    server, _ = make(limits=CROWDED)
     stream = server.open("tcp", "a:1")
     reader = Reader(stream, takes=0)
     for _ in range(20):
         hear(server, stream.number, protocol.DATA, b"x" * 100, now=7.0)
-    assert not server.crowded
+    assert server.read_at <= 7.0
     hear(server, stream.number, protocol.DATA, b"x", now=7.0)
-    assert (server.crowded, server.crowded_until) == (True, 7.0 + USUAL.obeyed_within)
+    assert server.read_at == 7.0 + server.timing.slowly
     assert [kind for _, kind, _ in said(server)] == [protocol.CONNECT, protocol.PAUSE]
-    outputs.clear()
     reader.takes = 5000
     stream.flush()
-    assert (server.crowded, server.crowded_until, bool(outputs)) == (False, math.inf, True)
-    assert len(reader.got) == 2001
+    hear(server, stream.number, protocol.DATA, b"x", now=8.0)
+    assert server.read_at < 8.0
+    assert len(reader.got) == 2002
 
 
-def test_one_that_has_had_the_time_to_hear_loses_that_stream_and_no_other() -> None:
+def test_one_that_has_obeyed_keeps_its_stream_however_long_that_holds_much_and_slows_nobody_down() -> None:
+    server, _ = make(limits=CROWDED)
+    stream, other = server.open("tcp", "a:1"), server.open("tcp", "a:2")
+    Reader(stream, takes=0)
+    Reader(other, takes=5000)
+    hear(server, stream.number, protocol.DATA, b"x" * 3000, now=1.0)
+    hear(server, other.number, protocol.DATA, b"x" * 100, now=2.0)
+    assert server.read_at < 2.0
+    for now in range(2, 100):
+        hear(server, other.number, protocol.DATA, b"x", now=float(now))
+        server.tick(float(now), blocked=False)
+    assert set(server.streams) == {stream.number, other.number}
+
+
+def test_one_that_never_obeys_loses_that_stream_and_no_other() -> None:
     server, _ = make(limits=CROWDED)
     stream, other = server.open("tcp", "a:1"), server.open("tcp", "a:2")
     reader = Reader(stream, takes=0)
-    for _ in range(21):
-        hear(server, stream.number, protocol.DATA, b"x" * 100, now=1.0)
-    said(server)
-    assert server.tick(1.0, blocked=False) <= server.crowded_until
-    assert server.crowded
-    server.tick(server.crowded_until, blocked=False)
-    assert not server.crowded
+    for _ in range(51):
+        hear(server, stream.number, protocol.DATA, b"x" * 100)
     assert said(server)[-1][:2] == (stream.number, protocol.ERROR)
     assert len(reader.ends) == 1
     assert list(server.streams) == [other.number]
-
-
-def test_a_stream_that_ends_while_it_holds_too_much_lets_the_reading_go_on() -> None:
-    server, _ = make(limits=CROWDED)
-    stream = server.open("tcp", "a:1")
-    Reader(stream, takes=0)
-    hear(server, stream.number, protocol.DATA, b"x" * 3000)
-    assert server.crowded
-    stream.close()
-    assert not server.crowded
 
 
 def test_a_writer_is_told_to_wait_and_when_there_is_room_again() -> None:
