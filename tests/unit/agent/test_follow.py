@@ -75,7 +75,7 @@ def test_a_failure_stops_the_list_and_says_why_and_the_next_plan_is_applied_at_o
     began = time.monotonic()
     right = secret.put({"instructions": [shell("true")]})
     data = secret.applied(right)
-    assert time.monotonic() - began < 10  # not after the pause that failures of the same plan have
+    assert time.monotonic() - began < 25  # not after the pause that failures of the same plan have
     assert (data["failure-count"], data["failed-checksum"], data["failed-message"]) == (b"0", b"", b"")
     assert not (host.root / "never").exists()
 
