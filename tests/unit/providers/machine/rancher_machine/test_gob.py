@@ -107,7 +107,7 @@ def test_a_type_that_contains_itself_ends_somewhere() -> None:
 @given(st.lists(st.one_of(st.binary(max_size=60).map(_message), st.binary(max_size=60)), max_size=8), st.booleans())
 def test_no_stream_crashes_hangs_or_grows(pieces: list[bytes], known: bool) -> None:
     decoder = Decoder()
-    started = time.monotonic()
+    started = time.process_time()
     tracemalloc.start()
     try:
         if known:
@@ -119,5 +119,5 @@ def test_no_stream_crashes_hangs_or_grows(pieces: list[bytes], known: bool) -> N
     finally:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert peak < 3_000_000
