@@ -284,7 +284,7 @@ class Follower:
     # Beside it
 
     def _on_periodic(self, basis: Basis, records: formats.Json | None) -> None:
-        self._periodic.ended(basis)
+        self._periodic.ended(basis, records)
         if basis == self._basis and records is not None:
             self._records = records
             if rules.is_news(self._told_records(), records, time.time()):

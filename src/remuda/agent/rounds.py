@@ -17,6 +17,8 @@ from remuda.agent.plan import Plan, Probe
 Records = formats.Json
 Found = Mapping[str, bool]
 
+_AGAIN_SECONDS = 5.0  # after instructions could not even be begun
+
 
 class Probing:
     """Rounds of probes, one at a time, each a period after the one before it."""
@@ -79,6 +81,8 @@ class Periodic:
         self._of: Basis | None = None  # whose are running
         self._threads: list[threading.Thread] = []  # also of older plans, where one does not end
         self.all_due = False  # the plan has just been applied
+        self._every = False  # it had, when the last ones began
+        self._not_before = 0.0
 
     @property
     def busy(self) -> bool:
@@ -91,8 +95,12 @@ class Periodic:
         due = 0.0 if self.all_due else periodic.seconds_until_due(plan, records, time.time())
         if due is None or due > 0:
             return due
-        every, self.all_due, self._of = self.all_due, False, basis
-        thread = threading.Thread(target=self._run, args=(plan, records, basis, every), name="periodic", daemon=True)
+        left = self._not_before - time.monotonic()
+        if left > 0:
+            return left
+        self._every, self.all_due, self._of = self.all_due, False, basis
+        given = (plan, records, basis, self._every)
+        thread = threading.Thread(target=self._run, args=given, name="periodic", daemon=True)
         self._threads = [*(each for each in self._threads if each.is_alive()), thread]
         thread.start()
         return None
@@ -107,9 +115,14 @@ class Periodic:
             log.error(f"periodic instructions of plan {basis.checksum[:12]}: {error}")
         self._tell(basis, found)
 
-    def ended(self, basis: Basis) -> None:
-        if basis == self._of:
-            self._of = None
+    def ended(self, basis: Basis, found: Records | None) -> None:
+        """Nothing found: they could not even be begun, as on a disk that is full. That is tried again, in a while."""
+        if basis != self._of:
+            return
+        self._of = None
+        if found is None:
+            self._not_before = time.monotonic() + _AGAIN_SECONDS
+            self.all_due = self.all_due or self._every
 
     def join(self, until: float) -> None:
         for thread in self._threads:
