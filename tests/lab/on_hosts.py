@@ -32,8 +32,23 @@ def fleet_on(network: Network, *flags: str) -> Iterator[Fleet]:
         assert mounts(found.hosts) == []
     finally:
         for pid in (*machines(found.hosts), *processes_below(found.hosts)):
-            os.kill(pid, signal.SIGKILL)
+            _kill(pid)
+        for host in found.hosts.glob("nspawn/*"):
+            _end(host)
         found.stop()
+
+
+def _end(host: Path) -> None:
+    """What of a host has outlived its machine, which cannot end it when it was killed itself."""
+    name, known = Folder(host).machine, groups.hierarchies()
+    for pid in groups.processes(name, known):
+        _kill(pid)
+    groups.remove(name, known)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 class OnHosts(Declared):
@@ -72,8 +87,7 @@ class OnHosts(Declared):
         folder = Folder(self.folder(machine))
         assert folder.leader
         for pid in (folder.leader, *groups.processes(folder.machine, groups.hierarchies())):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            _kill(pid)
 
     def voters(self) -> set[str]:
         return {name for name, node in self.nodes().items() if condition(node, "EtcdIsVoter") == "True"}
