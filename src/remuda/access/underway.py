@@ -34,11 +34,13 @@ _SOON_SECONDS = 0.05  # many rules may go at once; and what expires now is expir
 
 
 class Call:
-    """One request under way (`with`). `why`: it was ended, in words for the audit line."""
+    """One request under way (`with`). `lasting`: it may outlive its caller's token. `why`: it was ended; in words for
+    the audit line."""
 
-    def __init__(self, underway: Underway, caller: Caller, cluster: str) -> None:
+    def __init__(self, underway: Underway, caller: Caller, cluster: str, lasting: bool) -> None:
         self.caller = caller
         self.cluster = cluster
+        self.lasting = lasting
         self.why = ""
         self._underway = underway
         self._end: Callable[[], object] | None = None
@@ -104,9 +106,10 @@ class Underway:
         self._expires = expires
         self._tasks = Tasks()
         self._due: set[Call] = set()
+        self._judging = False
 
     def begin(self, caller: Caller, cluster: str, *, lasting: bool) -> Call:
-        call = Call(self, caller, cluster)
+        call = Call(self, caller, cluster, lasting)
         if lasting:
             call.mind(self._expires(caller))
         return call
@@ -116,7 +119,8 @@ class Underway:
         if not found:
             return
         self._due |= found
-        if not len(self._tasks):
+        if not self._judging:
+            self._judging = True
             self._tasks.spawn("look at calls again", self._judge_due())
         if twice:
             asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.look_again, found.__contains__)
@@ -125,27 +129,29 @@ class Underway:
         await self._tasks.close()
 
     async def _judge_due(self) -> None:
-        while self._due:
-            await asyncio.sleep(_SOON_SECONDS)
-            due, self._due = self._due, set()
-            said: dict[tuple[str, str, str], str] = {}
-            for call in due:
-                if call not in self.calls:
-                    continue
-                who = (call.caller.name, call.caller.token, call.cluster)
-                try:
-                    if who not in said:
-                        said[who] = await self._why_not(call)
-                except Exception as error:  # whoever decides does not answer
-                    log.warning(
-                        "whether %s may go on in %s is not known yet: %s", call.caller.name, call.cluster, error
-                    )
-                    asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.look_again, {call}.__contains__)
-                    continue
-                if said[who]:
-                    call.end(said[who])
-                elif call._timer is not None:
-                    call.mind(self._expires(call.caller))
+        try:
+            while self._due:
+                await asyncio.sleep(_SOON_SECONDS)
+                due, self._due = self._due, set()
+                await self._judge([call for call in due if call in self.calls])
+        finally:
+            self._judging = False
+
+    async def _judge(self, calls: list[Call]) -> None:
+        said: dict[tuple[str, str, str], str] = {}
+        for call in calls:
+            who = (call.caller.name, call.caller.token, call.cluster)
+            try:
+                if who not in said:
+                    said[who] = await self._why_not(call)
+            except Exception as error:  # whoever decides does not answer
+                log.warning("whether %s may go on in %s is not known yet: %s", call.caller.name, call.cluster, error)
+                asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.look_again, {call}.__contains__)
+                continue
+            if said[who]:
+                call.end(said[who])
+            elif call.lasting and call in self.calls:
+                call.mind(self._expires(call.caller))
 
     async def _why_not(self, call: Call) -> str:
         try:
