@@ -21,11 +21,13 @@ from typing import Any
 from remuda.tunnel.allow import Allow, Target, at, parse_target
 from remuda.tunnel.client import Client, Settings, Status, Waits
 from remuda.tunnel.mux import Timing
+from remuda.tunnel.reaching import parse
 from remuda.tunnel.streams import Limits
+from remuda.tunnel.waiting import WaitFor
 
 _KNOWN = {
     *("urls", "authorities", "token_file", "headers", "allow", "status_file", "timing", "limits", "waits"),
-    "wait_for",
+    *("wait_for", "wait_for_authorities"),
 }
 _STANDS_STILL = 120.0
 _ENDS = {signal.SIGTERM, signal.SIGINT}
@@ -48,10 +50,10 @@ def load(path: str) -> Settings:
     try:
         return Settings(
             urls=urls,
-            authorities="\n".join(_text(_beside(path, file)) for file in _typed(found, "authorities", list, [])),
+            authorities=_texts(path, found, "authorities"),
             headers=tuple(headers),
             allow=Allow(_typed(found, "allow", list, []), loopback),
-            wait_for=_waited_for(found, loopback),
+            wait_for=_waited_for(path, found, loopback),
             timing=Timing(**_numbers(found, "timing", Timing._fields)),
             limits=Limits(**{name: int(value) for name, value in _numbers(found, "limits", Limits._fields).items()}),
             waits=Waits(**_numbers(found, "waits", Waits._fields)),
@@ -75,15 +77,25 @@ def _read(path: str) -> dict[str, Any]:
     return found
 
 
-def _waited_for(found: dict[str, Any], loopback: str) -> Target | None:
-    value = found.get("wait_for")
+def _waited_for(path: str, found: dict[str, Any], loopback: str) -> WaitFor | None:
+    value = str(found.get("wait_for") or "")
     if not value:
         return None
-    network, _, address = str(value).partition("/")
     try:
-        return at(parse_target(network, address), loopback)
+        if not value.startswith("https:"):
+            network, _, address = value.partition("/")
+            return WaitFor(at(parse_target(network, address), loopback))
+        place = parse(value)
+        return WaitFor(
+            at(Target("tcp", place.host, place.port), loopback), value, _texts(path, found, "wait_for_authorities")
+        )
     except ValueError as error:
         raise ConfigError(f"wait_for: {error}; tcp/127.0.0.1:6443 would be right") from None
+
+
+def _texts(path: str, found: dict[str, Any], name: str) -> str:
+    """Of the files that are named there."""
+    return "\n".join(_text(_beside(path, file)) for file in _typed(found, name, list, []))
 
 
 def _beside(path: str, file: Any) -> str:
@@ -121,7 +133,7 @@ class _Teller:
         if status.connected_to:
             line = f"INFO tunnel to {status.connected_to} is open"
         elif status.waiting_for:
-            line = f"INFO no tunnel yet: nobody accepts connections at {status.waiting_for}"
+            line = f"INFO no tunnel yet: {status.waiting_for}"
         else:
             line = f"WARNING no tunnel: {status.last_disconnect_reason}; it is tried again"
         if line != self._said:

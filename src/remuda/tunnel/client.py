@@ -7,8 +7,8 @@ What must stay true:
   clients do not come back at once. Where a server says when (Retry-After), it waits that and up to a second more. The
   bound starts over after a session that lasted.
 - Why the last session ended, or the last attempt failed, is always known and told.
-- Where it is told to wait for something on its own host (`Settings.wait_for`), it opens no tunnel before that accepts
-  connections: whoever comes through it finds what he comes for.
+- Where it is told to wait for something on its own host (`Settings.wait_for`), it opens no tunnel before that is there:
+  whoever comes through it finds what he comes for.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from remuda.tunnel import dialing, reaching
-from remuda.tunnel.allow import NOTHING, Allow, Target
+from remuda.tunnel import reaching
+from remuda.tunnel.allow import NOTHING, Allow
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.session import Session
 from remuda.tunnel.streams import Limits
+from remuda.tunnel.waiting import WaitFor, missing
 
 CONFIRMS = ("X-Remuda-Tunnel", "confirms")
 """The header by which a server knows that this end tells when it has connected a stream."""
@@ -50,7 +51,7 @@ class Settings(NamedTuple):
     timing: Timing = Timing()
     limits: Limits = Limits()
     waits: Waits = Waits()
-    wait_for: Target | None = None
+    wait_for: WaitFor | None = None
 
 
 class Status(NamedTuple):
@@ -129,18 +130,12 @@ class Client:
             self._turned()
             self._stopped.wait(min(left, 1.0))
 
-    def _is_there(self, wanted: Target | None) -> bool:
-        """Whether somebody on this host accepts connections where the tunnel is to lead."""
-        if wanted is None:
-            return True
-        try:
-            dialing.connect(wanted, _HELD_SECONDS).close()
-        except OSError as error:
-            reason = f"{wanted.network}/{wanted.host}:{wanted.port}: {dialing.in_words(error)}"
-            if reason != self.status.waiting_for:
-                self._tell(self.status._replace(since=time.time(), waiting_for=reason))
-            return False
-        return True
+    def _is_there(self, wanted: WaitFor | None) -> bool:
+        """Whether there is, on this host, what the tunnel is to lead to."""
+        reason = missing(wanted, _HELD_SECONDS) if wanted is not None else ""
+        if reason and reason != self.status.waiting_for:
+            self._tell(self.status._replace(since=time.time(), waiting_for=reason))
+        return not reason
 
     def _round(self, settings: Settings) -> tuple[float, float | None]:
         """Each URL once, until one has led to a session: how long that lasted, and how long to wait at least."""

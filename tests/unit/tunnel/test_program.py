@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.tunnel import reaching
 from remuda.tunnel.__main__ import ConfigError, load
+from tests.lab.certificates import Authority, write
 from tests.lab.pipes import pipe
 from tests.unit.tunnel.conftest import TOKEN, WAIT, Place, eventually
 
@@ -29,7 +31,7 @@ class Program:
         self.token.write_text(TOKEN + "\n")
         (folder / "ca.pem").write_bytes(place.authority.pem)
         (folder / "agent.pyz").write_bytes(agent_zipapp())
-        settings = {
+        self._settings = {
             "urls": [place.url],
             "authorities": [str(folder / "ca.pem")],
             "token_file": str(self.token),
@@ -39,11 +41,19 @@ class Program:
             "waits": {"first": 0.05, "longest": 0.2},
             **changes,
         }
-        (folder / "tunnel.json").write_text(json.dumps(settings))
+        self._file = folder / "tunnel.json"
+        self.change()
         environment = {**os.environ, **({"REMUDA_HOST_ADDRESS": address} if address else {})}
         command = [python, "-I", str(folder / "agent.pyz"), "tunnel", "--config", str(folder / "tunnel.json")]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder.parent, env=environment)
+
+    def change(self, **changes: object) -> None:
+        """Of its settings, in one moment."""
+        self._settings |= changes
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps(self._settings))
+        new.replace(self._file)
 
     def said(self) -> str:
         return self._log.read_text()
@@ -109,7 +119,7 @@ async def test_it_opens_no_tunnel_before_there_is_what_it_leads_to(place: Place)
         port = taken.getsockname()[1]
         program = Program(place, wait_for=f"tcp/127.0.0.1:{port}")
         try:
-            reason = f"tcp/127.0.0.1:{port}: connection refused"
+            reason = f"nobody accepts connections at tcp/127.0.0.1:{port}: connection refused"
             await eventually(lambda: program.status().get("waiting_for") == reason)
             await eventually(lambda: reason in program.said())
             assert not place.events
@@ -119,6 +129,38 @@ async def test_it_opens_no_tunnel_before_there_is_what_it_leads_to(place: Place)
             assert program.said().count(reason) == 1
         finally:
             assert await program.end() == 0, program.said()
+
+
+async def test_it_opens_no_tunnel_before_what_it_leads_to_answers_for_itself(place: Place) -> None:
+    answers = [b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET /version HTTP/1.1\r\n")
+        writer.write(answers[-1])
+        writer.close()
+
+    near = Authority("near")
+    files = write(
+        place.folder, **dict(zip(("certificate", "key"), near.server("127.0.0.1"), strict=True)), near=near.pem
+    )
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files["certificate"], files["key"])
+    server = await asyncio.start_server(answer, "127.77.0.2", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/version"
+    program = Program(place, address="127.77.0.2", wait_for=url, wait_for_authorities=["ca.pem"])
+    try:
+        await eventually(lambda: "its certificate is not accepted" in program.status().get("waiting_for", ""))
+        program.change(wait_for_authorities=[files["near"].name])
+        await eventually(lambda: program.status()["waiting_for"] == f"{url} answers 503 Service Unavailable")
+        assert not place.events
+        answers.append(
+            b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+        )  # who asks is not known there: it serves
+        await eventually(lambda: program.status().get("connected_to") == place.url)
+        assert program.status()["waiting_for"] == ""
+    finally:
+        assert await program.end() == 0, program.said()
+        server.close()
 
 
 async def test_it_ends_at_once_also_while_it_waits_for_its_host(place: Place) -> None:

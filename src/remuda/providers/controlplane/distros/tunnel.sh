@@ -63,9 +63,10 @@ NoNewPrivileges=yes
 END
 }
 
-# The program is asked for when there is none, and every few hours.
+# The program is asked for when there is none, every few hours, and with new settings, which an old one may not know.
 fresh_program() {
-	[ -z "$(find "$FOLDER/looked" -mmin -"$LOOK_MINUTES" 2>/dev/null)" ] || [ ! -f "$PROGRAM" ] || return 0
+	looked=$(find "$FOLDER/looked" -mmin -"$LOOK_MINUTES" -newer "$FOLDER/config.json" 2>/dev/null)
+	[ -z "$looked" ] || [ ! -f "$PROGRAM" ] || return 0
 	host_tool latest assets/remuda-agent.pyz "$PROGRAM" >/dev/null 2>"$FOLDER/trouble" && : >"$FOLDER/looked" && return
 	[ -f "$PROGRAM" ] || say "no tunnel: its program cannot be had: $(cat "$FOLDER/trouble")"
 }

@@ -86,7 +86,7 @@ def _file(file: File, old: Plan, new: Plan) -> list[str]:
         ("/remuda-servers", "the servers to join by"),
         ("/remuda-ca.crt", "the cluster's authority"),
         ("/host-tool.py", "how the plan is carried out"),
-        *((f"/{TUNNEL}/{name}", _THE_TUNNEL) for name in ("ca.pem", "config.json", "token")),
+        *((f"/{TUNNEL}/{name}", _THE_TUNNEL) for name in ("api-ca.pem", "ca.pem", "config.json", "token")),
         ("/addons.yaml", "additionalManifest"),
         ("/managed-chart-config.yaml", "chartValues"),
         ("-etcd-snapshot-extra-metadata.yaml", "what snapshots remember of the spec"),

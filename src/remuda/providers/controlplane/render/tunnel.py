@@ -15,6 +15,7 @@ from remuda.providers.controlplane.planner.observed import Cluster, Host
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.instructions import user_environment
 from remuda.providers.controlplane.render.plan import File, Instruction, indented
+from remuda.providers.controlplane.render.tokens import SERVER_AUTHORITY
 
 TUNNEL = "tunnel"
 _SECONDS = 60
@@ -35,9 +36,11 @@ def files(cluster: Cluster, host: Host) -> list[File]:
         "status_file": "status.json",
         "token_file": "token",
         "urls": [cluster.tunnel.url],
-        "wait_for": here,
+        "wait_for": f"https://127.0.0.1:{cluster.distro.api_port}/version",  # also of one that serves and is not well
+        "wait_for_authorities": ["api-ca.pem"],
     }
     contents = {
+        place.tunnel_file("api-ca.pem"): cluster.authorities[SERVER_AUTHORITY],
         place.tunnel_file("ca.pem"): cluster.tunnel.authority,
         place.tunnel_file("token"): f"{token}\n".encode(),
         place.tunnel_file("config.json"): indented(settings),

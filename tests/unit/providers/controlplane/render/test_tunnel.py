@@ -66,7 +66,7 @@ def test_it_may_dial_the_api_of_its_node_and_nothing_else() -> None:
     assert found.permissions == "0600"
     settings = json.loads(found.content)
     assert settings["allow"] == ["tcp/127.0.0.1:6443"]
-    assert settings["wait_for"] == "tcp/127.0.0.1:6443"
+    assert settings["wait_for"] == "https://127.0.0.1:6443/version"
 
 
 def test_a_machine_of_the_same_name_has_another_token() -> None:
@@ -85,7 +85,7 @@ def test_a_node_that_leaves_the_control_plane_loses_it_for_good() -> None:
     removal = plans.read(after).instructions[1]
     assert removal.args[-1].endswith("\nremove\n")
     assert {file.path for file in plans.read(after).files if file.deleted} == {
-        *(f"{FOLDER}/{name}" for name in ("ca.pem", "config.json", "token")),
+        *(f"{FOLDER}/{name}" for name in ("api-ca.pem", "ca.pem", "config.json", "token")),
     }
     assert rendered(tunnelled(), "etcd", before=after) == after
 
