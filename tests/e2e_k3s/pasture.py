@@ -199,13 +199,14 @@ class Pasture(OnHosts):
     def carrier(self, kubectl: Kubectl) -> str:
         """The server whose tunnel an answer has come through, one that is longer than all else that comes meanwhile."""
         before = self._tunnels.received()
-        kubectl("get", "--raw", "/openapi/v2")
+        self.waits(lambda: kubectl.works("get", "--raw", "/openapi/v2"), "it is answered")
         came = {name: number - before.get(name, 0) for name, number in self._tunnels.received().items()}
         return max(came, key=lambda name: came[name]).partition(":")[2]
 
     def audited(self, user: str) -> list[Json]:
         """What the manager has noted of a user's requests that have ended."""
-        noted = (line.partition(" remuda.audit: ")[2] for line in self.fleet.log.read_text().splitlines())
+        whole = self.fleet.log.read_text().rpartition("\n")[0]  # the last line may just be written
+        noted = (line.partition(" remuda.audit: ")[2] for line in whole.splitlines())
         return [line for line in map(json.loads, filter(None, noted)) if line["user"] == user]
 
     def waits(self, holds: Any, what: str) -> None:

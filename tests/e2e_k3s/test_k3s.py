@@ -109,7 +109,6 @@ def kubectl(pasture: Pasture, tmp_path_factory: pytest.TempPathFactory) -> Itera
     pasture.has_tunnels()
     with granted(pasture, ANN, tmp_path_factory.mktemp(ANN)) as found:
         yield found
-    assert _ways(pasture) == {"tunnel"}
 
 
 def test_one_manifest_becomes_three_servers_and_an_agent_of_real_k3s(pasture: Pasture) -> None:
@@ -145,7 +144,8 @@ def test_a_pod_of_an_imported_image_runs_where_it_may(pasture: Pasture, kubectl:
     assert answer.strip() == pasture.node_of(worker)
 
 
-def test_a_log_is_followed_through_the_tunnel(kubectl: Kubectl) -> None:
+def test_a_log_is_followed_through_the_tunnel(pasture: Pasture, kubectl: Kubectl) -> None:
+    _reaches_the_pod(pasture, kubectl)
     assert kubectl("logs", "herd").splitlines()[0] == "the herd grazes"
     with kubectl.saying("logs", "-f", "--tail=0", "herd") as said:
         _until_it_says(kubectl, "hay", said)
@@ -213,7 +213,7 @@ def test_a_server_that_dies_is_replaced_and_its_tunnel_is_not_missed(pasture: Pa
     pasture.has_tunnels()
     dead = pasture.carrier(kubectl)
     pasture.kill(dead)
-    pasture.waits(lambda: kubectl.works("exec", "herd", "--", f"/{images.PROGRAM}", "where"), "kubectl reaches the Pod")
+    _reaches_the_pod(pasture, kubectl)
     assert pasture.carrier(kubectl) in {*before} - {dead}
     pasture.waits(lambda: dead not in _wanted(pasture), "the Machine of the dead host is deleted")
     pasture.pools[SERVERS].update(PATIENT)
@@ -236,7 +236,8 @@ def test_a_server_is_scaled_away_and_leaves_etcd_and_its_tunnel(pasture: Pasture
     assert pasture.standing().items() <= before.items()
     pasture.has_members()
     pasture.has_tunnels()
-    assert kubectl("logs", "herd").splitlines()[0] == "the herd grazes"
+    _reaches_the_pod(pasture, kubectl)
+    assert {line["through"] for line in pasture.audited(ANN) if line["code"] < 400} == {"tunnel"}
     assert pasture.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
@@ -251,6 +252,11 @@ def test_a_deleted_cluster_leaves_nothing(pasture: Pasture, network: Network) ->
     assert interfaces(network.bridge) == set()
 
 
+def _reaches_the_pod(pasture: Pasture, kubectl: Kubectl) -> None:
+    """As soon as the agent of its host, too, has found a server that has just come, or is not there any more."""
+    pasture.waits(lambda: kubectl.works("exec", "herd", "--", f"/{images.PROGRAM}", "where"), "kubectl reaches the Pod")
+
+
 def _until_it_says(kubectl: Kubectl, word: str, printed: IO[str]) -> None:
     """The Pod is told to say it until that is printed: when somebody begins to listen nobody is told."""
     with kubectl.forwarded("pod/herd", PORT) as url:
@@ -259,11 +265,6 @@ def _until_it_says(kubectl: Kubectl, word: str, printed: IO[str]) -> None:
             if select.select([printed], [], [], 2)[0]:
                 break
     assert printed.readline() == f"{word}\n"
-
-
-def _ways(pasture: Pasture) -> set[str]:
-    """By which ways what Ann has asked for was asked for."""
-    return {line["through"] for line in pasture.audited(ANN) if line["code"] < 400}
 
 
 def _containers(pasture: Pasture) -> list[tuple[str, int]]:
