@@ -356,6 +356,12 @@ def test_a_nodes_tunnel_is_that_of_its_own_cluster_alone(plain: Range) -> None:
         line = audited(plain.fleet, why, code=401, verb="tunnel", cluster=claimed, path="/v3/connect")
         assert f"claims to be {node} of cluster {claimed}" in line["why"]
     assert mac not in plain.fleet.log.read_text()
+    strayed = plain.fleet.connect(admin=False)
+    strayed.request("GET", "/v3/connect/agent", headers={"Authorization": f"Bearer {mac}"})
+    assert strayed.getresponse().status == 401
+    strayed.close()
+    audited(plain.fleet, "", code=401, path="/v3/connect/agent", user="")
+    assert mac not in plain.fleet.log.read_text()
     plain.fleet.delete(CONTROL_PLANES, "other")
 
 

@@ -87,6 +87,11 @@ class Access:
         remote.explained_by(self.ways.told)
         setup.add(manager, remote, self.clusters, self._site, only=self._chosen)
 
+    def kept_out(self, request: Request, code: int, why: str) -> None:
+        """What is refused to hosts has an audit line, too."""
+        verb, id = request.method.lower(), id_of(request)
+        self.audit.refused(request.peer.address, code, verb, path_of(request), why, id=id)
+
     def routes(self) -> dict[str, Handler]:
         """Handlers by the beginnings of paths."""
         return {TUNNEL: self._serve_tunnel, **self._doors}

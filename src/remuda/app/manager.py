@@ -206,7 +206,7 @@ async def _add_controllers(manager: Manager, client: HttpClient, settings: Setti
     )
     added = controllers.add(manager, chosen, wanted, access)
     if added is not None and added.registration is not None:
-        server.add(manager, site, added.registration, kept, access.routes())
+        server.add(manager, site, added.registration, kept, access.routes(), access.kept_out)
     if not settings.namespace:
         await controllers.register_drivers(client, chosen)
 

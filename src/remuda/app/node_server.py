@@ -79,9 +79,12 @@ class NodeServer:
         registration: Registration,
         kept: Artefacts | None = None,
         more: Mapping[str, Handler] | None = None,
+        kept_out: nodes.KeptOut = lambda request, code, why: None,
     ) -> None:
         """Served from the moment the caches are filled until the manager ends."""
-        found = nodes.routes(Endpoints(site, registration, self._settings.assets), kept) | dict(more or {})
+        served = Endpoints(site, registration, self._settings.assets, kept_out)
+        self._passthrough.kept_out = kept_out
+        found = nodes.routes(served, kept) | dict(more or {})
         self._routes = {prefix: found[prefix] for prefix in sorted(found, key=len, reverse=True)}
         manager.at_start(self.start)
         manager.at_end(self.stop)

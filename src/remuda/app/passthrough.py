@@ -32,6 +32,7 @@ _OF_ONE = ("GET", "PUT", "PATCH")
 _PASSED_ON = ("Accept", "Authorization", "Content-Type", "User-Agent")
 _PASSED_BACK = ("Content-Type", "Retry-After", "Warning", "WWW-Authenticate")
 _CONNECT_SECONDS = 10.0
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 _ANSWER_SECONDS = 50.0
 _JSON = header_block([("Content-Type", "application/json")])
 
@@ -40,13 +41,20 @@ class Passthrough:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._session: aiohttp.ClientSession | None = None
+        # Told of what is refused, here or by the API server: the request, the code, and why.
+        self.kept_out: Callable[[Request, int, str], None] = lambda request, code, why: None
 
     async def serve(self, request: Request) -> Result:
         try:
             watches = judge(request)
-            return await self._forward(request, watches)
+            result = await self._forward(request, watches)
         except StatusError as error:
+            if error.code == _FORBIDDEN:
+                self.kept_out(request, error.code, error.message)
             return refusal(error)
+        if isinstance(result, Response) and result.status in (_UNAUTHORIZED, _FORBIDDEN):
+            self.kept_out(request, result.status, "the API server refuses it to this token")
+        return result
 
     async def close(self) -> None:
         if self._session is not None:

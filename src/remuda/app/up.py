@@ -104,7 +104,7 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
     added = controllers.add(manager, chosen, wanted, access)
     assert added is not None
     if added.registration is not None:
-        nodes.mount(server.front, site, added.registration, settings.site.assets, kept)
+        nodes.mount(server.front, site, added.registration, settings.site.assets, kept, access.kept_out)
     manager.at_start(lambda: _mount(server, access))
     if added.job_runner is not None:
         server.pod_logs.add(added.job_runner.log_source)

@@ -40,6 +40,7 @@ class Host:
         self.session = session
         self.site = site
         self.headers = {"Authorization": f"Bearer {token}"}
+        self.kept_out: list[tuple[str, int, str]] = []  # what was refused, and how that was told
 
     async def ask(
         self, path: str, method: str = "GET", body: Any = None, headers: dict[str, str] | None = None
@@ -60,8 +61,10 @@ async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
 @pytest.fixture
 async def host(server: ApiServer) -> AsyncIterator[Host]:
     token = await account(server)
-    async with serving(server) as (site, _), session(site) as opened:
-        yield Host(opened, site, token)
+    async with serving(server) as (site, nodes), session(site) as opened:
+        host = Host(opened, site, token)
+        nodes._passthrough.kept_out = lambda request, code, why: host.kept_out.append((request.path, code, why))
+        yield host
 
 
 @asynccontextmanager
@@ -195,6 +198,7 @@ async def test_nothing_else_is_passed_on(host: Host, method: str, path: str) -> 
     code, status = await host.ask(path, method)
     assert (code, status["reason"]) == (403, "Forbidden")
     assert "is not for hosts" in status["message"]
+    assert [(code, why) for _, code, why in host.kept_out] == [(403, status["message"])]
 
 
 async def test_what_is_passed_on_has_the_hosts_own_rights(host: Host) -> None:
@@ -206,6 +210,8 @@ async def test_what_is_passed_on_has_the_hosts_own_rights(host: Host) -> None:
     assert (await host.ask(MINE, headers={"Authorization": ""}))[0] in (401, 403)
     acting = {"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
     assert (await host.ask(f"{SECRETS_PATH}/other", headers=acting))[0] == 403
+    assert [path for path, _, _ in host.kept_out[:2]] == [f"{SECRETS_PATH}/other", SECRETS_PATH]
+    assert len(host.kept_out) == 6
 
 
 async def test_an_api_server_that_is_away_is_said_to_be(server: ApiServer, host: Host) -> None:

@@ -49,7 +49,16 @@ class Registrar(Protocol):
 
 
 class Endpoints:
-    def __init__(self, site: Site, registration: Registrar, assets_directory: Path | None = None) -> None:
+    """`kept_out` is told of requests with a token that is none: the request, the code, and why."""
+
+    def __init__(
+        self,
+        site: Site,
+        registration: Registrar,
+        assets_directory: Path | None = None,
+        kept_out: Callable[[Request, int, str], None] = lambda request, code, why: None,
+    ) -> None:
+        self._kept_out = kept_out
         self._site = site
         self._registration = registration
         self._files = Files(assets_directory)
@@ -91,9 +100,11 @@ class Endpoints:
         loop = asyncio.get_running_loop()
         address = request.peer.address.rpartition(":")[0]
         if wait := self._attempts.wait(address, loop.time()):
+            self._kept_out(request, _TOO_MANY, "too many wrong tokens from this address")
             return _refused(_TOO_MANY, "too many wrong tokens from this address", wait)
         token = _token(request)
         if not token:
+            self._kept_out(request, _UNAUTHORIZED, "no token was shown")
             return _refused(_UNAUTHORIZED, "no token was shown: an Authorization header with a Bearer token is needed")
         headers = {name: value for name, value in _headers(request) if name.startswith(_OURS)}
         try:
@@ -102,6 +113,7 @@ class Endpoints:
         except Refusal as refusal:
             if refusal.code == _UNAUTHORIZED:
                 self._attempts.failed(address, loop.time())
+                self._kept_out(request, refusal.code, refusal.message)
             return _refused(refusal.code, refusal.message, refusal.retry_after)
         except TimeoutError:
             return _refused(_UNAVAILABLE, "what this host needs is not there yet", _SOON)

@@ -40,6 +40,7 @@ class Registrar:
 
 class Served:
     def __init__(self, site: Site, registrar: Registrar, listener: Listener) -> None:
+        self.kept_out: list[tuple[str, int, str]] = []  # path, code, why
         self.site = site
         self.registrar = registrar
         self.listener = listener
@@ -88,9 +89,12 @@ async def serving(assets: Path | None = None, *, name: str = "127.0.0.1") -> Asy
         server_url=f"https://127.0.0.1:{listener.port}", ca_pem=certificates.certificate_pem(authority.certificate)
     )
     registrar = Registrar()
-    endpoints = Endpoints(site, registrar, assets)
+    served = Served(site, registrar, listener)
+    endpoints = Endpoints(
+        site, registrar, assets, lambda request, code, why: served.kept_out.append((request.path, code, why))
+    )
     try:
-        yield Served(site, registrar, listener)
+        yield served
     finally:
         await listener.stop(1)
 
