@@ -139,6 +139,18 @@ def test_other_settings_restart_it_and_another_token_does_not(node: Node) -> Non
     assert node.asked_of_systemd() == STARTED
 
 
+def test_new_settings_bring_the_program_that_knows_them(node: Node, manager: Served) -> None:
+    plan = planned(tunnelled())
+    node.keep(plan)
+    manager.program(b"a newer program")
+    node.keep(plan)
+    assert node.path(f"{FOLDER}/remuda-tunnel.pyz").read_bytes() == b"the program"  # it was looked at a moment ago
+    later = node.path(f"{FOLDER}/looked").stat().st_mtime + 1
+    os.utime(node.path(f"{FOLDER}/config.json"), (later, later))
+    node.keep(plan)
+    assert node.path(f"{FOLDER}/remuda-tunnel.pyz").read_bytes() == b"a newer program"
+
+
 def test_one_that_does_not_run_is_started(node: Node) -> None:
     plan = planned(tunnelled())
     node.keep(plan)
