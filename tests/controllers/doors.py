@@ -19,7 +19,7 @@ from remuda.capi import names as capi_names
 from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.core import NAMESPACES, SECRETS
-from remuda.kube.objects import Key
+from remuda.kube.objects import Key, Kind
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane.definitions import definitions as control_plane_definitions
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
@@ -96,6 +96,15 @@ class Doors:
         obj = _object(MANAGEMENT_CLUSTER, self.id, spec={"displayName": "c", "fleetWorkspaceName": self.namespace})
         obj["metadata"]["annotations"] = annotations
         await self.engine.create(MANAGEMENT_CLUSTER.target, "", obj)
+        await self._seen(MANAGEMENT_CLUSTER, self.id)
+
+    async def _seen(self, kind: Kind[Any], name: str) -> None:
+        """Until admission knows of it, which on Kubernetes looks things up in the manager's caches."""
+        seen = self.engine.seen
+        if seen is not None:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while seen.of(kind).get("", name) is None:
+                    await asyncio.sleep(0.01)
 
     async def plane(self, **spec: Any) -> Json:
         wanted = {"kubernetesVersion": "v1.34.1+k3s1", "clusterName": "c", **spec}
@@ -119,6 +128,7 @@ class Doors:
         """A new one."""
         name = f"rider-{secrets.token_hex(3)}"
         await self.engine.create(USER.target, "", _object(USER, name, **fields))
+        await self._seen(USER, name)
         return name
 
     async def token(self, user: str, *, seconds: float | None = None, clusters: tuple[str, ...] = ()) -> Minted:

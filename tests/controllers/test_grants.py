@@ -205,7 +205,8 @@ async def test_a_grant_that_can_be_none_is_refused_in_words(doors: Doors, change
         rider = await doors.user()
         with AuditLines() as audit, pytest.raises(StatusError, match=words):
             await doors.grant(rider, **change)
-    (line,) = audit.lines
+    *again, line = audit.lines
+    assert not again or doors.engine.name == "kubernetes"  # which asks twice: before and after its schema
     assert (line["code"], line["verb"]) == (422, "create")
     assert line["path"].startswith(f"/apis/management.cattle.io/v3/namespaces/{doors.id}/clusterroletemplatebindings")
     assert line["why"]

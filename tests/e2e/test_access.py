@@ -357,7 +357,8 @@ def test_a_nodes_tunnel_is_that_of_its_own_cluster_alone(plain: Range) -> None:
         assert f"claims to be {node} of cluster {claimed}" in line["why"]
     assert mac not in plain.fleet.log.read_text()
     strayed = plain.fleet.connect(admin=False)
-    strayed.request("GET", "/v3/connect/agent", headers={"Authorization": f"Bearer {mac}"})
+    wrong = {"Authorization": f"Bearer {mac}", "X-Cattle-Id": "stray"}
+    strayed.request("GET", "/v3/connect/agent", headers=wrong)
     assert strayed.getresponse().status == 401
     strayed.close()
     audited(plain.fleet, "", code=401, path="/v3/connect/agent", user="")
