@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ import pytest
 from tests.interop.system_agent.differences import DIFFERENCES
 from tests.lab import Ours
 from tests.lab.agents import PERIOD, Agent, Data, PlanSecret, RemudaAgent, SystemAgent, checksum
+from tests.lab.up import eventually
 
+PATIENCE_SECONDS = 60.0
 AGENTS = {kind.name: kind for kind in (SystemAgent, RemudaAgent)}
 
 
@@ -60,7 +62,7 @@ class Host:
         self.give(plan, **keys)
         return self.has_failed(plan, times)
 
-    def has_failed(self, plan: Any, times: int = 1, seconds: float = 20) -> Data:
+    def has_failed(self, plan: Any, times: int = 1, seconds: float = PATIENCE_SECONDS) -> Data:
         wanted, count = checksum(plan), str(times).encode()
         return self.wait(
             lambda data: data.get("failed-checksum") == wanted and data.get("failure-count") == count,
@@ -68,11 +70,15 @@ class Host:
             seconds,
         )
 
-    def wait(self, until: Any, what: str, seconds: float = 20, since: int = 0) -> Data:
+    def wait(self, until: Any, what: str, seconds: float = PATIENCE_SECONDS, since: int = 0) -> Data:
         try:
             return self.secret.wait(until, what, seconds, since)
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.agent.said()}") from None
+
+    def until(self, holds: Callable[[], object], what: str) -> None:
+        """What the agent does beside the Secret."""
+        eventually(holds, lambda: f"not so: {what}\n{self.agent.said()}", PATIENCE_SECONDS)
 
     def settle(self, passes: int = 3) -> Data:
         """After so many passes of the agent: that nothing happens can only be seen by looking on."""

@@ -137,7 +137,7 @@ def test_a_plan_that_is_no_json(host: Host) -> None:
 def test_applied_plans_are_kept_as_history(host: Host) -> None:
     plan = {"instructions": [host.shell(host.note("ran"))]}
     host.applied(plan)
-    host.settle(2)
+    host.until(lambda: len([*(host.agent.folder / "applied").glob("*-applied.plan")]) == 1, "it is kept")
     (kept,) = (host.agent.folder / "applied").iterdir()
     assert kept.name.endswith("-applied.plan")
     assert kept.stat().st_mode & 0o777 == 0o600
@@ -150,9 +150,9 @@ def test_a_restart_that_is_pending_holds_plans_back(host: Host) -> None:
     pending = host.agent.folder / "interlock" / "restart-pending"
     pending.touch()
     host.give({"instructions": [host.shell(host.note("ran"))]})
+    host.until(lambda: UNIX_DATE.fullmatch(pending.read_text()), "it has noted since when it waits")
     host.settle()
     assert host.noted == []
-    assert UNIX_DATE.fullmatch(pending.read_text())
     pending.unlink()
     host.applied({"instructions": [host.shell(host.note("ran later"))]})
     assert host.noted[-1] == "ran later"
@@ -163,5 +163,4 @@ def test_a_command_that_runs_is_announced_to_others(host: Host) -> None:
     active = host.agent.folder / "interlock" / "applyinator-active"
     host.applied({"instructions": [host.shell(f"test -e {active} && {host.note('active')}")]})
     assert host.noted == ["active"]
-    host.settle(2)
-    assert not active.exists()
+    host.until(lambda: not active.exists(), "it announces nothing any more")

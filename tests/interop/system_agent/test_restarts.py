@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from tests.interop.system_agent.conftest import Host
+from tests.interop.system_agent.conftest import PATIENCE_SECONDS, Host
 from tests.lab.agents import checksum
 
 
@@ -70,15 +70,13 @@ def test_a_newer_plan_waits_for_the_one_that_runs(host: Host) -> None:
         ]
     }
     host.give(slow)
-    until = time.monotonic() + 20
-    while not host.noted and time.monotonic() < until:
-        time.sleep(0.02)
+    host.until(lambda: host.noted, "it has begun")
     newer = {"instructions": [host.shell(host.note("newer"))]}
     host.secret.write(newer)
     host.settle(2)
     assert host.noted == ["begun"]
     gate.touch()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while host.secret.data.get("applied-checksum") != checksum(newer) and time.monotonic() < deadline:
         if not host.agent.running:
             host.agent.start()  # upstream's ends when its result meets a newer plan; systemd starts it again

@@ -51,10 +51,12 @@ def test_a_failure_is_told_and_not_tried_again(host: Host) -> None:
     assert data["failure-count"] == b"1"
     assert outputs(data["failed-output"]) == {"x": b"out\n"}
     host.write(last_apply_time="Thu Jan  1 00:00:00 UTC 2026")
+    count = host.expected("failure-count after a failure, by plan-state")
+    host.wait(lambda data: data.get("failure-count") == count, f"its failures are {count}")
     data = host.settle()
     assert host.noted == ["ran"]
     assert data["plan-state"] == b"failed"
-    assert data["failure-count"] == host.expected("failure-count after a failure, by plan-state")
+    assert data["failure-count"] == count
     is_applied = data.get("applied-checksum") == checksum(plan)
     assert is_applied is host.expected("a failed plan as applied-checksum, by plan-state")
     host.write(plan_state="pending")
