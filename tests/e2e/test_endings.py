@@ -45,11 +45,11 @@ def test_a_request_under_way_is_answered(data: Path, launch: Launch) -> None:
     connection.putheader("Content-Length", str(len(body)))
     connection.endheaders()
     connection.send(body[:20])
-    time.sleep(0.3)  # the head has been read
+    time.sleep(1)  # the head has been read
     ended: list[tuple[int, str, float]] = []
     ending = threading.Thread(target=lambda: ended.append(server.signal(signal.SIGTERM)))
     ending.start()
-    time.sleep(0.3)
+    time.sleep(1)
     connection.send(body[20:])
     answer = connection.getresponse()
     assert answer.status == 201
@@ -66,7 +66,7 @@ def test_a_client_that_does_nothing_does_not_hold_it_up_for_long(data: Path, lau
     connection.putrequest("POST", "/api/v1/namespaces/default/configmaps")
     connection.putheader("Content-Length", "100")
     connection.endheaders()
-    time.sleep(0.3)
+    time.sleep(1)
     code, _ = server.signal(signal.SIGTERM, within=15)
     assert code == 0
     assert "did not end within" in server.complaints

@@ -139,7 +139,7 @@ def test_orphans_are_set_free(server: Server, namespace: str) -> None:
     owner = create(server, namespace, "mounts", "owner")
     create(server, namespace, "configmaps", "child", metadata=owned_by(owner))
     # The collector frees what it knows: an owner deleted before its child reached it would take the child along.
-    time.sleep(1)
+    time.sleep(3)
     delete(server, paths(namespace, "mounts", "owner"), "Orphan")
     eventually(lambda: is_gone(server, namespace, "mounts", "owner"))
     child = server.http("GET", paths(namespace, "configmaps", "child"))
