@@ -72,10 +72,10 @@ class Near(Side):
             self.transport.abort()
             return
         far.other, self.other = self, far
-        for data in self._early:
-            far.transport.write(data)
-        self._early.clear()
         self.transport.resume_reading()
+        for data in self._early:
+            far.transport.write(data)  # which may have it pause again
+        self._early.clear()
 
     def data_received(self, data: bytes) -> None:
         if self.other is None:
