@@ -94,10 +94,10 @@ class FarEnd(End):
     def join(self, near: End) -> None:
         """From now on, bytes."""
         self.other, near.other = near, self
-        if self._early:
-            near.send(self._early)
-            self._early = b""
         self.transport.resume_reading()
+        if self._early:
+            near.send(self._early)  # which may have this end pause again
+            self._early = b""
         if self.transport.is_closing():
             near.transport.close()
 
