@@ -5,6 +5,7 @@ import ssl
 
 import pytest
 
+from remuda.access.upgrades import End, FarEnd
 from tests.lab.far_cluster import Answer, FarCluster, Seen, whole
 from tests.lab.proxied import WAIT, AuditLines, Proxied
 
@@ -325,3 +326,39 @@ async def test_it_is_cut_at_both_ends_when_its_caller_may_no_longer(
     (line,) = audit.lines
     assert (line["user"], line["code"], line["why"]) == ("ann", 101, "the token was revoked")
     assert not place.proxy.underway.calls
+
+
+class Full(asyncio.Transport):
+    """Takes whatever is written, and says at once that it is too much."""
+
+    def __init__(self, user: End) -> None:
+        super().__init__()
+        self.user = user
+        self.reading = True
+        user.connection_made(self)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: object) -> None:
+        self.user.pause_writing()
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def test_a_caller_who_is_behind_from_the_first_bytes_on_holds_the_cluster_back() -> None:
+    far, near = FarEnd(), End()
+    cluster, _ = Full(far), Full(near)
+    far.data_received(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: SPDY/3.1\r\nConnection: Upgrade\r\n\r\nhello")
+    assert (await far.answered).status == 101
+    far.join(near)
+    assert not cluster.reading
+    near.resume_writing()
+    assert cluster.reading
