@@ -243,6 +243,16 @@ class Mux:
             buffers += framed
         return b"".join(buffers)
 
+    def batch_into(self, into: bytearray, frames: websocket.Frames, size: int) -> int:
+        """The same, written over what was there before; says how much it is."""
+        at = 0
+        while at < size:
+            message = self.next()
+            if message is None:
+                break
+            at = frames.put(into, at, *message)
+        return at
+
     @property
     def has_output(self) -> bool:
         return bool(self._pong is not None or self._ping or self._urgent or self._ready)

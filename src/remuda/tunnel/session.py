@@ -59,7 +59,8 @@ class Session:
         self._found: deque[tuple[Stream, socket.socket | None, str]] = deque()
         self._locals: set[Local] = set()
         self._buffer = memoryview(bytearray(_RECEIVE))
-        self._out: memoryview | None = None
+        self._batch = bytearray()
+        self._out: memoryview | None = None  # of the batch, what is not sent yet
         self._wire_interest = READ
         self._more = False  # to be read, of which the selector knows nothing
         self._due = 0.0
@@ -151,11 +152,11 @@ class Session:
         budget = _PER_TURN
         while budget > 0:
             if self._out is None:
-                batch = self.mux.batch(self._frames, _BATCH)
-                if not batch:
+                size = self.mux.batch_into(self._batch, self._frames, _BATCH)
+                if not size:
                     self._watch_wire(READ, now)
                     return
-                self._out = memoryview(batch)
+                self._out = memoryview(self._batch)[:size]
             try:
                 count = self._wire.send(self._out)
             except _NOT_NOW:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Union
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
@@ -166,20 +166,38 @@ class Frames:
 
     def frame(self, opcode: int, *buffers: Buffer) -> list[Buffer]:
         """One whole message as what to write: without a mask the buffers themselves behind a header."""
+        if not self._mask:
+            return [self._header(opcode, sum(map(len, buffers))), *buffers]
+        framed = bytearray()
+        self.put(framed, 0, opcode, buffers)
+        return [framed]
+
+    def put(self, into: bytearray, at: int, opcode: int, buffers: Sequence[Buffer]) -> int:
+        """One whole message at this place, and where it ends there. A buffer that is written over again and
+        again stays in the processor's cache, and costs no memory to be found for each message; it grows if it must."""
         size = sum(map(len, buffers))
+        head = self._header(opcode, size)
+        key = os.urandom(4) if self._mask else b""
+        start = at + len(head) + len(key)
+        end = start + size
+        if end > len(into):
+            into.extend(bytes(end - len(into)))
+        into[at:start] = head + key
+        at = start
+        for buffer in buffers:
+            into[at : at + len(buffer)] = buffer
+            at += len(buffer)
+        if key:
+            apply_mask(key, into, start, end)
+        return end
+
+    def _header(self, opcode: int, size: int) -> bytes:
         bit = 0x80 if self._mask else 0
         if size <= _LONGEST_CONTROL:
-            head = bytes((0x80 | opcode, bit | size))
-        elif size <= 0xFFFF:
-            head = bytes((0x80 | opcode, bit | 126)) + size.to_bytes(2, "big")
-        else:
-            head = bytes((0x80 | opcode, bit | 127)) + size.to_bytes(8, "big")
-        if not self._mask:
-            return [head, *buffers]
-        key = os.urandom(4)
-        body = bytearray().join(buffers)
-        apply_mask(key, body)
-        return [head + key, body]
+            return bytes((0x80 | opcode, bit | size))
+        if size <= 0xFFFF:
+            return bytes((0x80 | opcode, bit | 126)) + size.to_bytes(2, "big")
+        return bytes((0x80 | opcode, bit | 127)) + size.to_bytes(8, "big")
 
 
 def close_payload(code: int, reason: str = "") -> bytes:
@@ -202,16 +220,18 @@ _FEW = 64
 _tables: dict[int, bytes] = {}
 
 
-def apply_mask(key: bytes, buffer: bytearray) -> None:
+def apply_mask(key: bytes, buffer: bytearray, start: int = 0, end: int | None = None) -> None:
     """In place; a second time takes it off again."""
-    size = len(buffer)
+    end = len(buffer) if end is None else end
+    size = end - start
     if size <= _FEW:
         repeated = (key * (size // 4 + 1))[:size]
-        plain = int.from_bytes(buffer, "little")
-        buffer[:] = (plain ^ int.from_bytes(repeated, "little")).to_bytes(size, "little")
+        plain = int.from_bytes(buffer[start:end], "little")
+        buffer[start:end] = (plain ^ int.from_bytes(repeated, "little")).to_bytes(size, "little")
         return
     for place in range(4):
-        buffer[place::4] = buffer[place::4].translate(_table(key[place]))
+        every_fourth = slice(start + place, end, 4)
+        buffer[every_fourth] = buffer[every_fourth].translate(_table(key[place]))
 
 
 def _table(byte: int) -> bytes:

@@ -90,6 +90,18 @@ def test_a_client_takes_a_fresh_key_for_each_frame() -> None:
     assert len({bytes(frames.frame(BINARY, b"same")[0][2:6]) for _ in range(50)}) == 50
 
 
+@given(st.lists(st.lists(st.binary(max_size=200), max_size=3), max_size=5), st.booleans(), st.integers(0, 500))
+def test_messages_put_over_what_was_there_before_are_read_as_they_are(
+    messages: list[list[bytes]], from_client: bool, before: int
+) -> None:
+    sender, receiver = Frames(mask=from_client), Frames(mask=not from_client)
+    buffer, at = bytearray(b"\xaa" * before), 0
+    for parts in messages:
+        at = sender.put(buffer, at, BINARY, parts)
+    assert _fed(receiver, bytes(buffer[:at])) == [(BINARY, b"".join(parts)) for parts in messages]
+    assert buffer[at:] == b"\xaa" * (before - at)
+
+
 def test_without_a_mask_nothing_is_copied() -> None:
     payload = memoryview(bytearray(40_000))
     assert Frames(mask=False).frame(BINARY, b"head", payload)[2] is payload
