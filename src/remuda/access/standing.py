@@ -41,7 +41,7 @@ class Standing:
         """`why`: what has been tried, and what came of it."""
         if self._sessions.has(cluster):
             return unavailable(
-                f"the cluster {cluster} is connected, but its API cannot be reached through the tunnel: {why}",
+                f"the cluster {cluster} is connected; what was asked through its tunnel failed: {why}",
                 soon=True,
             )
         lost = self._lost.get(cluster)

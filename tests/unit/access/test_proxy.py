@@ -451,7 +451,7 @@ async def test_an_api_that_is_down_behind_its_tunnel_is_told_apart_from_a_lost_t
     await far.stop()
     async with session.get(url(place, PODS)) as answer:
         told = (await status(answer))["message"]
-    assert told.startswith(f"the cluster {ID} is connected, but its API cannot be reached through the tunnel: ")
+    assert told.startswith(f"the cluster {ID} is connected; what was asked through its tunnel failed: ")
     tunnel.stop()
     await place.until(lambda: not place.sessions.has(ID))
     async with session.get(url(place, PODS)) as answer:

@@ -178,7 +178,7 @@ async def test_controllers_are_told_how_a_cluster_stands_and_not_only_what_their
     )
     tunnel = await place.tunnel(ID)
     behind = place.ways.told(key, why)
-    assert behind == f"the cluster {ID} is connected, but its API cannot be reached through the tunnel: {why}"
+    assert behind == f"the cluster {ID} is connected; what was asked through its tunnel failed: {why}"
     tunnel.stop()
     await place.until(lambda: not place.sessions.has(ID))
     lost = place.ways.told(key, why)
