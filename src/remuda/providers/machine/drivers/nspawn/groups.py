@@ -168,11 +168,13 @@ def _is_listening(table: Path, port: int) -> bool:
 
 
 def _below(group: Path) -> Iterator[int]:
-    for file in [group / "cgroup.procs", *group.rglob("cgroup.procs")]:
-        try:
-            yield from (int(line) for line in file.read_text().split() if line != "0")
-        except OSError:  # went while we looked
-            continue
+    """The host makes and removes groups of its own while we look; `os.walk` passes over what went."""
+    for folder, _, files in os.walk(group):
+        if "cgroup.procs" in files:
+            try:
+                yield from (int(line) for line in Path(folder, "cgroup.procs").read_text().split() if line != "0")
+            except OSError:
+                continue
 
 
 def remove(name: str, found: Hierarchies) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,27 @@ def test_groups_go_with_all_that_is_below_them(tmp_path: Path) -> None:
     remove("rm-one", Hierarchies([tmp_path], {}))
     remove("rm-one", Hierarchies([tmp_path], {}))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_are_found_while_the_host_makes_and_removes_groups_of_its_own(tmp_path: Path) -> None:
+    kept = tmp_path / "host" / "machine" / "init.scope"
+    kept.mkdir(parents=True)
+    (kept / "cgroup.procs").write_text("17\n")
+    busy = threading.Event()
+
+    def come_and_go() -> None:
+        while not busy.is_set():
+            for number in range(50):
+                (kept.parent / f"{number}.service" / "below").mkdir(parents=True)
+            for number in range(50):
+                (kept.parent / f"{number}.service" / "below").rmdir()
+                (kept.parent / f"{number}.service").rmdir()
+
+    host = threading.Thread(target=come_and_go)
+    host.start()
+    try:
+        for _ in range(200):
+            assert processes("host", Hierarchies([tmp_path], {})) == {17}
+    finally:
+        busy.set()
+        host.join()
