@@ -70,8 +70,10 @@ class Hosts:
         self.ran.append((node, instruction.name))
         if node in self.failing:
             return Result(1, b"", self.failing[node].encode())
-        with_etcd = any(one.name == "etcd-members" for one in self._plans[agent].periodic_instructions)
-        if with_etcd and node not in self.members:
+        plan = self._plans[agent]
+        installs = any(one.name == instruction.name for one in plan.instructions)  # what is periodic joins nothing
+        with_etcd = any(one.name == "etcd-members" for one in plan.periodic_instructions)
+        if installs and with_etcd and node not in self.members:
             self.members.append(node)
         return Result()
 
