@@ -9,7 +9,7 @@ import base64
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 from remuda.access import setup
 from remuda.access.clusters import Clusters
@@ -49,7 +49,7 @@ class Doors:
         self._remote: RemoteClusters
 
     @classmethod
-    async def create(cls, engine: Engine) -> Doors:
+    async def create(cls, engine: Engine) -> Self:
         found = [*control_plane_definitions(), *provisioning_definitions(), *setup.definitions()]
         await engine.install(found)
         return cls(engine, await engine.namespace(), f"c-m-{secrets.token_hex(4)}")

@@ -60,9 +60,7 @@ class Counter(Doors):
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def counter(engine: Engine) -> Counter:
-    made = await Counter.create(engine)
-    assert isinstance(made, Counter)
-    return made
+    return await Counter.create(engine)
 
 
 async def test_a_user_sees_and_revokes_its_own_tokens_and_no_others(counter: Counter) -> None:

@@ -55,9 +55,7 @@ class Open(Doors):
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def doors(engine: Engine) -> Open:
-    made = await Open.create(engine)
-    assert isinstance(made, Open)
-    return made
+    return await Open.create(engine)
 
 
 async def ended(call: Call) -> str:

@@ -19,9 +19,9 @@ import msgspec
 
 from remuda.access.seams import Caller
 from remuda.kube import chance, clock
+from remuda.kube.attempts import Attempts
 from remuda.kube.errors import StatusError
 from remuda.kube.web import Request
-from remuda.providers.bootstrap.attempts import Attempts
 
 log = logging.getLogger("remuda.audit")
 

@@ -232,7 +232,7 @@ class Mux:
         return None
 
     def batch(self, frames: websocket.Frames, size: int) -> bytes:
-        """The next messages as one write of about `size` bytes; empty if there are none."""
+        """The next messages as one write of about `size` bytes, for whoever hands it on; empty if there are none."""
         buffers: list[Buffer] = []
         while size > 0:
             message = self.next()
@@ -244,7 +244,8 @@ class Mux:
         return b"".join(buffers)
 
     def batch_into(self, into: bytearray, frames: websocket.Frames, size: int) -> int:
-        """The same, written over what was there before; says how much it is."""
+        """The same, for an end that has written all of the last batch itself: over what was there before. Says how much
+        it is."""
         at = 0
         while at < size:
             message = self.next()

@@ -190,7 +190,7 @@ class Stream:
         self._hold(payload[taken:] if taken else payload)
         limits = self._mux.limits
         if self._held > limits.most:
-            self.overflow()
+            self._overflow()
             return
         if self._held > limits.pause_above and not self._asked_to_pause:
             self._asked_to_pause = True
@@ -271,7 +271,7 @@ class Stream:
         else:
             self._pieces.append(bytearray(data))
 
-    def overflow(self) -> None:
+    def _overflow(self) -> None:
         """The other end was asked to pause, and did not."""
         reason = f"{self._held} bytes are held for a reader that does not read; its sender was asked to pause"
         consumer = self.consumer

@@ -319,17 +319,6 @@ def test_one_that_has_obeyed_keeps_its_stream_however_long_that_holds_much_and_s
     assert set(server.streams) == {stream.number, other.number}
 
 
-def test_one_that_never_obeys_loses_that_stream_and_no_other() -> None:
-    server, _ = make(limits=CROWDED)
-    stream, other = server.open("tcp", "a:1"), server.open("tcp", "a:2")
-    reader = Reader(stream, takes=0)
-    for _ in range(51):
-        hear(server, stream.number, protocol.DATA, b"x" * 100)
-    assert said(server)[-1][:2] == (stream.number, protocol.ERROR)
-    assert len(reader.ends) == 1
-    assert list(server.streams) == [other.number]
-
-
 def test_a_writer_is_told_to_wait_and_when_there_is_room_again() -> None:
     server, _ = make()
     stream = server.open("tcp", "a:1")

@@ -15,10 +15,10 @@ from typing import Protocol
 
 import msgspec
 
+from remuda.kube.attempts import Attempts
 from remuda.kube.errors import StatusError
 from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
 from remuda.providers.bootstrap import script
-from remuda.providers.bootstrap.attempts import Attempts
 from remuda.providers.bootstrap.files import Files
 from remuda.providers.bootstrap.registration import ConnectionInfo, Refusal
 from remuda.providers.bootstrap.site import Site

@@ -1,6 +1,7 @@
-"""How often one address may show a token that is none before it has to wait: a bucket per address, which fills again.
+"""How often one address may fail before it has to wait: a bucket per address, which fills again.
 
-It spares the server, not the secret: tokens are too long to be guessed. So it is generous, and many hosts behind one
+For tokens that are none it spares the server, not the secret, which is too long to be guessed; for lines of a log it
+spares the disk. So it is generous, and many hosts behind one
 address do not shut each other out because one of them has a wrong token and goes on trying.
 """
 

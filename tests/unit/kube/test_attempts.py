@@ -1,11 +1,11 @@
-"""How long an address with wrong tokens has to wait."""
+"""How long an address that fails again and again has to wait."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.providers.bootstrap.attempts import Attempts
+from remuda.kube.attempts import Attempts
 
 
 def test_a_burst_is_let_through_and_then_as_many_as_fill_up() -> None:
