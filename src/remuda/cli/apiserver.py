@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from remuda.cli.options import HELP
 from remuda.cli.server_options import server_options, server_settings
 
 
-@click.command(name="apiserver", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(name="apiserver", context_settings=HELP)
 @server_options
 @click.option("-v", "--verbose", is_flag=True, help="Log requests and decisions.")
 def command(verbose: bool, **options: Any) -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from remuda.cli.connection import DATA_DIR
+from remuda.cli.options import HELP
 
 if TYPE_CHECKING:
     from remuda.providers.controlplane.artefacts import Artefact, Artefacts
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _SUM = re.compile("[0-9a-fA-F]{64}", re.ASCII)
 _NANO_VERSION = "v1.36.4+nano1"
 
@@ -40,7 +40,7 @@ def _store(data_dir: Path | None, directory: Path | None) -> Artefacts:
     return Artefacts(directory or (data_dir or DATA_DIR) / "artefacts")
 
 
-@click.group(name="artefacts", context_settings=_HELP)
+@click.group(name="artefacts", context_settings=HELP)
 def command() -> None:
     """What nodes install distributions from: binaries and images that the manager serves.
 
@@ -49,7 +49,7 @@ def command() -> None:
     """
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @click.argument("distro")
 @click.argument("version", default="")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[FILE]...")
@@ -155,7 +155,7 @@ def _add_files(
     return store.add(distro, version, next(iter(told), bundle.architecture()), wanted, sums=sums, replace=replace)
 
 
-@command.command(name="list", context_settings=_HELP)
+@command.command(name="list", context_settings=HELP)
 @_place[0]
 @_place[1]
 def list_artefacts(data_dir: Path | None, directory: Path | None) -> None:
@@ -165,7 +165,7 @@ def list_artefacts(data_dir: Path | None, directory: Path | None) -> None:
         click.echo(_line(store, artefact))
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @_place[0]
 @_place[1]
 def verify(data_dir: Path | None, directory: Path | None) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from remuda.cli.options import HELP
 from remuda.cli.signals import clean_up_when_terminated
 
 
-@click.command(name="backup", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(name="backup", context_settings=HELP)
 @click.argument("data_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")

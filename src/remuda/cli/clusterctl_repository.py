@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from remuda.cli.connection import connected
+from remuda.cli.options import HELP
 
 
-@click.command(name="clusterctl-repository", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(name="clusterctl-repository", context_settings=HELP)
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
     "--kubeconfig",

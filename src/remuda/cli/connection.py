@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from remuda.cli import exits
+
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
@@ -24,14 +26,22 @@ kubeconfig_option = click.option(
 )
 
 
+class NoManagementPlane(click.ClickException):
+    exit_code = exits.UNREACHABLE
+
+
 def connected(kubeconfig: Path | None, work: Callable[[HttpClient], Awaitable[T]], *, context: str = "") -> T:
     """What `work` returns; errors of the server and of the way to it become the command's own."""
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import StatusError, Unreachable
     from remuda.kube.kubeconfig import KubeconfigError
 
     try:
         return asyncio.run(_connected(kubeconfig, work, context))
-    except (KubeconfigError, StatusError) as error:
+    except KubeconfigError as error:
+        raise NoManagementPlane(str(error)) from None
+    except Unreachable as error:
+        raise NoManagementPlane(f"{error}\nIs it running? `remuda up` starts one on this machine.") from None
+    except StatusError as error:
         raise click.ClickException(str(error)) from None
 
 

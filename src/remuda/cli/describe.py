@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING
 import click
 
 from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP, namespace_option
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.provisioning.tree import Branch
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _NOT_WELL = 1
 _COLOURS = {"well": "green", "waiting": "yellow", "unknown": "yellow", "held": "red", "deleting": "magenta"}
 
-namespace_option = click.option("--namespace", "-n", default="", help="Where the cluster is; all by default.")
 output_option = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 
 
-@click.group(name="describe", context_settings=_HELP)
+@click.group(name="describe", context_settings=HELP)
 def command() -> None:
     """Show something with everything that belongs to it."""
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @click.argument("name")
-@namespace_option
+@namespace_option("cluster")
 @kubeconfig_option
 @output_option
 def cluster(name: str, namespace: str, kubeconfig: Path | None, output: str) -> None:
@@ -47,9 +46,9 @@ def cluster(name: str, namespace: str, kubeconfig: Path | None, output: str) -> 
         click.echo(f"{mark} {'  ' * depth}{head}{note}  {_judgement(one, depth + 1, whole=one is leaf)}")
 
 
-@click.command(name="why", context_settings=_HELP)
+@click.command(name="why", context_settings=HELP)
 @click.argument("name")
-@namespace_option
+@namespace_option("cluster")
 @kubeconfig_option
 @output_option
 def why(name: str, namespace: str, kubeconfig: Path | None, output: str) -> None:

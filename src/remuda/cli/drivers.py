@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remuda.cli.options import HELP
+
 if TYPE_CHECKING:
     from remuda.providers.machine.options import Option, OptionModel
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 
-
-@click.group(name="drivers", context_settings=_HELP)
+@click.group(name="drivers", context_settings=HELP)
 def command() -> None:
     """What machines can be made with.
 
@@ -21,7 +21,7 @@ def command() -> None:
     """
 
 
-@command.command(name="list", context_settings=_HELP)
+@command.command(name="list", context_settings=HELP)
 def list_drivers() -> None:
     """All drivers at hand, each in a line."""
     from remuda.providers.machine import drivers
@@ -36,7 +36,7 @@ def list_drivers() -> None:
         click.echo(f"{name:<{width}}  {_first_sentence(said)}")
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @click.argument("name")
 def describe(name: str) -> None:
     """What one driver makes and needs, and all of its options."""

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remuda.cli.connection import chosen_kubeconfig, connected, kubeconfig_option
+from remuda.cli.options import HELP
 from remuda.cli.token import ttl_option
 
 if TYPE_CHECKING:
     from remuda.cli.clusters import Found
     from remuda.kube.http import HttpClient
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _FORBIDDEN, _NOT_FOUND = 403, 404
 
 
-@click.group(name="get", context_settings=_HELP)
+@click.group(name="get", context_settings=HELP)
 def command() -> None:
     """Get what belongs to a cluster."""
 
 
-@command.command(name="kubeconfig", context_settings=_HELP)
+@command.command(name="kubeconfig", context_settings=HELP)
 @click.argument("cluster")
 @click.option("--user", default="", help="For whom. Default: the user of the kubeconfig of the management plane.")
 @click.option("--embed-token", is_flag=True, help="Put a token into it, instead of a command that gets one.")

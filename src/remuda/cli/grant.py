@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP
 
 if TYPE_CHECKING:
     from remuda.cli.clusters import Found
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _NOT_FOUND = 404
 
 
-@click.command(name="grant", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(name="grant", context_settings=HELP)
 @click.argument("user")
 @click.argument("cluster")
 @click.argument("role", required=False, default="")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from remuda.cli.connection import DATA_DIR, connected, kubeconfig_option
+from remuda.cli.options import HELP
+from remuda.cli.output import TABLE, output_option, print_table, print_value
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -18,10 +19,10 @@ _LEAKS, _UNKNOWN = 1, 2
 _COLUMNS = ("DRIVER", "WHAT", "ID", "NAME", "STATE", "MADE FOR", "CLUSTER")
 
 
-@click.command(name="leaks", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(name="leaks", context_settings=HELP)
 @kubeconfig_option
 @click.option("--driver", "only", multiple=True, metavar="DRIVER", help="Look only there; may be given several times.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option()
 @click.option(
     "--hosts",
     type=click.Path(file_okay=False, path_type=Path),
@@ -36,8 +37,6 @@ def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: 
     Every driver in use is asked, with the options and credentials of its Configs, MachineTemplates, machines and
     RKEClusters. Exit code 0: none; 1: there are some; 2: none where it could look, but it could not look everywhere.
     """
-    import msgspec
-
     from remuda.providers.machine import leaks
 
     place = hosts.absolute()
@@ -48,16 +47,11 @@ def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: 
     found = connected(kubeconfig, find)
     for why in found.unknown:
         click.echo(f"could not look everywhere: {why}", err=True)
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found.leaks), indent=2))
+    if output != TABLE:
+        print_value(found.leaks, output)
     elif found.leaks:
         rows = [(one.driver, one.what, one.id, one.name, one.state, one.machine, one.cluster) for one in found.leaks]
-        click.echo(table(_COLUMNS, rows))
+        print_table(_COLUMNS, rows)
     else:
         click.echo("no leaks", err=True)
     raise SystemExit(_LEAKS if found.leaks else _UNKNOWN if found.unknown else 0)
-
-
-def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    return "\n".join("   ".join(map(str.ljust, row, widths)).rstrip() for row in (columns, *rows))

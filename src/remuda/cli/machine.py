@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP, namespace_option
 from remuda.cli.signals import clean_up_when_terminated
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.providers.machine.access import Doorway
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 
-namespace_option = click.option("--namespace", "-n", default="", help="Where the machine is; all by default.")
-
-
-@click.group(name="machine", context_settings=_HELP)
+@click.group(name="machine", context_settings=HELP)
 def command() -> None:
     """Open a shell on a machine, or read the log of what made it.
 
@@ -27,10 +24,10 @@ def command() -> None:
     """
 
 
-@command.command(context_settings={**_HELP, "ignore_unknown_options": True})
+@command.command(context_settings={**HELP, "ignore_unknown_options": True})
 @click.argument("name")
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-@namespace_option
+@namespace_option("machine")
 @kubeconfig_option
 def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | None) -> None:
     """Log in to a machine, or run a command there.
@@ -59,11 +56,11 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
     raise SystemExit(code)
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @click.argument("name")
 @click.option("-f", "--follow", is_flag=True, help="Go on until what is followed ends.")
 @click.option("--agent", is_flag=True, help="The log of the agent on the machine, over SSH, instead.")
-@namespace_option
+@namespace_option("machine")
 @kubeconfig_option
 def logs(name: str, follow: bool, agent: bool, namespace: str, kubeconfig: Path | None) -> None:
     """Show the log of the Job that makes or removes a machine's server; when it is over, how it last failed."""

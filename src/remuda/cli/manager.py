@@ -8,10 +8,11 @@ import click
 
 from remuda.cli.controller_options import controllers_option
 from remuda.cli.node_options import node_options, site_settings
+from remuda.cli.options import HELP
 from remuda.cli.server_options import split_address
 
 
-@click.command(name="manager", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(name="manager", context_settings=HELP)
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),

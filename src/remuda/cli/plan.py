@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from remuda.cli import exits, manifests
 from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP
+from remuda.cli.output import TABLE, output_option, print_value
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.provisioning.preview import Preview, Step
 
-_REFUSED, _REPLACES = 1, 3
 _COLUMNS = ("TURN", "ACTION", "POOL", "MACHINE", "WHY")
 _COLOURS = {"replace": "red", "held": "red", "delete": "red", "drain": "yellow", "restart": "yellow", "create": "green"}
 
 
-@click.command(name="plan", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    required=True,
-    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    help="A manifest; - for standard input. May be given several times.",
-)
+@click.command(name="plan", context_settings=HELP)
+@manifests.files_option
 @click.option("-n", "--namespace", default="default", show_default=True, help="Of objects that do not say theirs.")
 @click.option("--no-replace", is_flag=True, help="Fail if a machine would be replaced.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option()
 @kubeconfig_option
 def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str, kubeconfig: Path | None) -> None:
     """Show what a manifest would do to each machine, in which order, and why. Nothing is changed.
@@ -50,22 +43,20 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
     Machines of one turn are changed together, turn after turn. Exit code 0: it can be done; 1: the server refuses it;
     3: a machine would be replaced, and --no-replace is given.
     """
-    import msgspec
-
     from remuda.provisioning.previewing import Previews, Refused
 
-    manifests = _read(files, namespace)
+    objects = _read(files, namespace)
 
     async def look(client: HttpClient) -> list[Preview]:
-        return await Previews(client, manifests).make()
+        return await Previews(client, objects).make()
 
     try:
         found = connected(kubeconfig, look)
     except Refused as refused:
         click.echo(f"refused:\n{refused}", err=True)
-        raise SystemExit(_REFUSED) from None
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        raise SystemExit(exits.NO) from None
+    if output != TABLE:
+        print_value(found, output)
     else:
         for each in found:
             _show(each)
@@ -73,27 +64,14 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
             click.echo("no cluster is concerned", err=True)
     if no_replace and any(each.replaces for each in found):
         click.echo("machines would be replaced", err=True)
-        raise SystemExit(_REPLACES)
+        raise SystemExit(exits.REPLACES)
 
 
 def _read(files: Sequence[Path], namespace: str) -> list[dict[str, Any]]:
-    import yaml
-
-    found: list[Any] = []
-    for path in files:
-        try:
-            text = sys.stdin.read() if str(path) == "-" else path.read_text()
-            found += [obj for obj in yaml.safe_load_all(text) if obj is not None]
-        except (OSError, UnicodeDecodeError) as error:
-            raise click.ClickException(f"{path} cannot be read: {error}") from None
-        except yaml.YAMLError as error:
-            raise click.ClickException(f"{path} is no YAML: {error}") from None
+    found = manifests.read(files)
     for obj in found:
-        metadata = obj.get("metadata") if isinstance(obj, dict) else None
-        if not isinstance(metadata, dict) or not all((obj.get("apiVersion"), obj.get("kind"), metadata.get("name"))):
-            raise click.ClickException("every object needs apiVersion, kind and metadata.name")
         if obj["kind"] not in ("Namespace", "NodeDriver"):
-            metadata.setdefault("namespace", namespace)
+            obj["metadata"].setdefault("namespace", namespace)
     return found
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from remuda.cli.options import HELP
 from remuda.cli.signals import clean_up_when_terminated
 
 
-@click.command(name="restore", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(name="restore", context_settings=HELP)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("data_dir", type=click.Path(file_okay=False, path_type=Path))
 def command(file: Path, data_dir: Path) -> None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP
+from remuda.cli.output import print_table
 
 if TYPE_CHECKING:
     from remuda.access.types import Token
     from remuda.kube.http import HttpClient
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _NEVER = "never"
 
 
@@ -43,7 +44,7 @@ ttl_option = partial(
 )
 
 
-@click.group(name="token", context_settings=_HELP)
+@click.group(name="token", context_settings=HELP)
 def command() -> None:
     """What users prove themselves with, at the proxy to clusters and at the management plane.
 
@@ -54,7 +55,7 @@ def command() -> None:
     """
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @click.option("--user", default="", help="Whose it is. Default: the user of the kubeconfig.")
 @ttl_option(default="720h")
 @click.option(
@@ -94,7 +95,7 @@ def create(user: str, ttl: float | None, clusters: tuple[str, ...], description:
     )
 
 
-@command.command(name="list", context_settings=_HELP)
+@command.command(name="list", context_settings=HELP)
 @click.option("--user", default="", help="Only those of this user.")
 @click.option("--all", "everything", is_flag=True, help="Those of clusters, too: each has one, in its kubeconfig.")
 @kubeconfig_option
@@ -102,7 +103,6 @@ def list_tokens(user: str, everything: bool, kubeconfig: Path | None) -> None:
     """All tokens, without what is secret of them; your own, if you are a user."""
     from remuda.access.types import SYSTEM, TOKEN_KIND
     from remuda.cli import tokens
-    from remuda.cli.leaks import table
 
     shown = [
         one
@@ -113,7 +113,10 @@ def list_tokens(user: str, everything: bool, kubeconfig: Path | None) -> None:
         (one.metadata.name, one.user_id, _until(one), ", ".join(one.cluster_names) or "any", one.description)
         for one in shown
     ]
-    click.echo(table(("NAME", "USER", "GOOD UNTIL", "CLUSTERS", "DESCRIPTION"), rows) if rows else "no tokens")
+    if rows:
+        print_table(("NAME", "USER", "GOOD UNTIL", "CLUSTERS", "DESCRIPTION"), rows)
+    else:
+        click.echo("no tokens")
 
 
 def _until(token: Token) -> str:
@@ -125,7 +128,7 @@ def _until(token: Token) -> str:
     return f"{token.expires_at} (over)" if expired(token, clock.time()) else token.expires_at
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @kubeconfig_option
 def revoke(names: tuple[str, ...], kubeconfig: Path | None) -> None:
@@ -142,7 +145,7 @@ def revoke(names: tuple[str, ...], kubeconfig: Path | None) -> None:
     connected(kubeconfig, remove)
 
 
-@command.command(context_settings=_HELP, hidden=True)
+@command.command(context_settings=HELP, hidden=True)
 @click.option("--user", default="", help="Whose token. Default: the user of the kubeconfig.")
 @click.option("--cluster", required=True, help="The id of the cluster.")
 @ttl_option(default="1h")

@@ -9,10 +9,11 @@ import click
 
 from remuda.cli.controller_options import controllers_option
 from remuda.cli.node_options import node_options, site_settings
+from remuda.cli.options import HELP
 from remuda.cli.server_options import server_options, server_settings, split_address
 
 
-@click.command(name="up", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(name="up", context_settings=HELP)
 @server_options
 @controllers_option
 @node_options

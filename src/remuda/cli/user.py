@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP
+from remuda.cli.output import print_table
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 
-
-@click.group(name="user", context_settings=_HELP)
+@click.group(name="user", context_settings=HELP)
 def command() -> None:
     """Who may reach clusters: users have tokens (`remuda token`) and are granted roles in clusters (`remuda grant`).
 
@@ -26,7 +26,7 @@ def command() -> None:
     """
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @click.argument("name")
 @click.option("--display-name", default="", help="Its name in full.")
 @click.option("--description", default="", help="What it is for.")
@@ -46,14 +46,13 @@ def create(name: str, display_name: str, description: str, kubeconfig: Path | No
     click.echo(f"user {name} is there; `remuda grant {name} CLUSTER ROLE` opens a cluster to it")
 
 
-@command.command(name="list", context_settings=_HELP)
+@command.command(name="list", context_settings=HELP)
 @click.option("--all", "everybody", is_flag=True, help="Those of clusters, too: each has one, for its kubeconfig.")
 @kubeconfig_option
 def list_users(everybody: bool, kubeconfig: Path | None) -> None:
     """All users, and whether they may come in."""
     from remuda.access.systemusers import CLUSTER
     from remuda.access.types import USER
-    from remuda.cli.leaks import table
     from remuda.kube.client import list_all
 
     async def look(client: HttpClient) -> list[tuple[str, ...]]:
@@ -66,10 +65,13 @@ def list_users(everybody: bool, kubeconfig: Path | None) -> None:
         ]
 
     rows = connected(kubeconfig, look)
-    click.echo(table(("NAME", "ENABLED", "DISPLAY NAME", "DESCRIPTION"), rows) if rows else "no users")
+    if rows:
+        print_table(("NAME", "ENABLED", "DISPLAY NAME", "DESCRIPTION"), rows)
+    else:
+        click.echo("no users")
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @click.argument("name")
 @kubeconfig_option
 def delete(name: str, kubeconfig: Path | None) -> None:
@@ -92,7 +94,7 @@ def _switch(name: str, kubeconfig: Path | None, *, enabled: bool) -> None:
     connected(kubeconfig, switch)
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @click.argument("name")
 @kubeconfig_option
 def disable(name: str, kubeconfig: Path | None) -> None:
@@ -101,7 +103,7 @@ def disable(name: str, kubeconfig: Path | None) -> None:
     click.echo(f"user {name} is kept out")
 
 
-@command.command(context_settings=_HELP)
+@command.command(context_settings=HELP)
 @click.argument("name")
 @kubeconfig_option
 def enable(name: str, kubeconfig: Path | None) -> None:

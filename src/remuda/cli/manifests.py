@@ -1,0 +1,69 @@
+"""Manifests as people write them: files, folders and standard input, with several objects each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+_ENDINGS = (".yaml", ".yml", ".json")
+
+
+def files_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        required=True,
+        type=click.Path(allow_dash=True, path_type=Path),
+        help="A manifest, or a folder of them; - for standard input. May be given several times.",
+    )(command)
+
+
+def read(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """All objects, in their order; those of a List are taken out of it. Raises ClickException, before anything is sent,
+    for what is no object."""
+    found: list[dict[str, Any]] = []
+    for path in files:
+        for place in _places(path):
+            for obj in _documents(place):
+                found += _objects(obj, place)
+    if not found:
+        raise click.ClickException(f"there is no object in {', '.join(map(str, files))}")
+    return found
+
+
+def _places(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(one for one in path.iterdir() if one.suffix in _ENDINGS)
+    if not found:
+        raise click.ClickException(f"there is no manifest in {path}: their names end with {', '.join(_ENDINGS)}")
+    return found
+
+
+def _documents(path: Path) -> list[Any]:
+    import yaml
+
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text()
+        return [obj for obj in yaml.safe_load_all(text) if obj is not None]
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{path} cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise click.ClickException(f"{path} is no YAML: {error}") from None
+
+
+def _objects(obj: Any, path: Path) -> Iterator[dict[str, Any]]:
+    if isinstance(obj, dict) and obj.get("kind") == "List" and isinstance(obj.get("items"), list):
+        for item in obj["items"]:
+            yield from _objects(item, path)
+        return
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    if not isinstance(metadata, dict) or not all((obj.get("apiVersion"), obj.get("kind"), metadata.get("name"))):
+        raise click.ClickException(f"{path}: every object needs apiVersion, kind and metadata.name")
+    yield obj

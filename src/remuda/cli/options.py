@@ -1,0 +1,15 @@
+"""What many commands have in common on their command lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def namespace_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """For commands that find something by its name wherever it is."""
+    return click.option("-n", "--namespace", default="", help=f"Where the {what} is; looked for in all by default.")

@@ -1,0 +1,62 @@
+"""How commands print what they found: as a table for people, as JSON or YAML for programs.
+
+Tables go to standard output and notes to standard error, so that a pipe gets the data alone. On a terminal a table
+keeps to its width: what does not fit is cut from the last column, and `-o wide` or `-o json` shows it whole. In a pipe
+nothing is cut.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+TABLE, WIDE, JSON, YAML = "table", "wide", "json", "yaml"
+_GAP = "   "
+_LEAST = 8  # of the last column, however narrow the terminal
+
+
+def output_option(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`-o`, with those of the formats that a command knows; the first is the default."""
+    known = formats or (TABLE, JSON, YAML)
+    return click.option(
+        "-o", "--output", type=click.Choice(known), default=known[0], show_default=True, help="How it is printed."
+    )
+
+
+def print_value(value: Any, format: str) -> None:
+    """JSON or YAML of anything msgspec encodes."""
+    import msgspec
+
+    text = msgspec.json.encode(value)
+    if format == YAML:
+        import yaml
+
+        click.echo(yaml.safe_dump(msgspec.json.decode(text), sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(msgspec.json.format(text, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, whole: bool = False) -> None:
+    """`whole`: nothing is cut, also on a terminal."""
+    click.echo(table(columns, rows, None if whole else terminal_width()))
+
+
+def terminal_width() -> int | None:
+    """None where nobody looks on: a pipe, a file."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    if width is not None:
+        before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
+        widths[-1] = min(widths[-1], max(width - before, _LEAST))
+    return "\n".join(_GAP.join(map(_cell, row, widths)).rstrip() for row in (columns, *rows))
+
+
+def _cell(text: str, width: int) -> str:
+    return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"
