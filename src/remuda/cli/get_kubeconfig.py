@@ -1,0 +1,160 @@
+"""`remuda get kubeconfig`: the way into a cluster, made when it is asked for."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remuda.cli.connection import chosen_kubeconfig, connected, kubeconfig_option
+from remuda.cli.options import HELP
+from remuda.cli.token import ttl_option
+
+if TYPE_CHECKING:
+    from remuda.cli.clusters import Found
+    from remuda.kube.http import HttpClient
+
+_FORBIDDEN, _NOT_FOUND = 403, 404
+
+
+@click.command(name="kubeconfig", context_settings=HELP)
+@click.argument("cluster")
+@click.option("--user", default="", help="For whom. Default: the user of the kubeconfig of the management plane.")
+@click.option("--embed-token", is_flag=True, help="Put a token into it, instead of a command that gets one.")
+@ttl_option(default="12h")
+@click.option("--server", default="", metavar="URL", help="Where the proxy is, if not where the management plane is.")
+@click.option(
+    "--server-ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What its certificate is verified with (PEM), with --server.",
+)
+@kubeconfig_option
+def command(
+    cluster: str,
+    user: str,
+    embed_token: bool,
+    ttl: float | None,
+    server: str,
+    server_ca: Path | None,
+    kubeconfig: Path | None,
+) -> None:
+    """Print a kubeconfig for CLUSTER (an id, a name, or NAMESPACE/NAME), which leads through the proxy.
+
+    By default it holds no secret: kubectl runs `remuda token credential`, which gets a token for an hour with your own
+    kubeconfig of the management plane. With --embed-token it can be given to somebody else, and is good for --ttl.
+
+    \b
+      remuda get kubeconfig prairie > prairie.kubeconfig
+      kubectl --kubeconfig prairie.kubeconfig get nodes
+      remuda get kubeconfig prairie --user alice --embed-token --ttl 720h > alice.kubeconfig
+    """
+    import yaml
+
+    from remuda.cli import clusters
+    from remuda.cli.whoami import token_user
+
+    authority = server_ca.read_bytes() if server_ca else b""
+
+    async def make(client: HttpClient) -> dict[str, Any]:
+        found = await clusters.find(client, cluster)
+        whose = await token_user(client, user, cluster)
+        where = await _stanza(client, found, server, authority)
+        who = await _embedded(client, found, whose, ttl) if embed_token else _exec(found, user, kubeconfig)
+        return _config(found, whose, where, who)
+
+    click.echo(yaml.safe_dump(connected(kubeconfig, make), sort_keys=False), nl=False)
+
+
+def _config(cluster: Found, user: str, where: dict[str, Any], who: dict[str, Any]) -> dict[str, Any]:
+    context = {"cluster": cluster.name, "user": f"{user}@{cluster.name}"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster.name, "cluster": where}],
+        "users": [{"name": context["user"], "user": who}],
+        "contexts": [{"name": cluster.name, "context": context}],
+        "current-context": cluster.name,
+    }
+
+
+async def _embedded(client: HttpClient, cluster: Found, user: str, ttl: float | None) -> dict[str, Any]:
+    from remuda.access.tokens import mint
+    from remuda.access.types import TOKEN
+    from remuda.kube import clock
+
+    until = None if ttl is None else clock.time() + ttl
+    made = mint(user, expires_at=until, clusters=[cluster.id], description=f"in a kubeconfig of {cluster.name}")
+    await client.create(TOKEN.target, "", made.obj)
+    good = "until it is revoked" if until is None else f"until {clock.rfc3339(until)}"
+    name = made.bearer.partition(":")[0]
+    click.echo(f"good for {cluster} {good}; remuda token revoke {name} takes it back", err=True)
+    return {"token": made.bearer}
+
+
+def _exec(cluster: Found, user: str, kubeconfig: Path | None) -> dict[str, Any]:
+    """The kubeconfig and its context are named: with `$KUBECONFIG`, or another current context, it could lead to
+    itself."""
+    from remuda.cli.credentials import API_VERSION
+
+    path, context = chosen_kubeconfig(kubeconfig)
+    own = ["remuda"] if shutil.which("remuda") else [sys.executable, "-m", "remuda.cli.main"]
+    arguments = [*own[1:], "token", "credential", "--cluster", cluster.id, "--kubeconfig", str(path)]
+    arguments += ["--context", context] if context else []
+    arguments += ["--user", user] if user else []
+    return {
+        "exec": {
+            "apiVersion": API_VERSION,
+            "command": own[0],
+            "args": arguments,
+            "interactiveMode": "Never",
+            "provideClusterInfo": False,
+            "installHint": "this kubeconfig needs the command remuda, which gets tokens from the management plane",
+        }
+    }
+
+
+async def _stanza(client: HttpClient, cluster: Found, server: str, authority: bytes) -> dict[str, Any]:
+    """Where the proxy to the cluster is."""
+    from remuda.access.seams import PREFIX
+    from remuda.kube.errors import StatusError
+
+    if server:
+        return _cluster(f"{server.rstrip('/')}{PREFIX}{cluster.id}", authority)
+    try:
+        await client.raw_get("/cacerts")  # the embedded engine serves hosts, and the proxy, where it serves its API
+    except StatusError as error:
+        if error.code not in (_FORBIDDEN, _NOT_FOUND):
+            raise
+        return await _published(client, cluster)
+    access = client.access
+    ca = access.ca.read_bytes() if isinstance(access.ca, Path) else access.ca
+    return _cluster(f"{access.server.rstrip('/')}{PREFIX}{cluster.id}", ca)
+
+
+async def _published(client: HttpClient, cluster: Found) -> dict[str, Any]:
+    """As the cluster's own kubeconfig has it: on a Kubernetes elsewhere the proxy is on the manager's port."""
+    from remuda.capi.names import KUBECONFIG_KEY, kubeconfig_secret
+    from remuda.capi.remote import secret_data
+    from remuda.kube import kubeconfig
+    from remuda.kube.errors import StatusError
+
+    try:
+        data = (
+            await secret_data(client, cluster.namespace, kubeconfig_secret(cluster.name)) if cluster.namespace else None
+        )
+    except StatusError as error:
+        if error.code != _FORBIDDEN:
+            raise
+        data = None
+    if not data:
+        raise click.ClickException("where the proxy is cannot be found out here: say it with --server and --server-ca")
+    found = kubeconfig.parse(data.get(KUBECONFIG_KEY, b""), origin=f"the kubeconfig of {cluster}")
+    return _cluster(found.server, found.ca if isinstance(found.ca, bytes) else b"")
+
+
+def _cluster(server: str, ca: bytes) -> dict[str, Any]:
+    return {"server": server, **({"certificate-authority-data": base64.b64encode(ca).decode()} if ca else {})}
