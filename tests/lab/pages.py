@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,16 +17,14 @@ import msgspec
 import remuda
 from remuda.capi.machine.deletion import MEANING
 from remuda.clusterctl import repository
-from remuda.providers.controlplane.rules import fields as configuration_fields
 from remuda.providers.controlplane.rules.versions import KNOWN_MINORS
-from remuda.providers.controlplane.types import RKEControlPlaneSpec
 from remuda.providers.machine import drivers as machine_drivers
 from remuda.providers.machine import options
 from remuda.provisioning import fields as cluster_fields
-from remuda.provisioning.types import ClusterSpec, ClusterStatus
 from remuda.runtime.metrics import Metrics
 from remuda.runtime.steps import Step
 from tests.interop.system_agent.differences import DIFFERENCES
+from tests.lab import reference
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -85,36 +83,6 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def cluster_field_list() -> str:
-    rows = [
-        *configuration_fields.walk(cluster_fields.CLUSTER, ClusterSpec, "spec"),
-        *configuration_fields.walk(cluster_fields.CLUSTER, ClusterStatus, "status"),
-    ]
-    return _fields(rows)
-
-
-def control_plane_field_list() -> str:
-    """Without those it shares with Clusters."""
-    rows = configuration_fields.walk(configuration_fields.CONTROL_PLANE, RKEControlPlaneSpec, "spec")
-    shared = tuple(f"spec.{name}" for name in configuration_fields.CONFIGURATION[configuration_fields.c.Operations])
-    return _fields([row for row in rows if not row.path.startswith(shared)])
-
-
-def _fields(rows: Sequence[configuration_fields.Row]) -> str:
-    lines = [f"| `{row.path}` | {_shown_doc(row.doc)} | {_how(row.support)} |" for row in rows]
-    return "\n".join(["| field | what it is | |", "|---|---|---|", *lines])
-
-
-def _shown_doc(doc: str) -> str:
-    return _cell(doc).replace("<", "&lt;")
-
-
-def _how(support: configuration_fields.Support) -> str:
-    if support.how == "done":
-        return "yes"
-    return support.how if support.how == "read-only" else f"**{support.how}**: {_cell(support.why)}"
-
-
 def ignored_annotations() -> str:
     rows = [f"| `{name}` | {why} |" for name, why in cluster_fields.IGNORED_ANNOTATIONS.items()]
     return "\n".join(["| annotation | why it does nothing |", "|---|---|", *rows])
@@ -151,9 +119,10 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "running.md": {"metrics": metrics},
     "drivers.md": {"drivers": drivers},
     "system-agent.md": {"differences": differences},
-    "fields.md": {
-        "cluster": cluster_field_list,
-        "control plane": control_plane_field_list,
+    "reference/README.md": {"kinds": reference.index},
+    **{f"reference/{group}.md": {"kinds": partial(reference.kinds, group)} for group in reference.GROUPS},
+    "reference/provisioning.cattle.io.md": {
+        "kinds": partial(reference.kinds, "provisioning.cattle.io"),
         "annotations": ignored_annotations,
         "versions": known_minors,
     },

@@ -31,6 +31,8 @@ def test_the_lists_of_a_page_are_those_of_the_code(name: str) -> None:
         ("system-agent.md", "| a path with .. | "),
         ("drivers.md", "| [`process`](drivers/process.md) | "),
         ("drivers/process.md", "| `timeoutSeconds` | "),
+        ("reference/README.md", "| [RKEControlPlane](rke.cattle.io.md#rkecontrolplane) | "),
+        ("reference/management.cattle.io.md", "| `userId` | "),
     ],
 )
 def test_a_list_that_fell_behind_is_noticed(name: str, line: str) -> None:

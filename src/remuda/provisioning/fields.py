@@ -1,4 +1,4 @@
-"""Every field of a provisioning Cluster, and what becomes of it. The page docs/fields.md is made of this table."""
+"""Every field of a provisioning Cluster, and what becomes of it. Its page in docs/reference is made of this table."""
 
 from __future__ import annotations
 

@@ -205,13 +205,17 @@ class ManagementClusterSpec(Part):
 
 
 class ProvisioningClusterRef(Part):
-    namespace: str = ""
-    name: str = ""
+    """The provisioning Cluster it was made with."""
+
+    namespace: Annotated[str, Field("Its namespace.")] = ""
+    name: Annotated[str, Field("Its name.")] = ""
 
 
 class ManagementClusterInfo(Part):
+    """What is known of it from its provisioning Cluster."""
+
     machine_provider: Annotated[str, Field("The driver of the first pool, or custom.")] = ""
-    kubernetes_version: str = ""
+    kubernetes_version: Annotated[str, Field("The version that is wanted.")] = ""
     node_count: Annotated[int, Field("Of Machines.")] = 0
     provisioning_cluster_ref: ProvisioningClusterRef | None = None
 

@@ -53,13 +53,13 @@ class RKEBootstrap(Object):
 class TemplateMetadata(Part):
     """Goes to what is made from the template."""
 
-    labels: Mapping[str, str] = {}
-    annotations: Mapping[str, str] = {}
+    labels: Annotated[Mapping[str, str], Field("Labels to set.")] = {}
+    annotations: Annotated[Mapping[str, str], Field("Annotations to set.")] = {}
 
 
 class RKEBootstrapTemplateResource(Part):
     metadata: TemplateMetadata = TemplateMetadata()
-    spec: RKEBootstrapSpec = RKEBootstrapSpec()
+    spec: Annotated[RKEBootstrapSpec, Field("As of an RKEBootstrap.")] = RKEBootstrapSpec()
 
 
 class RKEBootstrapTemplateSpec(Part):
