@@ -20,6 +20,7 @@ State = Literal["well", "waiting", "held", "paused", "deleting", "unknown"]
 # The conditions that sum an object up, in the order in which they are asked.
 _SUMMARIES = ("Ready", "Available", "RemediationAllowed")
 _HELD = "Held"
+_NOT_FOUND = "NotFound"
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +114,7 @@ def branch(obj: Json, branches: Sequence[Branch] = (), *, note: str = "") -> Bra
 
 def missing(kind: str, name: str, namespace: str, of: str) -> Branch:
     """Something that is referred to and is not there."""
-    judgement = Judgement(state="waiting", reason="NotFound", message=f"does not exist, but {of} refers to it")
+    judgement = Judgement(state="waiting", reason=_NOT_FOUND, message=f"does not exist, but {of} refers to it")
     return Branch(kind=kind, name=name, namespace=namespace, judgement=judgement)
 
 
@@ -134,3 +135,22 @@ def walk(root: Branch, depth: int = 0) -> Iterator[tuple[int, Branch]]:
     yield depth, root
     for one in root.branches:
         yield from walk(one, depth + 1)
+
+
+# What an object that says nothing more leaves to do, by its state.
+_THEN: Mapping[State, str] = {
+    "waiting": "it is looked at again whenever something of it changes; `remuda events` tells what has happened",
+    "unknown": "a controller looks at it within seconds; if none does, the management plane is not running",
+    "held": "undo the change, or allow what it would do",
+    "paused": "nothing, until it is no longer paused",
+    "deleting": "it goes by itself when that is done",
+}
+
+
+def then(leaf: Branch) -> str:
+    """What comes next, in the object's own words: `kube.waits` puts them after the first semicolon."""
+    said = leaf.judgement
+    if said.reason == _NOT_FOUND:
+        return f"create {leaf}, or change what refers to it"
+    _, _, rest = said.message.partition("; ")
+    return rest.strip() or _THEN.get(said.state, "")

@@ -1,0 +1,295 @@
+"""Waiting for a cluster, so that whoever waits sees what for.
+
+On a terminal the cluster's tree is drawn again in place whenever it changes, and the time beside it; in a pipe each
+change of what holds it up is a line. Progress goes to standard error. Nothing is asked while nothing changes: watches
+say when to look. A management plane that is away for a while is waited for, too. Ctrl-C ends the waiting alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from remuda.cli import exits
+from remuda.cli.connection import connected
+
+if TYPE_CHECKING:
+    from remuda.kube.client import Client, Target
+    from remuda.kube.http import HttpClient
+    from remuda.provisioning.tree import Branch
+
+Wanted = Literal["ready", "gone"]
+READY: Wanted = "ready"
+GONE: Wanted = "gone"
+
+TIMEOUT = "20m"
+_BETWEEN_LOOKS = 0.5
+_TICK = 1.0
+_AGAIN = 1.0  # after a watch has ended or failed
+
+
+def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--wait` and `--timeout` (in seconds)."""
+    command = click.option(
+        "--timeout", metavar="TIME", default=TIMEOUT, show_default=True, callback=_seconds, help="How long to wait."
+    )(command)
+    return click.option("--wait", is_flag=True, help="Wait until it is done, and show how it gets on.")(command)
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    from remuda.kube import durations
+
+    try:
+        found = durations.parse(value)
+    except durations.BadDuration as error:
+        raise click.BadParameter(f"{value!r} {error}") from None
+    if found <= 0:
+        raise click.BadParameter(f"{value!r} is over already")
+    return found
+
+
+def wait(kubeconfig: Path | None, namespace: str, name: str, *, timeout: float, wanted: Wanted = READY) -> None:
+    """For commands: returns when it has come; ends the command with IN_VAIN, or INTERRUPTED, otherwise."""
+
+    async def work(client: HttpClient) -> bool:
+        return await until(client, namespace, name, seconds=timeout, wanted=wanted)
+
+    try:
+        came = connected(kubeconfig, work)
+    except KeyboardInterrupt:
+        again = f"remuda describe cluster {name} -n {namespace} --watch"
+        click.echo(f"not waited for any longer; it goes on by itself. Look again: {again}", err=True)
+        raise SystemExit(exits.INTERRUPTED) from None
+    if not came:
+        raise SystemExit(exits.IN_VAIN)
+
+
+async def until(client: Client, namespace: str, name: str, *, seconds: float | None, wanted: Wanted = READY) -> bool:
+    """Whether it came about within so many seconds (None: no end); shows how it gets on meanwhile."""
+    from remuda.kube.errors import Unreachable
+    from remuda.provisioning import looking
+
+    timer = _Timer(seconds)
+    display = _display(f"Cluster {namespace}/{name}", wanted, seconds)
+    root: Branch | None = None
+    try:
+        async with _changes(client, namespace, name) as changed:
+            while True:
+                changed.clear()
+                try:
+                    root = await looking.look(client, namespace, name)
+                except looking.NoSuchCluster:
+                    root = None
+                except Unreachable as error:
+                    display.trouble(str(error), timer.elapsed)
+                    changed.set()
+                else:
+                    if (root is None) if wanted == GONE else (root is not None and root.well):
+                        display.done(root, timer.elapsed)
+                        return True
+                    display.show(root, timer.elapsed)
+                if not await _next_look(changed, timer, display):
+                    display.in_vain(root, timer.elapsed)
+                    return False
+    finally:
+        display.close()
+
+
+async def _next_look(changed: asyncio.Event, timer: _Timer, display: Lines) -> bool:
+    """Waits until there may be something new to see; False: the time is over."""
+    await asyncio.sleep(min(_BETWEEN_LOOKS, timer.left))
+    while timer.left > 0:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(changed.wait(), min(_TICK, timer.left))
+            return True
+        display.tick(timer.elapsed)
+    return False
+
+
+class _Timer:
+    def __init__(self, seconds: float | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._seconds = seconds
+
+    @property
+    def elapsed(self) -> float:
+        return self._loop.time() - self._began
+
+    @property
+    def left(self) -> float:
+        return float("inf") if self._seconds is None else max(self._seconds - self.elapsed, 0.0)
+
+
+# ---- when to look ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def _changes(client: Client, namespace: str, name: str) -> AsyncIterator[asyncio.Event]:
+    """Set whenever something of the cluster has changed. What is not watched, servers and hosts, makes itself felt in
+    the conditions of its Machine."""
+    from remuda.capi import names as capi_names
+    from remuda.capi.types import CLUSTER as CAPI_CLUSTER
+    from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
+    from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+    from remuda.provisioning.types import CLUSTER
+
+    changed = asyncio.Event()
+    label, field = f"{capi_names.CLUSTER_NAME}={capi_names.label_value(name)}", f"metadata.name={name}"
+    watches = [
+        *(
+            _watch(client, kind.target, namespace, "", field, changed)
+            for kind in (CLUSTER, CAPI_CLUSTER, RKE_CONTROL_PLANE)
+        ),
+        *(_watch(client, kind.target, namespace, label, "", changed) for kind in (MACHINE, MACHINE_DEPLOYMENT)),
+    ]
+    tasks = [asyncio.create_task(watch) for watch in watches]
+    try:
+        yield changed
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _watch(
+    client: Client, target: Target, namespace: str, label: str, field: str, changed: asyncio.Event
+) -> None:
+    from remuda.kube.errors import StatusError
+
+    while True:
+        with contextlib.suppress(StatusError):
+            watch = client.watch(target, namespace, label_selector=label, field_selector=field)
+            async with contextlib.aclosing(watch) as changes:
+                async for change in changes:
+                    if change.type != "BOOKMARK":
+                        changed.set()
+        await asyncio.sleep(_AGAIN)
+
+
+# ---- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def _display(what: str, wanted: Wanted, timeout: float | None) -> Lines:
+    return Frames(what, wanted, timeout) if sys.stderr.isatty() else Lines(what, wanted, timeout)
+
+
+class Lines:
+    """Where nobody looks on, or what is written is kept: a line for each change of what holds the cluster up."""
+
+    def __init__(self, what: str, wanted: Wanted, timeout: float | None) -> None:
+        self.what = what
+        self.wanted = wanted
+        self.timeout = timeout
+        self._said = ""
+
+    def show(self, root: Branch | None, elapsed: float) -> None:
+        self._say(_holds_up(root), elapsed)
+
+    def trouble(self, text: str, elapsed: float) -> None:
+        self._say(text, elapsed)
+
+    def tick(self, elapsed: float) -> None:
+        pass
+
+    def done(self, root: Branch | None, elapsed: float) -> None:
+        from remuda.cli.treelines import span
+
+        click.echo(f"{self.what} is {self.wanted} after {span(elapsed)}", err=True)
+
+    def in_vain(self, root: Branch | None, elapsed: float) -> None:
+        from remuda.cli.treelines import span
+
+        click.echo(f"{self.what} is not {self.wanted} after {span(elapsed)}; it goes on by itself", err=True)
+        if root is not None:
+            from remuda.cli.chains import chain_lines
+
+            width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+            click.echo("\n".join(chain_lines(root, width=width)), err=True)
+
+    def close(self) -> None:
+        pass
+
+    def _say(self, text: str, elapsed: float) -> None:
+        from remuda.cli.treelines import span
+
+        if text != self._said:
+            self._said = text
+            click.echo(f"{span(elapsed):>6}  {text}", err=True)
+
+
+class Frames(Lines):
+    """On a terminal: the tree, drawn again in place."""
+
+    def __init__(self, what: str, wanted: Wanted, timeout: float | None) -> None:
+        super().__init__(what, wanted, timeout)
+        self._root: Branch | None = None
+        self._trouble = ""
+        self._drawn: list[str] = []
+        click.echo("\x1b[?25l", nl=False, err=True)
+
+    def show(self, root: Branch | None, elapsed: float) -> None:
+        self._root, self._trouble = root, ""
+        self._draw(elapsed)
+
+    def trouble(self, text: str, elapsed: float) -> None:
+        self._trouble = text
+        self._draw(elapsed)
+
+    def tick(self, elapsed: float) -> None:
+        self._draw(elapsed)
+
+    def done(self, root: Branch | None, elapsed: float) -> None:
+        self._root, self._trouble = root, ""
+        self._draw(elapsed, heading=False)
+        super().done(root, elapsed)
+
+    def in_vain(self, root: Branch | None, elapsed: float) -> None:
+        self._put([])
+        super().in_vain(root, elapsed)
+
+    def close(self) -> None:
+        click.echo("\x1b[?25h", nl=False, err=True)
+
+    def _draw(self, elapsed: float, *, heading: bool = True) -> None:
+        from remuda.cli import treelines
+
+        width, height = shutil.get_terminal_size()
+        room = max(height - 3, 3)
+        ahead = []
+        if heading:
+            end = f" of {treelines.span(self.timeout)}" if self.timeout is not None else ""
+            text = f"waiting until {self.what} is {self.wanted}, {treelines.span(elapsed)}{end}"
+            ahead = [click.style(treelines.cut(text, width), dim=True)]
+        if self._trouble:
+            ahead += treelines.wrapped(self._trouble, width, "  ")[:3]
+        body = [] if self._root is None else treelines.lines(self._root, width=width, height=room - len(ahead))
+        self._put(ahead + body)
+
+    def _put(self, frame: list[str]) -> None:
+        """In one write, so that nothing flickers. A terminal that has become narrower has broken the old lines."""
+        if frame == self._drawn:
+            return
+        width = max(shutil.get_terminal_size().columns, 1)
+        up = sum(max(-(-len(click.unstyle(line)) // width), 1) for line in self._drawn)
+        back = f"\x1b[{up}A" if up else ""
+        click.echo(back + "\r" + "".join(f"{line}\x1b[K\n" for line in frame) + "\x1b[J", nl=False, err=True)
+        self._drawn = frame
+
+
+def _holds_up(root: Branch | None) -> str:
+    from remuda.provisioning import tree
+
+    if root is None:
+        return "it is not there"
+    leaf = next(reversed(tree.blocking(root)), root)
+    said = leaf.judgement
+    first = next(iter(said.message.splitlines()), said.reason)
+    return f"{leaf}: {said.state}{f': {first}' if first else ''}"
