@@ -80,10 +80,6 @@ def test_what_is_no_name_for_a_certificate(data: Path, name: str) -> None:
     assert not data.exists()
 
 
-def test_a_data_directory_is_required() -> None:
-    assert_misused(run("apiserver"), "Missing option '--data-dir'")
-
-
 def test_a_file_for_a_directory(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()

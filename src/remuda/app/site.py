@@ -18,6 +18,7 @@ from remuda.app.addresses import Address, shown
 from remuda.app.process import Refused
 from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane.artefacts import Artefacts
+from remuda.providers.controlplane.artefacts.packing import Packing
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def kept_artefacts(self, data_dir: Path | None) -> Artefacts | None:
         """Where they are said to be, else in the data directory, if there is one."""
         place = self.artefacts or (data_dir / "artefacts" if data_dir is not None else None)
-        return None if place is None else Artefacts(place.absolute())
+        return None if place is None else Packing(place.absolute())
 
     def _foreign_ca(self) -> bytes:
         if self.server_ca is None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from remuda.providers.controlplane.artefacts import Artefact, Artefacts
 
 _SUM = re.compile("[0-9a-fA-F]{64}", re.ASCII)
-_NANO_VERSION = "v1.36.4+nano1"
 
 _place = (
     click.option(
@@ -73,14 +72,15 @@ def add(
     """Keep files of a distribution, under one version and architecture.
 
     Files are known by the names they have where they are released. With a release's sha256sum-ARCH.txt among them, they
-    are checked against it. `add nano [VERSION]` needs no file: the bundle is made of this installation.
+    are checked against it. `add nano [VERSION]` needs no file: the bundle is made of this installation, as it is by
+    itself when a cluster wants it.
 
     \b
       remuda artefacts add k3s v1.36.4+k3s1 k3s k3s-airgap-images-amd64.tar.zst sha256sum-amd64.txt
       remuda artefacts add nano
     """
     from remuda.cli.signals import clean_up_when_terminated
-    from remuda.providers.controlplane.artefacts import BadArtefact
+    from remuda.providers.controlplane.artefacts import BadArtefact, packing
     from remuda.providers.controlplane.artefacts.naming import Unknown
     from remuda.providers.controlplane.distros import BadVersion
 
@@ -88,8 +88,8 @@ def add(
     store = _store(data_dir, directory)
     try:
         _check_version(distro, version or _default_version(distro))
-        if distro == "nano" and not files:
-            added = _add_nano(store, version or _NANO_VERSION, replace)
+        if distro == packing.DISTRO and not files:
+            added = packing.pack(store, version or packing.VERSION, replace=replace)
         else:
             added = _add_files(store, distro, version, files, arch, sha256, replace)
     except (BadArtefact, BadVersion, Unknown) as error:
@@ -99,9 +99,11 @@ def add(
 
 
 def _default_version(distro: str) -> str:
-    if distro != "nano":
+    from remuda.providers.controlplane.artefacts import packing
+
+    if distro != packing.DISTRO:
         raise click.UsageError("the version is missing, for example v1.36.4+k3s1")
-    return _NANO_VERSION
+    return packing.VERSION
 
 
 def _check_version(distro: str, version: str) -> None:
@@ -110,17 +112,6 @@ def _check_version(distro: str, version: str) -> None:
     parsed = parse_version(version)
     if parsed.distro != distro:
         raise BadVersion(f"{version} is a version of {parsed.distro}, not of {distro}")
-
-
-def _add_nano(store: Artefacts, version: str, replace: bool) -> list[Artefact]:
-    import tempfile
-
-    from remuda.providers.controlplane.artefacts import bundle
-
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / bundle.NAME
-        bundle.build(version, made)
-        return store.add("nano", version, bundle.architecture(), {bundle.NAME: made}, replace=replace)
 
 
 def _add_files(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from remuda.cli.connection import DATA_DIR
+
 if TYPE_CHECKING:
     from remuda.apiserver.server import Settings
 
@@ -28,7 +30,8 @@ _OPTIONS = (
     click.option(
         "--data-dir",
         type=click.Path(file_okay=False, path_type=Path),
-        required=True,
+        default=DATA_DIR,
+        show_default=True,
         help="Where state, keys and admin.kubeconfig live. Made at the first start.",
     ),
     click.option(
