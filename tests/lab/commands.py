@@ -91,10 +91,7 @@ def _check(command: click.Command, given: list[str], whole: bool, parent: click.
     if rest and not command.allow_extra_args:
         raise click.UsageError(f"too many arguments: {' '.join(map(str, rest))}")
     if whole and not {"help", "version"} & set(options):
-        missing = [
-            one.human_readable_name for one in command.params if one.required and not options.get(one.name or "")
-        ]
-        if missing:
+        if missing := [one.human_readable_name for one in command.params if one.required and not _said(one, options)]:
             raise click.UsageError(f"without {', '.join(missing)}")
 
 
