@@ -90,9 +90,9 @@ def _check(command: click.Command, given: list[str], whole: bool, parent: click.
         return
     if rest and not command.allow_extra_args:
         raise click.UsageError(f"too many arguments: {' '.join(map(str, rest))}")
-    if whole and not {"help", "version"} & set(options):
-        if missing := [one.human_readable_name for one in command.params if one.required and not _said(one, options)]:
-            raise click.UsageError(f"without {', '.join(missing)}")
+    missing = [one.human_readable_name for one in command.params if one.required and not _said(one, options)]
+    if missing and whole and not {"help", "version"} & set(options):
+        raise click.UsageError(f"without {', '.join(missing)}")
 
 
 def _said(param: click.Parameter, options: dict[str, object]) -> bool:
