@@ -435,8 +435,14 @@ def test_a_jobs_own_account_opens_its_machines_secret_and_no_other() -> None:
         fleet.stop()
 
 
-def test_an_administrator_is_told_how_to_get_in(plain: Range) -> None:
-    told = plain.remuda("get", "kubeconfig", "open")
+def test_an_administrator_gets_in_by_the_certificate_that_the_engine_knows(plain: Range) -> None:
+    got = plain.remuda("get", "kubeconfig", "open")
+    assert got.code == 0, got
+    assert not [word for word in ("token:", "client-key", "client-certificate") if word in got.out]
+    path = plain.folder / "administrator.kubeconfig"
+    path.write_text(got.out)
+    until(path, "/api/v1/nodes", 200)
+    told = plain.remuda("get", "kubeconfig", "open", "--embed-token")
     assert told.code == 1
     assert "remuda user create NAME" in told.err
     absent = plain.remuda("get", "kubeconfig", "shut", "--user", "anybody")

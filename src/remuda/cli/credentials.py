@@ -1,6 +1,7 @@
-"""What `kubectl` runs to get into a cluster: a token that is good for a short while, made with the caller's own
-kubeconfig of the management plane, and kept in a file of its owner's until shortly before its end, or until it is
-revoked.
+"""What `kubectl` runs to get into a cluster, with the caller's own kubeconfig of the management plane.
+
+Either a token that is good for a short while, kept in a file of its owner's until shortly before its end, or until it
+is revoked; or, for whom the embedded engine knows by a certificate, that certificate, which is kept nowhere else.
 """
 
 from __future__ import annotations
@@ -33,15 +34,40 @@ class _Kept(msgspec.Struct):
 def credential(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> str:
     from remuda.kube import clock
 
-    if os.environ.get(_RUNNING):
-        raise click.ClickException("this kubeconfig leads to itself: --kubeconfig must be that of the management plane")
-    os.environ[_RUNNING] = "1"
+    _once()
     place = _place(str(kubeconfig), context, user, cluster, str(ttl))
     kept = _read(place)
     if kept is None or kept.renew <= clock.time() or not _is_there(kubeconfig, context, user, kept):
         kept = _make(kubeconfig, context, user, cluster, ttl)
         _write(place, kept)
     status = {"token": kept.token, "expirationTimestamp": clock.rfc3339(kept.expires)}
+    return _printed(status)
+
+
+def certificate(kubeconfig: Path | None, context: str) -> str:
+    from remuda.kube.kubeconfig import KubeconfigError, load
+
+    _once()
+    try:
+        access = load(kubeconfig, context)
+        pair = [
+            one.read_text() if isinstance(one, Path) else one.decode()
+            for one in (access.client_certificate, access.client_key)
+        ]
+    except (KubeconfigError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    if not all(pair):
+        raise click.ClickException(f"there is no certificate with its key in {access.origin}")
+    return _printed({"clientCertificateData": pair[0], "clientKeyData": pair[1]})
+
+
+def _once() -> None:
+    if os.environ.get(_RUNNING):
+        raise click.ClickException("this kubeconfig leads to itself: --kubeconfig must be that of the management plane")
+    os.environ[_RUNNING] = "1"
+
+
+def _printed(status: dict[str, str]) -> str:
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "ExecCredential", "status": status}).decode()
 
 

@@ -45,7 +45,8 @@ def command(
     """Print a kubeconfig for CLUSTER (an id, a name, or NAMESPACE/NAME), which leads through the proxy.
 
     By default it holds no secret: kubectl runs `remuda token credential`, which gets a token for an hour with your own
-    kubeconfig of the management plane. With --embed-token it can be given to somebody else, and is good for --ttl.
+    kubeconfig of the management plane, or shows the certificate that is in there. With --embed-token it can be given
+    to somebody else, and is good for --ttl.
 
     \b
       remuda get kubeconfig prairie > prairie.kubeconfig
@@ -55,16 +56,18 @@ def command(
     import yaml
 
     from remuda.cli import clusters
-    from remuda.cli.whoami import token_user
+    from remuda.cli.whoami import caller, token_user
 
     authority = server_ca.read_bytes() if server_ca else b""
 
     async def make(client: HttpClient) -> dict[str, Any]:
         found = await clusters.find(client, cluster)
-        whose = await token_user(client, user, cluster)
-        where = await _stanza(client, found, server, authority)
-        who = await _embedded(client, found, whose, ttl) if embed_token else _exec(found, user, kubeconfig)
-        return _config(found, whose, where, who)
+        if not (user or embed_token or server) and await _known_by_certificate(client):
+            whose, who = (await caller(client)).username, _exec(found, "", kubeconfig, certificate=True)
+        else:
+            whose = await token_user(client, user, cluster)
+            who = await _embedded(client, found, whose, ttl) if embed_token else _exec(found, user, kubeconfig)
+        return _config(found, whose, await _stanza(client, found, server, authority), who)
 
     click.echo(yaml.safe_dump(connected(kubeconfig, make), sort_keys=False), nl=False)
 
@@ -95,7 +98,13 @@ async def _embedded(client: HttpClient, cluster: Found, user: str, ttl: float | 
     return {"token": made.bearer}
 
 
-def _exec(cluster: Found, user: str, kubeconfig: Path | None) -> dict[str, Any]:
+async def _known_by_certificate(client: HttpClient) -> bool:
+    """The embedded engine's proxy knows whoever its API knows by a certificate, its administrator above all. Of any
+    other Kubernetes the proxy knows tokens alone."""
+    return client.access.method == "certificate" and await _is_embedded(client)
+
+
+def _exec(cluster: Found, user: str, kubeconfig: Path | None, *, certificate: bool = False) -> dict[str, Any]:
     """The kubeconfig and its context are named: with `$KUBECONFIG`, or another current context, it could lead to
     itself."""
     from remuda.cli.credentials import API_VERSION
@@ -105,6 +114,7 @@ def _exec(cluster: Found, user: str, kubeconfig: Path | None) -> dict[str, Any]:
     arguments = [*own[1:], "token", "credential", "--cluster", cluster.id, "--kubeconfig", str(path)]
     arguments += ["--context", context] if context else []
     arguments += ["--user", user] if user else []
+    arguments += ["--certificate"] if certificate else []
     return {
         "exec": {
             "apiVersion": API_VERSION,
@@ -112,7 +122,7 @@ def _exec(cluster: Found, user: str, kubeconfig: Path | None) -> dict[str, Any]:
             "args": arguments,
             "interactiveMode": "Never",
             "provideClusterInfo": False,
-            "installHint": "this kubeconfig needs the command remuda, which gets tokens from the management plane",
+            "installHint": "this kubeconfig needs the command remuda, which proves to the management plane who you are",
         }
     }
 
@@ -120,19 +130,27 @@ def _exec(cluster: Found, user: str, kubeconfig: Path | None) -> dict[str, Any]:
 async def _stanza(client: HttpClient, cluster: Found, server: str, authority: bytes) -> dict[str, Any]:
     """Where the proxy to the cluster is."""
     from remuda.access.seams import PREFIX
-    from remuda.kube.errors import StatusError
 
     if server:
         return _cluster(f"{server.rstrip('/')}{PREFIX}{cluster.id}", authority)
-    try:
-        await client.raw_get("/cacerts")  # the embedded engine serves hosts, and the proxy, where it serves its API
-    except StatusError as error:
-        if error.code not in (_FORBIDDEN, _NOT_FOUND):
-            raise
+    if not await _is_embedded(client):
         return await _published(client, cluster)
     access = client.access
     ca = access.ca.read_bytes() if isinstance(access.ca, Path) else access.ca
     return _cluster(f"{access.server.rstrip('/')}{PREFIX}{cluster.id}", ca)
+
+
+async def _is_embedded(client: HttpClient) -> bool:
+    """The embedded engine serves hosts, and the proxy, where it serves its API."""
+    from remuda.kube.errors import StatusError
+
+    try:
+        await client.raw_get("/cacerts")
+    except StatusError as error:
+        if error.code not in (_FORBIDDEN, _NOT_FOUND):
+            raise
+        return False
+    return True
 
 
 async def _published(client: HttpClient, cluster: Found) -> dict[str, Any]:

@@ -150,9 +150,15 @@ def revoke(names: tuple[str, ...], kubeconfig: Path | None) -> None:
 @click.option("--cluster", required=True, help="The id of the cluster.")
 @ttl_option(default="1h")
 @click.option("--context", default="", help="Of the kubeconfig of the management plane.")
+@click.option("--certificate", is_flag=True, help="The certificate and key of the kubeconfig, instead of a token.")
 @kubeconfig_option
-def credential(user: str, cluster: str, ttl: float | None, context: str, kubeconfig: Path | None) -> None:
-    """Print an ExecCredential with a token that is good for a short while: what kubectl runs."""
+def credential(
+    user: str, cluster: str, ttl: float | None, context: str, certificate: bool, kubeconfig: Path | None
+) -> None:
+    """Print an ExecCredential with a token that is good for a short while, or with a certificate: what kubectl runs."""
     from remuda.cli import credentials
 
+    if certificate:
+        click.echo(credentials.certificate(kubeconfig, context))
+        return
     click.echo(credentials.credential(kubeconfig, context, user, cluster, ttl or 3600.0))

@@ -95,3 +95,21 @@ def test_it_does_not_run_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     code, text = run("token", "credential", "--cluster", "c")
     assert code == 1
     assert "leads to itself" in text
+
+
+def test_the_certificate_of_a_kubeconfig_is_shown_to_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REMUDA_CREDENTIAL", raising=False)
+    path = tmp_path / "k"
+    kubeconfig.write(
+        path, kubeconfig.build("https://ranch.example", client_certificate_pem=b"the one", client_key_pem=b"its key")
+    )
+    words = ("token", "credential", "--certificate", "--cluster", "c", "--kubeconfig", str(path))
+    code, text = run(*words)
+    assert code == 0, text
+    assert json.loads(text)["status"] == {"clientCertificateData": "the one", "clientKeyData": "its key"}
+    monkeypatch.delenv("REMUDA_CREDENTIAL", raising=False)
+    kubeconfig.write(path, kubeconfig.build("https://ranch.example", token="t"))
+    code, text = run(*words)
+    monkeypatch.delenv("REMUDA_CREDENTIAL", raising=False)
+    assert code == 1
+    assert "there is no certificate with its key in" in text
