@@ -49,11 +49,15 @@ async def _connected(path: Path | None, work: Callable[[HttpClient], Awaitable[T
     from remuda.kube import kubeconfig
     from remuda.kube.http import HttpClient
 
-    client = HttpClient(kubeconfig.load(_usual(path), context))
+    client = HttpClient(kubeconfig.load(_usual(path), context), warn=_warn)
     try:
         return await work(client)
     finally:
         await client.close()
+
+
+def _warn(text: str) -> None:
+    click.echo(f"{click.style('Warning:', fg='yellow')} {text}", err=True)
 
 
 def _usual(path: Path | None) -> Path | None:

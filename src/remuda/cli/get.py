@@ -1,16 +1,234 @@
-"""`remuda get`: things of clusters that are made when they are asked for."""
+"""`remuda get`: objects of any kind, as tables or whole; and `get kubeconfig`, which is made when it is asked for."""
 
 from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remuda.cli import get_kubeconfig
-from remuda.cli.options import HELP
+from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP, namespace_option
+from remuda.cli.output import JSON, NAME, TABLE, WIDE, YAML, output_option, print_table, print_value
+
+if TYPE_CHECKING:
+    from remuda.cli.kinds import Resource
+    from remuda.cli.tables import Selection, Table
+    from remuda.kube.http import HttpClient
+
+_NOT_FOUND, _GONE = 404, 410
 
 
-@click.group(name="get", context_settings=HELP)
+class _Get(click.Group):
+    """A kind is an argument and `kubeconfig` a command: that has options of its own."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] and args[0] in self.commands:
+            return super().make_context(info_name, args, parent, **extra)
+        return objects.make_context(info_name, args, parent, **extra)
+
+
+@click.group(name="get", cls=_Get, context_settings=HELP)
 def command() -> None:
-    """Get what belongs to a cluster."""
+    """Show objects, or get a kubeconfig."""
 
 
 command.add_command(get_kubeconfig.command)
+
+
+@click.command(name="get", context_settings=HELP)
+@click.argument("kind")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@namespace_option("objects")
+@click.option("-l", "--selector", default="", metavar="LABELS", help="Only those with such labels: tier=web,!old.")
+@click.option("-w", "--watch", is_flag=True, help="Go on, and show each change.")
+@output_option(TABLE, WIDE, JSON, YAML, NAME)
+@kubeconfig_option
+def objects(
+    kind: str, names: tuple[str, ...], namespace: str, selector: str, watch: bool, output: str, kubeconfig: Path | None
+) -> None:
+    """Show objects of a KIND, of all namespaces by default: clusters, machines, nodedrivers, secrets, and whatever
+    else the server knows. A plural, a singular, a short name and plural.group are understood. With a kubeconfig of a
+    cluster, show what is in there.
+
+    A bare `clusters` means the declared ones (provisioning.cattle.io), and after them those of Cluster API that nobody
+    declared. `remuda get kubeconfig --help` tells of kubeconfigs.
+
+    \b
+      remuda get clusters
+      remuda get machines -l cluster.x-k8s.io/cluster-name=prairie -o wide
+      remuda get cluster prairie -o yaml
+      remuda get kubeconfig prairie > prairie.kubeconfig
+      remuda get nodes --kubeconfig prairie.kubeconfig
+    """
+    if names and selector:
+        raise click.UsageError("names and --selector do not go together")
+
+    async def show(client: HttpClient) -> None:
+        from remuda.cli.kinds import discover
+
+        meanings = (await discover(client)).meanings(kind)
+        wanted = _Wanted(client, namespace, names, selector)
+        if output in (TABLE, WIDE):
+            await _show_tables(wanted, meanings, watch=watch, wide=output == WIDE)
+        elif watch:
+            await _follow_whole(wanted, meanings[0], output)
+        else:
+            _print_whole(await wanted.whole(meanings), output, single=len(names) == 1)
+
+    connected(kubeconfig, show)
+
+
+class _Wanted:
+    """What the command line asks for."""
+
+    def __init__(self, client: HttpClient, namespace: str, names: tuple[str, ...], labels: str) -> None:
+        self.client = client
+        self.names = names
+        self.namespace = namespace
+        self.labels = labels
+
+    def selection(self, resource: Resource, name: str = "") -> Selection:
+        from remuda.cli.tables import Selection
+
+        fields = f"metadata.name={name}" if name else ""
+        return Selection(self.namespace if resource.namespaced else "", self.labels, fields)
+
+    async def tables(self, meanings: list[Resource]) -> list[tuple[Resource, Table]]:
+        """Of each meaning what no meaning before it has. Raises ClickException for a name that nothing has."""
+        from remuda.cli.tables import listed
+
+        known: set[Any] = set()
+        found = []
+        for resource in meanings:
+            asked = [listed(self.client, resource, self.selection(resource, name)) for name in self.names or ("",)]
+            pages = await asyncio.gather(*asked)
+            table = pages[0]
+            table.rows = [row for page in pages for row in page.rows or () if row.object.key not in known]
+            known |= {row.object.key for row in table.rows}
+            found.append((resource, table))
+        self._complain({key.name for key in known}, meanings)
+        return found
+
+    async def whole(self, meanings: list[Resource]) -> list[Any]:
+        import msgspec
+
+        from remuda.kube.client import list_all
+        from remuda.kube.objects import Key
+
+        found: dict[Key, Any] = {}
+        for resource in meanings:
+            for name in self.names or ("",):
+                chosen = self.selection(resource, name)
+                listing = await list_all(
+                    self.client,
+                    resource.target,
+                    chosen.namespace,
+                    label_selector=chosen.labels,
+                    field_selector=chosen.fields,
+                )
+                for value in listing.items:
+                    obj = msgspec.json.decode(value)
+                    metadata = obj["metadata"]
+                    found.setdefault(Key(metadata.get("namespace", ""), metadata["name"]), obj)
+        self._complain({key.name for key in found}, meanings)
+        return list(found.values())
+
+    def _complain(self, found: set[str], meanings: list[Resource]) -> None:
+        missing = [name for name in self.names if name not in found]
+        if missing:
+            where = f" in namespace {self.namespace}" if self.namespace else ""
+            raise click.ClickException(f"there is no {meanings[0].full_name} {', '.join(missing)}{where}")
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+async def _show_tables(wanted: _Wanted, meanings: list[Resource], *, watch: bool, wide: bool) -> None:
+    from remuda.cli import tables
+
+    found = await wanted.tables(meanings)
+    if not any(table.rows for _, table in found):
+        where = f" in namespace {wanted.namespace}" if wanted.namespace else ""
+        click.echo(f"there are no {meanings[0].plural_name}{where}", err=True)
+    first = True
+    for resource, table in found:
+        if not table.rows:
+            continue
+        if resource is not meanings[0]:
+            click.echo(f"{'' if first else chr(10)}of {resource.target.group}, declared by nobody:", err=True)
+        namespaces = resource.namespaced and not wanted.namespace
+        heads, rows = tables.text(table.column_definitions or (), table.rows, wide=wide, namespaces=namespaces)
+        print_table(heads, rows, whole=wide)
+        first = False
+    if watch:
+        await _follow_rows(wanted, *found[0], wide=wide)
+
+
+async def _follow_rows(wanted: _Wanted, resource: Resource, table: Table, *, wide: bool) -> None:
+    """Rows beneath the table, with its columns; begun anew when the server has forgotten where it was."""
+    from remuda.cli import tables
+    from remuda.kube.errors import StatusError
+
+    columns, since = table.column_definitions or [], table.metadata.resource_version
+    namespaces = resource.namespaced and not wanted.namespace
+    heads, rows = tables.text(columns, table.rows or (), wide=wide, namespaces=namespaces)
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    selection = wanted.selection(resource, wanted.names[0] if len(wanted.names) == 1 else "")
+    while True:
+        try:
+            async with aclosing(tables.changes(wanted.client, resource, selection, since)) as changes:
+                async for kind, change in changes:
+                    for row in change.rows or ():
+                        since = row.object.metadata.resource_version or since
+                        if kind == "BOOKMARK" or (wanted.names and row.object.metadata.name not in wanted.names):
+                            continue
+                        _, (cells,) = tables.text(columns, [row], wide=wide, namespaces=namespaces)
+                        click.echo("   ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip())
+        except StatusError as error:
+            if error.code != _GONE:
+                raise
+            since = (await tables.listed(wanted.client, resource, selection)).metadata.resource_version
+
+
+# ---- whole objects ---------------------------------------------------------------------------------------------------
+
+
+def _print_whole(found: list[Any], output: str, *, single: bool) -> None:
+    if output == NAME:
+        for obj in found:
+            click.echo(full_name(obj))
+        return
+    for obj in found:
+        obj["metadata"].pop("managedFields", None)
+    print_value(
+        found[0] if single and len(found) == 1 else {"apiVersion": "v1", "kind": "List", "items": found}, output
+    )
+
+
+def full_name(obj: Any) -> str:
+    """cluster.provisioning.cattle.io/prairie"""
+    group = str(obj["apiVersion"]).rpartition("/")[0]
+    return f"{str(obj['kind']).lower()}{'.' if group else ''}{group}/{obj['metadata']['name']}"
+
+
+async def _follow_whole(wanted: _Wanted, resource: Resource, output: str) -> None:
+    """Each object, and again whenever it changes: documents one after another."""
+    import msgspec
+
+    selection = wanted.selection(resource, wanted.names[0] if len(wanted.names) == 1 else "")
+    watch = wanted.client.watch(
+        resource.target, selection.namespace, label_selector=selection.labels, field_selector=selection.fields
+    )
+    async with aclosing(watch) as changes:
+        async for change in changes:
+            obj = msgspec.json.decode(change.value)
+            if change.type != "BOOKMARK" and (not wanted.names or obj["metadata"]["name"] in wanted.names):
+                if output == YAML:
+                    click.echo("---")
+                _print_whole([obj], output, single=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 
 import remuda
+from remuda.cli import exits
 from remuda.cli.options import HELP
 
 # section -> name -> (module, one line for `remuda --help`), in the order in which somebody meets them
@@ -20,12 +22,15 @@ _SECTIONS = {
         "artefacts": ("artefacts", "What nodes install distributions from."),
     },
     "Clusters": {
+        "create": ("create", "Create a cluster, by flags or by questions."),
         "plan": ("plan", "What a manifest would do to each machine, before it does."),
         "describe": ("describe", "Show a cluster with everything that belongs to it."),
         "why": ("why", "Say why a cluster is not ready."),
     },
     "Objects": {
-        "get": ("get", "Get a kubeconfig for a cluster, through the proxy."),
+        "get": ("get", "Show objects of any kind; get a cluster's kubeconfig."),
+        "apply": ("apply", "Make it so: create or change what a manifest describes."),
+        "delete": ("delete", "Delete objects, and wait until they are gone."),
     },
     "Machines": {
         "machine": ("machine", "A shell on a machine, or the log of what made it."),
@@ -58,6 +63,14 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(f"remuda.cli.{module}").command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Ctrl-C ends every command the same way. What a command has to say of it, it has said by now."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("\ninterrupted; what was asked of the management plane goes on there", err=True)
+            raise SystemExit(exits.INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, _COMMANDS))

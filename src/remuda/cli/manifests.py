@@ -12,16 +12,16 @@ import click
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
-def files_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def files_option(*, required: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(
         "-f",
         "--filename",
         "files",
         multiple=True,
-        required=True,
+        required=required,
         type=click.Path(allow_dash=True, path_type=Path),
         help="A manifest, or a folder of them; - for standard input. May be given several times.",
-    )(command)
+    )
 
 
 def read(files: Sequence[Path]) -> list[dict[str, Any]]:

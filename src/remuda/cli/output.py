@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-TABLE, WIDE, JSON, YAML = "table", "wide", "json", "yaml"
+TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
 _GAP = "   "
 _LEAST = 8  # of the last column, however narrow the terminal
 

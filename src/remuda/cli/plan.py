@@ -22,7 +22,7 @@ _COLOURS = {"replace": "red", "held": "red", "delete": "red", "drain": "yellow",
 
 
 @click.command(name="plan", context_settings=HELP)
-@manifests.files_option
+@manifests.files_option()
 @click.option("-n", "--namespace", default="default", show_default=True, help="Of objects that do not say theirs.")
 @click.option("--no-replace", is_flag=True, help="Fail if a machine would be replaced.")
 @output_option()

@@ -37,10 +37,14 @@ _AGAIN = 1.0  # after a watch has ended or failed
 
 def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--wait` and `--timeout` (in seconds)."""
-    command = click.option(
+    command = timeout_option(command)
+    return click.option("--wait", is_flag=True, help="Wait until it is done, and show how it gets on.")(command)
+
+
+def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
         "--timeout", metavar="TIME", default=TIMEOUT, show_default=True, callback=_seconds, help="How long to wait."
     )(command)
-    return click.option("--wait", is_flag=True, help="Wait until it is done, and show how it gets on.")(command)
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:

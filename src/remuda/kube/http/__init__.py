@@ -4,6 +4,6 @@
 has a use for it imports it where it is used.
 """
 
-from remuda.kube.http.client import HttpClient
+from remuda.kube.http.client import HttpClient, resource_path
 
-__all__ = ["HttpClient"]
+__all__ = ["HttpClient", "resource_path"]

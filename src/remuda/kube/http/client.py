@@ -18,7 +18,7 @@ from remuda.kube.client import Change, Listing, PatchKind, Propagation, Target
 from remuda.kube.errors import Unreachable, bad_request
 from remuda.kube.http.lines import LineSplitter, read_change, read_list
 from remuda.kube.http.link import Connector, direct
-from remuda.kube.http.transport import USER_AGENT, Observe, Transport
+from remuda.kube.http.transport import USER_AGENT, Observe, Transport, Warn
 from remuda.kube.kubeconfig import Access
 
 _encode = msgspec.json.Encoder().encode
@@ -41,7 +41,8 @@ class HttpClient:
     """Implements `remuda.kube.client.Client`. Close it when done.
 
     `timeout_seconds` bounds every request but watches, waits for a busy server included. `observe` is told of each
-    exchange (see `transport.Observe`). `connector`: makes connections that do not lead where the URL says."""
+    exchange (see `transport.Observe`). `connector`: makes connections that do not lead where the URL says. `warn` is
+    told the server's warnings, each once; they are logged by default."""
 
     def __init__(
         self,
@@ -53,12 +54,18 @@ class HttpClient:
         observe: Observe | None = None,
         user_agent: str = USER_AGENT,
         connector: Connector = direct,
+        warn: Warn | None = None,
     ) -> None:
         self.access = access
         self._field_manager = field_manager
         self._watch_grace_seconds = watch_grace_seconds
         self._transport = Transport(
-            access, timeout_seconds=timeout_seconds, observe=observe, user_agent=user_agent, connector=connector
+            access,
+            timeout_seconds=timeout_seconds,
+            observe=observe,
+            user_agent=user_agent,
+            connector=connector,
+            warn=warn,
         )
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -126,15 +133,16 @@ class HttpClient:
         if not lines.is_between_lines:
             raise Unreachable(f"the connection to {self.access.server} was lost in the middle of a watch event")
 
-    async def raw_get(self, path: str) -> bytes:
-        return await self._transport.request("GET", path)
+    async def raw_get(self, path: str, *, accept: str = "") -> bytes:
+        """`accept`: another form of the answer, a Table for instance."""
+        return await self._transport.request("GET", path, headers=_accept(accept))
 
     async def raw_delete(self, path: str) -> bytes:
         return await self._transport.request("DELETE", path)
 
-    async def raw_stream(self, path: str) -> AsyncGenerator[bytes, None]:
+    async def raw_stream(self, path: str, *, accept: str = "") -> AsyncGenerator[bytes, None]:
         """The answer as it comes, however long it takes: a log that is followed."""
-        async with self._transport.stream(path, {}) as body:
+        async with self._transport.stream(path, _accept(accept)) as body:
             while chunk := await body.readany():
                 yield chunk
 
@@ -257,6 +265,10 @@ async def _within(seconds: float, chunk: Any) -> bytes:
         return found
 
 
+def _accept(form: str) -> dict[str, str]:
+    return {"Accept": form} if form else {}
+
+
 def _delete_options(options: Mapping[str, Any]) -> dict[str, Any]:
     said = {key: value for key, value in options.items() if value is not None}
     return {"apiVersion": "v1", "kind": "DeleteOptions", **said}
@@ -274,6 +286,12 @@ def _object(target: Target, namespace: str, name: str, subresource: str = "") ->
         raise bad_request(f"a request for one of {target.plural} needs its name, not {name!r}")
     path = f"{_collection(target, namespace)}/{quote(name, safe=':')}"
     return f"{path}/{subresource}" if subresource else path
+
+
+def resource_path(target: Target, namespace: str, name: str = "", query: Mapping[str, str] | None = None) -> str:
+    """For `raw_get` and `raw_stream`, where another form of objects is wanted."""
+    path = _object(target, namespace, name) if name else _collection(target, namespace)
+    return path + _query(query or {})
 
 
 def _query(values: Mapping[str, str]) -> str:

@@ -38,6 +38,7 @@ NO_CONNECTION = f"no connection within {CONNECT_SECONDS:g} s"
 
 # What is told of every exchange: the method, the code as text (NO_ANSWER for none), and the seconds it took.
 Observe = Callable[[str, str, float], None]
+Warn = Callable[[str], None]
 
 _AT_ONCE = 64  # requests; watches do not count
 _ATTEMPTS = 8
@@ -55,8 +56,10 @@ class Transport:
         observe: Observe | None = None,
         user_agent: str = USER_AGENT,
         connector: Connector = direct,
+        warn: Warn | None = None,
     ) -> None:
         self.access = access
+        self._warn = warn or self._log_warning
         self._connector = connector
         self.timeout_seconds = timeout_seconds
         self._identities = identity_source(access)
@@ -219,7 +222,10 @@ class Transport:
         for text in answer.headers.getall("Warning", ()):
             if text not in self._warned and len(self._warned) < _WARNINGS_KEPT:
                 self._warned[text] = None
-                log.warning("%s: %s", self.access.server, _warning_text(text))
+                self._warn(_warning_text(text))
+
+    def _log_warning(self, text: str) -> None:
+        log.warning("%s: %s", self.access.server, text)
 
     # -- connections ---------------------------------------------------------------------------------------------
 

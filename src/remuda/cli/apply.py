@@ -1,0 +1,76 @@
+"""`remuda apply`: make it so. What is applied, and in which order, is decided in `applying`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remuda.cli import exits, manifests, progress
+from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP
+
+if TYPE_CHECKING:
+    from remuda.cli.applying import Applied
+    from remuda.kube.http import HttpClient
+
+_COLOURS = {"created": "green", "configured": "yellow"}
+
+
+@click.command(name="apply", context_settings=HELP)
+@manifests.files_option()
+@click.option("-n", "--namespace", default="", help="Of objects that do not say theirs. Default: the kubeconfig's.")
+@click.option("--dry-run", is_flag=True, help="Ask the server what it would do; nothing is changed.")
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that somebody else manages.")
+@progress.wait_options
+@kubeconfig_option
+def command(
+    files: Sequence[Path],
+    namespace: str,
+    dry_run: bool,
+    force_conflicts: bool,
+    wait: bool,
+    timeout: float,
+    kubeconfig: Path | None,
+) -> None:
+    """Create what a manifest describes, or change it until it is so (server-side apply).
+
+    All of it is tried first: if the server refuses one object, nothing is applied. Namespaces, definitions and drivers
+    go first and clusters last, however the manifest is ordered. --wait waits until its clusters are ready. `remuda
+    plan` tells what it would do to the machines.
+
+    \b
+      remuda apply -f examples/nano.yaml --wait
+      remuda plan -f cluster.yaml && remuda apply -f cluster.yaml
+      remuda generate cluster prairie --driver process | remuda apply -f -
+    """
+    objects = manifests.read(files)
+
+    async def work(client: HttpClient) -> list[Applied]:
+        from remuda.cli.applying import Applying
+
+        applying = Applying(client, objects, namespace=namespace, force=force_conflicts)
+        tried = await applying.try_out()
+        if dry_run:
+            for one in tried:
+                _tell(one, " (server dry run)")
+            return []
+        return await applying.apply(_tell)
+
+    from remuda.cli.applying import Refused
+
+    try:
+        applied = connected(kubeconfig, work)
+    except Refused as refused:
+        click.echo(f"refused, and nothing was applied:\n{refused}", err=True)
+        raise SystemExit(exits.NO) from None
+    for one in applied if wait else ():
+        if one.resource.is_cluster:
+            progress.wait(kubeconfig, *one.key, timeout=timeout)
+
+
+def _tell(one: Applied, note: str = "") -> None:
+    name, _, outcome = str(one).rpartition(" ")
+    click.echo(f"{name} {click.style(outcome, fg=_COLOURS.get(outcome))}{note}")

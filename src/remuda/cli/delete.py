@@ -1,0 +1,234 @@
+"""`remuda delete`: objects, by name or as a manifest names them. Deleting a cluster deletes its machines, which is said
+before; on a terminal it is asked for. The server does the work: Ctrl-C ends the waiting alone."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from remuda.cli import exits, manifests, progress
+from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP
+
+if TYPE_CHECKING:
+    from remuda.cli.kinds import Kinds, Resource
+    from remuda.kube.http import HttpClient
+    from remuda.kube.objects import Key
+
+_NOT_FOUND = 404
+_BETWEEN_LOOKS = 0.5
+
+
+class _Found(NamedTuple):
+    resource: Resource
+    key: Key
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.resource.full_name}/{self.key.name}"
+
+
+@click.command(name="delete", context_settings=HELP)
+@click.argument("kind", required=False)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@manifests.files_option(required=False)
+@click.option("-n", "--namespace", default="", help="Where they are; looked for in all by default.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until they are gone.")
+@progress.timeout_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--ignore-not-found", is_flag=True, help="What is not there counts as deleted.")
+@kubeconfig_option
+def command(
+    kind: str | None,
+    names: tuple[str, ...],
+    files: Sequence[Path],
+    namespace: str,
+    wait: bool,
+    timeout: float,
+    yes: bool,
+    ignore_not_found: bool,
+    kubeconfig: Path | None,
+) -> None:
+    """Delete objects: a KIND and names, or everything a manifest names.
+
+    Deleting a cluster deletes its machines and what is on them. How many it will be is said first, and on a terminal
+    it goes on when you agree; in a pipe nothing is asked. What has been asked for goes on when you stop waiting.
+
+    \b
+      remuda delete cluster prairie
+      remuda delete -f cluster.yaml --yes --timeout 10m
+      remuda delete machines prairie-workers-7x2kq --no-wait
+    """
+    if bool(files) == bool(kind):
+        raise click.UsageError("say what is to go: KIND and NAME, or -f FILE")
+    if kind and not names:
+        raise click.UsageError(f"which of {kind}? Say their names; `remuda get {kind}` shows them")
+    objects = manifests.read(files) if files else []
+
+    async def look(client: HttpClient) -> tuple[list[_Found], list[str]]:
+        from remuda.cli.kinds import discover
+
+        kinds = await discover(client)
+        if kind:
+            found = [await _named(client, kinds, kind, name, namespace, ignore_not_found) for name in names]
+        else:
+            found = [await _declared(client, kinds, obj, namespace) for obj in _backwards(objects)]
+        there = [one for one in found if one is not None]
+        return there, [await _consequence(client, one) for one in there if one.resource.is_cluster]
+
+    found, consequences = connected(kubeconfig, look)
+    _agree(consequences, yes)
+
+    async def remove(client: HttpClient) -> None:
+        for one in found:
+            await _delete(client, one)
+            click.echo(f"{one} deleted")
+
+    connected(kubeconfig, remove)
+    if wait:
+        _wait(kubeconfig, found, timeout)
+
+
+def _backwards(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Clusters first, what they need after them."""
+    from remuda.cli.applying import in_order
+
+    return in_order(objects)[::-1]
+
+
+async def _named(
+    client: HttpClient, kinds: Kinds, kind: str, name: str, namespace: str, ignore_not_found: bool
+) -> _Found | None:
+    from remuda.cli import tables
+
+    meanings = kinds.meanings(kind)
+    for resource in meanings:
+        selection = tables.Selection(namespace if resource.namespaced else "", fields=f"metadata.name={name}")
+        rows = (await tables.listed(client, resource, selection)).rows or []
+        if len(rows) > 1:
+            places = ", ".join(row.object.key.namespace for row in rows)
+            raise click.ClickException(f"there is a {resource.full_name} {name} in each of {places}: say which with -n")
+        if rows:
+            return _Found(resource, rows[0].object.key, rows[0].object.metadata.uid)
+    if ignore_not_found:
+        return None
+    where = f" in namespace {namespace}" if namespace else ""
+    raise click.ClickException(f"there is no {meanings[0].full_name} {name}{where}: nothing was deleted")
+
+
+async def _declared(client: HttpClient, kinds: Kinds, obj: dict[str, Any], namespace: str) -> _Found | None:
+    """None for what is not there: a manifest is deleted when nothing of it is left."""
+    import msgspec
+
+    from remuda.kube.errors import StatusError
+    from remuda.kube.objects import Key, Object
+
+    resource = kinds.of(obj["apiVersion"], obj["kind"])
+    if resource is None:
+        return None
+    place = obj["metadata"].get("namespace") or namespace or client.access.namespace or "default"
+    key = Key(place if resource.namespaced else "", obj["metadata"]["name"])
+    try:
+        there = msgspec.json.decode(await client.get(resource.target, *key), type=Object)
+    except StatusError as error:
+        if error.code != _NOT_FOUND:
+            raise
+        return None
+    return _Found(resource, key, there.metadata.uid)
+
+
+async def _consequence(client: HttpClient, one: _Found) -> str:
+    """What goes with a cluster: its machines, by what they are made of."""
+    from remuda.capi import names
+    from remuda.capi.types import MACHINE
+    from remuda.kube.client import list_all
+
+    label = f"{names.CLUSTER_NAME}={names.label_value(one.key.name)}"
+    listing = await list_all(client, MACHINE.target, one.key.namespace, label_selector=label)
+    machines = [MACHINE.decode(value) for value in listing.items]
+    counts = Counter(machine.spec.infrastructure_ref.kind for machine in machines)
+    what = " and ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(counts.items()))
+    return f"Cluster {one.key} goes, with {what or 'no machines'} and everything on them"
+
+
+def _agree(consequences: list[str], yes: bool) -> None:
+    for text in consequences:
+        click.echo(text, err=True)
+    if consequences and not yes and sys.stdin.isatty() and not click.confirm("Delete?", err=True):
+        click.echo("nothing was deleted", err=True)
+        raise SystemExit(exits.NO)
+
+
+async def _delete(client: HttpClient, one: _Found) -> None:
+    from remuda.kube.errors import StatusError
+
+    try:
+        await client.delete(one.resource.target, *one.key, uid=one.uid or None, propagation="Background")
+    except StatusError as error:
+        if error.code != _NOT_FOUND:
+            raise
+
+
+# ---- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def _wait(kubeconfig: Path | None, found: list[_Found], timeout: float) -> None:
+    for one in found:
+        if one.resource.is_cluster:
+            progress.wait(kubeconfig, *one.key, timeout=timeout, wanted=progress.GONE)
+    others = [one for one in found if not one.resource.is_cluster]
+
+    async def gone(client: HttpClient) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                for one in others:
+                    await _gone(client, one)
+        except TimeoutError:
+            return False
+        return True
+
+    try:
+        if not connected(kubeconfig, gone):
+            click.echo("not gone yet; the deletion goes on by itself", err=True)
+            raise SystemExit(exits.IN_VAIN)
+    except KeyboardInterrupt:
+        click.echo("not waited for any longer; the deletion goes on by itself", err=True)
+        raise SystemExit(exits.INTERRUPTED) from None
+
+
+async def _gone(client: HttpClient, one: _Found) -> None:
+    """Says what holds it, once for each thing that does."""
+    import msgspec
+
+    from remuda.kube.errors import StatusError
+
+    said = ""
+    while True:
+        try:
+            obj = msgspec.json.decode(await client.get(one.resource.target, *one.key))
+        except StatusError as error:
+            if error.code == _NOT_FOUND:
+                return
+            raise
+        if obj["metadata"]["uid"] != one.uid:  # another of the same name
+            return
+        if (holds := holding(obj)) != said:
+            said = holds
+            click.echo(f"{one}: {said}", err=True)
+        await asyncio.sleep(_BETWEEN_LOOKS)
+
+
+def holding(obj: dict[str, Any]) -> str:
+    """What keeps an object that is being deleted, in its own words."""
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "Deleting" and condition.get("message"):
+            return str(condition["message"])
+    held = ", ".join(metadata.get("finalizers") or ())
+    return f"waiting for {held} to let it go" if held else "waiting until it is gone"

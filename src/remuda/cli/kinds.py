@@ -1,0 +1,178 @@
+"""Kinds as people name them: `clusters`, `Machine`, `md`, `machines.cluster.x-k8s.io`.
+
+Which there are the server says (discovery), so that kinds of anybody's definitions work like our own. Of several that
+have the same name the one is meant that the server lists first, as with kubectl. One name is different: a bare
+`clusters` means the declared ones, and after them those of Cluster API that nobody declared: to people they are all
+clusters, and management.cattle.io's are their shadows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+import msgspec
+
+from remuda.kube.client import Target
+from remuda.kube.errors import StatusError, qualified
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+
+Json = dict[str, Any]
+
+_ALL_AT_ONCE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+_NOT_FOUND = 404
+CLUSTERS = ("provisioning.cattle.io", "cluster.x-k8s.io")  # what a bare `clusters` means, in this order
+_DRIVER_GROUPS = ("rke-machine-config.cattle.io", "rke-machine.cattle.io")
+_CLOSE = 3  # names at most that are told to somebody who mistyped one
+
+
+class Resource(NamedTuple):
+    """One kind in one version, as the server serves it."""
+
+    target: Target
+    kind: str
+    namespaced: bool
+    names: frozenset[str]  # in lower case: plural, singular, kind, short ones
+    verbs: frozenset[str]
+
+    @property
+    def full_name(self) -> str:
+        """As kubectl prints it before a name: cluster.provisioning.cattle.io."""
+        return qualified(self.target.group, self.kind.lower())
+
+    @property
+    def is_cluster(self) -> bool:
+        """As people mean the word."""
+        return self.kind == "Cluster" and self.target.group in CLUSTERS
+
+    @property
+    def plural_name(self) -> str:
+        return qualified(self.target.group, self.target.plural)
+
+
+class Kinds:
+    def __init__(self, resources: Sequence[Resource]) -> None:
+        """In the server's order: the first version of a group is the one it prefers."""
+        self._resources = resources
+
+    def find(self, said: str) -> Resource:
+        """Raises ClickException."""
+        return self.meanings(said)[0]
+
+    def meanings(self, said: str) -> list[Resource]:
+        """The kind that is meant; for a bare `clusters`, those that are, in this order. Raises ClickException."""
+        word, _, rest = said.partition(".")
+        named = [one for one in self._resources if word.lower() in one.names]
+        if rest:
+            named = [one for one in named if _is_of(one.target, rest)]
+        elif clusters := {one.target.group: one for one in reversed(named) if one.target.group in CLUSTERS}:
+            return [clusters[group] for group in CLUSTERS if group in clusters]
+        if not named:
+            raise click.ClickException(f"the server has no kind {said!r}{self._close(said)}. {_OF_DRIVERS}")
+        return named[:1]
+
+    def of(self, api_version: str, kind: str) -> Resource | None:
+        """What a manifest names."""
+        same = (one for one in self._resources if one.target.api_version == api_version and one.kind == kind)
+        return next(same, None)
+
+    def why_unknown(self, api_version: str, kind: str) -> str:
+        """Of a manifest's kind that is not served."""
+        group = Target(api_version, "").group
+        text = f"the server has no {kind} of {api_version}"
+        if group in _DRIVER_GROUPS:
+            return f"{text}. {_OF_DRIVERS}"
+        others = sorted({one.target.api_version for one in self._resources if one.kind == kind})
+        if others:
+            return f"{text}. It has one of {', '.join(others)}"
+        return text + self._close(kind)
+
+    def _close(self, said: str) -> str:
+        names = {name: one.plural_name for one in reversed(self._resources) for name in one.names}
+        word = said.partition(".")[0].lower()
+        close = dict.fromkeys(names[name] for name in difflib.get_close_matches(word, names, _CLOSE, 0.7))
+        return f"; there is {', '.join(close)}" if close else ""
+
+
+_OF_DRIVERS = "Kinds of a driver come with its NodeDriver: `remuda get nodedrivers` shows which are active"
+
+
+def _is_of(target: Target, rest: str) -> bool:
+    """`cluster.x-k8s.io`, the beginning of it, or a version before it: as kubectl understands what follows the dot."""
+    version, _, group = rest.partition(".")
+    return (
+        target.group == rest
+        or target.group.startswith(f"{rest}.")
+        or (target.version, target.group) == (version, group)
+    )
+
+
+async def discover(client: HttpClient) -> Kinds:
+    core, groups = await asyncio.gather(_answer(client, "/api"), _answer(client, "/apis"))
+    if core.get("kind") == groups.get("kind") == "APIGroupDiscoveryList":
+        return Kinds([*_aggregated(core), *_aggregated(groups)])
+    versions = [(version, f"/api/{version}") for version in core.get("versions") or ()]
+    for group in groups.get("groups") or ():
+        preferred = (group.get("preferredVersion") or {}).get("groupVersion", "")
+        served = [one["groupVersion"] for one in group.get("versions") or ()]
+        versions += [(one, f"/apis/{one}") for one in sorted(served, key=lambda one: one != preferred)]
+    lists = await asyncio.gather(*(_listed(client, *each) for each in versions))
+    return Kinds([resource for each in lists for resource in each])
+
+
+async def _answer(client: HttpClient, path: str) -> Json:
+    found: Json = msgspec.json.decode(await client.raw_get(path, accept=_ALL_AT_ONCE))
+    return found
+
+
+def _aggregated(document: Json) -> Iterator[Resource]:
+    for group in document.get("items") or ():
+        name = (group.get("metadata") or {}).get("name") or ""
+        for version in group.get("versions") or ():
+            api_version = f"{name}/{version['version']}" if name else version["version"]
+            for one in version.get("resources") or ():
+                kind = (one.get("responseKind") or {}).get("kind", "")
+                singular, short = one.get("singularResource"), one.get("shortNames")
+                namespaced = one.get("scope") == "Namespaced"
+                yield _resource(api_version, one["resource"], kind, namespaced, singular, short, one.get("verbs"))
+
+
+async def _listed(client: HttpClient, api_version: str, path: str) -> list[Resource]:
+    """Of a server that tells each version by itself; an aggregated one may be away."""
+    try:
+        document: Json = msgspec.json.decode(await client.raw_get(path))
+    except StatusError as error:
+        if error.code not in (_NOT_FOUND, 503):
+            raise
+        return []
+    return [
+        _resource(
+            api_version,
+            one["name"],
+            one["kind"],
+            bool(one.get("namespaced")),
+            one.get("singularName"),
+            one.get("shortNames"),
+            one.get("verbs"),
+        )
+        for one in document.get("resources") or ()
+        if "/" not in one["name"]  # a subresource
+    ]
+
+
+def _resource(
+    api_version: str,
+    plural: str,
+    kind: str,
+    namespaced: bool,
+    singular: str | None,
+    short: Sequence[str] | None,
+    verbs: Sequence[str] | None,
+) -> Resource:
+    names = {plural, singular or kind.lower(), kind.lower(), *(short or ())}
+    return Resource(Target(api_version, plural), kind, namespaced, frozenset(names), frozenset(verbs or ()))
