@@ -19,7 +19,7 @@ from remuda.capi.machine.deletion import MEANING
 from remuda.clusterctl import repository
 from remuda.providers.controlplane.rules.versions import KNOWN_MINORS
 from remuda.providers.machine import drivers as machine_drivers
-from remuda.providers.machine import options
+from remuda.providers.machine import known, options
 from remuda.provisioning import fields as cluster_fields
 from remuda.runtime.metrics import Metrics
 from remuda.runtime.steps import Step
@@ -83,6 +83,16 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+def known_credentials() -> str:
+    rows = []
+    for driver in known.drivers():
+        facts = known.facts(driver, {})
+        hidden = ", ".join(f"`{name}`" for name in facts.private)
+        others = ", ".join(f"`{name}`" for name in facts.public)
+        rows.append(f"| `{driver}` | {hidden} | {others} |")
+    return "\n".join(["| driver | secret | beside it |", "|---|---|---|", *rows])
+
+
 def ignored_annotations() -> str:
     rows = [f"| `{name}` | {why} |" for name, why in cluster_fields.IGNORED_ANNOTATIONS.items()]
     return "\n".join(["| annotation | why it does nothing |", "|---|---|", *rows])
@@ -119,6 +129,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "running.md": {"metrics": metrics},
     "drivers.md": {"drivers": drivers},
     "system-agent.md": {"differences": differences},
+    "drivers/rancher-machine.md": {"credentials": known_credentials},
     "reference/README.md": {"kinds": reference.index},
     **{f"reference/{group}.md": {"kinds": partial(reference.kinds, group)} for group in reference.GROUPS},
     "reference/provisioning.cattle.io.md": {

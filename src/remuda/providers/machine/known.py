@@ -58,6 +58,11 @@ _KNOWN: Mapping[str, Facts] = {
 }
 
 
+def drivers() -> list[str]:
+    """Of which something is known."""
+    return list(_KNOWN)
+
+
 def facts(driver: str, annotations: Mapping[str, str]) -> Facts:
     """An annotation beats what is known otherwise."""
     known = _KNOWN.get(driver, Facts())
