@@ -1,0 +1,307 @@
+"""`remuda create cluster`: a cluster from a few words, by flags or by questions.
+
+Everything is checked before anything is created: the words here, the objects by a dry run at the server. The Configs of
+the pools come first and the Cluster last, so that whatever ends the command half-way leaves no cluster; what it has
+created by then it takes back.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remuda.cli import choices, exits, progress
+from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP
+from remuda.cli.output import JSON, YAML, print_value
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+    from remuda.provisioning.declaring import Request
+
+Json = dict[str, Any]
+
+_CONFLICT = 409
+
+
+@click.group(name="create", context_settings=HELP)
+def command() -> None:
+    """Create a cluster.
+
+    \b
+      remuda create cluster prairie --servers 3 --workers 2 --wait
+      remuda create cluster
+
+    Objects of any kind are created by `remuda apply -f FILE`.
+    """
+
+
+@command.command(context_settings=HELP)
+@click.argument("name", default="")
+@click.option("-n", "--namespace", default="fleet-default", show_default=True, help="Where the cluster shall be.")
+@click.option(
+    "--driver",
+    default="",
+    help="What its machines are made with. Default: nspawn as root where its hosts can reach the management plane, "
+    "else process; both make them on this machine.",
+)
+@click.option(
+    "--distribution",
+    type=click.Choice(choices.DISTRIBUTIONS),
+    help="The newest version of it whose artefacts are at hand. Default: nano with the driver process, else k3s.",
+)
+@click.option("--kubernetes-version", default="", metavar="VERSION", help="v1.36.4+k3s1, for example.")
+@click.option("--servers", type=click.IntRange(min=1), default=1, show_default=True, help="Control plane and etcd.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Without any, the servers run Pods, too.",
+)
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Of the driver. May be repeated.")
+@click.option("--credential", default="", metavar="SECRET", help="A Secret with what the driver needs to get in.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Of the cluster. May be repeated.")
+@click.option(
+    "--config", multiple=True, metavar="KEY=VALUE", help="Of the distribution, for all nodes. May be repeated."
+)
+@progress.wait_options
+@click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
+@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.option("-o", "--output", type=click.Choice([YAML, JSON]), default=YAML, show_default=True, help="Of --dry-run.")
+@kubeconfig_option
+def cluster(
+    name: str,
+    namespace: str,
+    kubernetes_version: str,
+    distribution: str | None,
+    options: tuple[str, ...],
+    labels: tuple[str, ...],
+    config: tuple[str, ...],
+    wait: bool,
+    timeout: float,
+    dry_run: bool,
+    yes: bool,
+    output: str,
+    kubeconfig: Path | None,
+    **rest: Any,
+) -> None:
+    """Create the cluster NAME: machines, a Kubernetes distribution on them, joined into one.
+
+    Without NAME, on a terminal, it asks for what it needs and shows what it will create.
+
+    \b
+      remuda create cluster prairie --wait
+      remuda create cluster prairie --servers 3 --workers 2 --driver nspawn \\
+        --kubernetes-version v1.36.4+k3s1 --config secrets-encryption=true
+      remuda create cluster ranch --driver amazonec2 --credential aws \\
+        --option ami=ami-0123456789 --option instanceType=t3.medium --workers 4
+      remuda create cluster prairie --dry-run > prairie.yaml
+
+    What --dry-run prints is the declared cluster and its machine Configs, for `remuda plan -f` and `remuda apply -f`; a
+    template of Cluster API with variables, as clusterctl's, is what `remuda generate cluster` prints.
+    """
+    asked = not name
+    if asked and (yes or not (sys.stdin.isatty() and sys.stdout.isatty())):
+        raise click.UsageError("say what it shall be called: remuda create cluster NAME")
+    if kubernetes_version:
+        choices.checked_version(kubernetes_version, distribution or "")
+    given: Json = {
+        "name": name,
+        "namespace": namespace,
+        "driver": rest["driver"] or choices.driver(kubeconfig),
+        "servers": rest["servers"],
+        "workers": rest["workers"],
+        "credential": rest["credential"],
+        "labels": dict(choices.pairs(labels, "--label")),
+        "config": _values(choices.pairs(config, "--config")),
+    }
+    if asked:
+        from remuda.cli.asking import ask
+
+        given |= ask(given, kubernetes_version, distribution or "", kubeconfig)
+    else:
+        version = kubernetes_version or choices.version(distribution or "", given["driver"], kubeconfig)
+        given["version"] = version
+    given["options"] = _options(given["driver"], choices.pairs(options, "--option"), kubeconfig)
+    wanted, objects = _declared(given)
+    if dry_run:
+        _print(objects, output)
+        return
+    if asked:
+        _print(objects, output)
+        if not click.confirm("Create it?", default=True, err=True):
+            click.echo("nothing is created", err=True)
+            raise SystemExit(exits.NO)
+    connected(kubeconfig, lambda client: create(client, wanted, objects))
+    click.echo(f"Cluster {namespace}/{wanted.name} created: {wanted.version}, {_counts(wanted)}, {wanted.driver}")
+    if wait:
+        progress.wait(kubeconfig, namespace, wanted.name, timeout=timeout)
+    else:
+        click.echo(f"see how it gets on: remuda describe cluster {wanted.name} --watch", err=True)
+
+
+def _declared(given: Mapping[str, Any]) -> tuple[Request, list[Json]]:
+    from remuda.provisioning.declaring import BadRequest, Request, declare
+
+    wanted = Request(**given)
+    try:
+        return wanted, declare(wanted)
+    except BadRequest as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _print(objects: Sequence[Json], output: str) -> None:
+    if output == JSON:
+        print_value({"apiVersion": "v1", "kind": "List", "items": objects}, JSON)
+        return
+    import yaml
+
+    click.echo(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def _counts(wanted: Request) -> str:
+    servers = f"{wanted.servers} server{'s' * (wanted.servers != 1)}"
+    return f"{servers}, {wanted.workers} worker{'s' * (wanted.workers != 1)}"
+
+
+def _values(given: Sequence[tuple[str, str]]) -> Json:
+    """Of a distribution: YAML, as in its config file."""
+    import yaml
+
+    found = {}
+    for key, text in given:
+        try:
+            found[key] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise click.UsageError(f"--config {key}: {text!r} is no YAML") from None
+    return found
+
+
+# ---- options of the driver -------------------------------------------------------------------------------------------
+
+
+def _options(driver: str, given: Sequence[tuple[str, str]], kubeconfig: Path | None) -> Json:
+    from remuda.provisioning.declaring import BadRequest, read_options
+
+    properties, required = _model(driver, kubeconfig)
+    try:
+        return read_options(driver, properties, given, required)
+    except BadRequest as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _model(driver: str, kubeconfig: Path | None) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """Of a driver at hand; else, as those of rancher-machine are, of one that the management plane has."""
+    from remuda.providers.machine import drivers
+    from remuda.providers.machine.options import of_driver
+
+    try:
+        model = of_driver(drivers.find(driver))
+    except drivers.NoSuchDriver as error:
+        found = connected(kubeconfig, lambda client: _served(client, driver))
+        if found is None:
+            raise click.ClickException(f"{error}; the management plane has none of that name that is active") from None
+        return found, ()
+    return model.properties(defaults=False), model.required
+
+
+async def _served(client: HttpClient, driver: str) -> Mapping[str, Any] | None:
+    import msgspec
+
+    from remuda.capi.external import DEFINITION, definition_name
+    from remuda.kube.errors import StatusError
+    from remuda.providers import names
+    from remuda.providers.machine.types import config_kind
+    from remuda.provisioning.machinetemplates import known_options
+
+    try:
+        name = definition_name(names.CONFIG_GROUP, config_kind(driver).name)
+        return known_options(msgspec.json.decode(await client.get(DEFINITION.target, "", name)))
+    except StatusError:
+        return None
+
+
+# ---- creating --------------------------------------------------------------------------------------------------------
+
+
+async def create(client: HttpClient, wanted: Request, objects: Sequence[Json]) -> None:
+    """All of them, or none. Raises ClickException, StatusError."""
+    from remuda.kube.errors import StatusError
+
+    await _refuse_twins(client, wanted)
+    await _try(client, objects)
+    made: list[Json] = []
+    try:
+        for obj in objects:
+            made.append(await _create(client, obj))
+    except BaseException as error:
+        await _take_back(client, made)
+        if isinstance(error, StatusError):
+            raise click.ClickException(f"{error}\nNothing is left of what had been created.") from None
+        raise
+
+
+async def _try(client: HttpClient, objects: Sequence[Json]) -> None:
+    """By a client that tells no warnings: that the Configs are not there yet would be one."""
+    from remuda.kube.http import HttpClient
+
+    silent = HttpClient(client.access)
+    try:
+        for obj in objects:
+            await _create(silent, obj, dry_run=True)
+    finally:
+        await silent.close()
+
+
+async def _refuse_twins(client: HttpClient, wanted: Request) -> None:
+    from remuda.provisioning import looking
+
+    try:
+        await looking.find(client, wanted.namespace, wanted.name)
+    except looking.NoSuchCluster:
+        return
+    raise click.ClickException(
+        f"there is a cluster {wanted.name} in {wanted.namespace} already. Look at it: remuda describe cluster "
+        f"{wanted.name}; change it: remuda scale, remuda upgrade, or remuda apply -f"
+    )
+
+
+async def _create(client: HttpClient, obj: Json, *, dry_run: bool = False) -> Json:
+    import msgspec
+
+    from remuda.kube.errors import StatusError
+
+    metadata = obj["metadata"]
+    try:
+        made: Json = msgspec.json.decode(await client.create(_target(obj), metadata["namespace"], obj, dry_run=dry_run))
+    except StatusError as error:
+        if error.code != _CONFLICT:
+            raise
+        raise click.ClickException(
+            f"there is {obj['kind']} {metadata['namespace']}/{metadata['name']} already: delete it, or take another "
+            "name for the cluster"
+        ) from None
+    return made
+
+
+async def _take_back(client: HttpClient, made: Sequence[Json]) -> None:
+    import contextlib
+
+    from remuda.kube.errors import StatusError
+
+    for obj in reversed(made):
+        metadata = obj["metadata"]
+        with contextlib.suppress(StatusError):
+            await client.delete(_target(obj), metadata["namespace"], metadata["name"], uid=metadata["uid"])
+
+
+def _target(obj: Json) -> Any:
+    from remuda.capi.inflection import plural
+    from remuda.kube.client import Target
+
+    return Target(obj["apiVersion"], plural(obj["kind"]).lower())
