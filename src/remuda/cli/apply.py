@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remuda.cli import exits, manifests, progress
-from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP
 
 if TYPE_CHECKING:
     from remuda.cli.applying import Applied
     from remuda.kube.http import HttpClient
 
+_MISSING = re.compile(r"there is no (?P<kind>\w+) [^ ]*/(?P<name>[^ ]+) yet")
 _COLOURS = {"created": "green", "configured": "yellow"}
 
 
@@ -46,29 +48,52 @@ def command(
       remuda plan -f cluster.yaml && remuda apply -f cluster.yaml
       remuda generate cluster prairie --driver process | remuda apply -f -
     """
+    from remuda.cli.applying import Applying, Refused
+
     objects = manifests.read(files)
+    warnings = _Warnings(objects)
 
     async def work(client: HttpClient) -> list[Applied]:
-        from remuda.cli.applying import Applying
-
         applying = Applying(client, objects, namespace=namespace, force=force_conflicts)
-        tried = await applying.try_out()
+        try:
+            tried = await applying.try_out()
+        finally:
+            warnings.show()
         if dry_run:
             for one in tried:
                 _tell(one, " (server dry run)")
             return []
         return await applying.apply(_tell)
 
-    from remuda.cli.applying import Refused
-
     try:
-        applied = connected(kubeconfig, work)
+        applied = connected(kubeconfig, work, warn=warnings)
     except Refused as refused:
         click.echo(f"refused, and nothing was applied:\n{refused}", err=True)
         raise SystemExit(exits.NO) from None
     for one in applied if wait else ():
         if one.resource.is_cluster:
             progress.wait(kubeconfig, *one.key, timeout=timeout)
+
+
+class _Warnings:
+    """The server's. While it is only tried, everything that the manifest brings is missing: that is no news."""
+
+    def __init__(self, objects: Sequence[dict[str, Any]]) -> None:
+        self._brought = [(str(obj["kind"]), str(obj["metadata"]["name"])) for obj in objects]
+        self._held: list[str] | None = []
+
+    def __call__(self, text: str) -> None:
+        if self._held is None:
+            show_warning(text)
+        else:
+            self._held.append(text)
+
+    def show(self) -> None:
+        for text in self._held or ():
+            missing = _MISSING.search(text)
+            if missing is None or (missing["kind"], missing["name"]) not in self._brought:
+                show_warning(text)
+        self._held = None
 
 
 def _tell(one: Applied, note: str = "") -> None:

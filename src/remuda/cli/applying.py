@@ -79,18 +79,20 @@ class Applying:
         """What applying it would do. Raises Refused, with everything that is refused."""
         self._kinds = await discover(self._client)
         refused: list[str] = []
+        unknown: dict[str, list[str]] = {}  # why → of which objects
         found = []
         for obj in self._objects:
             resource = self._kinds.of(obj["apiVersion"], obj["kind"])
             if resource is None:
                 if (obj["apiVersion"].rpartition("/")[0], obj["kind"]) not in self._brought:
-                    refused.append(f"{_title(obj)}: {self._kinds.why_unknown(obj['apiVersion'], obj['kind'])}")
+                    unknown.setdefault(self._kinds.why_unknown(obj["apiVersion"], obj["kind"]), []).append(_title(obj))
                 continue
             try:
                 found.append(await self._one(resource, obj, dry_run=True))
             except StatusError as error:
                 if not (error.code == _NOT_FOUND and self._key(resource, obj).namespace in self._namespaces):
                     refused.append(f"{_title(obj)}: {_words(error)}")
+        refused += [f"{', '.join(titles)}: {why}" for why, titles in unknown.items()]
         if refused:
             raise Refused(refused)
         return found

@@ -30,13 +30,24 @@ class NoManagementPlane(click.ClickException):
     exit_code = exits.UNREACHABLE
 
 
-def connected(kubeconfig: Path | None, work: Callable[[HttpClient], Awaitable[T]], *, context: str = "") -> T:
-    """What `work` returns; errors of the server and of the way to it become the command's own."""
+def show_warning(text: str) -> None:
+    click.echo(f"{click.style('Warning:', fg='yellow')} {text}", err=True)
+
+
+def connected(
+    kubeconfig: Path | None,
+    work: Callable[[HttpClient], Awaitable[T]],
+    *,
+    context: str = "",
+    warn: Callable[[str], None] = show_warning,
+) -> T:
+    """What `work` returns; errors of the server and of the way to it become the command's own. `warn` is told the
+    server's warnings, each once."""
     from remuda.kube.errors import StatusError, Unreachable
     from remuda.kube.kubeconfig import KubeconfigError
 
     try:
-        return asyncio.run(_connected(kubeconfig, work, context))
+        return asyncio.run(_connected(kubeconfig, work, context, warn))
     except KubeconfigError as error:
         raise NoManagementPlane(str(error)) from None
     except Unreachable as error:
@@ -45,19 +56,17 @@ def connected(kubeconfig: Path | None, work: Callable[[HttpClient], Awaitable[T]
         raise click.ClickException(str(error)) from None
 
 
-async def _connected(path: Path | None, work: Callable[[HttpClient], Awaitable[T]], context: str) -> T:
+async def _connected(
+    path: Path | None, work: Callable[[HttpClient], Awaitable[T]], context: str, warn: Callable[[str], None]
+) -> T:
     from remuda.kube import kubeconfig
     from remuda.kube.http import HttpClient
 
-    client = HttpClient(kubeconfig.load(_usual(path), context), warn=_warn)
+    client = HttpClient(kubeconfig.load(_usual(path), context), warn=warn)
     try:
         return await work(client)
     finally:
         await client.close()
-
-
-def _warn(text: str) -> None:
-    click.echo(f"{click.style('Warning:', fg='yellow')} {text}", err=True)
 
 
 def _usual(path: Path | None) -> Path | None:

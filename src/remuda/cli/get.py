@@ -11,8 +11,19 @@ import click
 
 from remuda.cli import get_kubeconfig
 from remuda.cli.connection import connected, kubeconfig_option
-from remuda.cli.options import HELP, namespace_option
-from remuda.cli.output import JSON, NAME, TABLE, WIDE, YAML, output_option, print_table, print_value
+from remuda.cli.options import HELP
+from remuda.cli.output import (
+    JSON,
+    NAME,
+    TABLE,
+    WIDE,
+    YAML,
+    fitting,
+    output_option,
+    print_table,
+    print_value,
+    terminal_width,
+)
 
 if TYPE_CHECKING:
     from remuda.cli.kinds import Resource
@@ -44,13 +55,21 @@ command.add_command(get_kubeconfig.command)
 @click.command(name="get", context_settings=HELP)
 @click.argument("kind")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@namespace_option("objects")
+@click.option("-n", "--namespace", default="", help="Only those of this namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces, as without -n.")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Only those with such labels: tier=web,!old.")
 @click.option("-w", "--watch", is_flag=True, help="Go on, and show each change.")
 @output_option(TABLE, WIDE, JSON, YAML, NAME)
 @kubeconfig_option
 def objects(
-    kind: str, names: tuple[str, ...], namespace: str, selector: str, watch: bool, output: str, kubeconfig: Path | None
+    kind: str,
+    names: tuple[str, ...],
+    namespace: str,
+    all_namespaces: bool,
+    selector: str,
+    watch: bool,
+    output: str,
+    kubeconfig: Path | None,
 ) -> None:
     """Show objects of a KIND, of all namespaces by default: clusters, machines, nodedrivers, secrets, and whatever
     else the server knows. A plural, a singular, a short name and plural.group are understood. With a kubeconfig of a
@@ -68,6 +87,9 @@ def objects(
     """
     if names and selector:
         raise click.UsageError("names and --selector do not go together")
+
+    if namespace and all_namespaces:
+        raise click.UsageError("-n and -A do not go together")
 
     async def show(client: HttpClient) -> None:
         from remuda.cli.kinds import discover
@@ -164,10 +186,23 @@ async def _show_tables(wanted: _Wanted, meanings: list[Resource], *, watch: bool
             click.echo(f"{'' if first else chr(10)}of {resource.target.group}, declared by nobody:", err=True)
         namespaces = resource.namespaced and not wanted.namespace
         heads, rows = tables.text(table.column_definitions or (), table.rows, wide=wide, namespaces=namespaces)
-        print_table(heads, rows, whole=wide)
+        _print_rows(heads, rows, wide)
         first = False
     if watch:
         await _follow_rows(wanted, *found[0], wide=wide)
+
+
+def _print_rows(heads: list[str], rows: list[list[str]], wide: bool) -> None:
+    width = None if wide else terminal_width()
+    if width is not None:
+        shown = fitting(heads, rows, width)
+        left_out = len(heads) - len(shown)
+        print_table([heads[at] for at in shown], [[row[at] for at in shown] for row in rows])
+        if left_out:
+            more = f"{left_out} more column{'s' if left_out > 1 else ''} with -o wide"
+            click.echo(click.style(more, dim=True), err=True)
+    else:
+        print_table(heads, rows, whole=True)
 
 
 async def _follow_rows(wanted: _Wanted, resource: Resource, table: Table, *, wide: bool) -> None:

@@ -86,7 +86,12 @@ class Kinds:
         group = Target(api_version, "").group
         text = f"the server has no {kind} of {api_version}"
         if group in _DRIVER_GROUPS:
-            return f"{text}. {_OF_DRIVERS}"
+            driver = kind.removesuffix("Config").removesuffix("MachineTemplate").removesuffix("Machine").lower()
+            manifest = f"kind: NodeDriver, metadata: {{name: {driver}}}, spec: {{url: 'local://', active: true}}"
+            return (
+                f"{text}. It comes with the NodeDriver {driver}, which is not there or not active. This makes it:\n"
+                f"  {{apiVersion: management.cattle.io/v3, {manifest}}}"
+            )
         others = sorted({one.target.api_version for one in self._resources if one.kind == kind})
         if others:
             return f"{text}. It has one of {', '.join(others)}"

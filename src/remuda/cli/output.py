@@ -15,7 +15,10 @@ from typing import Any
 import click
 
 TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
+NOTHING = "<none>"  # a cell of what is not known
 _GAP = "   "
+_TELLING = ("NAME", "NAMESPACE", "MESSAGE", "READY", "STATUS", "PHASE", "VERSION", "AGE", "AVAILABLE")
+_SENTENCES = ("MESSAGE",)
 _LEAST = 8  # of the last column, however narrow the terminal
 
 
@@ -56,6 +59,23 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | No
         before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
         widths[-1] = min(widths[-1], max(width - before, _LEAST))
     return "\n".join(_GAP.join(map(_cell, row, widths)).rstrip() for row in (columns, *rows))
+
+
+def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Which columns of a table have room: those that tell most first, in the table's own order; one of empty cells
+    has none. A last column of sentences counts little: it can be cut."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    if columns[-1] in _SENTENCES:
+        widths[-1] = min(widths[-1], _LEAST)
+    known = [at for at in range(len(columns)) if not rows or any(row[at] not in ("", NOTHING) for row in rows)]
+    rank = {name: number for number, name in enumerate(_TELLING)}
+    chosen: list[int] = []
+    used = -len(_GAP)
+    for at in sorted(known, key=lambda at: (rank.get(columns[at], len(rank)), at)):
+        if used + len(_GAP) + widths[at] <= width or columns[at] == "NAME":
+            chosen.append(at)
+            used += len(_GAP) + widths[at]
+    return sorted(chosen)
 
 
 def _cell(text: str, width: int) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from remuda.cli.output import NOTHING
 from remuda.kube.client import PAGE
 from remuda.kube.errors import StatusError, status_error
 from remuda.kube.http import resource_path
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
 _FORM = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-_NOTHING = "<none>"
 _GONE = 410
 
 
@@ -134,7 +134,7 @@ def _age(created: str | None) -> str:
     from remuda.apiserver.kinds.columns import human_duration
     from remuda.kube import clock
 
-    return human_duration(clock.time() - clock.parse(created)) if created else _NOTHING
+    return human_duration(clock.time() - clock.parse(created)) if created else NOTHING
 
 
 def text(
@@ -150,5 +150,5 @@ def text(
 
 def _cell(value: Any) -> str:
     if value is None or value == "":
-        return _NOTHING if value is None else ""
+        return NOTHING if value is None else ""
     return str(value).lower() if isinstance(value, bool) else " ".join(str(value).split())
