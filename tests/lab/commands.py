@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import click
 
+from remuda.cli.get import Get
 from remuda.cli.main import main
 
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
@@ -78,6 +79,8 @@ def check(line: str, *, whole: bool = True) -> None:
 
 
 def _check(command: click.Command, given: list[str], whole: bool, parent: click.Context | None = None) -> None:
+    if isinstance(command, Get):
+        command = command.meant(given)
     context = click.Context(command, parent=parent, info_name=command.name)
     options, rest, _ = command.make_parser(context).parse_args(list(given))
     _check_values(command, context, options)

@@ -151,8 +151,8 @@ async def _consequence(client: HttpClient, one: _Found) -> str:
 
     label = f"{names.CLUSTER_NAME}={names.label_value(one.key.name)}"
     listing = await list_all(client, MACHINE.target, one.key.namespace, label_selector=label)
-    machines = [MACHINE.decode(value) for value in listing.items]
-    counts = Counter(machine.spec.infrastructure_ref.kind for machine in machines)
+    references = (MACHINE.decode(value).spec.infrastructure_ref for value in listing.items)
+    counts = Counter("Machine" if one is None else one.kind for one in references)
     what = " and ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(counts.items()))
     return f"Cluster {one.key} goes, with {what or 'no machines'} and everything on them"
 

@@ -33,18 +33,21 @@ if TYPE_CHECKING:
 _NOT_FOUND, _GONE = 404, 410
 
 
-class _Get(click.Group):
+class Get(click.Group):
     """A kind is an argument and `kubeconfig` a command: that has options of its own."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        if args[:1] and args[0] in self.commands:
+        if self.meant(args) is self:
             return super().make_context(info_name, args, parent, **extra)
         return objects.make_context(info_name, args, parent, **extra)
 
+    def meant(self, args: list[str]) -> click.Command:
+        return self if args and args[0] in self.commands else objects
 
-@click.group(name="get", cls=_Get, context_settings=HELP)
+
+@click.group(name="get", cls=Get, context_settings=HELP)
 def command() -> None:
     """Show objects, or get a kubeconfig."""
 

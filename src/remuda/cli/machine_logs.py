@@ -30,14 +30,14 @@ def agent_command(follow: bool) -> tuple[str, ...]:
     return (f"if [ -d /run/systemd/system ]; then {journal}; else {file}; fi",)
 
 
-async def show(client: HttpClient, machine: Key, follow: bool) -> None:
-    """Raises NoAccess when there is nothing to show."""
+async def show(client: HttpClient, machine: Key, follow: bool, prefix: str = "") -> None:
+    """`prefix` stands before each line, where several are followed at a time. Raises NoAccess for what has no log."""
     pod = await _newest_pod(client, machine)
-    if pod is not None and await _show_log(client, pod, follow):
+    if pod is not None and await _show_log(client, pod, follow, prefix):
         return
-    if pod is not None and _show_end(pod):
+    if pod is not None and _show_end(pod, prefix):
         return
-    await _show_status(client, machine)
+    await _show_status(client, machine, prefix)
 
 
 async def _newest_pod(client: HttpClient, machine: Key) -> Json | None:
@@ -53,41 +53,53 @@ async def _newest_pod(client: HttpClient, machine: Key) -> Json | None:
     return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
 
-async def _show_log(client: HttpClient, pod: Json, follow: bool) -> bool:
+async def _show_log(client: HttpClient, pod: Json, follow: bool, prefix: str) -> bool:
     """Whether there is a log: of a Pod that has not begun, or on a machine the server does not reach, there is none."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log{'?follow=true' if follow else ''}"
+    said = bytearray()
     try:
         async with aclosing(client.raw_stream(path)) as chunks:
             async for chunk in chunks:
-                sys.stdout.buffer.write(chunk)
-                sys.stdout.buffer.flush()
+                said += chunk
+                whole, newline, rest = said.rpartition(b"\n")
+                _write(whole + newline, prefix)
+                said = bytearray(rest)
     except StatusError as error:
         if error.code not in (_BAD_REQUEST, _NOT_FOUND):
             raise
         click.echo(f"the log of the Job cannot be shown: {error.message}", err=True)
         return False
+    finally:
+        _write(bytes(said), prefix)
     return True
 
 
-def _show_end(pod: Json) -> bool:
+def _write(lines: bytes, prefix: str) -> None:
+    for line in lines.splitlines(keepends=True):
+        sys.stdout.buffer.write(prefix.encode() + line)
+    sys.stdout.buffer.flush()
+
+
+def _show_end(pod: Json, prefix: str) -> bool:
     for container in pod.get("status", {}).get("containerStatuses") or ():
         if ended := container.get("state", {}).get("terminated"):
-            click.echo(f"it ended with exit code {ended['exitCode']}: {ended.get('message', '')}")
+            click.echo(f"{prefix}it ended with exit code {ended['exitCode']}: {ended.get('message', '')}")
             return True
     return False
 
 
-async def _show_status(client: HttpClient, machine: Key) -> None:
+async def _show_status(client: HttpClient, machine: Key, prefix: str) -> None:
     found = await _driver_machine(client, machine)
     if found is None:
         raise NoAccess(f"there is no Job of {machine}, and nothing is known of an earlier one")
     status = found.get("status") or {}
     if status.get("failureMessage"):
-        click.echo(f"{status.get('failureReason') or 'it failed'}: {status['failureMessage']}")
+        click.echo(f"{prefix}{status.get('failureReason') or 'it failed'}: {status['failureMessage']}")
         return
     for condition in status.get("conditions") or ():
-        click.echo(f"{condition['type']}={condition['status']} {condition['reason']}: {condition['message']}")
+        said = f": {condition['message']}" if condition["message"] else ""
+        click.echo(f"{prefix}{condition['type']}={condition['status']} {condition['reason']}{said}")
 
 
 async def _driver_machine(client: HttpClient, machine: Key) -> Json | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -31,6 +33,8 @@ _SECTIONS = {
         "get": ("get", "Show objects of any kind; get a cluster's kubeconfig."),
         "apply": ("apply", "Make it so: create or change what a manifest describes."),
         "delete": ("delete", "Delete objects, and wait until they are gone."),
+        "events": ("events", "What happened, of everything or of one cluster."),
+        "logs": ("logs", "What was said while machines were made."),
     },
     "Machines": {
         "machine": ("machine", "A shell on a machine, or the log of what made it."),
@@ -43,6 +47,8 @@ _SECTIONS = {
         "grant": ("grant", "Let a user into a cluster, as a role; or take that back."),
     },
     "Other": {
+        "version": ("version", "The version of this program, and of the server."),
+        "completion": ("completion", "A script that makes a shell complete commands."),
         "clusterctl-repository": ("clusterctl_repository", "Templates and components for clusterctl."),
     },
 }
@@ -90,6 +96,12 @@ def main() -> None:
       remuda up --data-dir ./remuda-data
       kubectl --kubeconfig ./remuda-data/admin.kubeconfig get clusters -A
     """
+
+
+def kubectl_plugin() -> None:
+    """`kubectl remuda …`: the same commands, at the cluster that kubectl speaks to."""
+    os.environ.setdefault("KUBECONFIG", str(Path.home() / ".kube" / "config"))
+    main(prog_name="kubectl remuda")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,162 @@
+"""`remuda events`: what happened, in the order in which it did; of everything, one object, or one cluster."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.options import HELP
+from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+
+Json = dict[str, Any]
+
+_GONE = 410
+_INDENT = " " * 8
+
+
+@click.command(name="events", context_settings=HELP)
+@click.option("--for", "about", metavar="KIND/NAME", default="", help="Of one object: machine/prairie-servers-x2b4q.")
+@click.option("--cluster", default="", metavar="NAME", help="Of a cluster, and of everything that belongs to it.")
+@click.option("-n", "--namespace", default="", help="Only of this namespace.")
+@click.option("-w", "--watch", is_flag=True, help="Go on, and show what happens.")
+@output_option(TABLE, JSON, YAML)
+@kubeconfig_option
+def command(about: str, cluster: str, namespace: str, watch: bool, output: str, kubeconfig: Path | None) -> None:
+    """Show what happened, the latest last. Servers forget events after an hour or so.
+
+    \b
+      remuda events --cluster prairie
+      remuda events --for machine/prairie-servers-x2b4q-7tkdz
+      remuda events -n fleet-default --watch
+    """
+    if about and cluster:
+        raise click.UsageError("--for and --cluster do not go together")
+    if about and "/" not in about:
+        raise click.UsageError(f"--for {about!r}: it is KIND/NAME")
+    if watch and output != TABLE:
+        raise click.UsageError("--watch shows lines; -o does not go with it")
+
+    async def show(client: HttpClient) -> None:
+        concerned = await _concerned(client, about, cluster, namespace)
+        events, revision = await _listed(client, namespace)
+        events = [one for one in events if concerned(_object(one))]
+        if output != TABLE:
+            print_value({"apiVersion": "v1", "kind": "List", "items": events}, output)
+            return
+        for one in events:
+            click.echo(told(one, _width()))
+        if not events:
+            click.echo("nothing is known to have happened", err=True)
+        if watch:
+            await _follow(client, namespace, concerned, revision)
+
+    connected(kubeconfig, show)
+
+
+async def _concerned(client: HttpClient, about: str, cluster: str, namespace: str) -> Callable[[Json], bool]:
+    """Which objects are asked for."""
+    if about:
+        from remuda.cli.kinds import discover
+
+        word, _, name = about.partition("/")
+        kinds = {resource.kind for resource in (await discover(client)).meanings(word)}
+        return lambda obj: obj.get("kind") in kinds and obj.get("name") == name
+    if cluster:
+        from remuda.provisioning import looking
+
+        try:
+            place = await looking.find(client, namespace, cluster)
+        except looking.NoSuchCluster as error:
+            raise click.ClickException(str(error)) from None
+        others = await _clusters(client, place)
+        return lambda obj: obj.get("namespace") == place and belongs(str(obj.get("name", "")), cluster, others)
+    return lambda obj: True
+
+
+async def _clusters(client: HttpClient, namespace: str) -> list[str]:
+    from remuda.capi.types import CLUSTER
+    from remuda.kube.client import list_all
+
+    listing = await list_all(client, CLUSTER.target, namespace, metadata_only=True)
+    return [CLUSTER.decode(value).metadata.name for value in listing.items]
+
+
+def belongs(name: str, cluster: str, clusters: Collection[str]) -> bool:
+    """Everything of a cluster is named after it, what is gone already as well; the longest name that fits is whose."""
+    fitting = [one for one in {*clusters, cluster} if name == one or name.startswith(f"{one}-")]
+    return max(fitting, key=len, default="") == cluster
+
+
+async def _listed(client: HttpClient, namespace: str) -> tuple[list[Json], str]:
+    import msgspec
+
+    from remuda.kube.client import Target, list_all
+
+    listing = await list_all(client, Target("v1", "events"), namespace)
+    return sorted((msgspec.json.decode(value) for value in listing.items), key=_when), listing.resource_version
+
+
+async def _follow(client: HttpClient, namespace: str, concerned: Callable[[Json], bool], since: str) -> None:
+    import msgspec
+
+    from remuda.kube.client import Target
+    from remuda.kube.errors import StatusError
+
+    while True:
+        try:
+            async with aclosing(client.watch(Target("v1", "events"), namespace, resource_version=since)) as changes:
+                async for change in changes:
+                    event = msgspec.json.decode(change.value)
+                    since = event["metadata"]["resourceVersion"]
+                    if change.type in ("ADDED", "MODIFIED") and concerned(_object(event)):
+                        click.echo(told(event, _width()))
+        except StatusError as error:
+            if error.code != _GONE:
+                raise
+            since = (await _listed(client, namespace))[1]
+
+
+def _object(event: Json) -> Json:
+    found: Json = event.get("involvedObject") or {}
+    return found
+
+
+def _when(event: Json) -> str:
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((str(time) for time in times if time), str(event["metadata"].get("creationTimestamp") or ""))
+
+
+def _width() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def told(event: Json, width: int | None) -> str:
+    """One line in a pipe; on a terminal the message stands beneath, as wide as there is room."""
+    from remuda.apiserver.kinds.columns import human_duration
+    from remuda.kube import clock
+
+    age = human_duration(clock.time() - clock.parse(_when(event)))
+    about = _object(event)
+    reason = str(event.get("reason", ""))
+    if event.get("type") == "Warning":
+        reason = click.style(reason, fg="yellow")
+    times = (event.get("series") or {}).get("count") or event.get("count") or 1
+    often = f" ({times} times)" if times > 1 else ""
+    head = f"{age:<7} {about.get('kind')}/{about.get('name')}  {reason}{often}"
+    message = " ".join(str(event.get("message", "")).split())
+    if width is None:
+        return f"{head}  {message}"
+    beneath = textwrap.wrap(message, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
+    return "\n".join([head, *beneath])
