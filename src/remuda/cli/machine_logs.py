@@ -63,7 +63,7 @@ async def _show_log(client: HttpClient, pod: Json, follow: bool, prefix: str) ->
             async for chunk in chunks:
                 said += chunk
                 whole, newline, rest = said.rpartition(b"\n")
-                _write(whole + newline, prefix)
+                _write(bytes(whole + newline), prefix)
                 said = bytearray(rest)
     except StatusError as error:
         if error.code not in (_BAD_REQUEST, _NOT_FOUND):
