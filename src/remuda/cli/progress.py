@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.provisioning.tree import Branch
 
-Wanted = Literal["ready", "gone"]
+Wanted = Literal["ready", "gone", ""]
 READY: Wanted = "ready"
 GONE: Wanted = "gone"
+NEVER: Wanted = ""  # it is only looked at
 
 TIMEOUT = "20m"
 _BETWEEN_LOOKS = 0.5
 _TICK = 1.0
 _AGAIN = 1.0  # after a watch has ended or failed
+_UNTOLD = 10.0  # what happened between two watches is seen then
 
 
 def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,7 +97,7 @@ async def until(client: Client, namespace: str, name: str, *, seconds: float | N
                     display.trouble(str(error), timer.elapsed)
                     changed.set()
                 else:
-                    if (root is None) if wanted == GONE else (root is not None and root.well):
+                    if _came(root, wanted):
                         display.done(root, timer.elapsed)
                         return True
                     display.show(root, timer.elapsed)
@@ -106,10 +108,17 @@ async def until(client: Client, namespace: str, name: str, *, seconds: float | N
         display.close()
 
 
+def _came(root: Branch | None, wanted: Wanted) -> bool:
+    return root is None if wanted in (GONE, NEVER) else root is not None and root.well
+
+
 async def _next_look(changed: asyncio.Event, timer: _Timer, display: Lines) -> bool:
     """Waits until there may be something new to see; False: the time is over."""
     await asyncio.sleep(min(_BETWEEN_LOOKS, timer.left))
+    again = timer.elapsed + _UNTOLD
     while timer.left > 0:
+        if timer.elapsed > again:
+            return True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(changed.wait(), min(_TICK, timer.left))
             return True
@@ -176,6 +185,7 @@ async def _watch(
                     if change.type != "BOOKMARK":
                         changed.set()
         await asyncio.sleep(_AGAIN)
+        changed.set()
 
 
 # ---- what is shown ---------------------------------------------------------------------------------------------------
@@ -206,7 +216,7 @@ class Lines:
     def done(self, root: Branch | None, elapsed: float) -> None:
         from remuda.cli.treelines import span
 
-        click.echo(f"{self.what} is {self.wanted} after {span(elapsed)}", err=True)
+        click.echo(f"{self.what} is {self.wanted or GONE} after {span(elapsed)}", err=True)
 
     def in_vain(self, root: Branch | None, elapsed: float) -> None:
         from remuda.cli.treelines import span
@@ -270,7 +280,8 @@ class Frames(Lines):
         ahead = []
         if heading:
             end = f" of {treelines.span(self.timeout)}" if self.timeout is not None else ""
-            text = f"waiting until {self.what} is {self.wanted}, {treelines.span(elapsed)}{end}"
+            aim = f"waiting until {self.what} is {self.wanted}" if self.wanted else f"{self.what}, Ctrl-C ends this"
+            text = f"{aim}, {treelines.span(elapsed)}{end}"
             ahead = [click.style(treelines.cut(text, width), dim=True)]
         if self._trouble:
             ahead += treelines.wrapped(self._trouble, width, "  ")[:3]
