@@ -250,7 +250,7 @@ async def _try(client: HttpClient, objects: Sequence[Json]) -> None:
     """By a client that tells no warnings: that the Configs are not there yet would be one."""
     from remuda.kube.http import HttpClient
 
-    silent = HttpClient(client.access)
+    silent = HttpClient(client.access, warn=lambda text: None)
     try:
         for obj in objects:
             await _create(silent, obj, dry_run=True)

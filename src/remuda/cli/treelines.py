@@ -21,6 +21,7 @@ MARK = "»"
 _COLOURS = {"well": "green", "waiting": "yellow", "unknown": "yellow", "held": "red", "deleting": "magenta"}
 _WORDS = {"well": "ready"}
 _GAP = "  "
+_BENEATH = 5  # lines of a message, on a terminal: `remuda why` tells all of it
 _LEAST = 24  # of the first column, however narrow the terminal
 
 
@@ -95,14 +96,15 @@ def _drawn(root: Branch, width: int | None, now: float) -> list[str]:
     for row in rows:
         found.append(_line(row, heads, notes, states, width, now))
         if row.leaf and not row.branch.judgement.well:
-            found += wrapped(row.branch.judgement.message, width, row.beneath + "    ")
+            said = wrapped(row.branch.judgement.message, width, row.beneath + "   ")
+            found += said if width is None or len(said) <= _BENEATH else [*said[: _BENEATH - 1], f"{row.beneath}   …"]
     return found
 
 
 def _line(row: _Row, heads: int, notes: int, states: int, width: int | None, now: float) -> str:
     one = row.branch
     head = cut(row.head, heads)
-    line = click.style(head, bold=row.leaf, dim=not one.kind) if row.leaf or not one.kind else head
+    line = click.style(head, bold=row.leaf or None, dim=not one.kind or None)
     line += " " * (heads - len(head))
     if notes:
         line += _GAP + one.note.ljust(notes)

@@ -1,5 +1,73 @@
-"""`remuda why`: see `describe`."""
+"""`remuda why`: the chain from a cluster down to what holds it up, and what comes next; and what happened when."""
 
-from remuda.cli.describe import why as command
+from __future__ import annotations
 
-__all__ = ["command"]
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remuda.cli import exits
+from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.describe import look, no_such_cluster
+from remuda.cli.options import HELP, namespace_option
+from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value, terminal_width
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+    from remuda.provisioning.timeline import Timeline
+
+
+@click.command(name="why", context_settings=HELP)
+@click.argument("name")
+@namespace_option("cluster")
+@click.option("--timeline", "timed", is_flag=True, help="What happened to it and its machines, when, and how long.")
+@output_option(TABLE, JSON, YAML)
+@kubeconfig_option
+def command(name: str, namespace: str, timed: bool, output: str, kubeconfig: Path | None) -> None:
+    """Say why a cluster is not ready: the chain from it down to what is waited for, and what comes next.
+
+    \b
+      remuda why prairie
+      remuda why prairie -o json
+      remuda why prairie --timeline
+
+    Exit code 0: it is ready; 1: it is not. With --timeline it is 0 either way.
+    """
+    if timed:
+        _show_timeline(kubeconfig, namespace, name, output)
+        return
+    from remuda.provisioning import tree
+
+    root = look(kubeconfig, namespace, name)
+    chain = tree.blocking(root)
+    if output != TABLE:
+        import msgspec
+
+        links = [msgspec.structs.replace(one, branches=()) for one in chain]
+        print_value({"ready": not chain, "chain": links, "next": tree.then(chain[-1]) if chain else ""}, output)
+    elif not chain:
+        click.echo(f"{root} is ready")
+    else:
+        from remuda.cli.chains import chain_lines
+
+        click.echo("\n".join(chain_lines(root, width=terminal_width())))
+    raise SystemExit(exits.NO if chain else 0)
+
+
+def _show_timeline(kubeconfig: Path | None, namespace: str, name: str, output: str) -> None:
+    from remuda.cli.timelines import timeline_lines
+    from remuda.provisioning import looking, timeline
+
+    async def work(client: HttpClient) -> Timeline:
+        place = await looking.find(client, namespace, name)
+        return await timeline.gather(client, place, name)
+
+    try:
+        found = connected(kubeconfig, work)
+    except looking.NoSuchCluster as error:
+        raise no_such_cluster(error) from None
+    if output != TABLE:
+        print_value(found, output)
+    else:
+        click.echo("\n".join(timeline_lines(found, width=terminal_width())))

@@ -44,7 +44,7 @@ async def look(client: Client, namespace: str, name: str) -> Branch:
     """Raises NoSuchCluster."""
     cluster = await _get(client, CAPI_CLUSTER.target, namespace, name)
     declared = await _get(client, CLUSTER.target, namespace, name)
-    below = None if cluster is None else await _of_cluster(client, cluster)
+    below = None if cluster is None else await _Below(client, cluster).look()
     if declared is not None:
         version = str((declared.get("spec") or {}).get("kubernetesVersion") or "")
         return tree.branch(declared, [] if below is None else [below], note=version)
@@ -53,49 +53,71 @@ async def look(client: Client, namespace: str, name: str) -> Branch:
     return below
 
 
-async def _of_cluster(client: Client, cluster: Json) -> Branch:
-    namespace, name = cluster["metadata"]["namespace"], cluster["metadata"]["name"]
-    spec = cluster.get("spec") or {}
-    of = f"Cluster {name}"
-    branches = [
-        await _referred(client, namespace, reference, of)
-        for reference in (spec.get("infrastructureRef"), spec.get("controlPlaneRef"))
-        if reference
-    ]
-    selector = f"{capi_names.CLUSTER_NAME}={capi_names.label_value(name)}"
-    machines: dict[str, list[Branch]] = defaultdict(list)
-    for machine in await _listed(client, MACHINE.target, namespace, label_selector=selector):
-        deployment = machine["metadata"].get("labels", {}).get(capi_names.DEPLOYMENT_NAME, "")
-        machines[deployment].append(await _of_machine(client, machine))
-    checks = await _listed(client, MACHINE_HEALTH_CHECK.target, namespace, label_selector=selector)
-    for deployment in await _listed(client, MACHINE_DEPLOYMENT.target, namespace, label_selector=selector):
-        own = machines.pop(deployment["metadata"]["name"], [])
-        branches.append(tree.branch(deployment, own, note=_count(deployment, own)))
-    branches += [machine for others in machines.values() for machine in others]
-    branches += [tree.branch(check) for check in checks if not tree.judge(check).well]
-    return tree.branch(cluster, branches)
+class _Below:
+    """One look at what belongs to a Cluster of Cluster API: as many requests as it has kinds, however many machines."""
 
+    def __init__(self, client: Client, cluster: Json) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._namespace, self._name = cluster["metadata"]["namespace"], cluster["metadata"]["name"]
+        self._labelled = f"{capi_names.CLUSTER_NAME}={capi_names.label_value(self._name)}"
+        self._served: dict[str, str] = {}  # group → the version that the server likes best; empty: none
+        self._listed: dict[Target, dict[str, Json]] = {}
 
-async def _of_machine(client: Client, machine: Json) -> Branch:
-    spec, metadata = machine.get("spec") or {}, machine["metadata"]
-    of = f"Machine {metadata['name']}"
-    references = (spec.get("infrastructureRef"), (spec.get("bootstrap") or {}).get("configRef"))
-    found = [await _referred(client, metadata["namespace"], one, of) for one in references if one]
-    version = (((machine.get("status") or {}).get("nodeInfo")) or {}).get("kubeletVersion") or ""
-    return tree.branch(machine, found, note=str(version))
+    async def look(self) -> Branch:
+        spec = self._cluster.get("spec") or {}
+        of = f"Cluster {self._name}"
+        branches = [
+            await self._referred(reference, of)
+            for reference in (spec.get("infrastructureRef"), spec.get("controlPlaneRef"))
+            if reference
+        ]
+        machines: dict[str, list[Branch]] = defaultdict(list)
+        for machine in await self._all(MACHINE.target):
+            deployment = machine["metadata"].get("labels", {}).get(capi_names.DEPLOYMENT_NAME, "")
+            machines[deployment].append(await self._machine(machine))
+        checks = await self._all(MACHINE_HEALTH_CHECK.target)
+        for deployment in await self._all(MACHINE_DEPLOYMENT.target):
+            own = machines.pop(deployment["metadata"]["name"], [])
+            branches.append(tree.branch(deployment, own, note=_count(deployment, own)))
+        branches += [machine for others in machines.values() for machine in others]
+        branches += [tree.branch(check) for check in checks if not tree.judge(check).well]
+        return tree.branch(self._cluster, branches)
 
+    async def _machine(self, machine: Json) -> Branch:
+        spec, metadata = machine.get("spec") or {}, machine["metadata"]
+        of = f"Machine {metadata['name']}"
+        references = (spec.get("infrastructureRef"), (spec.get("bootstrap") or {}).get("configRef"))
+        found = [await self._referred(one, of) for one in references if one]
+        version = (((machine.get("status") or {}).get("nodeInfo")) or {}).get("kubeletVersion") or ""
+        return tree.branch(machine, found, note=str(version))
 
-async def _referred(client: Client, namespace: str, reference: Json, of: str) -> Branch:
-    """Whatever its version is: the server says which it likes best."""
-    group, kind, name = (str(reference.get(key) or "") for key in ("apiGroup", "kind", "name"))
-    try:
-        preferred = msgspec.json.decode(await client.raw_get(f"/apis/{group}"))["preferredVersion"]["groupVersion"]
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
-        return tree.missing(kind, name, namespace, of)
-    found = await _get(client, Target(preferred, plural(kind).lower()), namespace, name)
-    return tree.missing(kind, name, namespace, of) if found is None else tree.branch(found)
+    async def _referred(self, reference: Json, of: str) -> Branch:
+        group, kind, name = (str(reference.get(key) or "") for key in ("apiGroup", "kind", "name"))
+        version = await self._version(group)
+        found = await self._one(Target(version, plural(kind).lower()), name) if version else None
+        return tree.missing(kind, name, self._namespace, of) if found is None else tree.branch(found)
+
+    async def _version(self, group: str) -> str:
+        if group not in self._served:
+            try:
+                found = msgspec.json.decode(await self._client.raw_get(f"/apis/{group}"))
+            except StatusError as error:
+                if error.code != _NOT_FOUND:
+                    raise
+                self._served[group] = ""
+            else:
+                self._served[group] = str(found["preferredVersion"]["groupVersion"])
+        return self._served[group]
+
+    async def _one(self, target: Target, name: str) -> Json | None:
+        """Whoever made it need not have put the label of the cluster on it."""
+        if target not in self._listed:
+            self._listed[target] = {one["metadata"]["name"]: one for one in await self._all(target)}
+        return self._listed[target].get(name) or await _get(self._client, target, self._namespace, name)
+
+    async def _all(self, target: Target) -> list[Json]:
+        return await _listed(self._client, target, self._namespace, label_selector=self._labelled)
 
 
 def _count(deployment: Json, machines: Sequence[Branch]) -> str:

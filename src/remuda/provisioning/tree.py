@@ -7,6 +7,7 @@ the work stands: following it down leads to the object that everything above it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ State = Literal["well", "waiting", "held", "paused", "deleting", "unknown"]
 # The conditions that sum an object up, in the order in which they are asked.
 _SUMMARIES = ("Ready", "Available", "RemediationAllowed")
 _HELD = "Held"
+_UNDER_WAY = ("RollingOut", "ScalingUp", "ScalingDown")  # also while enough of it is available
 _NOT_FOUND = "NotFound"
 
 
@@ -70,9 +72,16 @@ def judge(obj: Json) -> Judgement:
         return _said(one, "paused")
     if (one := found.get(_HELD)) and one.get("status") == "True":
         return _said(one, "held")
-    for type in _SUMMARIES:
-        if one := found.get(type):
-            return _said(one, "well" if one.get("status") == "True" else "waiting")
+    summary = next((found[type] for type in _SUMMARIES if type in found), None)
+    if summary is not None and summary.get("status") != "True":
+        return _said(summary, "waiting")
+    if 0 < int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0):
+        return Judgement(state="waiting", reason="NotSeenYet", message="its last change has not been looked at yet")
+    for type in _UNDER_WAY:
+        if (one := found.get(type)) and one.get("status") == "True":
+            return _said(one, "waiting")
+    if summary is not None:
+        return _said(summary, "well")
     bad = [one for type, one in found.items() if _is_bad(type, one)]
     if bad:
         return _said(min(bad, key=lambda one: str(one.get("lastTransitionTime"))), "waiting")
@@ -119,11 +128,30 @@ def missing(kind: str, name: str, namespace: str, of: str) -> Branch:
 
 
 def blocking(root: Branch) -> list[Branch]:
-    """The chain from the root to what holds it up; empty when all is well."""
+    """The chain from the root to what holds it up; empty when all is well.
+
+    Where the last of it speaks of an object elsewhere in the tree that waits for something of its own, as a control
+    plane does of machines whose servers are being made, it goes on there."""
+    chain = _down(root)
+    return [*chain, *_spoken_of(root, chain)] if chain else []
+
+
+def _down(root: Branch) -> list[Branch]:
     if root.well:
         return []
     below = next((branch for branch in _in_order(root) if not branch.well), None)
-    return [root] if below is None else [root, *blocking(below)]
+    return [root] if below is None else [root, *_down(below)]
+
+
+def _spoken_of(root: Branch, chain: Sequence[Branch]) -> list[Branch]:
+    text = chain[-1].judgement.message
+    found: list[tuple[int, Branch]] = []
+    for _, one in walk(root):
+        named = re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", text)
+        own = any(not below.well for below in one.branches) and not any(one is link for link in chain)
+        if named and own:
+            found.append((named.start(), one))
+    return _down(min(found, key=lambda one: one[0])[1]) if found else []
 
 
 def _in_order(root: Branch) -> Iterator[Branch]:
@@ -137,20 +165,25 @@ def walk(root: Branch, depth: int = 0) -> Iterator[tuple[int, Branch]]:
         yield from walk(one, depth + 1)
 
 
-# What an object that says nothing more leaves to do, by its state.
+# What comes next where an object says nothing of it, by its state.
 _THEN: Mapping[State, str] = {
-    "waiting": "it is looked at again whenever something of it changes; `remuda events` tells what has happened",
+    "waiting": "it goes on by itself as soon as that is there",
     "unknown": "a controller looks at it within seconds; if none does, the management plane is not running",
     "held": "undo the change, or allow what it would do",
     "paused": "nothing, until it is no longer paused",
     "deleting": "it goes by itself when that is done",
 }
+_LOGS = ("see ", "its log: ")
 
 
 def then(leaf: Branch) -> str:
-    """What comes next, in the object's own words: `kube.waits` puts them after the first semicolon."""
+    """What comes next, and where to read more, in the object's own words: `kube.waits` puts both after semicolons."""
     said = leaf.judgement
     if said.reason == _NOT_FOUND:
         return f"create {leaf}, or change what refers to it"
-    _, _, rest = said.message.partition("; ")
-    return rest.strip() or _THEN.get(said.state, "")
+    waits = [line for line in said.message.splitlines() if "; " in line]
+    _, _, rest = next((line for line in waits if "(since " in line), waits[0] if waits else "").partition("; ")
+    parts = [part.strip() for part in rest.rpartition("(since ")[2].split("; ") if part.strip()]
+    logs = [part for part in parts if part.startswith(_LOGS)]
+    told = [part for part in parts if part not in logs and not part.endswith("Z)")]
+    return "; ".join([*(told or [_THEN.get(said.state, "")]), *dict.fromkeys(logs)])

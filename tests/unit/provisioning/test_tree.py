@@ -79,3 +79,50 @@ def test_what_is_held_is_told_before_what_waits() -> None:
     held = tree.branch(thing("RKEControlPlane", "c", ("Held", "True", "no quorum")))
     root = tree.branch(thing("Cluster", "c", ("Ready", "False", "")), [waits, held])
     assert tree.blocking(root)[-1] is held
+
+
+def _cluster_whose_control_plane_says(message: str, *, server_ready: str) -> tree.Branch:
+    server = tree.branch(thing("NspawnMachine", "c-w-1", ("Ready", server_ready, "the image is not there")))
+    machine = tree.branch(thing("Machine", "c-w-1", ("Ready", "False", "waits for its server")), [server])
+    pool = tree.branch(thing("MachineDeployment", "c-w", ("Available", "False", "0 of 1")), [machine])
+    plane = tree.branch(thing("RKEControlPlane", "c", ("Ready", "False", message)))
+    return tree.branch(thing("Cluster", "c", ("Ready", "False", "not yet")), [plane, pool])
+
+
+def test_the_chain_goes_on_at_the_machine_that_the_control_plane_speaks_of() -> None:
+    root = _cluster_whose_control_plane_says("non-ready etcd machine(s) c-w-1", server_ready="False")
+    assert [str(one) for one in tree.blocking(root)] == [
+        "Cluster c",
+        "RKEControlPlane c",
+        "Machine c-w-1",
+        "NspawnMachine c-w-1",
+    ]
+
+
+def test_a_machine_that_has_its_server_waits_for_the_control_plane_and_not_the_other_way_round() -> None:
+    root = _cluster_whose_control_plane_says("configuring c-w-1: waiting for probes", server_ready="True")
+    assert [str(one) for one in tree.blocking(root)] == ["Cluster c", "RKEControlPlane c"]
+
+
+def test_an_object_that_has_not_seen_its_last_change_is_not_ready_yet() -> None:
+    obj = thing("Cluster", "c", ("Ready", "True", ""), generation=2)
+    obj["status"]["observedGeneration"] = 1
+    assert tree.judge(obj).state == "waiting"
+    obj["status"]["observedGeneration"] = 2
+    assert tree.judge(obj).well
+
+
+def test_machines_that_come_or_go_are_waited_for_also_while_enough_are_available() -> None:
+    said = tree.judge(thing("MachineDeployment", "w", ("Available", "True", ""), ("ScalingUp", "True", "from 2 to 3")))
+    assert (said.state, said.message) == ("waiting", "from 2 to 3")
+
+
+def test_what_comes_next_is_what_the_object_says_of_it() -> None:
+    text = f"Machine c/m: no server (since {THEN}); another attempt is made in 30s; see remuda machine logs m"
+    leaf = tree.branch(thing("Machine", "m", ("Ready", "False", f"not ready: m\n{text}")))
+    assert tree.then(leaf) == "another attempt is made in 30s; see remuda machine logs m"
+
+
+def test_what_comes_next_is_told_also_of_an_object_that_does_not_say() -> None:
+    assert "by itself" in tree.then(tree.branch(thing("Machine", "m", ("Ready", "False", "no Node yet"))))
+    assert tree.then(tree.missing("NspawnConfig", "m", "ns", "Cluster c")).startswith("create NspawnConfig m")

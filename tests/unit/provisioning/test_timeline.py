@@ -1,0 +1,68 @@
+"""What happened when, from what objects and Events still tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.kube import clock
+from remuda.provisioning.timeline import Course, Stage, timeline
+
+Json = dict[str, Any]
+NOW = clock.parse("2026-01-02T03:10:00Z")
+
+
+def machine(*conditions: tuple[str, str, str], name: str = "m-1") -> Json:
+    said = [{"type": type, "status": status, "lastTransitionTime": time} for type, status, time in conditions]
+    metadata = {"name": name, "creationTimestamp": "2026-01-02T03:04:00Z"}
+    return {"kind": "Machine", "metadata": metadata, "status": {"conditions": said}}
+
+
+def event(name: str, time: str, reason: str = "PlanDelivered") -> Json:
+    about = {"kind": "Machine", "name": name}
+    return {"metadata": {}, "involvedObject": about, "firstTimestamp": time, "reason": reason, "message": "first plan"}
+
+
+def test_moments_are_in_order_with_the_span_since_the_one_before_of_the_same_object() -> None:
+    objects = [
+        machine(("InfrastructureReady", "True", "2026-01-02T03:04:17Z")),
+        machine(("InfrastructureReady", "True", "2026-01-02T03:04:20Z"), name="m-2"),
+    ]
+    found = timeline("ns/c", objects, [event("m-1", "2026-01-02T03:04:30Z")], NOW)
+    assert [(one.time[14:19], one.name, one.what, one.after) for one in found.moments] == [
+        ("04:00", "m-1", "created", None),
+        ("04:00", "m-2", "created", None),
+        ("04:17", "m-1", "InfrastructureReady", 17.0),
+        ("04:20", "m-2", "InfrastructureReady", 20.0),
+        ("04:30", "m-1", "PlanDelivered: first plan", 13.0),
+    ]
+
+
+def test_events_of_other_clusters_are_left_out() -> None:
+    found = timeline("ns/c", [machine()], [event("somebody-else", "2026-01-02T03:04:30Z")], NOW)
+    assert [one.what for one in found.moments] == ["created"]
+
+
+def test_a_milestone_that_is_lost_again_says_why() -> None:
+    lost = machine(("NodeReady", "False", "2026-01-02T03:09:00Z"))
+    lost["status"]["conditions"][0]["reason"] = "KubeletStopped"
+    assert timeline("ns/c", [lost], [], NOW).moments[-1].what == "not NodeReady: KubeletStopped"
+
+
+def test_a_machine_tells_how_long_each_stage_took_and_which_it_is_in() -> None:
+    objects = [machine(("InfrastructureReady", "True", "2026-01-02T03:04:17Z"))]
+    (course,) = timeline("ns/c", objects, [], NOW).machines
+    in_plan = Stage(name="plan", seconds=343.0, over=False)
+    assert course == Course(machine="m-1", stages=[Stage(name="server", seconds=17.0), in_plan])
+
+
+def test_a_stage_that_was_gone_through_again_is_not_given_a_wrong_length() -> None:
+    """Its server was ready again after the plan had been applied: how long the plan took is no longer known."""
+    objects = [
+        machine(
+            ("InfrastructureReady", "True", "2026-01-02T03:08:00Z"),
+            ("PlanApplied", "True", "2026-01-02T03:05:00Z"),
+            ("NodeHealthy", "True", "2026-01-02T03:05:30Z"),
+        )
+    ]
+    (course,) = timeline("ns/c", objects, [], NOW).machines
+    assert [stage.name for stage in course.stages] == ["server"]
