@@ -18,6 +18,9 @@ def command(verbose: bool, **options: Any) -> None:
 
     The first start makes a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts go on where the
     last one ended. One line is printed when the server is ready. SIGTERM or Ctrl-C ends it cleanly.
+
+    \b
+      remuda apiserver --data-dir ./remuda-data --listen 127.0.0.1:6443
     """
     from remuda.app.apiserver import run
 

@@ -46,7 +46,7 @@ def command(
     \b
       remuda apply -f examples/nano.yaml --wait
       remuda plan -f cluster.yaml && remuda apply -f cluster.yaml
-      remuda generate cluster prairie --driver process | remuda apply -f -
+      remuda apply -f pools/ -f cluster.yaml --dry-run
     """
     from remuda.cli.applying import Applying, Refused
 

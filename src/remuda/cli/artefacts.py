@@ -45,6 +45,11 @@ def command() -> None:
 
     A version whose artefacts are here is installed from them; any other by the distribution's own installer image. The
     manager may be running: it notices what comes. A cluster keeps to what there was when its version was chosen.
+
+    \b
+      remuda artefacts add k3s v1.36.4+k3s1 k3s sha256sum-amd64.txt
+      remuda artefacts list
+      remuda artefacts verify
     """
 
 
@@ -76,7 +81,8 @@ def add(
     itself when a cluster wants it.
 
     \b
-      remuda artefacts add k3s v1.36.4+k3s1 k3s k3s-airgap-images-amd64.tar.zst sha256sum-amd64.txt
+      remuda artefacts add k3s v1.36.4+k3s1 \\
+        k3s k3s-airgap-images-amd64.tar.zst sha256sum-amd64.txt
       remuda artefacts add nano
     """
     from remuda.cli.signals import clean_up_when_terminated
@@ -150,7 +156,11 @@ def _add_files(
 @_place[0]
 @_place[1]
 def list_artefacts(data_dir: Path | None, directory: Path | None) -> None:
-    """All that is kept, each in a line."""
+    """All that is kept, each in a line.
+
+    \b
+      remuda artefacts list
+    """
     store = _store(data_dir, directory)
     for artefact in store.every():
         click.echo(_line(store, artefact))
@@ -160,7 +170,11 @@ def list_artefacts(data_dir: Path | None, directory: Path | None) -> None:
 @_place[0]
 @_place[1]
 def verify(data_dir: Path | None, directory: Path | None) -> None:
-    """Compute every checksum anew. Ends with 1 if anything is not what it was."""
+    """Compute every checksum anew. Ends with 1 if anything is not what it was.
+
+    \b
+      remuda artefacts verify --data-dir /var/lib/remuda
+    """
     store = _store(data_dir, directory)
     wrong = 0
     for artefact in store.every():

@@ -20,6 +20,9 @@ def command(data_dir: Path, file: Path, force: bool) -> None:
     The server may be running: the copy is consistent, and everything acknowledged before the command started is in it.
     FILE also holds the certificate authority, keys and kubeconfigs, so that clients survive a restore on another
     machine. Keep it as safe as the directory itself.
+
+    \b
+      remuda backup ./remuda-data remuda.backup
     """
     from remuda.app.archive import ArchiveError, backup
 

@@ -24,8 +24,9 @@ def command(directory: Path, kubeconfig: Path | None) -> None:
 
     \b
       remuda clusterctl-repository ./repository
-      clusterctl --config ./repository/clusterctl.yaml generate cluster prairie --infrastructure remuda \\
-        --flavor nspawn --kubernetes-version v1.36.4+k3s1 --worker-machine-count 2 | kubectl apply -f -
+      clusterctl --config ./repository/clusterctl.yaml generate cluster prairie \\
+        --infrastructure remuda --flavor nspawn --worker-machine-count 2 \\
+        --kubernetes-version v1.36.4+k3s1 | remuda apply -f -
 
     What a template can be told: --list-variables. Versions of this program stand side by side in one directory.
     """

@@ -18,12 +18,20 @@ def command() -> None:
 
     These are the drivers of this program and of other packages beside it. Drivers of rancher-machine are known where it
     runs: `kubectl explain digitaloceanconfig` shows the options of one that is active.
+
+    \b
+      remuda drivers list
+      remuda drivers describe amazonec2
     """
 
 
 @command.command(name="list", context_settings=HELP)
 def list_drivers() -> None:
-    """All drivers at hand, each in a line."""
+    """All drivers at hand, each in a line.
+
+    \b
+      remuda drivers list
+    """
     from remuda.providers.machine import drivers
 
     names = drivers.names()
@@ -39,7 +47,11 @@ def list_drivers() -> None:
 @command.command(context_settings=HELP)
 @click.argument("name")
 def describe(name: str) -> None:
-    """What one driver makes and needs, and all of its options."""
+    """What one driver makes and needs, and all of its options.
+
+    \b
+      remuda drivers describe process
+    """
     from remuda.providers.machine import drivers
     from remuda.providers.machine.options import of_driver
     from remuda.providers.machine.types import config_kind, machine_kind, template_kind

@@ -51,7 +51,7 @@ def command(
     \b
       remuda get kubeconfig prairie > prairie.kubeconfig
       kubectl --kubeconfig prairie.kubeconfig get nodes
-      remuda get kubeconfig prairie --user alice --embed-token --ttl 720h > alice.kubeconfig
+      remuda get kubeconfig prairie --user alice --embed-token > alice.kubeconfig
     """
     import yaml
 

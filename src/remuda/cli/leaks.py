@@ -36,6 +36,9 @@ def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: 
 
     Every driver in use is asked, with the options and credentials of its Configs, MachineTemplates, machines and
     RKEClusters. Exit code 0: none; 1: there are some; 2: none where it could look, but it could not look everywhere.
+
+    \b
+      remuda leaks
     """
     from remuda.providers.machine import leaks
 

@@ -21,6 +21,10 @@ def command() -> None:
     """Open a shell on a machine, or read the log of what made it.
 
     NAME is the name of a Machine, or of the <Driver>Machine behind it.
+
+    \b
+      remuda machine ssh prairie-workers-7x2kq-abcde
+      remuda machine logs prairie-workers-7x2kq-abcde --follow
     """
 
 
@@ -34,6 +38,10 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
 
     The key comes from the machine-state Secret and is on this machine only while the connection lasts. The host key
     must be the one that was pinned when the server was made. Exit code: the command's own.
+
+    \b
+      remuda machine ssh prairie-workers-7x2kq-abcde
+      remuda machine ssh prairie-workers-7x2kq-abcde -- uptime
     """
     from remuda.cli import ssh_client
     from remuda.providers.machine import access
@@ -63,7 +71,12 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
 @namespace_option("machine")
 @kubeconfig_option
 def logs(name: str, follow: bool, agent: bool, namespace: str, kubeconfig: Path | None) -> None:
-    """Show the log of the Job that makes or removes a machine's server; when it is over, how it last failed."""
+    """Show the log of the Job that makes or removes a machine's server; when it is over, how it last failed.
+
+    \b
+      remuda machine logs prairie-workers-7x2kq-abcde --follow
+      remuda logs machine prairie-workers-7x2kq-abcde --agent
+    """
     from remuda.cli import machine_logs
     from remuda.providers.machine import access
 

@@ -126,6 +126,11 @@ def command(
 
     One line is printed when it is ready, and one when it leads. SIGTERM or Ctrl-C ends it cleanly and hands the lead
     on at once.
+
+    \b
+      remuda manager --kubeconfig ~/.kube/config \\
+        --server-url https://remuda.example.com
+      remuda manager --controllers=providers,provisioning,access
     """
     from remuda.app import manager
     from remuda.providers.bootstrap.setup import BootstrapSettings

@@ -36,12 +36,16 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
     restart      the distribution's service restarts
     drain        the same, after Pods have been moved away
     replace      the machine is deleted, another one takes its place
-    held         it would be replaced, but its pool allows no replacement: it stays as it is
+    held         it would be replaced, but its pool allows none: it stays
     create       a machine is made
     delete       a machine is deleted
 
     Machines of one turn are changed together, turn after turn. Exit code 0: it can be done; 1: the server refuses it;
     3: a machine would be replaced, and --no-replace is given.
+
+    \b
+      remuda plan -f cluster.yaml
+      remuda plan -f cluster.yaml --no-replace && remuda apply -f cluster.yaml
     """
     from remuda.provisioning.previewing import Previews, Refused
 

@@ -17,6 +17,9 @@ def command(file: Path, data_dir: Path) -> None:
     """Make DATA_DIR from a backup FILE.
 
     DATA_DIR must be empty or missing. FILE is verified first; DATA_DIR appears whole or not at all.
+
+    \b
+      remuda restore remuda.backup ./remuda-data
     """
     from remuda.app.archive import ArchiveError, restore
 

@@ -67,7 +67,11 @@ def command() -> None:
 @click.option("--description", default="", help="What it is for.")
 @kubeconfig_option
 def create(user: str, ttl: float | None, clusters: tuple[str, ...], description: str, kubeconfig: Path | None) -> None:
-    """Make a token, and print it: it is shown this once, and kept nowhere."""
+    """Make a token, and print it: it is shown this once, and kept nowhere.
+
+    \b
+      remuda token create --user alice --ttl 12h --cluster prairie
+    """
     from remuda.access.tokens import mint
     from remuda.access.types import TOKEN
     from remuda.cli.clusters import find
@@ -100,7 +104,11 @@ def create(user: str, ttl: float | None, clusters: tuple[str, ...], description:
 @click.option("--all", "everything", is_flag=True, help="Those of clusters, too: each has one, in its kubeconfig.")
 @kubeconfig_option
 def list_tokens(user: str, everything: bool, kubeconfig: Path | None) -> None:
-    """All tokens, without what is secret of them; your own, if you are a user."""
+    """All tokens, without what is secret of them; your own, if you are a user.
+
+    \b
+      remuda token list --user alice
+    """
     from remuda.access.types import SYSTEM, TOKEN_KIND
     from remuda.cli import tokens
 
@@ -133,7 +141,11 @@ def _until(token: Token) -> str:
 @kubeconfig_option
 def revoke(names: tuple[str, ...], kubeconfig: Path | None) -> None:
     """Take tokens back; your own, if you are a user. They are good for nothing from the next request on, and what goes
-    on with them ends."""
+    on with them ends.
+
+    \b
+      remuda token revoke token-b7xqw2kd
+    """
     from remuda.cli import tokens
 
     async def remove(client: HttpClient) -> None:

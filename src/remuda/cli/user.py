@@ -32,7 +32,11 @@ def command() -> None:
 @click.option("--description", default="", help="What it is for.")
 @kubeconfig_option
 def create(name: str, display_name: str, description: str, kubeconfig: Path | None) -> None:
-    """Make a user. Its NAME is who it is in the rules of every cluster."""
+    """Make a user. Its NAME is who it is in the rules of every cluster.
+
+    \b
+      remuda user create alice --display-name "Alice Rider"
+    """
     from remuda.access.types import USER
 
     obj = {"apiVersion": USER.api_version, "kind": USER.name, "metadata": {"name": name}, "username": name}
@@ -50,7 +54,11 @@ def create(name: str, display_name: str, description: str, kubeconfig: Path | No
 @click.option("--all", "everybody", is_flag=True, help="Those of clusters, too: each has one, for its kubeconfig.")
 @kubeconfig_option
 def list_users(everybody: bool, kubeconfig: Path | None) -> None:
-    """All users, and whether they may come in."""
+    """All users, and whether they may come in.
+
+    \b
+      remuda user list
+    """
     from remuda.access.systemusers import CLUSTER
     from remuda.access.types import USER
     from remuda.kube.client import list_all
@@ -75,7 +83,11 @@ def list_users(everybody: bool, kubeconfig: Path | None) -> None:
 @click.argument("name")
 @kubeconfig_option
 def delete(name: str, kubeconfig: Path | None) -> None:
-    """Delete a user, with its tokens and all it was granted."""
+    """Delete a user, with its tokens and all it was granted.
+
+    \b
+      remuda user delete alice
+    """
     from remuda.access.types import USER
 
     async def remove(client: HttpClient) -> None:
@@ -98,7 +110,11 @@ def _switch(name: str, kubeconfig: Path | None, *, enabled: bool) -> None:
 @click.argument("name")
 @kubeconfig_option
 def disable(name: str, kubeconfig: Path | None) -> None:
-    """Keep a user out, until it is enabled again."""
+    """Keep a user out, until it is enabled again.
+
+    \b
+      remuda user disable alice
+    """
     _switch(name, kubeconfig, enabled=False)
     click.echo(f"user {name} is kept out")
 
@@ -107,6 +123,10 @@ def disable(name: str, kubeconfig: Path | None) -> None:
 @click.argument("name")
 @kubeconfig_option
 def enable(name: str, kubeconfig: Path | None) -> None:
-    """Let a user in again."""
+    """Let a user in again.
+
+    \b
+      remuda user enable alice
+    """
     _switch(name, kubeconfig, enabled=True)
     click.echo(f"user {name} may come in")

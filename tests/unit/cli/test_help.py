@@ -1,0 +1,82 @@
+"""What every command says of itself: an example, its options, in eighty columns; and quickly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from remuda.cli.main import main
+from tests.lab import commands
+
+_WIDTH = 80
+_HEAVY = ("aiohttp", "msgspec", "yaml", "cryptography", "apsw", "asyncssh")
+
+
+def _tree(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        with click.Context(command) as ctx:
+            for name in command.list_commands(ctx):
+                found = command.get_command(ctx, name)
+                assert found is not None
+                if not found.hidden:
+                    yield from _tree(found, (*path, name))
+
+
+ALL = {" ".join(path): command for path, command in _tree(main)}
+
+
+def _help(words: str) -> str:
+    result = CliRunner(env={"COLUMNS": str(_WIDTH), "LINES": "24"}).invoke(main, [*words.split(), "--help"])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def _examples(text: str) -> list[str]:
+    return [line for line in commands.in_lines(text) if line.startswith("remuda ")]
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_help_has_an_example_that_the_program_understands(words: str) -> None:
+    shown = _examples(_help(words))
+    assert shown, f"remuda {words} --help shows no example"
+    for line in shown:
+        commands.check(line)
+    own = f"remuda {words}".strip()
+    assert any(line.startswith(own) for line in shown), f"no example of {own} itself"
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_help_is_no_wider_than_a_small_terminal(words: str) -> None:
+    wide = [line for line in _help(words).splitlines() if len(line) > _WIDTH]
+    assert not wide
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_every_option_says_what_it_is_for(words: str) -> None:
+    silent = [
+        param.opts[-1]
+        for param in ALL[words].params
+        if isinstance(param, click.Option) and not param.hidden and not param.help
+    ]
+    assert not silent
+
+
+def test_every_command_is_told_in_one_line() -> None:
+    assert all(command.get_short_help_str(_WIDTH) for command in ALL.values())
+    assert all(f"  {name} " in _help("") for name in (path for path in ALL if path and " " not in path))
+
+
+def test_help_needs_nothing_that_takes_time_to_import() -> None:
+    look = (
+        "import sys; from click.testing import CliRunner; from remuda.cli.main import main; "
+        "result = CliRunner().invoke(main, ['--help']); assert result.exit_code == 0; "
+        f"print([name for name in {_HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
