@@ -22,7 +22,7 @@ from remuda.providers.bootstrap.registration import ConnectionInfo, Refusal, Reg
 from remuda.providers.machine.drivers.simcloud import SimServer
 from remuda.runtime.tasks import Tasks
 from remuda.simulator.downstream import Downstream
-from remuda.simulator.hosts import ModelHost, asks_for_members, is_retirement
+from remuda.simulator.hosts import ModelHost, asks_for_members, is_of_tunnels, is_retirement
 from remuda.simulator.judge import Judge
 
 _SCRIPT = re.compile(rb"content: ['\"]?([A-Za-z0-9+/=]+)")  # in the cloud-config: gzip, base64
@@ -129,6 +129,8 @@ class Herd:
     def run(self, agent: Key, instruction: Instruction, attempt: int) -> Result:
         host = self.hosts[agent]
         cluster = self._belong(host)
+        if is_of_tunnels(instruction):
+            return Result()
         if asks_for_members(instruction):
             return cluster.members(host)
         if is_retirement(instruction):

@@ -21,6 +21,7 @@ from remuda.kube.objects import Key
 from remuda.providers.controlplane.render.files import INIT
 from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE
 from remuda.providers.controlplane.render.stamps import RESTART_STAMP
+from remuda.providers.controlplane.render.tunnel import TUNNEL
 from remuda.providers.machine.drivers.simcloud import SimServer
 
 _SETTINGS, SERVERS = "/config.yaml.d/50-rancher.yaml", "/remuda-servers"
@@ -152,3 +153,8 @@ def is_retirement(instruction: Instruction) -> bool:
 
 def asks_for_members(instruction: Instruction) -> bool:
     return instruction.name == MEMBERS
+
+
+def is_of_tunnels(instruction: Instruction) -> bool:
+    """Nothing of them is modelled."""
+    return instruction.name == TUNNEL

@@ -1,0 +1,234 @@
+"""A data directory with a fleet in it, as the product leaves it when the last cluster has become ready.
+
+    python -m bench.steady.raising FOLDER --clusters 500
+
+Real: the engine with its disk, and all controllers of `remuda up`, so every object is one they have made. Simulated:
+servers, agents, workload clusters (models) and time, which jumps over the waiting. Clusters are declared in waves; one
+that is ready is left alone. What the hosts
+need to play their part later is put beside the data (`world`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.report import Broken
+from bench.steady.world import DATA, WORLD, Host, Known, Workload, address
+from remuda.access import setup as access_setup
+from remuda.access.setup import let_users_in
+from remuda.agent.plan import parse
+from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.storage.types import Event
+from remuda.app import controllers
+from remuda.app.access import Access, embedded
+from remuda.app.process import tune
+from remuda.capi import setup as core
+from remuda.capi.names import CLUSTER_NAME
+from remuda.jobs.in_process import InProcess
+from remuda.jobs.runner import JobRunner
+from remuda.jobs.runner import Settings as JobSettings
+from remuda.kube import conditions
+from remuda.kube.core import SECRET, SECRETS, Secret
+from remuda.kube.objects import Key, ObjectMeta
+from remuda.providers import setup as providers
+from remuda.providers.bootstrap import access
+from remuda.providers.bootstrap.site import Site
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.controlplane.artefacts import Artefacts
+from remuda.providers.machine import job
+from remuda.providers.machine.drivers.simcloud import Entry
+from remuda.providers.names import plan_secret as plan_secret_name
+from remuda.provisioning import setup as provisioning
+from remuda.runtime.manager import Manager
+from remuda.simulator import loop as virtual
+from remuda.simulator.declared import NAMESPACE, DeclaredWorld, pool
+
+MACHINES = 10  # of each cluster
+_EARLIER_SECONDS = 6 * 3600.0  # so long ago the simulation begins: nothing of it may lie in the future
+_LOOK_SECONDS = 15.0
+_TUNNEL_TOKEN = "/tunnel/token"
+_PATIENCE_SECONDS = 3600.0  # simulated, for each wave
+
+
+def servers(number: int) -> int:
+    """Of three clusters one has one server, one two and one three: as many tunnels."""
+    return number % 3 + 1
+
+
+def pools(number: int) -> list[dict[str, Any]]:
+    count = servers(number)
+    return [
+        pool("servers", count, "etcd", "controlPlane"),
+        pool("workers", MACHINES - count, "worker"),
+    ]
+
+
+def name(number: int) -> str:
+    return f"herd-{number:03d}"
+
+
+class Fleet(DeclaredWorld):
+    """With all controllers that `remuda up` runs, set as it sets them."""
+
+    def __init__(self, server: ApiServer, data: Path) -> None:
+        self._data = data
+        super().__init__(server, boot_seconds=5.0)
+
+    def _new_manager(self) -> Manager:
+        server, data = self._server, self._data
+        manager = Manager(server.client(), name="fleet")
+        site = Site(server_url=server.url, ca_pem=server.pki.ca_certificate_pem)
+        remote = core.add_controllers(manager, dial=self.herd.dial)
+        provisioning.add(manager)
+        doors = Access(manager, site, embedded(server), controllers.EVERY)
+        doors.add(manager, remote)
+        wanted = providers.Settings(
+            site=site, artefacts=Artefacts(data / "artefacts"), tunnels=True, proxied=doors.proxied
+        )
+        added = providers.add(manager, wanted, remote=remote)
+        assert added.registration is not None
+        self.registration = added.registration
+        jobs = JobSettings(
+            directory=data / "jobs",
+            hosts=data / "hosts",
+            server_url=site.server_url,
+            ca_pem=site.ca_pem,
+            concurrency=32,
+        )
+        JobRunner(manager, jobs, InProcess(job.in_process(server.client(), data / "hosts")))
+        return manager
+
+    def _definitions(self) -> list[dict[str, Any]]:
+        return [*super()._definitions(), *access_setup.definitions()]
+
+    def says_ready(self, cluster: str) -> bool:
+        found = self.declared(cluster)
+        return found is not None and conditions.is_true(found.status.conditions, "Ready")
+
+    def let_rest(self, cluster: str) -> None:
+        """Nothing of it is looked at any more, until the whole fleet is there."""
+        self.downstream(cluster).asleep = True
+        for host in self.hosts(cluster):
+            host.deaf = True
+
+    def _committed(self, events: Sequence[Event]) -> None:
+        """Nobody judges, and nothing is remembered of half a million writes."""
+        self._changed.set()
+
+
+async def _raise(folder: Path, data: Path, count: int, wave: int) -> None:
+    """`data`: where the store is meanwhile. Time waits for each of its writes: best where a sync costs nothing."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, virtual.VirtualLoop)
+    started: list[ApiServer] = []
+    loop.stand_still_while(lambda: not started or started[0].store.in_flight > 0)
+    server = await ApiServer.start(Settings(data_dir=data, port=_free_port()), admission=controllers.ADMISSION)
+    started.append(server)
+    began = time.monotonic()
+    try:
+        world = Fleet(server, data)
+        await world.start()
+        await let_users_in(server.client())
+        await controllers.register_drivers(server.client(), controllers.EVERY)
+        for first in range(0, count, wave):
+            numbers = range(first, min(first + wave, count))
+            await _ready(world, numbers)
+            made = numbers.stop
+            print(f"{made} of {count} clusters, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        await asyncio.sleep(30)  # what is said late
+        await _leave_behind(world, folder, data, count, server.url)
+        await world.stop()
+    finally:
+        await server.stop()
+
+
+async def _ready(world: Fleet, numbers: range) -> None:
+    for number in numbers:
+        await world.declare(name(number), pools(number))
+    waiting = [name(number) for number in numbers]
+    until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+    while waiting:
+        await asyncio.sleep(_LOOK_SECONDS)
+        for one in [one for one in waiting if world.says_ready(one) and not world.unlike(one)]:
+            waiting.remove(one)
+            world.let_rest(one)
+        if waiting and asyncio.get_running_loop().time() > until:
+            raise Broken(f"{waiting[0]} is not ready: {'; '.join(world.unlike(waiting[0]))}; {world.waits()}")
+
+
+async def _leave_behind(world: Fleet, folder: Path, data: Path, count: int, url: str) -> None:
+    """What is outside the manager: the cloud's servers, and what the hosts know."""
+    journal = data / "hosts" / "sim" / "default.jsonl"
+    journal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = [
+        Entry(event="made", name=server.name, uid=server.key[1], server=server)
+        for server in await world.servers.servers()
+    ]
+    _write(journal, b"".join(msgspec.json.encode(entry) + b"\n" for entry in made))
+    secrets = {
+        secret.metadata.name: secret
+        for secret in map(SECRET.decode, (await world.client.list(SECRETS, NAMESPACE)).items)
+    }
+    clusters = []
+    for number in range(count):
+        authority = secrets[f"{name(number)}-ca"].data
+        nodes = await world.herd.cluster(Key(NAMESPACE, name(number))).nodes()
+        clusters.append(
+            Workload(name(number), address(number), authority["tls.crt"], authority["tls.key"], list(nodes.values()))
+        )
+    bootstraps = (await world.client.list(RKE_BOOTSTRAP.target, NAMESPACE)).items
+    hosts = [_host(one.metadata, secrets) for one in map(RKE_BOOTSTRAP.decode, bootstraps)]
+    _write(folder / WORLD, msgspec.msgpack.encode(Known(url, clusters, hosts)))
+
+
+def _host(bootstrap: ObjectMeta, secrets: Mapping[str, Secret]) -> Host:
+    plan_secret = plan_secret_name(bootstrap.name)
+    token = secrets[access.token_secret(bootstrap.name)].data[access.TOKEN_KEY].decode()
+    files = {file.path: file.content for file in parse(secrets[plan_secret].data["plan"]).files}
+    tunnel = next((content.decode().strip() for path, content in files.items() if path.endswith(_TUNNEL_TOKEN)), "")
+    number = int(bootstrap.labels[CLUSTER_NAME].rpartition("-")[2])
+    return Host(NAMESPACE, plan_secret, token, tunnel, address(number))
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.steady.raising")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--clusters", type=int, required=True)
+    parser.add_argument("--wave", type=int, default=100)
+    chosen = parser.parse_args()
+    tune()
+    chosen.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="remuda-steady-", dir=memory) as scratch:
+        data = Path(scratch) / DATA
+        work = _raise(chosen.folder, data, chosen.clusters, chosen.wave)
+        virtual.run(work, start=time.time() - _EARLIER_SECONDS)
+        shutil.copytree(data, chosen.folder / DATA)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
