@@ -1,0 +1,89 @@
+"""A program on a terminal of eighty columns, as a person has it: what it shows, and how it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.lab.children import die_with_parent
+
+COLUMNS, LINES = 80, 24
+
+
+def _at_home(terminal: int) -> None:
+    """In the child: the terminal is its own, so that what is typed there reaches it, Ctrl-C above all."""
+    os.login_tty(terminal)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    die_with_parent()
+
+
+class Session:
+    """A program that runs on a terminal."""
+
+    def __init__(self, words: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
+        own, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        said = {**os.environ, "TERM": "xterm-256color", **(env or {})}
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+            said.pop(name, None)
+        self._process = subprocess.Popen(
+            list(words),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=said,
+            cwd=cwd,
+            preexec_fn=lambda: _at_home(theirs),
+        )
+        os.close(theirs)
+        self._terminal = own
+        self.shown = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    def until(self, words: str, *, seconds: float = 30) -> None:
+        """Until these are shown."""
+        deadline = time.monotonic() + seconds
+        while words not in self.shown:
+            assert time.monotonic() < deadline, f"not shown within {seconds} s: {words!r}, but {self.shown!r}"
+            assert self._read(deadline - time.monotonic()), f"ended without {words!r}: {self.shown!r}"
+
+    def end(self, *, seconds: float = 30) -> int:
+        """Until it ends by itself; its exit code."""
+        deadline = time.monotonic() + seconds
+        while self._read(deadline - time.monotonic()):
+            assert time.monotonic() < deadline, f"still there after {seconds} s: {self.shown!r}"
+        return self._process.wait(seconds)
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        os.close(self._terminal)
+
+    def _read(self, seconds: float) -> bool:
+        """False: the other end is gone."""
+        if not select.select([self._terminal], [], [], max(seconds, 0.0))[0]:
+            return True
+        try:
+            found = os.read(self._terminal, 65536)
+        except OSError:  # how Linux says that nobody has the other end open any more
+            return False
+        self.shown += found.decode("utf-8", "replace").replace("\r\n", "\n")
+        return bool(found)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

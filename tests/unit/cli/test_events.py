@@ -1,0 +1,45 @@
+"""Which events are of a cluster, and how they read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.cli.events import belongs, told
+from remuda.kube import clock
+
+
+def event(message: str, **more: Any) -> dict[str, Any]:
+    about = {"kind": "Machine", "name": "prairie-1", "namespace": "fleet-default"}
+    at = clock.rfc3339(clock.time() - 300)
+    return {
+        "metadata": {"name": "e", "creationTimestamp": at},
+        "involvedObject": about,
+        "reason": "Moved",
+        "message": message,
+        "type": "Normal",
+        "lastTimestamp": at,
+        **more,
+    }
+
+
+def test_what_is_named_after_a_cluster_is_its_own_unless_a_longer_name_fits() -> None:
+    clusters = ["prairie", "prairie-dog", "pampa"]
+    assert belongs("prairie", "prairie", clusters)
+    assert belongs("prairie-workers-x7k2q", "prairie", clusters)
+    assert belongs("prairie-dog-workers-x7k2q", "prairie-dog", clusters)
+    assert not belongs("prairie-dog-workers-x7k2q", "prairie", clusters)
+    assert not belongs("prairies", "prairie", clusters)
+
+
+def test_in_a_pipe_an_event_is_one_line_with_how_often_it_happened() -> None:
+    text = told(event("it went\nthere", count=3), None)
+    assert text.splitlines() == [text]
+    assert text.startswith("5m")
+    assert "Machine/prairie-1  Moved (3 times)  it went there" in text
+
+
+def test_on_a_terminal_the_whole_message_is_there_within_its_width() -> None:
+    message = "a-long-name-that-is-not-broken " * 12
+    lines = told(event(message), 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines[1:]).split()) == message.strip()
