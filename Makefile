@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Whoever kills programs waits for them to come back most of the time, so there are more at once than processors.
 AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
-.PHONY: help setup demo test check bench interop-peers interop e2e e2e-k3s faults clean
+.PHONY: help setup demo demo-clean test check bench interop-peers interop e2e e2e-k3s faults clean
 
 help: ## What can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -21,8 +21,11 @@ $(READY): pyproject.toml
 
 setup: $(READY) ## A virtual environment in .venv with Remuda and its development tools
 
-demo: $(READY) ## A tour: an API from nothing, then a cluster on it from apply to delete
-	$(BIN)/python examples/tour.py
+demo: $(READY) ## From nothing to a live cluster, changed in place; DEMO_EXIT=1 cleans up and ends
+	@$(BIN)/python examples/demo.py
+
+demo-clean: $(READY) ## Stop what make demo has left running, and remove it
+	@$(BIN)/python examples/demo.py clean
 
 test: $(READY) ## Each part alone, and the controllers on the embedded engine: only Python is needed
 	$(BIN)/python -m pytest tests/unit tests/controllers -q -n auto
