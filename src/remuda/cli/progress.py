@@ -80,7 +80,6 @@ def wait(kubeconfig: Path | None, namespace: str, name: str, *, timeout: float, 
 async def until(client: Client, namespace: str, name: str, *, seconds: float | None, wanted: Wanted = READY) -> bool:
     """Whether it came about within so many seconds (None: no end); shows how it gets on meanwhile."""
     from remuda.kube.errors import Unreachable
-    from remuda.provisioning import looking
 
     timer = _Timer(seconds)
     display = _display(f"Cluster {namespace}/{name}", wanted, seconds)
@@ -90,9 +89,7 @@ async def until(client: Client, namespace: str, name: str, *, seconds: float | N
             while True:
                 changed.clear()
                 try:
-                    root = await looking.look(client, namespace, name)
-                except looking.NoSuchCluster:
-                    root = None
+                    root = await _look(client, namespace, name)
                 except Unreachable as error:
                     display.trouble(str(error), timer.elapsed)
                     changed.set()
@@ -106,6 +103,16 @@ async def until(client: Client, namespace: str, name: str, *, seconds: float | N
                     return False
     finally:
         display.close()
+
+
+async def _look(client: Client, namespace: str, name: str) -> Branch | None:
+    """None: there is no such cluster."""
+    from remuda.provisioning import looking
+
+    try:
+        return await looking.look(client, namespace, name)
+    except looking.NoSuchCluster:
+        return None
 
 
 def _came(root: Branch | None, wanted: Wanted) -> bool:

@@ -1,0 +1,57 @@
+"""Waiting for a cluster, as `--wait` does: until it is there, until it is gone, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from remuda.cli import progress
+from remuda.provisioning.types import CLUSTER
+from tests.controllers.declared import Ranch, pool
+from tests.controllers.engine import PATIENCE_SECONDS, Engine
+
+
+async def _declared(engine: Engine) -> Ranch:
+    """With nobody at work: it stays as it is."""
+    ranch = await Ranch.create(engine)
+    await ranch.config("servers")
+    await ranch.cluster(pool("servers"))
+    return ranch
+
+
+async def test_what_is_deleted_is_waited_for_until_it_is_gone(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranch = await _declared(engine)
+    async with asyncio.TaskGroup() as both:
+        waiting = both.create_task(
+            progress.until(engine.client, ranch.namespace, "prairie", seconds=PATIENCE_SECONDS, wanted=progress.GONE)
+        )
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await engine.delete(CLUSTER.target, ranch.namespace, "prairie")
+    assert waiting.result()
+    assert f"Cluster {ranch.namespace}/prairie is gone" in capsys.readouterr().err
+
+
+async def test_what_is_gone_already_is_not_waited_for(engine: Engine) -> None:
+    found = await progress.until(engine.client, await engine.namespace(), "prairie", seconds=5, wanted=progress.GONE)
+    assert found
+
+
+async def test_what_never_comes_is_said_with_what_holds_it_up(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranch = await _declared(engine)
+    assert not await progress.until(engine.client, ranch.namespace, "prairie", seconds=0.1)
+    told = capsys.readouterr().err
+    assert "no controller has looked at it" in told
+    assert "is not ready after" in told
+
+
+async def test_a_cluster_that_is_not_there_never_becomes_ready(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not await progress.until(engine.client, await engine.namespace(), "prairie", seconds=0.1)
+    assert "it is not there" in capsys.readouterr().err
