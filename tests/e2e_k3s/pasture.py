@@ -1,13 +1,6 @@
-"""A cluster of real k3s on hosts in systemd-nspawn: what such hosts need, and what etcd and kubelets say themselves.
+"""A cluster of real k3s on hosts in systemd-nspawn: what etcd and kubelets say themselves.
 
-Everything that is special about these hosts is in `needed`, in the manifest, as any user could write it:
-
-- their root is an overlay, on which containerd cannot lay another: its snapshots are plain copies;
-- their control groups are mounted to be read only: before k3s starts, those of the host are made writable;
-- the machine below may not let a sandbox be spared when memory ends: containerd asks for no more than it may have;
-- settings of the kernel belong to the machine below: kubelet finds files with what it wants in their place, kube-proxy
-  leaves them alone;
-- flannel's plugin is in no package: pods have a bridge on each host, and reach those of no other.
+What is special about these hosts is in examples/k3s-nspawn.yaml, as any user writes it: here it is taken from there.
 """
 
 from __future__ import annotations
@@ -16,8 +9,11 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tests.e2e_k3s.images import PAUSE
 from tests.lab.clusters import NAMESPACE, Fleet
@@ -28,73 +24,21 @@ from tests.lab.on_hosts import OnHosts
 from tests.lab.tunnels import Tunnels
 from tests.lab.up import Json
 
+ROOT = Path(__file__).parents[2]
 # One source under two names.
-VERSION, NEWER = (Path(__file__).parents[2] / "interop/k3s/versions").read_text().split()
+VERSION, NEWER = (ROOT / "interop/k3s/versions").read_text().split()
 SERVERS, WORKERS = "servers", "workers"
 PATIENCE_SECONDS = 900.0  # four kubelets and three members of etcd, on processors that others use too
 
 PLUGINS = "/usr/lib/cni"  # of Debian's containernetworking-plugins
-PLACE = {"binds": ["/dev/kmsg"], "systemCalls": ["add_key", "keyctl", "bpf"]}
-_PREPARE = """\
-# What k3s cannot do itself on such a host: write below its control groups, and read the kernel as it wants it.
-for group in /sys/fs/cgroup/*/; do mount -o remount,bind,rw "$group"; done
-for wanted in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \\
-  kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
-  file=/run/kernel/${wanted%=*}
-  [ ! -e "$file" ] || continue
-  mkdir -p "${file%/*}"
-  echo "${wanted#*=}" >"$file"
-  mount --bind "$file" "/proc/sys/${wanted%=*}"
-done
-"""
-_DROP_IN = "[Service]\nExecStartPre=-/bin/sh /usr/local/lib/pasture/prepare\n"
-_NETWORK = {
-    "cniVersion": "0.4.0",
-    "name": "pasture",
-    "plugins": [
-        {
-            "type": "bridge",
-            "bridge": "cni0",
-            "isGateway": True,
-            "ipMasq": True,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.42.7.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
-        },
-        {"type": "portmap", "capabilities": {"portMappings": True}},
-    ],
+NAME = "pasture"
+_EXAMPLE: dict[str, Json] = {
+    obj["kind"]: obj for obj in yaml.safe_load_all((ROOT / "examples/k3s-nspawn.yaml").read_text())
 }
-_CONTAINERD = f"""\
-version = 2
-[plugins."io.containerd.internal.v1.opt"]
-path = "{{{{ .NodeConfig.Containerd.Opt }}}}"
-[plugins."io.containerd.grpc.v1.cri"]
-stream_server_address = "127.0.0.1"
-stream_server_port = "10010"
-sandbox_image = "{{{{ .NodeConfig.AgentConfig.PauseImage }}}}"
-restrict_oom_score_adj = true
-[plugins."io.containerd.grpc.v1.cri".containerd]
-snapshotter = "{{{{ .NodeConfig.AgentConfig.Snapshotter }}}}"
-[plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{PLUGINS}"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-runtime_type = "io.containerd.runc.v2"
-"""
-_FILES = {
-    "containerd": ("/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl", _CONTAINERD),
-    "prepare": ("/usr/local/lib/pasture/prepare", _PREPARE),
-    "unit": ("/etc/systemd/system/k3s.service.d/hosts.conf", _DROP_IN),
-    "agent-unit": ("/etc/systemd/system/k3s-agent.service.d/hosts.conf", _DROP_IN),
-    "network": ("/etc/cni/net.d/10-pasture.conflist", json.dumps(_NETWORK)),
-}
-FILES: Json = {
-    "apiVersion": "v1",
-    "kind": "ConfigMap",
-    "metadata": {
-        "name": "pasture-hosts",
-        "namespace": NAMESPACE,
-        "annotations": {"rke.cattle.io/object-authorized-for-clusters": "pasture"},
-    },
-    "data": {key: content for key, (_, content) in _FILES.items()},
-}
+_ABOUT_ITSELF = ("apiVersion", "kind", "metadata")
+PLACE = {key: value for key, value in _EXAMPLE["NspawnConfig"].items() if key not in _ABOUT_ITSELF}
+FILES: Json = _EXAMPLE["ConfigMap"]
+FILES["metadata"]["annotations"] = dict.fromkeys(FILES["metadata"]["annotations"], NAME)
 _INSTANCES, _INSTANCES_WANTED = Path("/proc/sys/fs/inotify/max_user_instances"), 1024
 _ETCD = "/var/lib/rancher/k3s/server/tls/etcd"
 _ETCD_SECONDS = 180
@@ -102,32 +46,11 @@ _CURL = "curl --silent --show-error --fail --max-time 10 --retry 5 --retry-all-e
 
 
 def needed() -> Json:
-    """Of rkeConfig."""
-    return {
-        "machineGlobalConfig": {
-            "disable": ["coredns", "local-storage", "metrics-server", "servicelb", "traefik"],
-            "disable-helm-controller": True,
-            "disable-network-policy": True,
-            "flannel-backend": "none",
-            "snapshotter": "native",
-            "pause-image": PAUSE,
-            "kubelet-arg": [],
-            "kube-proxy-arg": ["conntrack-max-per-core=0"],
-        },
-        "machineSelectorFiles": [
-            {
-                "fileSources": [
-                    {
-                        "configMap": {
-                            "name": FILES["metadata"]["name"],
-                            "items": [{"key": key, "path": path} for key, (path, _) in _FILES.items()],
-                        }
-                    }
-                ]
-            }
-        ],
-        "etcd": {"disableSnapshots": True},
-    }
+    """Of rkeConfig. There is no registry: what a sandbox is made of comes with the artefacts."""
+    config = deepcopy(_EXAMPLE["Cluster"]["spec"]["rkeConfig"])
+    del config["machinePools"]
+    config["machineGlobalConfig"] |= {"pause-image": PAUSE, "kubelet-arg": []}
+    return config
 
 
 @contextmanager
@@ -153,7 +76,7 @@ def require_packages() -> None:
 
 class Pasture(OnHosts):
     def __init__(self, fleet: Fleet, tunnels: Tunnels, pools: list[Json], network: Json) -> None:
-        super().__init__(fleet, "pasture", pools, {**PLACE, **network}, **needed())
+        super().__init__(fleet, NAME, pools, {**PLACE, **network}, **needed())
         self.version = VERSION
         self._tunnels = tunnels
         reply = fleet.http("POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", FILES)
