@@ -7,6 +7,7 @@ used here.
 
     DEMO_EXIT=1         clean up and end with the result, instead of leaving everything running
     DEMO_DRIVER=process where machines are made; nspawn is taken for root on a machine that has it, process else
+    DEMO_DISTRO=k3s     real k3s on hosts in nspawn, instead of nano; DEMO_K3S=FILE says where its program is
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ import textwrap
 import time
 from pathlib import Path
 
-from ground import Ground, choose
+from ground import Ground, Impossible, K3s, choose
 
 FOLDER = Path("remuda-demo")
 LOG, PID = FOLDER / "up.log", FOLDER / "up.pid"
 ADMIN, INSIDE, FILE = FOLDER / "admin.kubeconfig", FOLDER / "prairie.kubeconfig", FOLDER / "prairie.yaml"
 REMUDA = Path(sys.executable).with_name("remuda")
 CLUSTER = "prairie"
+K3S_EXAMPLE = Path(__file__).with_name("k3s-nspawn.yaml")
 
 _START_SECONDS, _STOP_SECONDS, _LABEL_SECONDS = 60, 30, 60
 _TERMINAL = sys.stdout.isatty()
@@ -174,22 +176,47 @@ def _listened() -> str:
 
 
 def demo() -> None:
-    ground = choose()
+    try:
+        ground = choose()
+    except Impossible as error:
+        raise Failed(str(error)) from None
     say(f"{BOLD}Remuda: from nothing to a cluster that is changed in place.{PLAIN}")
     say(f"Machines are made by the driver {BOLD}{ground.driver}{PLAIN}: {ground.why}")
-    say("They run nano, a stand-in for K3s: everything is real but Pods, of which it runs none.")
+    if ground.k3s:
+        say(f"They run {BOLD}{ground.k3s}{PLAIN}, the real one.")
+    else:
+        say("They run nano, a stand-in for K3s: everything is real but Pods, of which it runs none.")
     title("1. The management plane: one process, nothing installed before")
     FOLDER.mkdir(mode=0o700)
     start(ground)
     type_(f"export KUBECONFIG={ADMIN}")
-    wanted = [CLUSTER, "--driver", ground.driver, "--distribution", "nano", "--servers", "1", "--workers", "2"]
-    FILE.write_text(ask("create", "cluster", *wanted, "--dry-run"))
     title("2. A cluster of three machines")
-    remuda("create", "cluster", *wanted, "--wait", "--timeout", "5m")
+    if ground.k3s:
+        create_k3s(ground.k3s)
+    else:
+        create_nano(ground.driver)
     title("3. Its nodes, through the tunnel that its server has opened")
     remuda("get", "kubeconfig", CLUSTER, into=INSIDE)
     remuda("get", "nodes", "--kubeconfig", str(INSIDE))
     change()
+
+
+def create_nano(driver: str) -> None:
+    wanted = [CLUSTER, "--driver", driver, "--distribution", "nano", "--servers", "1", "--workers", "2"]
+    FILE.write_text(ask("create", "cluster", *wanted, "--dry-run"))
+    remuda("create", "cluster", *wanted, "--wait", "--timeout", "5m")
+
+
+def create_k3s(k3s: K3s) -> None:
+    """From a file: it says what such hosts need, which is nothing that a command should have options for."""
+    release = FOLDER / "k3s"  # the name it is released under
+    release.symlink_to(k3s.program)
+    remuda("artefacts", "add", "k3s", k3s.version, str(release), "--data-dir", str(FOLDER))
+    lines = K3S_EXAMPLE.read_text().splitlines(keepends=True)
+    version = "  kubernetesVersion: "
+    FILE.write_text("".join(f"{version}{k3s.version}\n" if line.startswith(version) else line for line in lines))
+    say(f"{FILE} is {K3S_EXAMPLE.parent.name}/{K3S_EXAMPLE.name} with this version")
+    remuda("apply", "-f", str(FILE), "--wait", "--timeout", "15m")
 
 
 def change() -> None:
@@ -271,7 +298,7 @@ def main() -> int:
     except Failed as failed:
         say(f"{RED}✗{PLAIN} {failed}")
         tell_log()
-        if ends:
+        if ends or not FOLDER.exists():
             return _cleaned() or 1
         say(f"Everything is left as it is, to be looked at: KUBECONFIG={ADMIN} remuda why {CLUSTER}")
         say("Remove it with: make demo-clean")

@@ -56,12 +56,12 @@ class Session:
         deadline = time.monotonic() + seconds
         while words not in self.shown:
             assert time.monotonic() < deadline, f"not shown within {seconds} s: {words!r}, but {self.shown!r}"
-            assert self._read(deadline - time.monotonic()), f"ended without {words!r}: {self.shown!r}"
+            assert self.listen(deadline - time.monotonic()), f"ended without {words!r}: {self.shown!r}"
 
     def end(self, *, seconds: float = 30) -> int:
         """Until it ends by itself; its exit code."""
         deadline = time.monotonic() + seconds
-        while self._read(deadline - time.monotonic()):
+        while self.listen(deadline - time.monotonic()):
             assert time.monotonic() < deadline, f"still there after {seconds} s: {self.shown!r}"
         return self._process.wait(seconds)
 
@@ -71,8 +71,8 @@ class Session:
         self._process.wait()
         os.close(self._terminal)
 
-    def _read(self, seconds: float) -> bool:
-        """False: the other end is gone."""
+    def listen(self, seconds: float) -> bool:
+        """Takes in what is shown, waiting so long for it; False: the other end is gone."""
         if not select.select([self._terminal], [], [], max(seconds, 0.0))[0]:
             return True
         try:

@@ -138,7 +138,7 @@ def cluster(
             click.echo("nothing is created", err=True)
             raise SystemExit(exits.NO)
     connected(kubeconfig, lambda client: create(client, wanted, objects))
-    click.echo(f"Cluster {namespace}/{wanted.name} created: {wanted.version}, {_counts(wanted)}, {wanted.driver}")
+    click.echo(f"Cluster {wanted.name} created: {wanted.version}, {_counts(wanted)}, driver {wanted.driver}")
     if wait:
         progress.wait(kubeconfig, namespace, wanted.name, timeout=timeout)
     else:

@@ -57,7 +57,6 @@ def report(secret: Secret) -> Report:
         superseded=PLAN_SUPERSEDES in secret.metadata.annotations,
         last_apply=formats.seconds_of(rules.text(data, rules.LAST_APPLY)),
         probes={name: bool(status.get("healthy")) for name, status in _probes(data).items()},
-        probe_messages=_probe_messages(data),
         members=_members(data),
     )
     if not plan:
@@ -98,15 +97,6 @@ def facts(secret: Secret) -> object:
 
 def _probes(data: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
     return {str(name): one for name, one in rules.probe_statuses(data).items() if isinstance(one, dict)}
-
-
-def _probe_messages(data: Mapping[str, bytes]) -> dict[str, str]:
-    found = {}
-    for name, status in _probes(data).items():
-        failures = status.get("failureCount")
-        if not status.get("healthy") and isinstance(failures, int) and failures:
-            found[name] = f"failed {failures} times in a row"
-    return found
 
 
 def _members(data: Mapping[str, bytes]) -> Sequence[Member] | None:

@@ -154,7 +154,7 @@ def _carry_on(run: Run, host: Host, tier: Tier) -> HostStatus:
             missing += "; it does not answer"
         return _status("configuring", tier, host, "WaitingForPlan", missing)
     if unhealthy := progress.unhealthy_probes(host):
-        return _status("configuring", tier, host, "WaitingForProbes", _probes(host, unhealthy))
+        return _status("configuring", tier, host, "WaitingForProbes", f"waiting for probes: {', '.join(unhealthy)}")
     if host.roles.etcd and not _votes(run, host):
         return _status("configuring", tier, host, "WaitingForEtcd", "waiting for etcd to list it as a voting member")
     if run.observed.reachable and progress.runs_version(run.cluster, host) is False:
@@ -193,11 +193,6 @@ def _retry(run: Run, host: Host, tier: Tier) -> HostStatus:
 
 def _may_restart(run: Run, host: Host) -> bool:
     return run.outstanding(host) in progress.RESTARTING
-
-
-def _probes(host: Host, names: list[str]) -> str:
-    messages = [f"{name}: {text}" for name in names if (text := host.report.probe_messages.get(name))]
-    return f"waiting for probes: {', '.join(names)}" + (f" ({'; '.join(messages)})" if messages else "")
 
 
 # ---- words

@@ -58,7 +58,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     failed_message: str = ""
     last_apply: float | None = None
     probes: Mapping[str, bool] = {}  # of this plan, as far as reported: whether healthy
-    probe_messages: Mapping[str, str] = {}
     members: Sequence[Member] | None = None  # of etcd, as this host sees them; None: it has not said
 
 
