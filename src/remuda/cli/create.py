@@ -159,9 +159,9 @@ def _print(objects: Sequence[Json], output: str) -> None:
     if output == JSON:
         print_value({"apiVersion": "v1", "kind": "List", "items": objects}, JSON)
         return
-    import yaml
+    from remuda.cli import yamltext
 
-    click.echo(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), nl=False)
+    click.echo(yamltext.dump_all(objects), nl=False)
 
 
 def _counts(wanted: Request) -> str:

@@ -27,11 +27,7 @@ def files_option(*, required: bool = True) -> Callable[[Callable[..., Any]], Cal
 def read(files: Sequence[Path]) -> list[dict[str, Any]]:
     """All objects, in their order; those of a List are taken out of it. Raises ClickException, before anything is sent,
     for what is no object."""
-    found: list[dict[str, Any]] = []
-    for path in files:
-        for place in _places(path):
-            for obj in _documents(place):
-                found += _objects(obj, place)
+    found = [obj for path in files for place in _places(path) for obj in parse(text(place), str(place))]
     if not found:
         raise click.ClickException(f"there is no object in {', '.join(map(str, files))}")
     return found
@@ -46,24 +42,33 @@ def _places(path: Path) -> list[Path]:
     return found
 
 
-def _documents(path: Path) -> list[Any]:
-    import yaml
-
+def text(path: Path) -> str:
+    """Of a file, or of standard input (`-`). Raises ClickException."""
     try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text()
-        return [obj for obj in yaml.safe_load_all(text) if obj is not None]
+        return sys.stdin.read() if str(path) == "-" else path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise click.ClickException(f"{path} cannot be read: {error}") from None
+
+
+def parse(text: str, place: str) -> list[dict[str, Any]]:
+    """The objects of a manifest. Raises ClickException."""
+    import yaml
+
+    from remuda.cli import yamltext
+
+    try:
+        documents = yamltext.load_all(text)
     except yaml.YAMLError as error:
-        raise click.ClickException(f"{path} is no YAML: {error}") from None
+        raise click.ClickException(f"{place} is no YAML: {error}") from None
+    return [obj for document in documents for obj in _objects(document, place)]
 
 
-def _objects(obj: Any, path: Path) -> Iterator[dict[str, Any]]:
+def _objects(obj: Any, place: str) -> Iterator[dict[str, Any]]:
     if isinstance(obj, dict) and obj.get("kind") == "List" and isinstance(obj.get("items"), list):
         for item in obj["items"]:
-            yield from _objects(item, path)
+            yield from _objects(item, place)
         return
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
     if not isinstance(metadata, dict) or not all((obj.get("apiVersion"), obj.get("kind"), metadata.get("name"))):
-        raise click.ClickException(f"{path}: every object needs apiVersion, kind and metadata.name")
+        raise click.ClickException(f"{place}: every object needs apiVersion, kind and metadata.name")
     yield obj

@@ -36,9 +36,9 @@ def print_value(value: Any, format: str) -> None:
 
     text = msgspec.json.encode(value)
     if format == YAML:
-        import yaml
+        from remuda.cli import yamltext
 
-        click.echo(yaml.safe_dump(msgspec.json.decode(text), sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(yamltext.dump(msgspec.json.decode(text)), nl=False)
     else:
         click.echo(msgspec.json.format(text, indent=2))
 

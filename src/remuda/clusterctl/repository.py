@@ -69,10 +69,14 @@ async def flavours_of(client: Client) -> list[Flavour]:
     return sorted(found, key=lambda flavour: flavour.driver)
 
 
+def template_name(driver: str) -> str:
+    return f"cluster-template-{driver}.yaml"
+
+
 def cluster_templates(wanted: Iterable[Flavour]) -> dict[str, str]:
     """By the names that clusterctl looks for."""
     made = {one.driver: templates.cluster_template(one) for one in wanted}
-    named = {f"cluster-template-{driver}.yaml": text for driver, text in made.items()}
+    named = {template_name(driver): text for driver, text in made.items()}
     return {"cluster-template.yaml": made[DEFAULT_DRIVER], **named} if DEFAULT_DRIVER in made else named
 
 

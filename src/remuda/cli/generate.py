@@ -1,0 +1,173 @@
+"""`remuda generate cluster`: a cluster's objects from a template with variables, printed. No server is asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remuda.cli import choices, manifests
+from remuda.cli.options import HELP
+from remuda.cli.output import JSON, TABLE, YAML, print_table, print_value
+
+if TYPE_CHECKING:
+    from remuda.clusterctl.generating import Variable
+
+_PROVIDER = "remuda"
+_EXAMPLE = "v1.36.4+k3s1"
+
+
+@click.group(name="generate", context_settings=HELP)
+def command() -> None:
+    """Print manifests made from templates.
+
+    \b
+      remuda generate cluster prairie --kubernetes-version v1.36.4+nano1
+    """
+
+
+@command.command(context_settings=HELP)
+@click.argument("name")
+@click.option("--kubernetes-version", metavar="VERSION", help=f"{_EXAMPLE}, for example. $KUBERNETES_VERSION.")
+@click.option(
+    "--control-plane-machine-count",
+    "servers",
+    type=click.IntRange(min=1),
+    help="Servers. $CONTROL_PLANE_MACHINE_COUNT, else 1.",
+)
+@click.option(
+    "--worker-machine-count", "workers", type=click.IntRange(min=0), help="Workers. $WORKER_MACHINE_COUNT, else 0."
+)
+@click.option(
+    "-n", "--target-namespace", "namespace", default="default", show_default=True, help="Of all that is generated."
+)
+@click.option(
+    "-f", "--flavor", "--driver", "flavour", default="", help="Of our templates, the one for this driver: nspawn."
+)
+@click.option("--from", "source", metavar="FILE", default="", help="Another template; - for standard input.")
+@click.option("-i", "--infrastructure", default="", metavar="PROVIDER", help="As clusterctl has it; only remuda is.")
+@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="A variable. May be repeated.")
+@click.option("--list-variables", is_flag=True, help="Print what the template can be told, and nothing else.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice([TABLE, YAML, JSON]),
+    help="How it is printed. Default: yaml, and table for --list-variables.",
+)
+def cluster(
+    name: str,
+    kubernetes_version: str | None,
+    servers: int | None,
+    workers: int | None,
+    namespace: str,
+    flavour: str,
+    source: str,
+    infrastructure: str,
+    given: tuple[str, ...],
+    list_variables: bool,
+    output: str | None,
+) -> None:
+    """Print the objects of Cluster API that make the cluster NAME, from a template with variables: what `clusterctl
+    generate cluster` does, without a server and with the same flags.
+
+    Values are taken from flags, then --set, then the environment, then the template's defaults: ${VAR:=default} or
+    ${VAR:-default}. ${VAR^^}, ${VAR,,}, ${#VAR}, ${VAR:1:2}, ${VAR#a}, ${VAR%a} and ${VAR/a/b} are understood; $$ is a
+    dollar. A declared cluster, which needs fewer words, is what `remuda create cluster --dry-run` prints.
+
+    \b
+      remuda generate cluster prairie --kubernetes-version v1.36.4+nano1 \\
+        --worker-machine-count 2 | remuda apply -f -
+      remuda generate cluster prairie --flavor nspawn --list-variables
+      remuda generate cluster ranch --flavor amazonec2 --set AMAZONEC2_AMI=ami-1 \\
+        --kubernetes-version v1.36.4+k3s1 > ranch.yaml
+      remuda generate cluster prairie --from template.yaml -n team-a
+    """
+    from remuda.clusterctl import generating
+    from remuda.clusterctl.substitution import BadTemplate, MissingVariables, substitute
+    from remuda.provisioning.declaring import BadRequest, check_name
+
+    if infrastructure.partition(":")[0] not in ("", _PROVIDER):
+        raise click.UsageError(
+            f"--infrastructure {infrastructure}: templates of other providers are read with --from FILE"
+        )
+    text, place = _template(flavour, source)
+    flags = {
+        generating.CLUSTER_NAME: name,
+        generating.NAMESPACE: namespace,
+        generating.KUBERNETES_VERSION: kubernetes_version,
+        generating.SERVERS: servers,
+        generating.WORKERS: workers,
+    }
+    said = {key: str(value) for key, value in flags.items() if value is not None}
+    values = {**generating.DEFAULTS, **os.environ, **dict(choices.pairs(given, "--set")), **said}
+    try:
+        check_name(name)
+        if list_variables:
+            _list(generating.variables(text, values), output or TABLE)
+            return
+        if not source and (version := values.get(generating.KUBERNETES_VERSION)):
+            choices.checked_version(version)
+        made = substitute(text, values)
+    except MissingVariables as error:
+        raise click.ClickException(_missing(error.names, name)) from None
+    except BadTemplate as error:
+        raise click.ClickException(f"{place}, {error}") from None
+    except BadRequest as error:
+        raise click.ClickException(str(error)) from None
+    _print(generating.in_namespace(manifests.parse(made, place), namespace), output or YAML)
+
+
+def _template(flavour: str, source: str) -> tuple[str, str]:
+    """Its text, and what it is called. Raises ClickException."""
+    from remuda.clusterctl import repository
+
+    if source:
+        if flavour:
+            raise click.UsageError("--flavor chooses one of our templates: it does not go with --from")
+        return manifests.text(Path(source)), "standard input" if source == "-" else source
+    known = {one.driver: one for one in repository.flavours()}
+    driver = flavour or repository.DEFAULT_DRIVER
+    if driver not in known:
+        raise click.UsageError(
+            f"there is no flavor {driver}; there are {', '.join(known)}. For other drivers of a management plane: "
+            "remuda clusterctl-repository DIR --kubeconfig FILE, and then --from"
+        )
+    name = repository.template_name(driver)
+    return repository.cluster_templates([known[driver]])[name], name
+
+
+def _missing(names: Sequence[str], cluster: str) -> str:
+    from remuda.clusterctl import generating
+
+    flags: Mapping[str, str] = {generating.KUBERNETES_VERSION: f"--kubernetes-version {_EXAMPLE}"}
+    widest = max(map(len, names))
+    lines = [f"  {one.ljust(widest)}   {flags.get(one, f'--set {one}=…, or export {one}=…')}" for one in names]
+    return "\n".join(
+        [
+            "the template needs values that nobody has given:",
+            *lines,
+            f"all of them: remuda generate cluster {cluster} --list-variables, with the same --flavor or --from",
+        ]
+    )
+
+
+def _list(found: Sequence[Variable], output: str) -> None:
+    if output != TABLE:
+        print_value(found, output)
+        return
+    rows = [[one.name, "yes" if one.required else "no", one.default, one.value] for one in found]
+    print_table(("VARIABLE", "REQUIRED", "DEFAULT", "VALUE"), rows)
+
+
+def _print(objects: Sequence[dict[str, object]], output: str) -> None:
+    if output == TABLE:
+        raise click.UsageError("-o table is for --list-variables")
+    if output == JSON:
+        print_value({"apiVersion": "v1", "kind": "List", "items": objects}, JSON)
+        return
+    from remuda.cli import yamltext
+
+    click.echo(yamltext.dump_all(objects), nl=False)

@@ -1,0 +1,74 @@
+"""Variables in templates. What clusterctl itself makes of them is in tests/interop/test_generate.py."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.clusterctl.generating import in_namespace
+from remuda.clusterctl.substitution import BadTemplate, MissingVariables, substitute, variables
+
+VALUES = {"A": "foo", "EMPTY": "", "PATH_": "a/b/c.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("template", "made"),
+    [
+        ("${A}", "foo"),
+        ("${ A }", "foo"),
+        ("$A $ $$A $${A} $$", "$A $ $A ${A} $"),
+        ("${B:=bee} ${B:-bee} ${B=bee}", "bee bee bee"),
+        ("${EMPTY:=x} ${EMPTY:-x} ${EMPTY=x} [${EMPTY}]", "x x x []"),
+        ("${B:=} ${B:-}|", " |"),
+        ('${B:=""}', '""'),
+        ("${B:={x}}", "{x}"),
+        ("${B:=${A}-${C:=sea}}", "foo-sea"),
+        ("${B:=x}${B}", "xx"),
+        ("${A^^} ${A,,} ${A^} ${A,}", "FOO foo Foo foo"),
+        ("${A:1} ${A:1:1} ${#A}", "oo o 3"),
+        ("${A#f} ${A##f*} ${A%o} ${A%%o*} ${A%x}", "oo  fo f foo"),
+        ("${A/o/x} ${A//o/x} ${A/#f/x} ${A/%o/x} ${A/o}", "fxo fxx xoo fox fo"),
+        ("${PATH_##*/} ${PATH_%%/*} ${PATH_%/*} ${PATH_#*/}", "c.yaml a a/b b/c.yaml"),
+    ],
+)
+def test_what_is_understood(template: str, made: str) -> None:
+    assert substitute(template, VALUES) == made
+
+
+@pytest.mark.parametrize("template", ["${A", "${}", "${A:?x}", "${A:+x}", "${A-x}", "${a.b}", "${#A:1}", "${A^x}"])
+def test_what_is_not_is_refused(template: str) -> None:
+    with pytest.raises(BadTemplate, match="line 2"):
+        substitute(f"\n{template}\n", VALUES)
+
+
+def test_all_that_is_missing_is_named_once_and_what_a_value_hides_is_not() -> None:
+    with pytest.raises(MissingVariables) as told:
+        substitute("${Z} ${Y} ${Z} ${X:=${W}} ${A:=${V}}", VALUES)
+    assert told.value.names == ["W", "Y", "Z"]
+
+
+def test_a_value_is_never_read_as_a_template() -> None:
+    assert substitute("${A}", {"A": "${B} $$"}) == "${B} $$"
+
+
+@given(st.text(st.characters(exclude_characters="$")))
+def test_what_has_no_dollar_stays_as_it_is(text: str) -> None:
+    assert variables(text) == {}
+    assert substitute(text, {}) == text
+
+
+@given(st.text())
+def test_nothing_but_its_own_errors_comes_of_any_text(text: str) -> None:
+    for template in (text, f"${{{text}}}", f"${{A{text}}}"):
+        try:
+            substitute(template, VALUES)
+        except (BadTemplate, MissingVariables):
+            pass
+
+
+def test_objects_go_to_the_namespace_that_is_asked_for() -> None:
+    given = [("v1", "Namespace"), ("v1", "Secret"), ("rbac.authorization.k8s.io/v1", "ClusterRole")]
+    objects = [{"apiVersion": version, "kind": kind, "metadata": {"name": "x"}} for version, kind in given]
+    metadata = [one["metadata"] for one in in_namespace(objects, "team")]
+    assert metadata == [{"name": "team"}, {"name": "x", "namespace": "team"}, {"name": "x"}]
