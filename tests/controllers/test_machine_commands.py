@@ -7,7 +7,6 @@ import asyncio
 import base64
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,29 +23,10 @@ from remuda.providers.machine.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, Addres
 from remuda.providers.machine.state import KNOWN_HOSTS, PRIVATE_KEY, STATE, State, write
 from remuda.providers.machine.types import NODE_DRIVER, machine_kind
 from tests.controllers.engine import Engine, eventually
+from tests.controllers.program import remuda
 from tests.lab.ssh_host import Host
 
 SIM = machine_kind("sim")
-
-
-class Ended:
-    def __init__(self, code: int, out: bytes, err: bytes) -> None:
-        self.code = code
-        self.out = out.decode()
-        self.err = err.decode()
-
-
-async def remuda(engine: Engine, *arguments: str, path: str = os.environ["PATH"], tmp: Path | None = None) -> Ended:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "remuda.cli.main", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "KUBECONFIG": str(engine.kubeconfig), "PATH": path, "TMPDIR": str(tmp or "/tmp")},
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode is not None
-    return Ended(process.returncode, out, err)
 
 
 # ---- ssh ------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,10 @@ _SECTIONS = {
     },
     "Clusters": {
         "create": ("create", "Create a cluster, by flags or by questions."),
+        "generate": ("generate", "Print a cluster's manifest from a template."),
         "plan": ("plan", "What a manifest would do to each machine, before it does."),
+        "scale": ("scale", "More machines, or fewer."),
+        "upgrade": ("upgrade", "Another version of Kubernetes, on the same machines."),
         "describe": ("describe", "Show a cluster with everything that belongs to it."),
         "why": ("why", "Say why a cluster is not ready."),
     },

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import exits, manifests
+from remuda.cli import exits, manifests, previews
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import TABLE, output_option, print_value
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
-    from remuda.provisioning.preview import Preview, Step
-
-_COLUMNS = ("TURN", "ACTION", "POOL", "MACHINE", "WHY")
-_COLOURS = {"replace": "red", "held": "red", "delete": "red", "drain": "yellow", "restart": "yellow", "create": "green"}
+    from remuda.provisioning.preview import Preview
 
 
 @click.command(name="plan", context_settings=HELP)
@@ -63,7 +60,7 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
         print_value(found, output)
     else:
         for each in found:
-            _show(each)
+            previews.show(each)
         if not found:
             click.echo("no cluster is concerned", err=True)
     if no_replace and any(each.replaces for each in found):
@@ -77,22 +74,3 @@ def _read(files: Sequence[Path], namespace: str) -> list[dict[str, Any]]:
         if obj["kind"] not in ("Namespace", "NodeDriver"):
             obj["metadata"].setdefault("namespace", namespace)
     return found
-
-
-def _show(found: Preview) -> None:
-    click.echo(click.style(f"Cluster {found.cluster}{' (new)' if found.new else ''}", bold=True))
-    for wait in found.waits:
-        click.echo(f"waits: {wait}")
-    if not found.steps:
-        click.echo("no machine is concerned")
-        return
-    rows = [_row(step) for step in found.steps]
-    widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
-    for row in (_COLUMNS, *rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[1] = click.style(cells[1], fg=_COLOURS.get(row[1]))
-        click.echo("   ".join(cells).rstrip())
-
-
-def _row(step: Step) -> tuple[str, ...]:
-    return (str(step.turn or "-"), step.action, step.pool, step.machine or "(new)", step.why)

@@ -35,7 +35,8 @@ from remuda.provisioning.types import CLUSTER, Cluster
 
 Json = dict[str, Any]
 
-_NOT_FOUND, _FORBIDDEN = 404, 403
+_NOT_FOUND, _CONFLICT = 404, 409
+_TRIES = 5
 _KEPT = ("apiVersion", "kind", "metadata", "status")
 
 
@@ -66,6 +67,16 @@ class Previews:
         return [await self._preview(cluster) for cluster in await self._clusters()]
 
     async def _dry_run(self, manifest: Json) -> Json:
+        """Controllers write statuses meanwhile: then once more."""
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._try(manifest)
+            except StatusError as error:
+                if error.code != _CONFLICT:
+                    raise
+        return await self._try(manifest)
+
+    async def _try(self, manifest: Json) -> Json:
         target, metadata = _target(manifest), manifest["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
         live = await self._get(target, namespace, name)

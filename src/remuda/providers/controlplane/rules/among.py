@@ -19,10 +19,11 @@ def running(review: Review, cluster: str) -> Sequence[Running]:
         machines = review.select(MACHINE.api_version, MACHINE.plural, review.namespace, labels)
     except Unseen:
         return []
-    return [found for machine in machines if (found := _running(machine)) is not None]
+    return [found for machine in machines if (found := running_on(machine)) is not None]
 
 
-def _running(machine: dict[str, Any]) -> Running | None:
+def running_on(machine: dict[str, Any]) -> Running | None:
+    """None: nothing is known of its node yet."""
     version = ((machine.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion")
     if not version:
         return None

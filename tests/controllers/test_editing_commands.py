@@ -1,0 +1,207 @@
+"""`remuda scale` and `remuda upgrade`: what they say they will do, what they change, and that it is nothing else."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+
+import pytest_asyncio
+
+from remuda.capi.types import MACHINE
+from remuda.cli import editing
+from remuda.kube.http import HttpClient
+from remuda.kube.kubeconfig import load
+from remuda.provisioning.editing import scale_patch
+from remuda.provisioning.types import CLUSTER
+from tests.controllers.declared import Ranch, pool
+from tests.controllers.engine import Engine, Json, named
+from tests.controllers.program import Ended, remuda
+
+OLD, NEW = "v1.34.1+k3s1", "v1.34.2+k3s1"
+
+
+class Declared:
+    """A cluster of three servers and two workers, whose controllers have come to rest and stopped."""
+
+    def __init__(self, ranch: Ranch) -> None:
+        self.ranch = ranch
+
+    async def run(self, *words: str | Path) -> Ended:
+        return await remuda(self.ranch.engine, *words, "-n", self.ranch.namespace)
+
+    async def cluster(self) -> Json:
+        return await self.ranch.get(CLUSTER)
+
+    async def quantities(self) -> dict[str, int]:
+        return {one["name"]: one["quantity"] for one in (await self.cluster())["spec"]["rkeConfig"]["machinePools"]}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def declared(engine: Engine) -> Declared:
+    ranch = await Ranch.create(engine)
+    await ranch.config("servers")
+    await ranch.config("workers")
+    async with ranch.running():
+        await ranch.cluster(pool("servers", quantity=3), pool("workers", workerRole=True, quantity=2))
+        await ranch.made()
+        await ranch.machines(5)
+        await ranch.settled()
+    return Declared(ranch)
+
+
+# ---- scale -----------------------------------------------------------------------------------------------------------
+
+
+async def test_workers_are_scaled_and_nothing_else_is_touched(declared: Declared) -> None:
+    before = await declared.cluster()
+    done = await declared.run("scale", "prairie", "--workers", "4")
+    assert done.code == 0, done.err
+    created = [line.split() for line in done.out.splitlines() if "create" in line]
+    assert [(line[1], line[2]) for line in created] == [("create", "workers")] * 2
+    assert "5 machines stay as they are" in done.out
+    assert "scaled: workers 2 → 4" in done.out
+    after = await declared.cluster()
+    before["spec"]["rkeConfig"]["machinePools"][1]["quantity"] = 4
+    assert after["spec"] == before["spec"]
+
+
+async def test_what_scale_wrote_is_no_conflict_for_apply(declared: Declared, tmp_path: Path) -> None:
+    manifest = await declared.cluster()
+    kept = {key: manifest["metadata"][key] for key in ("name", "namespace")}
+    manifest = {"apiVersion": CLUSTER.api_version, "kind": "Cluster", "metadata": kept, "spec": manifest["spec"]}
+    path = tmp_path / "cluster.yaml"
+    path.write_text(json.dumps(manifest))
+    assert (await declared.run("apply", "-f", path)).code == 0
+    assert (await declared.run("scale", "prairie", "--workers", "3")).code == 0
+    done = await declared.run("apply", "-f", path)
+    assert done.code == 0, done.err
+    assert (await declared.quantities())["workers"] == 2
+
+
+async def test_a_dry_run_says_the_same_and_changes_nothing(declared: Declared) -> None:
+    before = await declared.ranch.versions()
+    done = await declared.run("scale", "prairie", "--servers", "1", "--pool", "workers=3", "--dry-run", "-o", "json")
+    assert done.code == 0, done.err
+    (found,) = json.loads(done.out)
+    actions = sorted(step["action"] for step in found["steps"])
+    assert actions == ["create", "delete", "delete", "keep", "keep", "keep"]
+    assert "servers 3 → 1, workers 2 → 3" in done.err or "workers 2 → 3, servers 3 → 1" in done.err
+    assert await declared.ranch.versions() == before
+
+
+async def test_nonsense_is_refused_in_words_and_changes_nothing(declared: Declared) -> None:
+    before = await declared.ranch.versions()
+    for words, said in (
+        (("--servers", "0"), "no member of etcd would be left"),
+        (("--pool", "wrokers=3"), "has no pool wrokers; it has servers (etcd+control plane, 3), workers (worker, 2)"),
+        (("--pool", "workers=x"), "N a number of machines"),
+        (("--workers", "-1"), "0 machines or more"),
+        (("--workers", "3", "--pool", "workers=4"), "say it once"),
+        ((), "say how many"),
+    ):
+        done = await declared.run("scale", "prairie", *words)
+        assert done.code in (1, 2), words
+        assert said in done.err
+        assert done.out == ""
+    assert await declared.ranch.versions() == before
+    done = await declared.run("scale", "meadow", "--workers", "3")
+    assert (done.code, "there is no cluster meadow" in done.err) == (1, True)
+
+
+async def test_an_even_number_of_etcd_members_is_warned_of_once(declared: Declared) -> None:
+    done = await declared.run("scale", "prairie", "--servers", "2")
+    assert done.code == 0, done.err
+    assert done.err.count("an odd number is better") == 1
+    assert (await declared.quantities())["servers"] == 2
+
+
+async def test_so_many_already_is_no_change(declared: Declared) -> None:
+    before = await declared.ranch.versions()
+    done = await declared.run("scale", "prairie", "--workers", "2")
+    assert done.code == 0
+    assert "nothing is changed" in done.err
+    assert await declared.ranch.versions() == before
+
+
+async def test_a_faster_one_is_neither_lost_nor_an_error(declared: Declared) -> None:
+    """The command has looked; then somebody adds a pool before the one it means, and a label."""
+    engine, namespace = declared.ranch.engine, declared.ranch.namespace
+    seen = await declared.cluster()
+    pools = seen["spec"]["rkeConfig"]["machinePools"]
+    more = pool("extra", workerRole=True, machineConfigRef={"kind": "SimConfig", "name": "workers"})
+    news = {"metadata": {"labels": {"a": "b"}}, "spec": {"rkeConfig": {"machinePools": [more, *deepcopy(pools)]}}}
+    await engine.patch(CLUSTER.target, namespace, "prairie", news)
+    client = HttpClient(load(engine.kubeconfig))
+    try:
+        assert await editing.carry_out(client, seen, lambda obj: scale_patch(obj, {"workers": 7}))
+    finally:
+        await client.close()
+    assert await declared.quantities() == {"extra": 1, "servers": 3, "workers": 7}
+    assert (await declared.cluster())["metadata"]["labels"]["a"] == "b"
+
+
+async def test_waiting_for_it_ends_with_the_time(declared: Declared) -> None:
+    done = await declared.run("scale", "prairie", "--workers", "1", "--wait", "--timeout", "1s")
+    assert done.code == 5
+    assert (await declared.quantities())["workers"] == 1
+
+
+# ---- upgrade ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_version_is_changed_and_each_machine_told(declared: Declared) -> None:
+    before = await declared.cluster()
+    done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW)
+    assert done.code == 0, done.err
+    machines = await declared.ranch.engine.list(MACHINE.target, declared.ranch.namespace)
+    for machine in machines:
+        assert any(named(machine) in line and "restart" in line for line in done.out.splitlines())
+    assert f"goes {OLD} → {NEW}" in done.out
+    after = await declared.cluster()
+    assert after["spec"] == before["spec"] | {"kubernetesVersion": NEW}
+
+
+async def test_a_dry_run_of_an_upgrade_changes_nothing(declared: Declared) -> None:
+    before = await declared.ranch.versions()
+    done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW, "--dry-run", "-o", "json")
+    assert done.code == 0, done.err
+    (found,) = json.loads(done.out)
+    assert {step["action"] for step in found["steps"]} == {"restart"}
+    assert await declared.ranch.versions() == before
+
+
+async def test_where_it_cannot_go_is_told_in_words(declared: Declared) -> None:
+    before = await declared.ranch.versions()
+    for version, said in (
+        ("v1.33.9+k3s1", "v1.33.9+k3s1 is older than what"),
+        ("v1.36.0+k3s1", "v1.36.0+k3s1 leaves out a minor: "),
+        ("v1.34.2+rke2r1", "a cluster of k3s cannot become one of rke2"),
+        ("1.34", "is no version of a distribution"),
+    ):
+        done = await declared.run("upgrade", "prairie", "--kubernetes-version", version, "--yes")
+        assert done.code in (1, 2)
+        assert said in done.err
+        assert done.out == ""
+    same = await declared.run("upgrade", "prairie", "--kubernetes-version", OLD)
+    assert (same.code, "nothing is changed" in same.err) == (0, True)
+    assert await declared.ranch.versions() == before
+
+
+async def test_nodes_that_already_run_something_newer_count(declared: Declared) -> None:
+    engine, namespace = declared.ranch.engine, declared.ranch.namespace
+    name = min(named(one) for one in await engine.list(MACHINE.target, namespace) if "servers" in named(one))
+    keys = "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion machineID operatingSystem osImage systemUUID"
+    info = {**dict.fromkeys(keys.split(), "x"), "kubeletVersion": "v1.34.3+k3s1"}
+    await engine.status(MACHINE.target, namespace, name, {"nodeInfo": info})
+    done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW)
+    assert done.code == 1
+    assert f"Machine {name} runs v1.34.3+k3s1" in done.err
+
+
+async def test_without_a_version_it_tells_where_the_cluster_is_and_can_go(declared: Declared, tmp_path: Path) -> None:
+    done = await declared.run("upgrade", "prairie")
+    assert done.code == 2
+    assert f"the cluster prairie is of {OLD}" in done.err
+    assert "artefacts are at hand of none" in done.err
+    assert "remuda artefacts add" in done.err
