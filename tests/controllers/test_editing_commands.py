@@ -191,8 +191,10 @@ async def test_where_it_cannot_go_is_told_in_words(declared: Declared) -> None:
 async def test_nodes_that_already_run_something_newer_count(declared: Declared) -> None:
     engine, namespace = declared.ranch.engine, declared.ranch.namespace
     name = min(named(one) for one in await engine.list(MACHINE.target, namespace) if "servers" in named(one))
-    keys = "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion machineID operatingSystem osImage systemUUID"
-    info = {**dict.fromkeys(keys.split(), "x"), "kubeletVersion": "v1.34.3+k3s1"}
+    keys = (
+        "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion machineID operatingSystem osImage"
+    )
+    info = {**dict.fromkeys([*keys.split(), "systemUUID"], "x"), "kubeletVersion": "v1.34.3+k3s1"}
     await engine.status(MACHINE.target, namespace, name, {"nodeInfo": info})
     done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW)
     assert done.code == 1

@@ -104,7 +104,7 @@ async def _listed(client: HttpClient, namespace: str) -> tuple[list[Json], str]:
     from remuda.kube.client import Target, list_all
 
     listing = await list_all(client, Target("v1", "events"), namespace)
-    return sorted((msgspec.json.decode(value) for value in listing.items), key=_when), listing.resource_version
+    return sorted((msgspec.json.decode(value) for value in listing.items), key=when), listing.resource_version
 
 
 async def _follow(client: HttpClient, namespace: str, concerned: Callable[[Json], bool], since: str) -> None:
@@ -132,7 +132,7 @@ def _object(event: Json) -> Json:
     return found
 
 
-def _when(event: Json) -> str:
+def when(event: Json) -> str:
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return next((str(time) for time in times if time), str(event["metadata"].get("creationTimestamp") or ""))
@@ -147,7 +147,7 @@ def told(event: Json, width: int | None) -> str:
     from remuda.apiserver.kinds.columns import human_duration
     from remuda.kube import clock
 
-    age = human_duration(clock.time() - clock.parse(_when(event)))
+    age = human_duration(clock.time() - clock.parse(when(event)))
     about = _object(event)
     reason = str(event.get("reason", ""))
     if event.get("type") == "Warning":

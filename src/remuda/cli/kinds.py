@@ -58,7 +58,7 @@ class Resource(NamedTuple):
 class Kinds:
     def __init__(self, resources: Sequence[Resource]) -> None:
         """In the server's order: the first version of a group is the one it prefers."""
-        self._resources = resources
+        self.resources = resources
 
     def find(self, said: str) -> Resource:
         """Raises ClickException."""
@@ -67,7 +67,7 @@ class Kinds:
     def meanings(self, said: str) -> list[Resource]:
         """The kind that is meant; for a bare `clusters`, those that are, in this order. Raises ClickException."""
         word, _, rest = said.partition(".")
-        named = [one for one in self._resources if word.lower() in one.names]
+        named = [one for one in self.resources if word.lower() in one.names]
         if rest:
             named = [one for one in named if _is_of(one.target, rest)]
         elif clusters := {one.target.group: one for one in reversed(named) if one.target.group in CLUSTERS}:
@@ -78,7 +78,7 @@ class Kinds:
 
     def of(self, api_version: str, kind: str) -> Resource | None:
         """What a manifest names."""
-        same = (one for one in self._resources if one.target.api_version == api_version and one.kind == kind)
+        same = (one for one in self.resources if one.target.api_version == api_version and one.kind == kind)
         return next(same, None)
 
     def why_unknown(self, api_version: str, kind: str) -> str:
@@ -92,13 +92,13 @@ class Kinds:
                 f"{text}. It comes with the NodeDriver {driver}, which is not there or not active. This makes it:\n"
                 f"  {{apiVersion: management.cattle.io/v3, {manifest}}}"
             )
-        others = sorted({one.target.api_version for one in self._resources if one.kind == kind})
+        others = sorted({one.target.api_version for one in self.resources if one.kind == kind})
         if others:
             return f"{text}. It has one of {', '.join(others)}"
         return text + self._close(kind)
 
     def _close(self, said: str) -> str:
-        names = {name: one.plural_name for one in reversed(self._resources) for name in one.names}
+        names = {name: one.plural_name for one in reversed(self.resources) for name in one.names}
         word = said.partition(".")[0].lower()
         close = dict.fromkeys(names[name] for name in difflib.get_close_matches(word, names, _CLOSE, 0.7))
         return f"; there is {', '.join(close)}" if close else ""

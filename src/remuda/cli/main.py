@@ -31,6 +31,7 @@ _SECTIONS = {
         "upgrade": ("upgrade", "Another version of Kubernetes, on the same machines."),
         "describe": ("describe", "Show a cluster with everything that belongs to it."),
         "why": ("why", "Say why a cluster is not ready."),
+        "diagnose": ("diagnose", "One file for whoever helps, without secrets."),
     },
     "Objects": {
         "get": ("get", "Show objects of any kind; get a cluster's kubeconfig."),

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from remuda.kube.errors import OMITTED
 from remuda.provisioning import pools as pool_rules
 from remuda.provisioning.declaring import BadRequest
 from remuda.provisioning.types import CLUSTER, MachinePool
@@ -96,7 +95,7 @@ def version_troubles(cluster: Json, version: str, machines: Sequence[Json]) -> l
 
     running = [found for machine in machines if (found := running_on(machine)) is not None]
     errors = versions.transitions(declared_version(cluster), version, running, "")
-    return [error.detail if error.bad is OMITTED else f"{error.bad} {error.detail}" for error in errors]
+    return [f"{error.bad} {error.detail}".strip() for error in errors]
 
 
 # ---- pools -----------------------------------------------------------------------------------------------------------

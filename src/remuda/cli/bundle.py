@@ -1,0 +1,59 @@
+"""A bundle of texts as one file: a compressed tar that only its owner can read, there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+_MODE = 0o600
+
+
+class AlreadyThere(Exception):
+    """And may not be overwritten."""
+
+
+def write(path: Path, folder: str, texts: Mapping[str, str], *, moment: float, force: bool = False) -> int:
+    """Its size. `folder`: that everything is in. Raises OSError, AlreadyThere."""
+    if not force and path.exists():
+        raise AlreadyThere(str(path))
+    with _draft(path) as (draft, file):
+        with tarfile.open(fileobj=file, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+            for name, text in texts.items():
+                content = text.encode()
+                entry = tarfile.TarInfo(f"{folder}/{name}")
+                entry.size, entry.mode, entry.mtime = len(content), _MODE, int(moment)
+                archive.addfile(entry, io.BytesIO(content))
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
+        _put(draft, path, force)
+    return size
+
+
+@contextlib.contextmanager
+def _draft(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Beside it; gone afterwards, whatever happens."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield draft, file
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            draft.unlink()
+
+
+def _put(draft: Path, path: Path, force: bool) -> None:
+    if force:
+        draft.replace(path)
+        return
+    try:
+        os.link(draft, path)  # unlike a rename it overwrites nobody's
+    except FileExistsError:
+        raise AlreadyThere(str(path)) from None

@@ -1,0 +1,276 @@
+"""Keeps secrets out of what is handed to somebody else (`remuda diagnose`). Pure.
+
+Three nets, one behind the other. Fields that are secret by their names lose their values; texts lose what looks like a
+secret wherever it stands (keys, tokens, passwords in URLs and on command lines); and everything loses the values that
+Secrets hold, as they are and in base64. Secrets themselves are told as names, keys and sizes, never with values, and no
+hash of a secret is told. What is secret in doubt is hidden: a word too few can be asked for, one too many cannot be
+taken back.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import re
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from remuda.providers.machine.scrub import HIDDEN
+
+Json = dict[str, Any]
+
+_WORDS = (
+    r"pass(?!iv|ed|ing|es|th)|pwd|secret|token|private[_-]?key|credential|"
+    r"access[_-]?key|api[_-]?key|auth[_-]?key|client[_-]?key|key[_-]?data|certificate[_-]?key|kubeconfig|bearer|"
+    r"authorization|^hash$|user[_-]?data|cloud[_-]?(?:init|config)|additional[_-]?manifest|ssh[_-]?key|id[_-]rsa|[_-]pat$"
+)
+_SECRET_NAME = re.compile(_WORDS, re.IGNORECASE)
+# What only speaks of a secret: its name, where it is, how long it lasts.
+_ABOUT = re.compile(
+    r"(?:names?|refs?|namespaces?|ttl|kind|type|mode|count|version|generation|url|path|file|id|expires?(?:at)?|"
+    r"expiration|time(?:out|stamp)?|seconds|annotations?|labels?)$",
+    re.IGNORECASE,
+)
+_PLAIN_VARIABLES = re.compile(r"(?:https?|no|all)_proxy|(?:INSTALL|REMUDA|POD)_\w+|PATH|HOME", re.IGNORECASE)
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_LEAST = 5  # what is shorter is found in everything
+
+_BLOCK = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*-----(?:.*?-----END [A-Z0-9 ]*-----|[A-Za-z0-9+/=\s\\]*)", re.DOTALL
+)
+_SHAPES = (
+    _BLOCK,
+    re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{8,}"),  # any such block in base64
+    re.compile(r"\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*"),  # a JSON web token
+    re.compile(r"\bK10[0-9a-f]{64}(?:::[^\s\"']*)?"),
+    re.compile(r"(?<=[a-z0-9]:)[a-z2-7]{52}\b"),  # of a user's token
+    re.compile(r"\b(?:machine|cluster)\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{20,}"),  # what hosts register with
+    re.compile(r"(?i)(?<=bearer )[^\s\"']{5,}|(?<=basic )[A-Za-z0-9+/=]{8,}"),
+    re.compile(r"(?<=://)[^/\s@\"']+(?=@)"),  # in a URL
+    re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{20,}|\bAGE-SECRET-KEY-[0-9A-Z]+"),
+    re.compile(r"\$[0-9a-z]{1,2}\$[^\s\"']{8,}"),  # a password as crypt(3) has it
+)
+_WORD = rf"(?:{_WORDS})[\w.-]{{0,40}}"  # what stands before the word does not matter
+_ASSIGNED = re.compile(rf"(?i)({_WORD})([\"']?\s*=\s*[\"']?)([^\s\"',;&]+)")
+_TOLD = re.compile(rf"(?im)({_WORD})([\"']?:\s*[\"']?)([^\s\"',;&]+)(?=[\"',;}}\]]|\s*$)")
+_OPTION = re.compile(rf"(?i)(--[\w.-]{{0,40}}?{_WORD})([ ])([^\s-][^\s]*)")
+
+
+class Redactor:
+    """`secret_fields`: further fields that are secret, by the kind of their object."""
+
+    def __init__(self, secret_fields: Mapping[str, Collection[str]] | None = None) -> None:
+        self._fields = {kind: frozenset(names) for kind, names in (secret_fields or {}).items()}
+        self._known: set[str] = set()
+        self._sorted: list[str] | None = None
+
+    def learn(self, secret: str) -> None:
+        """A value that must not be told anywhere, nor its base64."""
+        value = secret.strip()
+        if len(value) < _LEAST:
+            return
+        self._known.add(value)
+        self._sorted = None
+        encoded = base64.b64encode(secret.encode()).decode().rstrip("=")
+        if len(encoded) >= 2 * _LEAST:
+            self._known.add(encoded)
+
+    def learn_secret(self, secret: Json, public: Collection[str] = ()) -> None:
+        """All that a Secret (or, of other kinds, a manifest of one) holds. `public`: names, which are no secrets."""
+        for value in values_of(secret):
+            if value not in public:
+                self.learn(value)
+
+    @property
+    def known(self) -> list[str]:
+        """The longest first: one may be a part of another."""
+        if self._sorted is None:
+            self._sorted = sorted(self._known, key=lambda one: (-len(one), one))
+        return self._sorted
+
+    def text(self, text: str) -> str:
+        for value in self.known:
+            if value in text:
+                text = text.replace(value, HIDDEN)
+        for shape in _SHAPES:
+            text = shape.sub(HIDDEN, text)
+        for assignment in (_OPTION, _ASSIGNED, _TOLD):
+            text = assignment.sub(_hidden, text)
+        return text
+
+    def obj(self, obj: Json) -> Json:
+        """An object of any kind but Secret: without who wrote it, and without what is secret."""
+        metadata = {key: value for key, value in obj.get("metadata", {}).items() if key != "managedFields"}
+        if annotations := metadata.get("annotations"):
+            metadata["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+        found: Json = self._walk({**obj, "metadata": metadata}, self._fields.get(str(obj.get("kind")), frozenset()))
+        return found
+
+    def value(self, value: Any) -> Any:
+        """Anything that is no object: a part of one."""
+        return self._walk(value, frozenset())
+
+    def _walk(self, value: Any, fields: frozenset[str], secret: bool = False) -> Any:
+        """`secret`: it stands in a field that is."""
+        if isinstance(value, str):
+            return HIDDEN if value and secret else self.text(value)
+        if isinstance(value, list | tuple):
+            return [self._walk(one, fields, secret) for one in value]
+        if not isinstance(value, dict):
+            return value
+        if "name" in value and "value" in value and not _PLAIN_VARIABLES.fullmatch(str(value["name"])):
+            value = {**value, "value": HIDDEN}
+        return {
+            key: self._walk(one, fields, key in fields or is_secret(key) or (secret and not _ABOUT.search(key)))
+            for key, one in value.items()
+        }
+
+
+def is_secret(name: str) -> bool:
+    """Of a field, by its name alone."""
+    return _SECRET_NAME.search(name) is not None and _ABOUT.search(name) is None
+
+
+def _hidden(found: re.Match[str]) -> str:
+    name, sign, _ = found.groups()
+    return f"{name}{sign}{HIDDEN}" if is_secret(name) else found[0]
+
+
+# ---- Secrets ---------------------------------------------------------------------------------------------------------
+
+# Secrets of which only some values are any, and which ones: those of other types are secret as a whole.
+_OURS = ("rke.cattle.io/machine-plan", "rke.cattle.io/machine-state", "rke.cattle.io/machine-request")
+_PUBLIC_KEYS = frozenset({"ca.crt", "tls.crt", "namespace", "known_hosts", "cacerts"})
+_PUBLIC_VALUE = re.compile(r"true|false|\d{1,7}|https?://[^@\s]*|[0-9.]+(?::\d+)?", re.IGNORECASE)
+_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{20,}")
+
+
+def outline(secret: Json) -> Json:
+    """A Secret or a ConfigMap without any value: its keys, and how large they are."""
+    metadata = secret["metadata"]
+    sizes = {key: f"{len(_bytes(value))} bytes" for key, value in (secret.get("data") or {}).items()}
+    sizes |= {key: f"{len(_bytes(value))} bytes" for key, value in (secret.get("binaryData") or {}).items()}
+    kept = ("name", "namespace", "creationTimestamp", "deletionTimestamp", "labels", "finalizers", "ownerReferences")
+    found: Json = {key: metadata[key] for key in kept if metadata.get(key)}
+    found["annotations"] = sorted(metadata.get("annotations") or {})
+    return {**({"type": secret["type"]} if secret.get("type") else {}), "metadata": found, "keys": sizes}
+
+
+def values_of(secret: Json) -> Iterator[str]:
+    """The texts in a Secret that must not be told."""
+    ours = secret.get("type") in _OURS
+    for key, encoded in (secret.get("data") or {}).items():
+        if key in _PUBLIC_KEYS or not isinstance(encoded, str):
+            continue
+        text = _decoded(encoded)
+        if text is None:
+            yield encoded
+        elif "\n" not in text.strip() and not text.lstrip().startswith(("{", "[")):
+            if (not ours or is_secret(key)) and not _PUBLIC_VALUE.fullmatch(text.strip()):
+                yield text
+        else:
+            yield from _within(text)
+    for value in (secret.get("stringData") or {}).values():
+        yield str(value)
+
+
+def _within(text: str) -> Iterator[str]:
+    """What is secret in a text of several lines: a script, a key, a kubeconfig, a plan."""
+    import yaml
+
+    for block in _BLOCK.findall(text):
+        yield from _KEY_LINE.findall(block)
+    for pattern in (_OPTION, _ASSIGNED, _TOLD):
+        for name, _, value in pattern.findall(text):
+            if is_secret(name):
+                yield value.rstrip(")}];,")
+    try:
+        yield from _leaves(yaml.safe_load(text))
+    except yaml.YAMLError:
+        return
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[str]:
+    if isinstance(value, str):
+        if name == "content":
+            inner = _decoded(value)
+            if inner is not None and inner != value:
+                yield from _within(inner)
+        elif is_secret(name) and len(value) >= _LEAST and not _PUBLIC_VALUE.fullmatch(value):
+            inner = _decoded(value)
+            yield value
+            if inner is not None:
+                yield from _within(inner)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _leaves(one, str(key))
+    elif isinstance(value, list):
+        for one in value:
+            yield from _leaves(one, name)
+
+
+# ---- plans -----------------------------------------------------------------------------------------------------------
+
+_PLANS = ("plan", "appliedPlan")
+_RESULTS = ("plan-state", "plan-revision", "failure-count", "success-count", "max-failures", "last-apply-time")
+_TOLD_RESULTS = ("failed-message", "probe-statuses")
+
+
+def plan(secret: Json, redactor: Redactor) -> Json:
+    """What a plan Secret asks of its host and how that went: contents of files are sizes, outputs are left out."""
+    import msgspec
+
+    data = {key: _decoded(value) or "" for key, value in (secret.get("data") or {}).items()}
+    found: Json = {"metadata": outline(secret)["metadata"]}
+    for key in _PLANS:
+        if data.get(key):
+            try:
+                found[key] = _plan(msgspec.json.decode(data[key].encode()), redactor)
+            except (msgspec.DecodeError, AttributeError, TypeError):
+                found[key] = f"no plan: {len(data[key])} bytes"
+    found |= {key: data[key] for key in _RESULTS if data.get(key)}
+    found |= {key: redactor.text(data[key]) for key in _TOLD_RESULTS if data.get(key)}
+    return found
+
+
+def _plan(plan: Json, redactor: Redactor) -> Json:
+    files = [
+        {**redactor.value(one), "content": f"{len(_bytes(str(one.get('content') or '')))} bytes"}
+        for one in plan.get("files") or ()
+    ]
+    told: Json = redactor.value({key: value for key, value in plan.items() if key != "files"})
+    for instruction in _instructions(told):
+        if instruction.get("env"):
+            instruction["env"] = [f"{str(one).partition('=')[0]}={HIDDEN}" for one in instruction["env"]]
+    return {"files": files, **told}
+
+
+def _instructions(plan: Json) -> Iterable[Json]:
+    for key in ("instructions", "oneTimeInstructions", "periodicInstructions"):
+        yield from (one for one in plan.get(key) or () if isinstance(one, dict))
+
+
+# ---- encodings -------------------------------------------------------------------------------------------------------
+
+
+def _bytes(encoded: str) -> bytes:
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return encoded.encode()
+
+
+def _decoded(encoded: str) -> str | None:
+    """Unpacked, too; None: it is no text."""
+    raw = _bytes(encoded)
+    if raw[:2] == b"\x1f\x8b":
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error):
+            return None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,147 @@
+"""What is hidden before it is handed to somebody else, and what must stay readable. That nothing gets through from a
+real server is shown in tests/controllers/test_diagnose_command.py."""
+
+from __future__ import annotations
+
+import base64
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.cli import bundle
+from remuda.cli.redaction import Redactor, is_secret, outline, values_of
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc+/=\nMIIEdef\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("password: hunter2", "password: ***"),
+        ('{"apiKey": "x", "size": 3}', '{"apiKey": "***", "size": 3}'),
+        ("ADMIN_PASSWORD='hunter2' run", "ADMIN_PASSWORD='***' run"),
+        ("DBPASS=hunter2", "DBPASS=***"),
+        ("run --token abc --size 3", "run --token *** --size 3"),
+        ("run --secret-key=abc", "run --secret-key=***"),
+        (f"before\n{KEY}\nafter", "before\n***\nafter"),
+        (KEY.replace("\n", "\\n"), "***"),
+        (KEY[:50], "***"),
+        (f"data: {base64.b64encode(KEY.encode()).decode()} end", "data: *** end"),
+        ("GET https://bob:pw@h.example/x", "GET https://***@h.example/x"),
+        ("Authorization: Basic Ym9iOmh1bnRlcjI=", "Authorization: Basic ***"),
+        ("id AKIAABCDEFGHIJKLMNOP", "id ***"),
+        ("root:$6$abc$0123456789abcdef:1", "root:***"),
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden(text: str, made: str) -> None:
+    assert Redactor().text(text) == made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "waits for Secret fleet-default/aws, which does not exist",
+        "cloudCredentialSecretName: cattle-global-data:aws",
+        "cannot get a token: the server has answered 401",
+        "secrets-encryption: true"[:18],
+        "Machine prairie-workers-7x2kq-abcde is Ready",
+        "v1.36.4+k3s1 https://10.0.0.1:6443/healthz",
+        'workqueue_retries_total{name="machineset"} 3',
+        "image: registry.example/app@sha256:0123456789",
+        "tokenTTL=24h token-ttl=24h",
+    ],
+)
+def test_what_only_speaks_of_one_stays(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+@pytest.mark.parametrize(
+    "name", ["password", "rootPass", "agent-token", "clientKeyData", "AWS_SECRET_ACCESS_KEY", "hash"]
+)
+def test_fields_that_are_secret_by_name(name: str) -> None:
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["secretName", "dataSecretName", "credentialRef", "machine-template-hash", "key", "passive"]
+)
+def test_fields_that_are_not(name: str) -> None:
+    assert not is_secret(name)
+
+
+def test_an_object_loses_what_is_secret_and_keeps_its_shape() -> None:
+    obj = {
+        "kind": "AcmeConfig",
+        "metadata": {"name": "a", "managedFields": [], "annotations": {"x": "y"}},
+        "pin": "1234",
+        "replicas": 3,
+        "credentials": {"user": "bob", "name": "aws"},
+        "tokens": ["a", "b"],
+        "env": [{"name": "FOO", "value": "bar"}, {"name": "NO_PROXY", "value": "10.0.0.0/8"}],
+        "secret": {"name": "motd", "items": []},
+    }
+    assert Redactor({"AcmeConfig": {"pin"}}).obj(obj) == {
+        "kind": "AcmeConfig",
+        "metadata": {"name": "a", "annotations": {"x": "y"}},
+        "pin": "***",
+        "replicas": 3,
+        "credentials": {"user": "***", "name": "aws"},
+        "tokens": ["***", "***"],
+        "env": [{"name": "FOO", "value": "***"}, {"name": "NO_PROXY", "value": "10.0.0.0/8"}],
+        "secret": {"name": "motd", "items": []},
+    }
+
+
+@given(st.text(min_size=5).filter(lambda text: len(text.strip()) >= 5), st.text(), st.text())
+def test_what_a_secret_holds_is_found_nowhere(value: str, before: str, after: str) -> None:
+    encoded = base64.b64encode(value.encode()).decode()
+    redactor = Redactor()
+    redactor.learn_secret({"data": {"anything": encoded}})
+    if list(values_of({"data": {"anything": encoded}})) == [value]:
+        made = redactor.text(f"{before} {value} {after}")
+        assert value.strip() not in made or value.strip() in "***"
+
+
+def test_an_outline_has_names_and_sizes_alone() -> None:
+    secret = {
+        "type": "Opaque",
+        "metadata": {"name": "a", "namespace": "b", "annotations": {"note": "private"}, "managedFields": []},
+        "data": {"password": base64.b64encode(b"hunter2").decode()},
+    }
+    made = {"name": "a", "namespace": "b", "annotations": ["note"]}
+    assert outline(secret) == {"type": "Opaque", "metadata": made, "keys": {"password": "7 bytes"}}
+
+
+def test_a_bundle_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+
+    class Interrupted(dict[str, str]):
+        def items(self) -> object:  # type: ignore[override]
+            yield "a", "text"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bundle.write(path, "f", Interrupted(), moment=0)
+    assert list(tmp_path.iterdir()) == []
+    bundle.write(path, "f", {"a/b": "text"}, moment=0)
+    with tarfile.open(path) as archive:
+        assert archive.getnames() == ["f/a/b"]
+    with pytest.raises(bundle.AlreadyThere):
+        bundle.write(path, "f", {}, moment=0)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_who_makes_the_file_meanwhile_keeps_it(tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+
+    class Slow(dict[str, str]):
+        def items(self) -> object:  # type: ignore[override]
+            path.write_text("mine")
+            yield "a", "text"
+
+    with pytest.raises(bundle.AlreadyThere):
+        bundle.write(path, "f", Slow(), moment=0)
+    assert path.read_text() == "mine"
