@@ -10,6 +10,7 @@ import click
 
 from remuda.cli.connection import DATA_DIR
 from remuda.cli.options import HELP
+from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
 
 if TYPE_CHECKING:
     from remuda.providers.controlplane.artefacts import Artefact, Artefacts
@@ -155,13 +156,20 @@ def _add_files(
 @command.command(name="list", context_settings=HELP)
 @_place[0]
 @_place[1]
-def list_artefacts(data_dir: Path | None, directory: Path | None) -> None:
+@output_option(TABLE, JSON, YAML)
+def list_artefacts(data_dir: Path | None, directory: Path | None, output: str) -> None:
     """All that is kept, each in a line.
 
     \b
       remuda artefacts list
+      remuda artefacts list -o json
     """
+    import msgspec
+
     store = _store(data_dir, directory)
+    if output != TABLE:
+        print_value([{**msgspec.to_builtins(one), "bytes": store.size(one)} for one in store.every()], output)
+        return
     for artefact in store.every():
         click.echo(_line(store, artefact))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import choices, exits, progress
+from remuda.cli import choices, completing, exits, progress
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, YAML, print_value
@@ -46,6 +46,7 @@ def command() -> None:
 @click.option(
     "--driver",
     default="",
+    shell_complete=completing.drivers,
     help="What its machines are made with. Default: nspawn as root where its hosts can reach the management plane, "
     "else process; both make them on this machine.",
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from remuda.cli import exits, manifests, progress
+from remuda.cli import completing, exits, manifests, progress
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 
@@ -35,10 +35,16 @@ class _Found(NamedTuple):
 
 
 @click.command(name="delete", context_settings=HELP)
-@click.argument("kind", required=False)
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("kind", required=False, shell_complete=completing.kinds)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completing.names)
 @manifests.files_option(required=False)
-@click.option("-n", "--namespace", default="", help="Where they are; looked for in all by default.")
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    help="Where they are; looked for in all by default.",
+    shell_complete=completing.namespaces,
+)
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until they are gone.")
 @progress.timeout_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")

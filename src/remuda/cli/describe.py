@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import progress
+from remuda.cli import completing, progress
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
@@ -30,7 +30,7 @@ def command() -> None:
 
 
 @command.command(context_settings=HELP)
-@click.argument("name")
+@click.argument("name", shell_complete=completing.clusters)
 @namespace_option("cluster")
 @click.option("-w", "--watch", is_flag=True, help="Go on showing how it changes, until Ctrl-C.")
 @output_option(TABLE, JSON, YAML)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 import remuda
+from remuda.cli import completing
 from remuda.cli.connection import chosen_kubeconfig, connected, kubeconfig_option
 from remuda.cli.describe import no_such_cluster
 from remuda.cli.options import HELP, namespace_option
@@ -29,7 +30,7 @@ _NEVER = (
 
 
 @click.command(name="diagnose", context_settings=HELP)
-@click.argument("name", default="")
+@click.argument("name", default="", shell_complete=completing.clusters)
 @click.option(
     "-o",
     "--output",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from remuda.cli import completing
 from remuda.cli.options import HELP
+from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
 
 if TYPE_CHECKING:
     from remuda.providers.machine.options import Option, OptionModel
@@ -26,31 +28,39 @@ def command() -> None:
 
 
 @command.command(name="list", context_settings=HELP)
-def list_drivers() -> None:
+@output_option(TABLE, JSON, YAML)
+def list_drivers(output: str) -> None:
     """All drivers at hand, each in a line.
 
     \b
       remuda drivers list
+      remuda drivers list -o json
     """
     from remuda.providers.machine import drivers
 
-    names = drivers.names()
-    width = max(map(len, names), default=0)
-    for name in names:
+    found = {}
+    for name in drivers.names():
         try:
-            said = drivers.find(name).doc
+            found[name] = _first_sentence(drivers.find(name).doc)
         except drivers.NoSuchDriver as error:
-            said = str(error)
-        click.echo(f"{name:<{width}}  {_first_sentence(said)}")
+            found[name] = _first_sentence(str(error))
+    if output != TABLE:
+        print_value([{"name": name, "description": text} for name, text in found.items()], output)
+        return
+    width = max(map(len, found), default=0)
+    for name, text in found.items():
+        click.echo(f"{name:<{width}}  {text}")
 
 
 @command.command(context_settings=HELP)
-@click.argument("name")
-def describe(name: str) -> None:
+@click.argument("name", shell_complete=completing.drivers)
+@output_option(TABLE, JSON, YAML)
+def describe(name: str, output: str) -> None:
     """What one driver makes and needs, and all of its options.
 
     \b
       remuda drivers describe process
+      remuda drivers describe process -o yaml
     """
     from remuda.providers.machine import drivers
     from remuda.providers.machine.options import of_driver
@@ -60,13 +70,32 @@ def describe(name: str) -> None:
         model = of_driver(drivers.find(name))
     except drivers.NoSuchDriver as error:
         raise click.ClickException(str(error)) from None
-    click.echo(f"{model.doc}\n")
     kinds = (config_kind(name), template_kind(name), machine_kind(name))
+    if output != TABLE:
+        print_value({"kinds": [f"{kind.name}.{kind.api_version}" for kind in kinds], **_told(model)}, output)
+        return
+    click.echo(f"{model.doc}\n")
     click.echo("Kinds: " + ", ".join(f"{kind.name} ({kind.api_version})" for kind in kinds))
     if model.credentials:
         click.echo(f"A credential Secret may bring: {', '.join(model.credentials)}")
     for option in model.options:
         click.echo(f"\n{option.name}  ({_facts(option, model)})\n  {option.flag}\n  {option.doc}")
+
+
+def _told(model: OptionModel) -> dict[str, Any]:
+    options = [
+        {
+            "name": one.name,
+            "flag": one.flag,
+            "type": one.type.replace("`", ""),
+            "required": one.name in model.required,
+            "secret": one.secret,
+            "default": one.default,
+            "description": one.doc,
+        }
+        for one in model.options
+    ]
+    return {"name": model.driver, "description": model.doc, "credentials": model.credentials, "options": options}
 
 
 def _facts(option: Option, model: OptionModel) -> str:

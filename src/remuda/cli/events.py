@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from remuda.cli import completing
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
@@ -27,8 +28,14 @@ _INDENT = " " * 8
 
 @click.command(name="events", context_settings=HELP)
 @click.option("--for", "about", metavar="KIND/NAME", default="", help="Of one object: machine/prairie-servers-x2b4q.")
-@click.option("--cluster", default="", metavar="NAME", help="Of a cluster, and of everything that belongs to it.")
-@click.option("-n", "--namespace", default="", help="Only of this namespace.")
+@click.option(
+    "--cluster",
+    default="",
+    metavar="NAME",
+    help="Of a cluster, and of everything that belongs to it.",
+    shell_complete=completing.clusters,
+)
+@click.option("-n", "--namespace", default="", help="Only of this namespace.", shell_complete=completing.namespaces)
 @click.option("-w", "--watch", is_flag=True, help="Go on, and show what happens.")
 @output_option(TABLE, JSON, YAML)
 @kubeconfig_option

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import choices, manifests
+from remuda.cli import choices, completing, manifests
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, TABLE, YAML, print_table, print_value
 
@@ -45,7 +45,13 @@ def command() -> None:
     "-n", "--target-namespace", "namespace", default="default", show_default=True, help="Of all that is generated."
 )
 @click.option(
-    "-f", "--flavor", "--driver", "flavour", default="", help="Of our templates, the one for this driver: nspawn."
+    "-f",
+    "--flavor",
+    "--driver",
+    "flavour",
+    default="",
+    shell_complete=completing.drivers,
+    help="Of our templates, the one for this driver: nspawn.",
 )
 @click.option("--from", "source", metavar="FILE", default="", help="Another template; - for standard input.")
 @click.option("-i", "--infrastructure", default="", metavar="PROVIDER", help="As clusterctl has it; only remuda is.")

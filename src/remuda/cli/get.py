@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import get_kubeconfig
+from remuda.cli import completing, get_kubeconfig
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import (
@@ -56,9 +56,11 @@ command.add_command(get_kubeconfig.command)
 
 
 @click.command(name="get", context_settings=HELP)
-@click.argument("kind")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("-n", "--namespace", default="", help="Only those of this namespace.")
+@click.argument("kind", shell_complete=completing.kinds)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completing.names)
+@click.option(
+    "-n", "--namespace", default="", help="Only those of this namespace.", shell_complete=completing.namespaces
+)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces, as without -n.")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Only those with such labels: tier=web,!old.")
 @click.option("-w", "--watch", is_flag=True, help="Go on, and show each change.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from remuda.cli import completing
 from remuda.cli.connection import chosen_kubeconfig, connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.token import ttl_option
@@ -22,7 +23,7 @@ _FORBIDDEN, _NOT_FOUND = 403, 404
 
 
 @click.command(name="kubeconfig", context_settings=HELP)
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=completing.clusters)
 @click.option("--user", default="", help="For whom. Default: the user of the kubeconfig of the management plane.")
 @click.option("--embed-token", is_flag=True, help="Put a token into it, instead of a command that gets one.")
 @ttl_option(default="12h")

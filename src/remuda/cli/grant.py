@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from remuda.cli import completing
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 
@@ -20,7 +21,7 @@ _NOT_FOUND = 404
 
 @click.command(name="grant", context_settings=HELP)
 @click.argument("user")
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=completing.clusters)
 @click.argument("role", required=False, default="")
 @click.option("--group", is_flag=True, help="USER is the name of a group.")
 @click.option("--revoke", is_flag=True, help="Take it back; without ROLE, everything USER was granted in CLUSTER.")

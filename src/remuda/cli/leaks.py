@@ -9,7 +9,7 @@ import click
 
 from remuda.cli.connection import DATA_DIR, connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import TABLE, output_option, print_table, print_value
+from remuda.cli.output import JSON, TABLE, WIDE, YAML, output_option, print_table, print_value
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -22,7 +22,7 @@ _COLUMNS = ("DRIVER", "WHAT", "ID", "NAME", "STATE", "MADE FOR", "CLUSTER")
 @click.command(name="leaks", context_settings=HELP)
 @kubeconfig_option
 @click.option("--driver", "only", multiple=True, metavar="DRIVER", help="Look only there; may be given several times.")
-@output_option()
+@output_option(TABLE, WIDE, JSON, YAML)
 @click.option(
     "--hosts",
     type=click.Path(file_okay=False, path_type=Path),
@@ -50,11 +50,11 @@ def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: 
     found = connected(kubeconfig, find)
     for why in found.unknown:
         click.echo(f"could not look everywhere: {why}", err=True)
-    if output != TABLE:
+    if output in (JSON, YAML):
         print_value(found.leaks, output)
     elif found.leaks:
         rows = [(one.driver, one.what, one.id, one.name, one.state, one.machine, one.cluster) for one in found.leaks]
-        print_table(_COLUMNS, rows)
+        print_table(_COLUMNS, rows, whole=output == WIDE)
     else:
         click.echo("no leaks", err=True)
     raise SystemExit(_LEAKS if found.leaks else _UNKNOWN if found.unknown else 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import machine
+from remuda.cli import completing, machine
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.signals import clean_up_when_terminated
@@ -35,7 +35,7 @@ command.add_command(machine.logs, "machine")
 
 
 @command.command(context_settings=HELP)
-@click.argument("name")
+@click.argument("name", shell_complete=completing.clusters)
 @click.option("-f", "--follow", is_flag=True, help="Go on until what is followed ends.")
 @namespace_option("cluster")
 @kubeconfig_option

@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import remuda
 from remuda.cli import exits
 from remuda.cli.options import HELP
+from remuda.cli.output import wants_no_colour
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # section -> name -> (module, one line for `remuda --help`), in the order in which somebody meets them
 _SECTIONS = {
@@ -75,12 +79,23 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Ctrl-C ends every command the same way. What a command has to say of it, it has said by now."""
+        """Ctrl-C ends every command the same way. What a command has to say of it, it has said by now. Colours are for
+        terminals, and for who has not declined."""
+        if wants_no_colour():
+            ctx.color = False
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
             click.echo("\ninterrupted; what was asked of the management plane goes on there", err=True)
             raise SystemExit(exits.INTERRUPTED) from None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Without importing them all."""
+        from click.shell_completion import CompletionItem
+
+        known = {name: text for name, (_, text) in _COMMANDS.items() if name.startswith(incomplete)}
+        found = [CompletionItem(name, help=text) for name, text in known.items()]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, _COMMANDS))

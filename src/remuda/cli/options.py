@@ -7,9 +7,17 @@ from typing import Any
 
 import click
 
+from remuda.cli import completing
+
 HELP = {"help_option_names": ["-h", "--help"]}
 
 
 def namespace_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """For commands that find something by its name wherever it is."""
-    return click.option("-n", "--namespace", default="", help=f"Where the {what} is; looked for in all by default.")
+    return click.option(
+        "-n",
+        "--namespace",
+        default="",
+        shell_complete=completing.namespaces,
+        help=f"Where the {what} is; looked for in all by default.",
+    )

@@ -7,9 +7,10 @@ nothing is cut.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -46,6 +47,29 @@ def print_value(value: Any, format: str) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, whole: bool = False) -> None:
     """`whole`: nothing is cut, also on a terminal."""
     click.echo(table(columns, rows, None if whole else terminal_width()))
+
+
+def print_records(records: Sequence[Mapping[str, Any]], heads: Mapping[str, str], format: str, none: str) -> None:
+    """Records of the same fields: as a table with the heads of those that are named (`-o wide`: nothing is cut), or
+    whole. `none`: what is said where there are none."""
+    if format in (JSON, YAML):
+        print_value(records, format)
+    elif records:
+        rows = [[_shown(one.get(field)) for field in heads] for one in records]
+        print_table(list(heads.values()), rows, whole=format == WIDE)
+    else:
+        click.echo(none, err=True)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def wants_no_colour() -> bool:
+    """As no-color.org asks."""
+    return bool(os.environ.get("NO_COLOR"))
 
 
 def terminal_width() -> int | None:

@@ -19,6 +19,7 @@ import click
 
 from remuda.cli import exits
 from remuda.cli.connection import connected
+from remuda.cli.output import wants_no_colour
 
 if TYPE_CHECKING:
     from remuda.kube.client import Client, Target
@@ -254,7 +255,7 @@ class Frames(Lines):
         self._root: Branch | None = None
         self._trouble = ""
         self._drawn: list[str] = []
-        click.echo("\x1b[?25l", nl=False, err=True)
+        _steer("\x1b[?25l")
 
     def show(self, root: Branch | None, elapsed: float) -> None:
         self._root, self._trouble = root, ""
@@ -277,7 +278,7 @@ class Frames(Lines):
         super().in_vain(root, elapsed)
 
     def close(self) -> None:
-        click.echo("\x1b[?25h", nl=False, err=True)
+        _steer("\x1b[?25h")
 
     def _draw(self, elapsed: float, *, heading: bool = True) -> None:
         from remuda.cli import treelines
@@ -297,13 +298,20 @@ class Frames(Lines):
 
     def _put(self, frame: list[str]) -> None:
         """In one write, so that nothing flickers. A terminal that has become narrower has broken the old lines."""
+        if wants_no_colour():
+            frame = [click.unstyle(line) for line in frame]
         if frame == self._drawn:
             return
         width = max(shutil.get_terminal_size().columns, 1)
         up = sum(max(-(-len(click.unstyle(line)) // width), 1) for line in self._drawn)
         back = f"\x1b[{up}A" if up else ""
-        click.echo(back + "\r" + "".join(f"{line}\x1b[K\n" for line in frame) + "\x1b[J", nl=False, err=True)
+        _steer(back + "\r" + "".join(f"{line}\x1b[K\n" for line in frame) + "\x1b[J")
         self._drawn = frame
+
+
+def _steer(text: str) -> None:
+    """To the terminal as it is: without colours it is steered all the same."""
+    click.echo(text, nl=False, err=True, color=True)
 
 
 def _holds_up(root: Branch | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import choices, editing, previews, progress
+from remuda.cli import choices, completing, editing, previews, progress
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
@@ -22,7 +22,7 @@ _OTHERWISE = "scale its MachineDeployments: kubectl scale machinedeployment {nam
 
 
 @click.command(name="scale", context_settings=HELP)
-@click.argument("name")
+@click.argument("name", shell_complete=completing.clusters)
 @click.option("--servers", type=int, metavar="N", help="Of the pool with etcd and the control plane.")
 @click.option("--workers", type=int, metavar="N", help="Of the pool that runs Pods only.")
 @click.option("--pool", "pools", multiple=True, metavar="POOL=N", help="Of this pool. May be repeated.")

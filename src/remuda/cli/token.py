@@ -10,7 +10,7 @@ import click
 
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import print_table
+from remuda.cli.output import JSON, TABLE, WIDE, YAML, output_option, print_records
 
 if TYPE_CHECKING:
     from remuda.access.types import Token
@@ -102,12 +102,14 @@ def create(user: str, ttl: float | None, clusters: tuple[str, ...], description:
 @command.command(name="list", context_settings=HELP)
 @click.option("--user", default="", help="Only those of this user.")
 @click.option("--all", "everything", is_flag=True, help="Those of clusters, too: each has one, in its kubeconfig.")
+@output_option(TABLE, WIDE, JSON, YAML)
 @kubeconfig_option
-def list_tokens(user: str, everything: bool, kubeconfig: Path | None) -> None:
+def list_tokens(user: str, everything: bool, output: str, kubeconfig: Path | None) -> None:
     """All tokens, without what is secret of them; your own, if you are a user.
 
     \b
       remuda token list --user alice
+      remuda token list -o json
     """
     from remuda.access.types import SYSTEM, TOKEN_KIND
     from remuda.cli import tokens
@@ -117,14 +119,19 @@ def list_tokens(user: str, everything: bool, kubeconfig: Path | None) -> None:
         for one in connected(kubeconfig, tokens.known)
         if user in ("", one.user_id) and (everything or one.metadata.labels.get(TOKEN_KIND) != SYSTEM)
     ]
-    rows = [
-        (one.metadata.name, one.user_id, _until(one), ", ".join(one.cluster_names) or "any", one.description)
+    records = [
+        {
+            "name": one.metadata.name,
+            "user": one.user_id,
+            "goodUntil": _until(one),
+            "clusters": one.cluster_names or "any",
+            "description": one.description,
+        }
         for one in shown
     ]
-    if rows:
-        print_table(("NAME", "USER", "GOOD UNTIL", "CLUSTERS", "DESCRIPTION"), rows)
-    else:
-        click.echo("no tokens")
+    heads = ("NAME", "USER", "GOOD UNTIL", "CLUSTERS", "DESCRIPTION")
+    fields = ("name", "user", "goodUntil", "clusters", "description")
+    print_records(records, dict(zip(fields, heads, strict=True)), output, "no tokens")
 
 
 def _until(token: Token) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import choices, editing, exits, previews, progress
+from remuda.cli import choices, completing, editing, exits, previews, progress
 from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
@@ -26,7 +26,7 @@ _OTHERWISE = (
 
 
 @click.command(name="upgrade", context_settings=HELP)
-@click.argument("name")
+@click.argument("name", shell_complete=completing.clusters)
 @click.option("--kubernetes-version", "version", default="", metavar="VERSION", help="v1.36.4+k3s1, for example.")
 @namespace_option("cluster")
 @progress.wait_options

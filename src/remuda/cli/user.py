@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import print_table
+from remuda.cli.output import JSON, TABLE, WIDE, YAML, output_option, print_records
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -52,31 +52,35 @@ def create(name: str, display_name: str, description: str, kubeconfig: Path | No
 
 @command.command(name="list", context_settings=HELP)
 @click.option("--all", "everybody", is_flag=True, help="Those of clusters, too: each has one, for its kubeconfig.")
+@output_option(TABLE, WIDE, JSON, YAML)
 @kubeconfig_option
-def list_users(everybody: bool, kubeconfig: Path | None) -> None:
+def list_users(everybody: bool, output: str, kubeconfig: Path | None) -> None:
     """All users, and whether they may come in.
 
     \b
       remuda user list
+      remuda user list -o json
     """
     from remuda.access.systemusers import CLUSTER
     from remuda.access.types import USER
     from remuda.kube.client import list_all
 
-    async def look(client: HttpClient) -> list[tuple[str, ...]]:
+    async def look(client: HttpClient) -> list[dict[str, Any]]:
         listing = await list_all(client, USER.target)
         users = [USER.decode(item) for item in listing.items]
         return [
-            (user.metadata.name, "yes" if user.enabled else "no", user.display_name, user.description)
+            {
+                "name": user.metadata.name,
+                "enabled": user.enabled,
+                "displayName": user.display_name,
+                "description": user.description,
+            }
             for user in users
             if everybody or CLUSTER not in user.metadata.annotations
         ]
 
-    rows = connected(kubeconfig, look)
-    if rows:
-        print_table(("NAME", "ENABLED", "DISPLAY NAME", "DESCRIPTION"), rows)
-    else:
-        click.echo("no users")
+    heads = {"name": "NAME", "enabled": "ENABLED", "displayName": "DISPLAY NAME", "description": "DESCRIPTION"}
+    print_records(connected(kubeconfig, look), heads, output, "no users")
 
 
 @command.command(context_settings=HELP)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import exits
+from remuda.cli import completing, exits
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.describe import look, no_such_cluster
 from remuda.cli.options import HELP, namespace_option
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="why", context_settings=HELP)
-@click.argument("name")
+@click.argument("name", shell_complete=completing.clusters)
 @namespace_option("cluster")
 @click.option("--timeline", "timed", is_flag=True, help="What happened to it and its machines, when, and how long.")
 @output_option(TABLE, JSON, YAML)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from remuda.cli.main import main
 from tests.lab import commands
 
 _WIDTH = 80
+_AT_ONCE = 0.12  # seconds
 _HEAVY = ("aiohttp", "msgspec", "yaml", "cryptography", "apsw", "asyncssh")
 
 
@@ -70,6 +72,18 @@ def test_every_option_says_what_it_is_for(words: str) -> None:
 def test_every_command_is_told_in_one_line() -> None:
     assert all(command.get_short_help_str(_WIDTH) for command in ALL.values())
     assert all(f"  {name} " in _help("") for name in (path for path in ALL if path and " " not in path))
+
+
+def test_help_comes_at_once() -> None:
+    """Of the processor's time, which others on the machine do not lengthen much; the best of several."""
+    times = []
+    for _ in range(5):
+        process = subprocess.Popen([sys.executable, "-m", "remuda.cli.main", "--help"], stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        times.append(used.ru_utime + used.ru_stime)
+    assert min(times) <= _AT_ONCE, f"seconds: {times}"
 
 
 def test_help_needs_nothing_that_takes_time_to_import() -> None:

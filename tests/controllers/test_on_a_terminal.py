@@ -1,0 +1,78 @@
+"""Commands on a terminal: colours unless they are declined, and a question before a cluster is upgraded."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest_asyncio
+
+from remuda.provisioning.types import CLUSTER
+from tests.controllers.declared import Ranch, pool
+from tests.controllers.engine import Engine
+from tests.controllers.program import remuda
+from tests.lab.terminal import Session
+
+CTRL_C = "\x03"
+OLD, NEW = "v1.34.1+k3s1", "v1.34.2+k3s1"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ranch(engine: Engine) -> Ranch:
+    found = await Ranch.create(engine)
+    await found.config("servers")
+    async with found.running():
+        await found.cluster(pool("servers"))
+        await found.made()
+        await found.machines(1)
+        await found.settled()
+    return found
+
+
+def command(ranch: Ranch, *words: str) -> list[str]:
+    place = ("-n", ranch.namespace, "--kubeconfig", str(ranch.engine.kubeconfig))
+    return [sys.executable, "-m", "remuda.cli.main", *words, *place]
+
+
+async def shown(words: list[str], typed: str = "", after: str = "") -> tuple[int, str]:
+    def run() -> tuple[int, str]:
+        session = Session(words)
+        try:
+            if after:
+                session.until(after)
+                session.type(typed)
+            while typed == CTRL_C:  # faster than any person, it may come before the question is waited for
+                try:
+                    return session.end(seconds=3), session.shown
+                except AssertionError:
+                    session.type(typed)
+            return session.end(), session.shown
+        finally:
+            session.close()
+
+    return await asyncio.to_thread(run)
+
+
+async def test_colours_are_for_terminals_and_can_be_declined(ranch: Ranch) -> None:
+    words = command(ranch, "describe", "cluster", "prairie")
+    _, coloured = await shown(words)
+    assert "\x1b[" in coloured
+    _, plain = await shown(["/usr/bin/env", "NO_COLOR=1", *words])
+    assert "Cluster prairie" in plain
+    assert "\x1b[" not in plain
+    piped = await remuda(ranch.engine, *words[3:])
+    assert "\x1b[" not in piped.out + piped.err
+
+
+async def test_an_upgrade_is_asked_about(ranch: Ranch) -> None:
+    words = command(ranch, "upgrade", "prairie", "--kubernetes-version", NEW)
+    code, text = await shown(words, "n\r", "go on?")
+    assert code == 1
+    assert "nothing is changed" in text
+    assert (await ranch.get(CLUSTER))["spec"]["kubernetesVersion"] == OLD
+    code, text = await shown(words, CTRL_C, "go on?")
+    assert code == 130
+    assert (await ranch.get(CLUSTER))["spec"]["kubernetesVersion"] == OLD
+    code, text = await shown(words, "y\r", "go on?")
+    assert code == 0, text
+    assert (await ranch.get(CLUSTER))["spec"]["kubernetesVersion"] == NEW

@@ -1,0 +1,84 @@
+"""What shells complete, as a shell asks for it: by a process, and through bash itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from remuda.cli.main import main
+from remuda.kube import kubeconfig
+
+
+def complete(line: str, shell: str = "bash", **environment: str) -> subprocess.CompletedProcess[str]:
+    """What follows the last word of a line; a blank at its end begins a new one."""
+    words = line.split()
+    at = len(words) - (0 if line.endswith(" ") else 1)
+    asked = {"_REMUDA_COMPLETE": f"{shell}_complete", "COMP_WORDS": line, "COMP_CWORD": str(at)}
+    if shell == "fish":
+        asked["COMP_CWORD"] = "" if line.endswith(" ") else words[-1]
+    return subprocess.run(
+        [sys.executable, "-c", "from remuda.cli.main import main; main(prog_name='remuda')"],
+        env={**os.environ, **asked, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_commands_and_options_are_completed_in_each_shell(shell: str) -> None:
+    found = complete("remuda d", shell)
+    assert (found.returncode, found.stderr) == (0, "")
+    for name in ("describe", "delete", "diagnose", "drivers"):
+        assert name in found.stdout
+    assert "--kubernetes-version" in complete("remuda upgrade prairie --ku", shell).stdout
+    assert "nspawn" in complete("remuda generate cluster c --flavor n", shell).stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_script_asks_this_program(shell: str) -> None:
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0
+    assert f"_REMUDA_COMPLETE={shell}_complete" in result.output
+
+
+def test_bash_understands_its_script(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    (tmp_path / "remuda").symlink_to(Path(sys.executable).with_name("remuda"))
+    script = (
+        f"PATH={tmp_path}:$PATH; source <(remuda completion bash); COMP_WORDS=(remuda des); COMP_CWORD=1; "
+        '_remuda_completion remuda; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("describe\n", "")
+
+
+def test_a_server_that_never_answers_is_given_up_without_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "k"
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        kubeconfig.write(path, kubeconfig.build(f"https://127.0.0.1:{deaf.getsockname()[1]}"))
+        began = time.monotonic()
+        found = complete("remuda describe cluster ", KUBECONFIG=str(path))
+        took = time.monotonic() - began
+    began = time.monotonic()
+    complete("remuda describe ")
+    assert (found.returncode, found.stdout.strip(), found.stderr) == (0, "", "")
+    assert took < 10 + 5 * (time.monotonic() - began)  # sixty seconds, if it were waited for
+
+
+@pytest.mark.parametrize("text", ["", "{", "apiVersion: v1\nkind: Config\ncurrent-context: none\n"])
+def test_a_kubeconfig_that_is_none_is_no_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "k"
+    path.write_text(text)
+    found = complete("remuda get machines ", KUBECONFIG=str(path))
+    assert (found.returncode, found.stdout.strip(), found.stderr) == (0, "", "")
