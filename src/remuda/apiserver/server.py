@@ -34,6 +34,7 @@ from remuda.apiserver.bootstrap import bootstrap
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.handlers import register_handlers
 from remuda.apiserver.http.front import HttpFront
+from remuda.apiserver.http.presented import Presented
 from remuda.apiserver.kinds import builtin_resources, protobuf
 from remuda.apiserver.registry.crds import TABLE as DEFINITIONS
 from remuda.apiserver.registry.crds import Definitions, with_schema_validation
@@ -68,9 +69,15 @@ class StartRefused(Exception):
 
 class ApiServer:
     def __init__(
-        self, settings: Settings, store: SqliteStore, pki: pki_module.Pki, tokens: Sequence[TokenAuthenticator]
+        self,
+        settings: Settings,
+        store: SqliteStore,
+        pki: pki_module.Pki,
+        tokens: Sequence[TokenAuthenticator],
+        presented: Presented | None = None,
     ) -> None:
         self._settings = settings
+        self._presented = presented
         self.store = store
         self.pki = pki
         signer = Signer(pki.token_key)
@@ -121,10 +128,12 @@ class ApiServer:
         routes: Mapping[str, Handler] | None = None,
         pki: pki_module.Pki | None = None,
         before: Callable[[Handler], Handler] | None = None,
+        presented: Presented | None = None,
     ) -> ApiServer:
         """Raises StartRefused with what is wrong, before anything is served. `admission` and `routes`, which go before
         the API's own paths, are in force from the first request on. `pki`: keys that are kept elsewhere. `before`
-        is given the handler that answers for the API, and gives the one that sees every request first."""
+        is given the handler that answers for the API, and gives the one that sees every request first. `presented`: a
+        certificate that is shown beside our own."""
         try:
             tokens = _static_tokens(settings)
             pki_module.serving_names(settings.host, settings.names)  # before a directory is made for nothing
@@ -136,7 +145,7 @@ class ApiServer:
                 pki = await asyncio.to_thread(
                     pki_module.prepare, settings.data_dir, listen_address=settings.host, extra_names=settings.names
                 )
-            server = cls(settings, store, pki, tokens)
+            server = cls(settings, store, pki, tokens, presented)
             for registration in admission:
                 server.registry.admission.register(*registration)
             for prefix, handler in (routes or {}).items():
@@ -165,7 +174,9 @@ class ApiServer:
     async def _listen(self) -> None:
         host, port = self._settings.host, self._settings.port
         try:
-            await self.front.start(host, port, self.pki.server_context())
+            own = self.pki.server_context()
+            context = own if self._presented is None else self._presented.beside(own, self.pki.bare_context)
+            await self.front.start(host, port, context)
         except OSError as error:
             # A resolver's errors have negative numbers and say it in words already.
             number = error.errno or 0
@@ -176,7 +187,7 @@ class ApiServer:
         admin = self.pki.admin
         config = kubeconfig.build(
             self.url,
-            ca_pem=self.pki.ca_certificate_pem,
+            ca_pem=self.authorities,
             client_certificate_pem=admin.certificate_pem,
             client_key_pem=admin.key_pem,
         )
@@ -188,7 +199,15 @@ class ApiServer:
         host = self._settings.host
         if host in ("0.0.0.0", "::", ""):  # noqa: S104 - listening everywhere, reached on loopback
             host = "127.0.0.1"
+        if host == "127.0.0.1" and self._presented is not None and not self._presented.chain.covers(host):
+            host = "localhost" if self._presented.is_shown_to(None) else host  # a name that our own certificate is for
         return f"https://{_shown(host)}:{self.front.port}"
+
+    @property
+    def authorities(self) -> bytes:
+        """PEM: who vouches for the server, whichever certificate it shows."""
+        own = self.pki.ca_certificate_pem
+        return own if self._presented is None else self._presented.trusted(own)
 
     @property
     def kubeconfig(self) -> Path:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
+from remuda.apiserver.http.presented import Presented
 from remuda.apiserver.server import ApiServer, Settings, StartRefused
 from remuda.app import process
 from remuda.kube.admission import Registration
@@ -36,9 +37,13 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
 
 
 async def start(
-    settings: Settings, *, admission: Sequence[Registration] = (), routes: Mapping[str, Handler] | None = None
+    settings: Settings,
+    *,
+    admission: Sequence[Registration] = (),
+    routes: Mapping[str, Handler] | None = None,
+    presented: Presented | None = None,
 ) -> ApiServer:
     try:
-        return await ApiServer.start(settings, admission=admission, routes=routes)
+        return await ApiServer.start(settings, admission=admission, routes=routes, presented=presented)
     except StartRefused as refused:
         raise process.Refused(str(refused)) from None
