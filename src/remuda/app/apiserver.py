@@ -23,10 +23,9 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
         started = time.monotonic()
         server = await start(settings)
         try:
-            print(
+            process.announce(
                 f"remuda apiserver ready at {server.url} after {time.monotonic() - started:.2f} s, "
-                f"pid {os.getpid()}, kubeconfig {server.kubeconfig}",
-                flush=True,
+                f"pid {os.getpid()}, kubeconfig {server.kubeconfig}"
             )
             await stop.wait()
         finally:

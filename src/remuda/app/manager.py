@@ -157,10 +157,9 @@ async def _manage(
     async def tell_ready() -> None:
         begun.set()
         standing = "stands for the lead" if election else "leads alone"
-        print(
+        process.announce(
             f"remuda manager ready after {time.monotonic() - started:.2f} s, pid {os.getpid()}, "
-            f"{standing}, {controllers.told(chosen)}",
-            flush=True,
+            f"{standing}, {controllers.told(chosen)}"
         )
 
     def tell_lead() -> None:

@@ -48,10 +48,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     server = await apiserver.start(wanted, admission=controllers.ADMISSION, routes=routes, presented=presented)
 
     def tell() -> None:
-        print(
+        process.announce(
             f"remuda ready at {server.url} after {time.monotonic() - started:.2f} s, "
-            f"pid {os.getpid()}, kubeconfig {server.kubeconfig}",
-            flush=True,
+            f"pid {os.getpid()}, kubeconfig {server.kubeconfig}"
         )
 
     try:
