@@ -65,8 +65,12 @@ class Pki:
 
     def server_context(self) -> ssl.SSLContext:
         context = self.bare_context()
-        context.load_cert_chain(self.folder / "apiserver.crt", self.folder / "apiserver.key")
+        self.show(context)
         return context
+
+    def show(self, context: ssl.SSLContext) -> None:
+        """The serving certificate as it is on disk now: to everybody who connects from now on."""
+        context.load_cert_chain(self.folder / "apiserver.crt", self.folder / "apiserver.key")
 
     def bare_context(self) -> ssl.SSLContext:
         """TLS 1.2 and up; a client certificate is optional, and if there is one it is from our CA, whatever certificate
