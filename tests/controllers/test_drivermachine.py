@@ -237,6 +237,19 @@ async def test_a_driver_that_lives_here_needs_our_runner(bench: Bench) -> None:
         assert [named(job) for job in await bench.jobs()] == []
 
 
+async def test_a_server_that_could_never_call_is_not_made(bench: Bench) -> None:
+    found = msgspec.structs.replace(FOUND, own_loopback=True)
+    async with bench.running(found=found, only_here="https://127.0.0.1:6443"):
+        await bench.cluster()
+        await bench.machine()
+        said = condition(await bench.says("ServerUrlOnlyHere"), "Ready")["message"]
+        assert "cannot reach https://127.0.0.1:6443" in said
+        assert "--server-url" in said
+        assert [named(job) for job in await bench.jobs()] == []
+    async with bench.running(found=found):
+        await bench.job()
+
+
 async def test_where_the_cluster_runs_jobs_they_are_ordinary_ones(bench: Bench) -> None:
     async with bench.running(run_jobs=False, image="registry.example/remuda:1", cpu="500m"):
         await bench.cluster()

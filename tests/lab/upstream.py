@@ -62,7 +62,9 @@ class Upstream(Server):
         port, etcd_url = free_port(), f"http://127.0.0.1:{free_port()}"
         files = self._write_files(port)
         self._run(etcd, *_etcd_flags(self.folder, etcd_url), *(() if durable else ("--unsafe-no-fsync",)))
-        process = self._run(apiserver, *_apiserver_flags(files, port, etcd_url), *flags)
+        given = {flag.partition("=")[0] for flag in flags}  # in the place of ours: some add up
+        own = [flag for flag in _apiserver_flags(files, port, etcd_url) if flag.partition("=")[0] not in given]
+        process = self._run(apiserver, *own, *flags)
         super().__init__(self.folder / "admin.kubeconfig")
         self.wait_until_ready(process, seconds, self.folder / "kube-apiserver.log")
         return files

@@ -29,42 +29,24 @@ _PROVIDERS: tuple[ProviderType, ...] = ("InfrastructureProvider", "BootstrapProv
 _RUN_BY_NODES = ("Deployment", "Service")
 
 
-class UpstreamCore(Land, Upstream):
-    """Ready when it is made: the core, and our providers beside it."""
+class OnUpstream(Land, Upstream):
+    """A manager of ours on the real API server, with a token of an account that was made there for it."""
 
-    name = "upstream's core"
     driver = "process"
 
-    def __init__(self) -> None:
-        super().__init__()
-        try:
-            self.options = {}
-            self.data, self.log = self.folder / "data", self.folder / "remuda.log"
-            self.core = CoreManager(self, self.folder / "core")
-            self.children.append(self.core.process)
-            self._start_providers()
-            self.until(DRIVERS, self.driver, lambda obj: condition(obj, "Active") == "True")
-        except BaseException:
-            self.stop()
-            raise
+    def __init__(self, *flags: str) -> None:
+        super().__init__(*flags)
+        self.options: Json = {}
+        self.data, self.log = self.folder / "data", self.folder / "remuda.log"
 
-    def _start_providers(self) -> None:
-        for obj in installed():
-            create(self, obj)
+    def start_manager(self, *flags: str) -> None:
         config = self.folder / "remuda.kubeconfig"
         token = token_of(self, NAMESPACE, ACCOUNT)
         kubeconfig.write(config, kubeconfig.build(self.url, ca_pem=self.ca_pem, token=token))
         command = ("-m", "remuda.cli.main", "manager", "--kubeconfig", str(config))
-        flags = (
-            *("--controllers", "providers,provisioning"),
-            *("--nodes-listen", f"127.0.0.1:{free_port()}"),
-            *("--webhook-listen", f"127.0.0.1:{free_port()}"),
-            *("--run-jobs", "--data-dir", str(self.data)),
-            "--no-leader-elect",  # who leads ends when a busy machine keeps it from renewing its Lease
-        )
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, *command, *flags],
+                [sys.executable, *command, *flags, "--run-jobs", "--data-dir", str(self.data)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -75,6 +57,33 @@ class UpstreamCore(Land, Upstream):
         line = process.stdout.readline()
         if " ready" not in line:
             raise RuntimeError(f"remuda manager did not start: {line}\n{tail(self.log)}")
+        self.until(DRIVERS, self.driver, lambda obj: condition(obj, "Active") == "True")
+
+
+class UpstreamCore(OnUpstream):
+    """Ready when it is made: the core, and our providers beside it."""
+
+    name = "upstream's core"
+
+    def __init__(self) -> None:
+        super().__init__()
+        try:
+            self.core = CoreManager(self, self.folder / "core")
+            self.children.append(self.core.process)
+            self._start_providers()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start_providers(self) -> None:
+        for obj in installed():
+            create(self, obj)
+        self.start_manager(
+            *("--controllers", "providers,provisioning"),
+            *("--nodes-listen", f"127.0.0.1:{free_port()}"),
+            *("--webhook-listen", f"127.0.0.1:{free_port()}"),
+            "--no-leader-elect",  # who leads ends when a busy machine keeps it from renewing its Lease
+        )
 
     @property
     def told(self) -> str:

@@ -7,7 +7,10 @@ brings every write to disk. Whoever embeds the server uses `registry`, `client` 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -34,6 +37,7 @@ from remuda.apiserver.bootstrap import bootstrap
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.handlers import register_handlers
 from remuda.apiserver.http.front import HttpFront
+from remuda.apiserver.http.presented import Presented
 from remuda.apiserver.kinds import builtin_resources, protobuf
 from remuda.apiserver.registry.crds import TABLE as DEFINITIONS
 from remuda.apiserver.registry.crds import Definitions, with_schema_validation
@@ -49,6 +53,9 @@ from remuda.kube.admission import Registration
 from remuda.kube.web import Handler
 
 STOP_GRACE_SECONDS = 5.0
+_RENEW_SECONDS = 24 * 3600.0
+
+log = logging.getLogger(__name__)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,9 +75,17 @@ class StartRefused(Exception):
 
 class ApiServer:
     def __init__(
-        self, settings: Settings, store: SqliteStore, pki: pki_module.Pki, tokens: Sequence[TokenAuthenticator]
+        self,
+        settings: Settings,
+        store: SqliteStore,
+        pki: pki_module.Pki,
+        tokens: Sequence[TokenAuthenticator],
+        presented: Presented | None = None,
     ) -> None:
         self._settings = settings
+        self._presented = presented
+        self._context: ssl.SSLContext  # of our own certificate
+        self._renewing: asyncio.Task[None] | None = None
         self.store = store
         self.pki = pki
         signer = Signer(pki.token_key)
@@ -121,10 +136,12 @@ class ApiServer:
         routes: Mapping[str, Handler] | None = None,
         pki: pki_module.Pki | None = None,
         before: Callable[[Handler], Handler] | None = None,
+        presented: Presented | None = None,
     ) -> ApiServer:
         """Raises StartRefused with what is wrong, before anything is served. `admission` and `routes`, which go before
         the API's own paths, are in force from the first request on. `pki`: keys that are kept elsewhere. `before`
-        is given the handler that answers for the API, and gives the one that sees every request first."""
+        is given the handler that answers for the API, and gives the one that sees every request first. `presented`: a
+        certificate that is shown beside our own."""
         try:
             tokens = _static_tokens(settings)
             pki_module.serving_names(settings.host, settings.names)  # before a directory is made for nothing
@@ -132,11 +149,8 @@ class ApiServer:
         except (StoreUnusable, TokenFileError, pki_module.PkiError) as error:
             raise StartRefused(str(error)) from None
         try:
-            if pki is None:
-                pki = await asyncio.to_thread(
-                    pki_module.prepare, settings.data_dir, listen_address=settings.host, extra_names=settings.names
-                )
-            server = cls(settings, store, pki, tokens)
+            own = pki is None
+            server = cls(settings, store, pki or await _prepared(settings), tokens, presented)
             for registration in admission:
                 server.registry.admission.register(*registration)
             for prefix, handler in (routes or {}).items():
@@ -144,6 +158,8 @@ class ApiServer:
             if before is not None:
                 server.front.stand_before(before)
             await server._start()
+            if own:
+                server._renewing = asyncio.create_task(server._keep_renewed(), name="renew certificates")
         except (pki_module.PkiError, OSError) as error:
             await store.close()
             raise StartRefused(f"{error}") from None
@@ -165,18 +181,32 @@ class ApiServer:
     async def _listen(self) -> None:
         host, port = self._settings.host, self._settings.port
         try:
-            await self.front.start(host, port, self.pki.server_context())
+            self._context = self.pki.server_context()
+            if self._presented is not None:
+                self._presented.beside(self._context, self.pki.bare_context)
+            await self.front.start(host, port, self._context)
         except OSError as error:
             # A resolver's errors have negative numbers and say it in words already.
             number = error.errno or 0
             why = os.strerror(number) if number > 0 else error.strerror
             raise StartRefused(f"cannot listen on {_shown(host)}:{port}: {why}") from None
 
+    async def _keep_renewed(self) -> None:
+        """What is about to expire is made anew while the server runs, and shown from the next handshake on."""
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            try:
+                pki = await _prepared(self._settings)
+                pki.show(self._context)
+                self._write_kubeconfig()
+            except (pki_module.PkiError, OSError) as error:
+                log.warning("the certificates cannot be renewed: %s", error)
+
     def _write_kubeconfig(self) -> None:
         admin = self.pki.admin
         config = kubeconfig.build(
             self.url,
-            ca_pem=self.pki.ca_certificate_pem,
+            ca_pem=self.authorities,
             client_certificate_pem=admin.certificate_pem,
             client_key_pem=admin.key_pem,
         )
@@ -188,7 +218,15 @@ class ApiServer:
         host = self._settings.host
         if host in ("0.0.0.0", "::", ""):  # noqa: S104 - listening everywhere, reached on loopback
             host = "127.0.0.1"
+        if host == "127.0.0.1" and self._presented is not None and not self._presented.chain.covers(host):
+            host = "localhost" if self._presented.is_shown_to(None) else host  # a name that our own certificate is for
         return f"https://{_shown(host)}:{self.front.port}"
+
+    @property
+    def authorities(self) -> bytes:
+        """PEM: who vouches for the server, whichever certificate it shows."""
+        own = self.pki.ca_certificate_pem
+        return own if self._presented is None else self._presented.trusted(own)
 
     @property
     def kubeconfig(self) -> Path:
@@ -204,6 +242,10 @@ class ApiServer:
         )
 
     async def stop(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._renewing
         await self.front.stop(STOP_GRACE_SECONDS)
         await self._close()
 
@@ -211,6 +253,12 @@ class ApiServer:
         await self._upkeep.close()
         self._definitions.close()
         await self.store.close()
+
+
+async def _prepared(settings: Settings) -> pki_module.Pki:
+    return await asyncio.to_thread(
+        pki_module.prepare, settings.data_dir, listen_address=settings.host, extra_names=settings.names
+    )
 
 
 def _shown(host: str) -> str:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
+from remuda.apiserver.http.presented import Presented
 from remuda.apiserver.server import ApiServer, Settings, StartRefused
 from remuda.app import process
 from remuda.kube.admission import Registration
@@ -22,10 +23,9 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
         started = time.monotonic()
         server = await start(settings)
         try:
-            print(
+            process.announce(
                 f"remuda apiserver ready at {server.url} after {time.monotonic() - started:.2f} s, "
-                f"pid {os.getpid()}, kubeconfig {server.kubeconfig}",
-                flush=True,
+                f"pid {os.getpid()}, kubeconfig {server.kubeconfig}"
             )
             await stop.wait()
         finally:
@@ -36,9 +36,13 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
 
 
 async def start(
-    settings: Settings, *, admission: Sequence[Registration] = (), routes: Mapping[str, Handler] | None = None
+    settings: Settings,
+    *,
+    admission: Sequence[Registration] = (),
+    routes: Mapping[str, Handler] | None = None,
+    presented: Presented | None = None,
 ) -> ApiServer:
     try:
-        return await ApiServer.start(settings, admission=admission, routes=routes)
+        return await ApiServer.start(settings, admission=admission, routes=routes, presented=presented)
     except StartRefused as refused:
         raise process.Refused(str(refused)) from None

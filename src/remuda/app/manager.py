@@ -20,6 +20,7 @@ from remuda.app.addresses import Address
 from remuda.app.node_server import NodeServer
 from remuda.app.process import Refused
 from remuda.app.site import Settings as SiteSettings
+from remuda.app.site import tell_of_unknown_name
 from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
 from remuda.jobs.runner import Settings as JobSettings
 from remuda.kube import kubeconfig
@@ -117,11 +118,12 @@ def _choose(settings: Settings) -> tuple[str, ...]:
             )
         if settings.site != SiteSettings():
             raise Refused(
-                "--server-url, --assets and --artefacts are for hosts: --nodes-listen must say where they are served"
+                "--server-url, --tls-cert, --assets and --artefacts are for hosts: --nodes-listen must say where they "
+                "are served"
             )
         return chosen if settings.controllers else controllers.GROUPS["core"]
     settings.site.check()
-    settings.site.name(settings.nodes)
+    settings.site.presented(settings.nodes)
     if not settings.nodes[1] and not settings.site.server_url:
         raise Refused("--nodes-listen with port 0 takes any free one: name one, or add --server-url")
     if not settings.machine.run_jobs:
@@ -155,10 +157,9 @@ async def _manage(
     async def tell_ready() -> None:
         begun.set()
         standing = "stands for the lead" if election else "leads alone"
-        print(
+        process.announce(
             f"remuda manager ready after {time.monotonic() - started:.2f} s, pid {os.getpid()}, "
-            f"{standing}, {controllers.told(chosen)}",
-            flush=True,
+            f"{standing}, {controllers.told(chosen)}"
         )
 
     def tell_lead() -> None:
@@ -190,6 +191,7 @@ async def _add_controllers(manager: Manager, client: HttpClient, settings: Setti
         return
     server = NodeServer(client, client.access, settings.nodes, settings.site, settings.lease.namespace)
     site = await server.prepare()
+    await tell_of_unknown_name(site)
     machine = settings.machine
     if settings.data_dir is not None:
         machine = msgspec.structs.replace(machine, driver_directory=str(settings.data_dir.absolute() / "drivers"))

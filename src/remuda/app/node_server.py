@@ -1,7 +1,8 @@
 """What hosts are served by a manager on Kubernetes, on a port of its own: the endpoints, and the way to their Secret.
 
 Every replica serves, whether or not it leads. The certificate and its CA are in a Secret that all replicas share; hosts
-pin that CA, so it stays for as long as it is valid. The embedded engine needs none of this: there the same endpoints
+pin that CA, so it stays for as long as it is valid. A certificate of the user's own is shown beside it, to those who
+ask for what it is good for. The embedded engine needs none of this: there the same endpoints
 are on the API's own port (`nodes.mount`).
 """
 
@@ -52,9 +53,10 @@ class NodeServer:
         self._secret = Key(namespace, SECRET_NAME)
         self._names = tuple(dict.fromkeys((site.name(listen), *_own_names(listen))))
         self._passthrough = Passthrough(access)
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._context.set_alpn_protocols(["http/1.1"])
+        self._context = _context()
+        self._presented = site.presented(listen)
+        if self._presented is not None:
+            self._presented.beside(self._context, _context)
         self._tasks = Tasks()
         self._routes: dict[str, Handler] = {}
         self._listener = Listener(self._serve)
@@ -70,7 +72,8 @@ class NodeServer:
             await self._renew()
         except StatusError as error:
             raise Refused(f"cannot keep the certificate for hosts in Secret {self._secret}: {error}") from None
-        return self._settings.settled(self._listen, self._serving.ca_pem)
+        own = self._serving.ca_pem
+        return self._settings.settled(self._listen, own if self._presented is None else self._presented.trusted(own))
 
     def add(
         self,
@@ -127,6 +130,13 @@ class NodeServer:
             except Exception as error:
                 log.warning("the certificate for hosts cannot be renewed: %s", error)
                 await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def _context() -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.set_alpn_protocols(["http/1.1"])
+    return made
 
 
 def _own_names(listen: Address) -> tuple[str, ...]:

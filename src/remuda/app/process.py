@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -51,6 +53,19 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
+
+
+def announce(line: str) -> None:
+    """One line for people and scripts; and systemd, if it started this, learns that what it waits for has come."""
+    print(line, flush=True)
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if not place:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        try:
+            out.sendto(b"READY=1", f"\0{place[1:]}" if place.startswith("@") else place)
+        except OSError as error:
+            logging.getLogger(__name__).warning("systemd cannot be told that this is ready: %s", error)
 
 
 def tune() -> None:

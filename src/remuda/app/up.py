@@ -16,6 +16,7 @@ from remuda.app.access import Access, UserTokens, embedded, tell_of_strangers
 from remuda.app.addresses import Address
 from remuda.app.apiserver import Settings as ServerSettings
 from remuda.app.site import Settings as SiteSettings
+from remuda.app.site import tell_of_unknown_name
 from remuda.jobs.runner import Settings as JobSettings
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.setup import BootstrapSettings
@@ -42,13 +43,14 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     chosen = controllers.choose(settings.controllers)
     controllers.check(chosen)
     routes = nodes.starting() if controllers.has_providers(chosen) else None
-    server = await apiserver.start(_with_names(settings, chosen), admission=controllers.ADMISSION, routes=routes)
+    wanted = _with_names(settings, chosen)
+    presented = settings.site.presented((wanted.host, wanted.port))
+    server = await apiserver.start(wanted, admission=controllers.ADMISSION, routes=routes, presented=presented)
 
     def tell() -> None:
-        print(
+        process.announce(
             f"remuda ready at {server.url} after {time.monotonic() - started:.2f} s, "
-            f"pid {os.getpid()}, kubeconfig {server.kubeconfig}",
-            flush=True,
+            f"pid {os.getpid()}, kubeconfig {server.kubeconfig}"
         )
 
     try:
@@ -80,11 +82,10 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
         controllers.add(manager, chosen)
         return
     listens = (settings.server.host, server.front.port)
-    site = settings.site.settled(listens, server.pki.ca_certificate_pem)
+    site = settings.site.settled(listens, server.authorities)
+    await tell_of_unknown_name(site)
     data = settings.server.data_dir.absolute()
-    jobs = JobSettings(
-        directory=data / "jobs", hosts=data / "hosts", server_url=server.url, ca_pem=server.pki.ca_certificate_pem
-    )
+    jobs = JobSettings(directory=data / "jobs", hosts=data / "hosts", server_url=server.url, ca_pem=server.authorities)
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
     kept = settings.site.kept_artefacts(data)
     access = Access(manager, site, embedded(server), chosen)

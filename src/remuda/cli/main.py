@@ -26,6 +26,7 @@ _SECTIONS = {
         "backup": ("backup", "Save a server's whole state to one file."),
         "restore": ("restore", "Make a data directory from a backup."),
         "artefacts": ("artefacts", "What nodes install distributions from."),
+        "manifest": ("manifest", "What runs this program on Kubernetes, to apply."),
     },
     "Clusters": {
         "create": ("create", "Create a cluster, by flags or by questions."),

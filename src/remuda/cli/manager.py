@@ -107,6 +107,8 @@ def command(
     nodes_listen: tuple[str, int] | None,
     server_url: str,
     server_ca: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     assets: Path | None,
     artefacts: Path | None,
     bootstrap_token_ttl: float,
@@ -148,7 +150,7 @@ def command(
         webhooks=webhook_listen,
         webhook_url=webhook_url,
         nodes=nodes_listen,
-        site=site_settings(server_url, server_ca, assets, artefacts),
+        site=site_settings(server_url, server_ca, tls_cert, tls_key, assets, artefacts),
         bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
         machine=MachineSettings(
             run_jobs=run_jobs, image=job_image, job_seconds=int(job_timeout), rancher_machine=rancher_machine

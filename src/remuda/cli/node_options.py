@@ -33,7 +33,18 @@ _OPTIONS = (
     click.option(
         "--server-ca",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="PEM with the CA of --server-url, if something with a certificate of its own stands before this manager.",
+        help="PEM with the CA of --server-url, if its certificate is not this program's. Hosts trust it beside ours: "
+        "give it before --tls-cert or what stands in front changes, and no host is lost.",
+    ),
+    click.option(
+        "--tls-cert",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Your own certificate for --server-url, with its chain, in PEM. Read again when it changes.",
+    ),
+    click.option(
+        "--tls-key",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="The key of --tls-cert, without a password, not readable by everybody.",
     ),
     click.option(
         "--assets",
@@ -76,7 +87,21 @@ def node_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def site_settings(server_url: str, server_ca: Path | None, assets: Path | None, artefacts: Path | None) -> Settings:
+def site_settings(
+    server_url: str,
+    server_ca: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    assets: Path | None,
+    artefacts: Path | None,
+) -> Settings:
     from remuda.app.site import Settings
 
-    return Settings(server_url=server_url, server_ca=server_ca, assets=assets, artefacts=artefacts)
+    return Settings(
+        server_url=server_url,
+        server_ca=server_ca,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        assets=assets,
+        artefacts=artefacts,
+    )

@@ -28,6 +28,8 @@ def command(
     controllers: tuple[str, ...],
     server_url: str,
     server_ca: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     assets: Path | None,
     artefacts: Path | None,
     bootstrap_token_ttl: float,
@@ -45,6 +47,8 @@ def command(
     \b
       remuda up --data-dir ./remuda-data
       kubectl --kubeconfig ./remuda-data/admin.kubeconfig get clusters -A
+      remuda up --listen 0.0.0.0:443 --server-url https://remuda.example.com \\
+        --tls-cert chain.pem --tls-key key.pem
     """
     from remuda.app.up import Settings, run
     from remuda.providers.bootstrap.setup import BootstrapSettings
@@ -54,7 +58,7 @@ def command(
         server=server_settings(**options),
         controllers=controllers,
         health=health_listen,
-        site=site_settings(server_url, server_ca, assets, artefacts),
+        site=site_settings(server_url, server_ca, tls_cert, tls_key, assets, artefacts),
         bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
         machine=MachineSettings(job_seconds=int(job_timeout), rancher_machine=rancher_machine),
     )

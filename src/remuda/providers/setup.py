@@ -132,9 +132,10 @@ def _control_plane_settings(settings: Settings) -> control_plane.ControlPlaneSet
 
 def _machine_settings(settings: Settings) -> MachineSettings:
     """What was looked at is what Jobs run: programs of drivers are kept where Jobs find them."""
+    found = msgspec.structs.replace(settings.machine, only_here=settings.site.only_here)
     if settings.jobs is None:
-        return settings.machine
-    return msgspec.structs.replace(settings.machine, driver_directory=str(settings.jobs.hosts / "drivers"))
+        return found
+    return msgspec.structs.replace(found, driver_directory=str(settings.jobs.hosts / "drivers"))
 
 
 async def register_drivers(client: Client, only: Collection[str] = CONTROLLERS) -> None:

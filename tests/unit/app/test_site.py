@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from remuda.app.process import Refused
-from remuda.app.site import Settings
+from remuda.app.site import Settings, tell_of_unknown_name
+from tests.lab.chains import Company
 
 HERE = ("127.0.0.1", 6443)
 
@@ -56,3 +57,42 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(Refused, match=said):
             settings.check()
+
+
+@pytest.mark.parametrize(
+    ("url", "only_here"),
+    [
+        ("https://127.0.0.9:1", True),
+        ("https://[::1]:1", True),
+        ("https://localhost", True),
+        ("https://10.0.0.1", False),
+    ],
+)
+def test_what_only_this_machine_can_use_is_known(url: str, only_here: bool) -> None:
+    site = Settings(server_url=url).settled(HERE, b"PEM")
+    assert site.only_here == (url if only_here else "")
+
+
+def test_what_hosts_trust_is_a_set_with_our_own_authority_in_it(tmp_path: Path) -> None:
+    ours, theirs = Company("Ours").root, Company("Theirs").root
+    (tmp_path / "ca.pem").write_bytes(theirs)
+    assert Settings(server_ca=tmp_path / "ca.pem").settled(HERE, ours).ca_pem == theirs + ours
+    assert Settings().settled(HERE, ours).ca_pem == ours
+
+
+def test_a_certificate_that_is_shown_at_addresses_is_for_the_one_that_is_listened_on(tmp_path: Path) -> None:
+    chain, key = Company().files(tmp_path, "remuda.example.com", "10.0.0.1")
+    settings = Settings(server_url="https://remuda.example.com", tls_cert=chain, tls_key=key)
+    for fine in ("0.0.0.0", "127.0.0.1", "10.0.0.1"):
+        assert settings.presented((fine, 6443)) is not None
+    with pytest.raises(Refused, match=r"it must be for 10[.]0[.]0[.]2 of --listen, too"):
+        settings.presented(("10.0.0.2", 6443))
+    assert Settings().presented(HERE) is None
+
+
+@pytest.mark.parametrize(("url", "told"), [("https://no-such-name.invalid:1", True), ("https://127.0.0.1:1", False)])
+async def test_a_name_that_is_not_known_here_is_told_of(url: str, told: bool, caplog: pytest.LogCaptureFixture) -> None:
+    await tell_of_unknown_name(Settings(server_url=url).settled(HERE, b"PEM"))
+    assert ["the name no-such-name.invalid of --server-url is not known here" in text for text in caplog.messages] == (
+        [True] if told else []
+    )

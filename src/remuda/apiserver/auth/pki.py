@@ -64,10 +64,19 @@ class Pki:
         return KeyPair(certificates.certificate_pem(certificate), certificates.key_pem(key))
 
     def server_context(self) -> ssl.SSLContext:
-        """TLS 1.2 and up; a client certificate is optional, and if there is one it is from our CA."""
+        context = self.bare_context()
+        self.show(context)
+        return context
+
+    def show(self, context: ssl.SSLContext) -> None:
+        """The serving certificate as it is on disk now: to everybody who connects from now on."""
+        context.load_cert_chain(self.folder / "apiserver.crt", self.folder / "apiserver.key")
+
+    def bare_context(self) -> ssl.SSLContext:
+        """TLS 1.2 and up; a client certificate is optional, and if there is one it is from our CA, whatever certificate
+        the server shows."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self.folder / "apiserver.crt", self.folder / "apiserver.key")
         context.load_verify_locations(cadata=self.ca_certificate_pem.decode())
         context.verify_mode = ssl.CERT_OPTIONAL
         context.set_alpn_protocols(["http/1.1"])

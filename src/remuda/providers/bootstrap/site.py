@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -12,6 +14,16 @@ TUNNEL = "/v3/connect"
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     server_url: str  # https://host:port, without a slash at the end; reachable from hosts
     ca_pem: bytes  # what its certificate is verified with; PEM, ends with one newline
+
+    @property
+    def only_here(self) -> str:
+        """The URL, if only this machine can use it."""
+        host = urlsplit(self.server_url).hostname or ""
+        try:
+            found = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            found = host == "localhost"
+        return self.server_url if found else ""
 
     @property
     def ca_checksum(self) -> str:

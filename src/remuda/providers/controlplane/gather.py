@@ -206,7 +206,7 @@ def _tunnel(plane: RKEControlPlane, site: Site | None) -> Tunnel | None:
     id = identity.id_of(plane)
     if site is None or not id:
         return None
-    return Tunnel(cluster=id, url=site.tunnel_url, authority=site.ca_pem)
+    return Tunnel(cluster=id, url=site.tunnel_url, manager=site.server_url, authority=site.ca_pem)
 
 
 def _standing(plane: RKEControlPlane, cluster: Cluster, infrastructure: RKECluster | None) -> Endpoint | None:

@@ -20,6 +20,7 @@ from remuda.providers.machine.budget import RETRY, Attempts
 from remuda.providers.machine.cluster_job import ClusterState
 from remuda.providers.machine.removal import ABANDON
 from remuda.providers.machine.results import Result
+from remuda.providers.machine.settings import OUT_OF_REACH
 from remuda.providers.machine.work import Missing
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
@@ -78,6 +79,8 @@ async def _held(scope: Scope) -> Wait | None:
     if driver.local and not scope.office.settings.run_jobs:
         missing = f"what the driver {wanted.driver} makes lives where remuda's own job runner does; it does not run"
         return Wait(reason="NeedsJobRunner", on=str(scope), missing=missing)
+    if why := scope.office.settings.out_of_reach(wanted.driver, driver.own_loopback):
+        return Wait(reason=OUT_OF_REACH, on=str(scope), missing=why)
     return None
 
 

@@ -58,7 +58,9 @@ def _native(name: str) -> type[Driver[Any]] | None:
 
 
 def _of_native(driver: type[Driver[Any]]) -> FoundDriver:
-    return FoundDriver(name=driver.name, model=options.of_driver(driver), local=driver.local)
+    return FoundDriver(
+        name=driver.name, model=options.of_driver(driver), local=driver.local, own_loopback=driver.own_loopback
+    )
 
 
 def _directory(settings: MachineSettings) -> Path:

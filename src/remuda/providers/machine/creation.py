@@ -17,6 +17,7 @@ from remuda.providers.machine import budget, orders, status, work
 from remuda.providers.machine.budget import Failure, Stall, Wait
 from remuda.providers.machine.results import Result
 from remuda.providers.machine.scope import FINALIZER, Scope
+from remuda.providers.machine.settings import OUT_OF_REACH
 from remuda.providers.machine.state import State
 from remuda.providers.machine.types import CREATE_ERROR, CREATE_JOB
 from remuda.providers.machine.work import Missing
@@ -87,6 +88,8 @@ def _not_yet(scope: Scope, owner: Machine) -> Blocked | None:
     if scope.driver.local and not scope.world.settings.run_jobs:
         message = f"servers of the driver {scope.driver.name} live where remuda's own job runner does; it does not run"
         return Blocked("NeedsJobRunner", f"NodeDriver {scope.driver.name}", message)
+    if why := scope.world.settings.out_of_reach(scope.driver.name, scope.driver.own_loopback):
+        return Blocked(OUT_OF_REACH, f"NodeDriver {scope.driver.name}", why)
     return None
 
 

@@ -38,6 +38,7 @@ class FoundDriver(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     model: OptionModel
     local: bool = False  # only our own runner can run its Jobs
+    own_loopback: bool = False  # its servers cannot reach a manager on loopback
     program: Mapping[str, str] = {}  # of a driver that is a program: how a Job gets it
 
     @property

@@ -6,6 +6,8 @@ import msgspec
 
 from remuda.providers.machine.budget import Rules
 
+OUT_OF_REACH = "ServerUrlOnlyHere"
+
 
 class MachineSettings(msgspec.Struct, frozen=True, kw_only=True):
     run_jobs: bool = True  # Jobs are for our own runner (spec.managedBy); otherwise the cluster runs them
@@ -17,4 +19,14 @@ class MachineSettings(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules = Rules()
     rancher_machine: str = ""  # where that program is; empty: on the PATH
     driver_directory: str = "~/.cache/remuda/drivers"  # where programs of drivers are kept that were downloaded
+    only_here: str = ""  # the URL that hosts are given, if it is one that only this machine can use
     in_use_seconds: float = 10.0  # between two looks whether a driver that is to go is still needed
+
+    def out_of_reach(self, driver: str, own_loopback: bool) -> str:
+        """Why hosts of that driver could never call, in words; empty: they could."""
+        if not own_loopback or not self.only_here:
+            return ""
+        return (
+            f"hosts of the driver {driver} cannot reach {self.only_here}, which is another place on each of them: "
+            "start the manager with --listen and --server-url at an address of this machine that they can reach"
+        )

@@ -186,6 +186,7 @@ class ClusterDriver(ABC, Generic[O]):
     options_type: ClassVar[type[Any]]
     credential_fields: ClassVar[tuple[str, ...]] = ()
     local: ClassVar[bool] = False
+    own_loopback: ClassVar[bool] = False
 
     def __init__(self, options: O, context: Context) -> None:
         self.options = options
@@ -217,6 +218,7 @@ class Driver(ABC, Generic[O]):
     credential_fields: ClassVar[tuple[str, ...]] = ()  # options (JSON names) that a cloud credential may bring instead
     user_data_format: ClassVar[Literal["cloud-config", "script"]] = "cloud-config"  # what `create` is given
     local: ClassVar[bool] = False  # its servers live on the machine that runs the Job: only our job runner can
+    own_loopback: ClassVar[bool] = False  # 127.0.0.1 is another place on its servers: a manager there is out of reach
     cluster: ClassVar[type[ClusterDriver[Any]] | None] = None  # what it can make for a cluster as a whole, if anything
 
     def __init__(self, options: O, context: Context) -> None:

@@ -151,6 +151,7 @@ class Tunnel(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: str  # the id that the manager knows the cluster by
     url: str  # wss://…
+    manager: str = ""  # https://…, the same server as agents know it
     authority: bytes  # PEM: who vouches for that server
 
 

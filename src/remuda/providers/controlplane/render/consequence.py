@@ -85,6 +85,7 @@ def _file(file: File, old: Plan, new: Plan) -> list[str]:
     for end, words in (
         ("/remuda-servers", "the servers to join by"),
         ("/remuda-ca.crt", "the cluster's authority"),
+        ("/servers.d/50-manager.json", "who vouches for the manager"),
         ("/host-tool.py", "how the plan is carried out"),
         *((f"/{TUNNEL}/{name}", _THE_TUNNEL) for name in ("api-ca.pem", "ca.pem", "config.json", "token")),
         ("/addons.yaml", "additionalManifest"),

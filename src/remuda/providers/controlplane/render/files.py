@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files as resources
@@ -28,6 +29,7 @@ def files(cluster: Cluster, host: Host, configuration: Configuration, servers: S
         *manifests.files(cluster, host),
         File(path=place.tool, content=_tool(), dynamic=True, minor=True),
         *tunnel.files(cluster, host),
+        *_manager(cluster, place),
     ]
     return list({file.path: file for file in found}.values())  # a file of the user's that is ours too is ours
 
@@ -67,6 +69,16 @@ def _authorities(cluster: Cluster, host: Host, place: layout.Layout) -> list[Fil
             for path, content in sorted(cluster.authorities.items())
         ),
     ]
+
+
+def _manager(cluster: Cluster, place: layout.Layout) -> list[File]:
+    """While several authorities vouch for the manager, hosts are told of all: those that registered when there was one
+    go on when its certificate becomes another's."""
+    at = cluster.tunnel
+    if at is None or at.authority.count(b"BEGIN CERTIFICATE") < 2:
+        return []
+    known = {"certificate-authority-data": base64.b64encode(at.authority).decode(), "server": at.manager}
+    return [File(path=place.manager, content=indented(known), dynamic=True, minor=True)]
 
 
 @cache

@@ -40,6 +40,11 @@ class Layout(msgspec.Struct, frozen=True):
     def tool(self) -> str:
         return f"{self.state}/host-tool.py"
 
+    @property
+    def manager(self) -> str:
+        """Where the agent looks for whom to trust, beside what it was told when it registered."""
+        return f"{self.agent}/servers.d/50-manager.json"
+
     def tunnel_file(self, name: str) -> str:
         return f"{self.state}/tunnel/{name}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -95,3 +96,21 @@ def test_a_host_that_leaves_loses_it_before_anything_else() -> None:
     assert [one.name for one in plan.instructions] == ["tunnel", "retire"]
     assert plan.instructions[0].args[-1].endswith("\nremove\n")
     assert names(render.retire(tunnelled(), sample.host("worker"))) == ["retire"]
+
+
+@pytest.mark.parametrize("role", ["server", "etcd", "worker"])
+def test_every_host_is_told_who_else_vouches_for_the_manager_and_nothing_restarts(role: str) -> None:
+    one = b"-----BEGIN CERTIFICATE-----\n"
+    path = "/var/lib/rancher/agent/servers.d/50-manager.json"
+    alone = Tunnel(cluster="c-m-abcdefgh", url="wss://m/v3/connect", manager="https://m", authority=one)
+    both = Tunnel(cluster="c-m-abcdefgh", url="wss://m/v3/connect", manager="https://m", authority=one * 2)
+    before = rendered(tunnelled(tunnel=alone), role)
+    assert plans.read(before).file(path) is None
+    after = rendered(tunnelled(tunnel=both), role, before=before)
+    found = plans.read(after).file(path)
+    assert found is not None
+    assert found.permissions == "0600"
+    told = json.loads(found.content)
+    assert (told["server"], base64.b64decode(told["certificate-authority-data"])) == ("https://m", one * 2)
+    assert render.compare(before, after) == "minor"
+    assert "who vouches for the manager" in changes(before, after)

@@ -64,6 +64,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class NspawnCluster(ClusterDriver[NspawnClusterOptions]):
     options_type: ClassVar[type[NspawnClusterOptions]] = NspawnClusterOptions
     local: ClassVar[bool] = True
+    own_loopback: ClassVar[bool] = True
 
     async def check(self, order: ClusterOrder) -> None:
         judge_machine()

@@ -1,0 +1,146 @@
+"""A certificate of somebody else's making, with its chain and key: what it is good for, and whether clients would
+believe it. No files.
+
+What clients are to trust is the root at the end of the chain, never the certificate itself or what stands between: both
+are replaced when it is renewed. Whether they believe it is asked of OpenSSL, by a handshake in memory.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import ssl
+from collections.abc import Sequence
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from remuda.kube import certificates
+from remuda.kube.http.tls import load_pair
+
+
+class Unfit(Exception):
+    """It cannot be served with; the text says why, and what to do."""
+
+
+class Chain(msgspec.Struct, frozen=True, kw_only=True):
+    certificates: Sequence[x509.Certificate]  # the server's own first
+    pem: bytes
+    key_pem: bytes
+
+    def __repr__(self) -> str:
+        return f"<Chain for {', '.join(self.names)}>"  # a key is among it
+
+    @property
+    def leaf(self) -> x509.Certificate:
+        return self.certificates[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it is good for: names and addresses."""
+        return tuple(sorted(certificates.alternative_names(self.leaf)))
+
+    @property
+    def has_addresses(self) -> bool:
+        return any(_address(name) is not None for name in self.names)
+
+    def days_left(self, now: datetime.datetime) -> int:
+        return (self.leaf.not_valid_after_utc - now).days
+
+    def covers(self, host: str) -> bool:
+        """As clients compare: an address exactly, a name also by a `*` in place of its first label."""
+        address = _address(host)
+        if address is not None:
+            return any(_address(name) == address for name in self.names)
+        asked = host.lower().rstrip(".")
+        below = f"*.{asked.partition('.')[2]}"
+        return any(name.lower() in (asked, below) for name in self.names if _address(name) is None)
+
+    @property
+    def root(self) -> bytes:
+        """PEM of the authority the chain ends at, if that is in it."""
+        found, rest = self.leaf, list(self.certificates)
+        while not certificates.is_issued_by(found, found):
+            issuer = next((one for one in rest if certificates.is_issued_by(found, one)), None)
+            if issuer is None:
+                return b""
+            rest.remove(issuer)
+            found = issuer
+        return certificates.certificate_pem(found)
+
+
+def parse(pem: bytes, key_pem: bytes) -> Chain:
+    """Raises Unfit."""
+    try:
+        found = x509.load_pem_x509_certificates(pem)
+    except ValueError:
+        raise Unfit("the file of the certificate has none in PEM") from None
+    try:
+        key = serialization.load_pem_private_key(key_pem, password=None)
+    except TypeError:
+        raise Unfit("the key has a password, which cannot be given: store it without one, for its owner only") from None
+    except ValueError:
+        # Without the cause: what a parser says about a private key has no business in a log.
+        raise Unfit("the file of the key has no private key in PEM") from None
+    if found[0].public_key() != key.public_key():
+        raise Unfit(
+            "the key is not that of the first certificate: the file begins with the server's own certificate, then "
+            "come those that vouch for it"
+        )
+    return Chain(certificates=found, pem=pem, key_pem=key_pem)
+
+
+def judge(chain: Chain, host: str, authorities: bytes, now: datetime.datetime) -> None:
+    """Raises Unfit where clients that trust only these authorities would not believe it at that host. Where that is not
+    known (empty), it is judged by the first of its own names."""
+    leaf = chain.leaf
+    if now >= leaf.not_valid_after_utc:
+        raise Unfit(f"the certificate has expired, on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: renew it")
+    if now < leaf.not_valid_before_utc:
+        raise Unfit(
+            f"the certificate is not valid before {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} UTC: look at the clock"
+        )
+    if not chain.names:
+        raise Unfit("the certificate names no host (subjectAltName), and clients look nowhere else")
+    if host and not chain.covers(host):
+        raise Unfit(f"the certificate is for {', '.join(chain.names)}, and not for {host}")
+    if why := refusal(chain, host, authorities):
+        raise Unfit(f"clients would not believe the certificate: {why}")
+
+
+def refusal(chain: Chain, host: str, authorities: bytes, *, strict: bool = False) -> str:
+    """Why a client that trusts only these authorities would refuse it at that host; empty: it would not. `strict`: as
+    Python 3.13 and later do it by default."""
+    asked = host or chain.names[0].replace("*", "any", 1)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_pair(server, chain.pem, chain.key_pem, "this certificate")
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.load_verify_locations(cadata=authorities.decode("ascii"))
+    client.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if strict:
+        client.verify_flags |= ssl.VERIFY_X509_STRICT
+    there, here = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(here, there, server_hostname=asked)
+    answering = server.wrap_bio(there, here, server_side=True)
+    for end in (asking, answering, asking):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            return str(error.verify_message)
+    return ""
+
+
+def bundle(*parts: bytes) -> bytes:
+    """All certificates of these, each once, in PEM."""
+    found = {one: None for part in parts if part for one in x509.load_pem_x509_certificates(part)}
+    return b"".join(map(certificates.certificate_pem, found))
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None

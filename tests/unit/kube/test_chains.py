@@ -1,0 +1,122 @@
+"""Certificates of somebody else's making: what they are good for, and what nobody would believe."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from remuda.kube import chains
+from remuda.kube.chains import Chain, Unfit
+from tests.lab.certificates import Authority, key_pem, new_key
+from tests.lab.chains import Company
+
+RANCH = Company()
+NAME = "remuda.example.com"
+
+
+def made(*names: str, days: float = 90, since: float = 0.01) -> Chain:
+    return chains.parse(*RANCH.certificate(*(names or (NAME,)), days=days, since=since))
+
+
+def judged(chain: Chain, host: str = NAME, authorities: bytes = RANCH.root) -> None:
+    chains.judge(chain, host, authorities, datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "covered"),
+    [
+        ([NAME], NAME, True),
+        ([NAME], "REMUDA.Example.com.", True),
+        ([NAME], "other.example.com", False),
+        (["*.example.com"], NAME, True),
+        (["*.example.com"], "a.b.example.com", False),
+        (["*.example.com"], "example.com", False),
+        ([NAME, "10.0.0.1"], "10.0.0.1", True),
+        ([NAME, "10.0.0.1"], "10.0.0.2", False),
+        (["fd00::1"], "fd00:0:0::1", True),
+    ],
+)
+def test_what_it_is_good_for_is_what_clients_say(names: list[str], host: str, covered: bool) -> None:
+    chain = made(*names)
+    assert chain.covers(host) is covered
+    if not host.endswith("."):  # OpenSSL does not take the dot away
+        assert (chains.refusal(chain, host, RANCH.root) == "") is covered
+    if covered:
+        judged(chain, host.rstrip("."))
+    else:
+        with pytest.raises(Unfit, match="and not for"):
+            judged(chain, host)
+
+
+def test_one_that_clients_believe() -> None:
+    judged(made())
+    judged(made("*.example.com"), "")  # whatever it is called
+
+
+@pytest.mark.parametrize(
+    ("days", "since", "said"), [(-1, 2, "has expired, on "), (90, -1, "is not valid before "), (90, 1, "")]
+)
+def test_its_time(days: float, since: float, said: str) -> None:
+    chain = made(days=days, since=since)
+    if not said:
+        judged(chain)
+        return
+    with pytest.raises(Unfit, match=said):
+        judged(chain)
+
+
+def test_one_that_others_vouch_for_is_not_believed() -> None:
+    with pytest.raises(Unfit, match=r"clients would not believe the certificate: unable to get .*issuer"):
+        judged(made(), authorities=Company("Elsewhere").root)
+
+
+def test_a_chain_that_lacks_a_link_is_not_believed() -> None:
+    pem, key = RANCH.certificate(NAME)
+    alone = chains.parse(pem.removesuffix(RANCH.between), key)
+    with pytest.raises(Unfit, match="would not believe"):
+        judged(alone)
+
+
+def test_the_root_at_its_end_is_what_to_trust() -> None:
+    pem, key = RANCH.certificate(NAME)
+    assert chains.parse(pem, key).root == b""
+    assert chains.parse(pem + RANCH.root, key).root == RANCH.root
+    assert chains.parse(pem + Company("Elsewhere").root, key).root == b""
+
+
+def test_python_of_today_is_stricter() -> None:
+    authority = Authority("without the usual extensions")
+    chain = chains.parse(*authority.server("127.0.0.1"))
+    assert chains.refusal(chain, "localhost", authority.pem) == ""
+    assert chains.refusal(chain, "localhost", authority.pem, strict=True)
+    assert chains.refusal(made(), NAME, RANCH.root, strict=True) == ""
+
+
+def test_what_is_no_certificate_with_its_key() -> None:
+    pem, key = RANCH.certificate(NAME)
+    locked = rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    for certificate, beside, said in (
+        (b"no", key, "has none in PEM"),
+        (pem, b"no", "no private key in PEM"),
+        (pem, key_pem(new_key()), "the key is not that of the first certificate"),
+        (RANCH.root + pem, key, "begins with the server's own"),
+        (pem, locked, "has a password"),
+    ):
+        with pytest.raises(Unfit, match=said):
+            chains.parse(certificate, beside)
+
+
+def test_a_key_is_not_shown() -> None:
+    assert repr(made()) == f"<Chain for {NAME}>"
+
+
+def test_a_bundle_has_each_once() -> None:
+    other = Company("Elsewhere").root
+    assert chains.bundle(RANCH.root, b"", other + RANCH.root) == RANCH.root + other
