@@ -32,9 +32,8 @@ class Session:
     def __init__(self, words: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
         own, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-        said = {**os.environ, "TERM": "xterm-256color", **(env or {})}
-        for name in ("COLUMNS", "LINES", "NO_COLOR"):
-            said.pop(name, None)
+        said = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+        said |= {"TERM": "xterm-256color", **(env or {})}
         self._process = subprocess.Popen(
             list(words),
             stdin=theirs,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 
 import msgspec
@@ -52,6 +53,10 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
             f"remuda ready at {server.url} after {time.monotonic() - started:.2f} s, "
             f"pid {os.getpid()}, kubeconfig {server.kubeconfig}"
         )
+        if sys.stderr.isatty():  # somebody looks on, and may be new here
+            print("Ctrl-C ends it. Next, in another terminal:\n", file=sys.stderr)
+            print(f"  export KUBECONFIG={server.kubeconfig.absolute()}", file=sys.stderr)
+            print("  remuda create cluster prairie --wait\n", file=sys.stderr, flush=True)
 
     try:
         manager = Manager(server.client())

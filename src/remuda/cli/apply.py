@@ -12,6 +12,7 @@ import click
 from remuda.cli import exits, manifests, progress
 from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP
+from remuda.cli.wording import say
 
 if TYPE_CHECKING:
     from remuda.cli.applying import Applied
@@ -68,7 +69,7 @@ def command(
     try:
         applied = connected(kubeconfig, work, warn=warnings)
     except Refused as refused:
-        click.echo(f"refused, and nothing was applied:\n{refused}", err=True)
+        say(f"refused, and nothing was applied:\n{refused}")
         raise SystemExit(exits.NO) from None
     for one in applied if wait else ():
         if one.resource.is_cluster:

@@ -30,7 +30,7 @@ Json = dict[str, Any]
 MANAGER = "remuda-cli"
 _EARLIER = ("kubectl-client-side-apply", "kubectl-edit", MANAGER)  # who wrote what is ours to change, by Update
 _CONFLICT_WITH = re.compile(r'^conflict with "([^"]*)"')
-_NOT_FOUND, _CONFLICT = 404, 409
+_NOT_FOUND, _CONFLICT, _INVALID = 404, 409, 422
 _SERVED_SECONDS = 60.0
 _BETWEEN_LOOKS = 0.5
 
@@ -225,15 +225,19 @@ def _content(obj: Json) -> Json:
 
 
 def _words(error: StatusError) -> str:
-    """The server's; of a conflict who owns what, and the way out."""
-    causes = [one for one in error.details.get("causes") or () if one.get("reason") == "FieldManagerConflict"]
-    if error.code != _CONFLICT or not causes:
-        return error.message
-    listed = "".join(f"\n  {one.get('field', '')}: {one.get('message', '')}" for one in causes)
-    return (
-        f"others manage what it would change:{listed}\nTake these fields out of the manifest, or take them over with "
-        "--force-conflicts"
-    )
+    """The server's; several of them one below the other; of a conflict who owns what, and the way out."""
+    causes = error.details.get("causes") or ()
+    owned = [one for one in causes if one.get("reason") == "FieldManagerConflict"]
+    if error.code == _CONFLICT and owned:
+        return (
+            f"others manage what it would change:{_listed(owned)}\nTake these fields out of the manifest, or take them "
+            "over with --force-conflicts"
+        )
+    return f"it is not valid:{_listed(causes)}" if error.code == _INVALID and len(causes) > 1 else error.message
+
+
+def _listed(causes: Sequence[Json]) -> str:
+    return "".join(f"\n  {one.get('field', '')}: {one.get('message', '')}" for one in causes)
 
 
 def _title(obj: Json) -> str:

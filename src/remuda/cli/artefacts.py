@@ -11,6 +11,7 @@ import click
 from remuda.cli.connection import DATA_DIR
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
+from remuda.cli.wording import say
 
 if TYPE_CHECKING:
     from remuda.providers.controlplane.artefacts import Artefact, Artefacts
@@ -37,7 +38,11 @@ def _store(data_dir: Path | None, directory: Path | None) -> Artefacts:
 
     if data_dir is not None and directory is not None:
         raise click.UsageError("either --data-dir or --artefacts says where artefacts are kept")
-    return Artefacts(directory or (data_dir or DATA_DIR) / "artefacts")
+    return Artefacts(_folder(data_dir, directory))
+
+
+def _folder(data_dir: Path | None, directory: Path | None) -> Path:
+    return directory or (data_dir or DATA_DIR) / "artefacts"
 
 
 @click.group(name="artefacts", context_settings=HELP)
@@ -167,11 +172,14 @@ def list_artefacts(data_dir: Path | None, directory: Path | None, output: str) -
     import msgspec
 
     store = _store(data_dir, directory)
+    found = list(store.every())
     if output != TABLE:
-        print_value([{**msgspec.to_builtins(one), "bytes": store.size(one)} for one in store.every()], output)
+        print_value([{**msgspec.to_builtins(one), "bytes": store.size(one)} for one in found], output)
         return
-    for artefact in store.every():
+    for artefact in found:
         click.echo(_line(store, artefact))
+    if not found:
+        say(f"nothing is kept in {_folder(data_dir, directory)}: `remuda artefacts add` puts something there")
 
 
 @command.command(context_settings=HELP)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from remuda.cli import choices
+from remuda.cli.wording import say
 
 T = TypeVar("T")
 
@@ -17,9 +18,7 @@ _NAME = "prairie"
 
 def ask(given: Mapping[str, Any], version: str, distribution: str, kubeconfig: Path | None) -> dict[str, Any]:
     """What is still to be said of a cluster; what flags have said are the defaults."""
-    click.echo(
-        "A new cluster. Return takes what stands in brackets; Ctrl-C ends this, and nothing is created.\n", err=True
-    )
+    say("A new cluster. Return takes what stands in brackets; Ctrl-C ends this, and nothing is created.\n\n")
     name = _asked("Name", _NAME, _name)
     driver = _asked(f"Driver ({', '.join(_drivers())})", given["driver"], _driver)
     if not version:
@@ -44,7 +43,7 @@ def _asked(question: str, default: str | None, judged: Callable[[str], T]) -> T:
         try:
             return judged(answer.strip())
         except (click.ClickException, ValueError) as error:
-            click.echo(f"  {error.message if isinstance(error, click.ClickException) else error}", err=True)
+            say(f"  {error.message if isinstance(error, click.ClickException) else error}")
 
 
 def _name(text: str) -> str:

@@ -8,6 +8,7 @@ somebody has to do, in the object's own words where it has said so.
 from __future__ import annotations
 
 from remuda.cli import treelines
+from remuda.cli.wording import wrapped
 from remuda.kube import clock
 from remuda.provisioning import tree
 from remuda.provisioning.tree import Branch
@@ -22,9 +23,9 @@ def chain_lines(root: Branch, *, width: int | None = None, now: float | None = N
         last = one is chain[-1]
         found.append(_link(one, depth, moment, width, last=last))
         if last:
-            found += treelines.wrapped(one.judgement.message, width, "   " * depth + "  ")
+            found += wrapped(one.judgement.message, width, "   " * depth + "  ")
     if chain:
-        found += treelines.wrapped(f"next: {tree.then(chain[-1])}", width, "")
+        found += wrapped(f"next: {tree.then(chain[-1])}", width, "")
     return found
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from remuda.cli import exits
+from remuda.cli.wording import errors_width, wrapped
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -26,12 +27,20 @@ kubeconfig_option = click.option(
 )
 
 
+_WHICH = (
+    "Say which management plane with --kubeconfig FILE or $KUBECONFIG. `remuda up` starts one on this machine, and "
+    "writes DATA_DIR/admin.kubeconfig."
+)
+
+
 class NoManagementPlane(click.ClickException):
     exit_code = exits.UNREACHABLE
 
 
 def show_warning(text: str) -> None:
-    click.echo(f"{click.style('Warning:', fg='yellow')} {text}", err=True)
+    head = "Warning:"
+    told = "\n".join(wrapped(f"{head} {text}", errors_width()))
+    click.echo(told.replace(head, click.style(head, fg="yellow"), 1), err=True)
 
 
 def connected(
@@ -49,7 +58,7 @@ def connected(
     try:
         return asyncio.run(_connected(kubeconfig, work, context, warn))
     except KubeconfigError as error:
-        raise NoManagementPlane(str(error)) from None
+        raise NoManagementPlane(f"{error}\n{_WHICH}") from None
     except Unreachable as error:
         raise NoManagementPlane(f"{error}\nIs it running? `remuda up` starts one on this machine.") from None
     except StatusError as error:

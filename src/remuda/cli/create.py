@@ -17,7 +17,7 @@ import click
 from remuda.cli import choices, completing, exits, progress
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import JSON, YAML, print_value
+from remuda.cli.output import JSON, YAML, print_value, tell
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -125,10 +125,9 @@ def cluster(
         from remuda.cli.asking import ask
 
         given |= ask(given, kubernetes_version, distribution or "", kubeconfig)
-    else:
-        version = kubernetes_version or choices.version(distribution or "", given["driver"], kubeconfig)
-        given["version"] = version
     given["options"] = _options(given["driver"], choices.pairs(options, "--option"), kubeconfig)
+    if not asked:
+        given["version"] = kubernetes_version or choices.version(distribution or "", given["driver"], kubeconfig)
     wanted, objects = _declared(given)
     if dry_run:
         _print(objects, output)
@@ -139,7 +138,7 @@ def cluster(
             click.echo("nothing is created", err=True)
             raise SystemExit(exits.NO)
     connected(kubeconfig, lambda client: create(client, wanted, objects))
-    click.echo(f"Cluster {wanted.name} created: {wanted.version}, {_counts(wanted)}, driver {wanted.driver}")
+    tell(f"Cluster {wanted.name} created: {wanted.version}, {_counts(wanted)}, driver {wanted.driver}")
     if wait:
         progress.wait(kubeconfig, namespace, wanted.name, timeout=timeout)
     else:
@@ -273,13 +272,17 @@ async def _refuse_twins(client: HttpClient, wanted: Request) -> None:
 
 
 async def _create(client: HttpClient, obj: Json, *, dry_run: bool = False) -> Json:
+    """Under the name of `remuda apply`, so that a manifest may change later what flags have said."""
     import msgspec
 
+    from remuda.cli.applying import MANAGER
     from remuda.kube.errors import StatusError
 
     metadata = obj["metadata"]
     try:
-        made: Json = msgspec.json.decode(await client.create(_target(obj), metadata["namespace"], obj, dry_run=dry_run))
+        made: Json = msgspec.json.decode(
+            await client.create(_target(obj), metadata["namespace"], obj, field_manager=MANAGER, dry_run=dry_run)
+        )
     except StatusError as error:
         if error.code != _CONFLICT:
             raise

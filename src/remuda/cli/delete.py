@@ -160,7 +160,7 @@ async def _consequence(client: HttpClient, one: _Found) -> str:
     references = (MACHINE.decode(value).spec.infrastructure_ref for value in listing.items)
     counts = Counter("Machine" if one is None else one.kind for one in references)
     what = " and ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(counts.items()))
-    return f"Cluster {one.key} goes, with {what or 'no machines'} and everything on them"
+    return f"Cluster {one.key} goes, with {f'{what} and all that is there' if what else 'no machines'}"
 
 
 def _agree(consequences: list[str], yes: bool) -> None:

@@ -8,7 +8,8 @@ import click
 
 from remuda.cli import completing
 from remuda.cli.options import HELP
-from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
+from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value, tell, terminal_width
+from remuda.cli.wording import wrapped
 
 if TYPE_CHECKING:
     from remuda.providers.machine.options import Option, OptionModel
@@ -47,9 +48,10 @@ def list_drivers(output: str) -> None:
     if output != TABLE:
         print_value([{"name": name, "description": text} for name, text in found.items()], output)
         return
-    width = max(map(len, found), default=0)
+    width = max(map(len, found), default=0) + 2
     for name, text in found.items():
-        click.echo(f"{name:<{width}}  {text}")
+        told = wrapped(text, terminal_width(), " " * width)
+        click.echo("\n".join([name.ljust(width) + told[0].strip(), *told[1:]]))
 
 
 @command.command(context_settings=HELP)
@@ -74,12 +76,13 @@ def describe(name: str, output: str) -> None:
     if output != TABLE:
         print_value({"kinds": [f"{kind.name}.{kind.api_version}" for kind in kinds], **_told(model)}, output)
         return
-    click.echo(f"{model.doc}\n")
-    click.echo("Kinds: " + ", ".join(f"{kind.name} ({kind.api_version})" for kind in kinds))
+    tell(model.doc)
+    click.echo()
+    tell("Kinds: " + ", ".join(f"{kind.name} ({kind.api_version})" for kind in kinds))
     if model.credentials:
-        click.echo(f"A credential Secret may bring: {', '.join(model.credentials)}")
+        tell(f"A credential Secret may bring: {', '.join(model.credentials)}")
     for option in model.options:
-        click.echo(f"\n{option.name}  ({_facts(option, model)})\n  {option.flag}\n  {option.doc}")
+        tell(f"\n{option.name}  ({_facts(option, model)})\n  {option.flag}\n  {option.doc}")
 
 
 def _told(model: OptionModel) -> dict[str, Any]:

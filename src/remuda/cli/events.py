@@ -80,12 +80,13 @@ async def _concerned(client: HttpClient, about: str, cluster: str, namespace: st
         kinds = {resource.kind for resource in (await discover(client)).meanings(word)}
         return lambda obj: obj.get("kind") in kinds and obj.get("name") == name
     if cluster:
+        from remuda.cli.describe import no_such_cluster
         from remuda.provisioning import looking
 
         try:
             place = await looking.find(client, namespace, cluster)
         except looking.NoSuchCluster as error:
-            raise click.ClickException(str(error)) from None
+            raise no_such_cluster(error) from None
         others = await _clusters(client, place)
         return lambda obj: obj.get("namespace") == place and belongs(str(obj.get("name", "")), cluster, others)
     return lambda obj: True

@@ -170,7 +170,10 @@ class _Wanted:
         missing = [name for name in self.names if name not in found]
         if missing:
             where = f" in namespace {self.namespace}" if self.namespace else ""
-            raise click.ClickException(f"there is no {meanings[0].full_name} {', '.join(missing)}{where}")
+            raise click.ClickException(
+                f"there is no {meanings[0].full_name} {', '.join(missing)}{where}. `remuda get "
+                f"{meanings[0].target.plural}` lists those that there are"
+            )
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -219,6 +222,8 @@ async def _follow_rows(wanted: _Wanted, resource: Resource, table: Table, *, wid
     namespaces = resource.namespaced and not wanted.namespace
     heads, rows = tables.text(columns, table.rows or (), wide=wide, namespaces=namespaces)
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    room = None if wide else terminal_width()
+    shown = range(len(heads)) if room is None else fitting(heads, rows, room)
     selection = wanted.selection(resource, wanted.names[0] if len(wanted.names) == 1 else "")
     while True:
         try:
@@ -229,7 +234,7 @@ async def _follow_rows(wanted: _Wanted, resource: Resource, table: Table, *, wid
                         if kind == "BOOKMARK" or (wanted.names and row.object.metadata.name not in wanted.names):
                             continue
                         _, (cells,) = tables.text(columns, [row], wide=wide, namespaces=namespaces)
-                        click.echo("   ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip())
+                        click.echo("   ".join(cells[at].ljust(widths[at]) for at in shown).rstrip())
         except StatusError as error:
             if error.code != _GONE:
                 raise

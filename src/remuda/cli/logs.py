@@ -66,6 +66,7 @@ async def _machines(client: HttpClient, namespace: str, name: str) -> list[Key]:
     """Of those of a cluster the objects of their drivers: these have the Jobs."""
     from remuda.capi import names
     from remuda.capi.types import MACHINE
+    from remuda.cli.describe import no_such_cluster
     from remuda.kube.client import list_all
     from remuda.kube.objects import Key
     from remuda.provisioning import looking
@@ -73,7 +74,7 @@ async def _machines(client: HttpClient, namespace: str, name: str) -> list[Key]:
     try:
         place = await looking.find(client, namespace, name)
     except looking.NoSuchCluster as error:
-        raise click.ClickException(str(error)) from None
+        raise no_such_cluster(error) from None
     label = f"{names.CLUSTER_NAME}={names.label_value(name)}"
     listing = await list_all(client, MACHINE.target, place, label_selector=label)
     references = (MACHINE.decode(value).spec.infrastructure_ref for value in listing.items)

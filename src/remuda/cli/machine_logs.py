@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from remuda.cli.wording import say
 from remuda.kube.client import list_all
 from remuda.kube.core import JOBS, PODS
 from remuda.kube.errors import StatusError
@@ -97,6 +98,7 @@ async def _show_status(client: HttpClient, machine: Key, prefix: str) -> None:
     if status.get("failureMessage"):
         click.echo(f"{prefix}{status.get('failureReason') or 'it failed'}: {status['failureMessage']}")
         return
+    say(f"{prefix}no Job is at work on it, and a log goes with its Job. What is known of the server:")
     for condition in status.get("conditions") or ():
         said = f": {condition['message']}" if condition["message"] else ""
         click.echo(f"{prefix}{condition['type']}={condition['status']} {condition['reason']}{said}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import remuda
 from remuda.cli import exits
 from remuda.cli.options import HELP
 from remuda.cli.output import wants_no_colour
+from remuda.cli.wording import fit, helped
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -64,6 +66,8 @@ _SECTIONS = {
 _COMMANDS = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
 
 
+# They change nothing: Ctrl-C is how one leaves them.
+_LOOKING = {"get", "describe", "why", "events", "logs", "machine", "plan", "version", "drivers", "leaks"}
 # What programs run, not people.
 _HIDDEN = {"machine-job": "machine_job"}
 
@@ -79,16 +83,31 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(f"remuda.cli.{module}").command
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise fit(helped(error)) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Ctrl-C ends every command the same way. What a command has to say of it, it has said by now. Colours are for
-        terminals, and for who has not declined."""
+        terminals, and for who has not declined. Errors keep to the width of the terminal."""
         if wants_no_colour():
             ctx.color = False
         try:
             return super().invoke(ctx)
-        except (KeyboardInterrupt, click.Abort):
-            click.echo("\ninterrupted; what was asked of the management plane goes on there", err=True)
+        except click.Abort:  # at a question
+            click.echo("\ninterrupted; nothing was done", err=True)
             raise SystemExit(exits.INTERRUPTED) from None
+        except KeyboardInterrupt:
+            warnings.simplefilter("ignore", RuntimeWarning)  # of what could not be awaited any more
+            looked = ctx.invoked_subcommand in _LOOKING
+            click.echo(
+                "" if looked else "\ninterrupted; what was asked of the management plane goes on there", err=True
+            )
+            raise SystemExit(exits.INTERRUPTED) from None
+        except click.ClickException as error:
+            raise fit(helped(error)) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Without importing them all."""
@@ -113,8 +132,8 @@ def main() -> None:
     Start with the management plane on this machine:
 
     \b
-      remuda up --data-dir ./remuda-data
-      kubectl --kubeconfig ./remuda-data/admin.kubeconfig get clusters -A
+      remuda up
+      remuda create cluster prairie --wait    # in another terminal
     """
 
 

@@ -15,9 +15,12 @@ from typing import Any
 
 import click
 
+from remuda.cli.wording import wrapped
+
 TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
 NOTHING = "<none>"  # a cell of what is not known
 _GAP = "   "
+_BENEATH = " " * 7
 _TELLING = ("NAME", "NAMESPACE", "MESSAGE", "READY", "STATUS", "PHASE", "VERSION", "AGE", "AVAILABLE")
 _SENTENCES = ("MESSAGE",)
 _LEAST = 8  # of the last column, however narrow the terminal
@@ -47,6 +50,11 @@ def print_value(value: Any, format: str) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, whole: bool = False) -> None:
     """`whole`: nothing is cut, also on a terminal."""
     click.echo(table(columns, rows, None if whole else terminal_width()))
+
+
+def tell(text: str) -> None:
+    """Sentences, as wide as the terminal is."""
+    click.echo("\n".join(line.rstrip() for line in wrapped(text, terminal_width())))
 
 
 def print_records(records: Sequence[Mapping[str, Any]], heads: Mapping[str, str], format: str, none: str) -> None:
@@ -83,6 +91,17 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | No
         before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
         widths[-1] = min(widths[-1], max(width - before, _LEAST))
     return "\n".join(_GAP.join(map(_cell, row, widths)).rstrip() for row in (columns, *rows))
+
+
+def table_with_reasons(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+    """A text for each row, the heads first. Nothing of the last column is cut: where it does not fit, it stands beneath
+    its row."""
+    whole = table(columns, rows).split("\n")
+    if width is None or max(map(len, whole)) <= width:
+        return whole
+    heads = table(columns[:-1], [row[:-1] for row in rows]).split("\n")
+    below = ("", *(row[-1] for row in rows))
+    return ["\n".join([head, *wrapped(text, width, _BENEATH)]) for head, text in zip(heads, below, strict=True)]
 
 
 def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:

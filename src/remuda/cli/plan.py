@@ -12,6 +12,7 @@ from remuda.cli import exits, manifests, previews
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import TABLE, output_option, print_value
+from remuda.cli.wording import say
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -54,7 +55,7 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
     try:
         found = connected(kubeconfig, look)
     except Refused as refused:
-        click.echo(f"refused:\n{refused}", err=True)
+        say(f"refused:\n{refused}")
         raise SystemExit(exits.NO) from None
     if output != TABLE:
         print_value(found, output)

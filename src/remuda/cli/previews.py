@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remuda.cli.output import table_with_reasons, terminal_width
+
 if TYPE_CHECKING:
     from remuda.provisioning.preview import Preview, Step
 
@@ -30,11 +32,9 @@ def show(found: Preview, *, changes_only: bool = False) -> None:
 
 
 def _table(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
-    for row in (_COLUMNS, *rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[1] = click.style(cells[1], fg=_COLOURS.get(row[1]))
-        click.echo("   ".join(cells).rstrip())
+    told = table_with_reasons(_COLUMNS, rows, terminal_width())
+    for text, (_, action, *_) in zip(told, (_COLUMNS, *rows), strict=True):
+        click.echo(text.replace(action, click.style(action, fg=_COLOURS.get(action)), 1))
 
 
 def _row(step: Step) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -20,6 +21,7 @@ import click
 from remuda.cli import exits
 from remuda.cli.connection import connected
 from remuda.cli.output import wants_no_colour
+from remuda.cli.wording import errors_width, say, wrapped
 
 if TYPE_CHECKING:
     from remuda.kube.client import Client, Target
@@ -71,11 +73,14 @@ def wait(kubeconfig: Path | None, namespace: str, name: str, *, timeout: float, 
     try:
         came = connected(kubeconfig, work)
     except KeyboardInterrupt:
-        again = f"remuda describe cluster {name} -n {namespace} --watch"
-        click.echo(f"not waited for any longer; it goes on by itself. Look again: {again}", err=True)
+        say(f"\nnot waited for any longer; it goes on by itself. Look again:\n  {_again(namespace, name)}")
         raise SystemExit(exits.INTERRUPTED) from None
     if not came:
         raise SystemExit(exits.IN_VAIN)
+
+
+def _again(namespace: str, name: str) -> str:
+    return f"remuda describe cluster {name} -n {namespace} --watch"
 
 
 async def until(client: Client, namespace: str, name: str, *, seconds: float | None, wanted: Wanted = READY) -> bool:
@@ -200,7 +205,8 @@ async def _watch(
 
 
 def _display(what: str, wanted: Wanted, timeout: float | None) -> Lines:
-    return Frames(what, wanted, timeout) if sys.stderr.isatty() else Lines(what, wanted, timeout)
+    drawn = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return Frames(what, wanted, timeout) if drawn else Lines(what, wanted, timeout)
 
 
 class Lines:
@@ -229,12 +235,11 @@ class Lines:
     def in_vain(self, root: Branch | None, elapsed: float) -> None:
         from remuda.cli.treelines import span
 
-        click.echo(f"{self.what} is not {self.wanted} after {span(elapsed)}; it goes on by itself", err=True)
+        say(f"{self.what} is not {self.wanted} after {span(elapsed)}; it goes on by itself")
         if root is not None:
             from remuda.cli.chains import chain_lines
 
-            width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
-            click.echo("\n".join(chain_lines(root, width=width)), err=True)
+            click.echo("\n".join(chain_lines(root, width=errors_width())), err=True)
 
     def close(self) -> None:
         pass
@@ -292,7 +297,7 @@ class Frames(Lines):
             text = f"{aim}, {treelines.span(elapsed)}{end}"
             ahead = [click.style(treelines.cut(text, width), dim=True)]
         if self._trouble:
-            ahead += treelines.wrapped(self._trouble, width, "  ")[:3]
+            ahead += wrapped(self._trouble, width, "  ")[:3]
         body = [] if self._root is None else treelines.lines(self._root, width=width, height=room - len(ahead))
         self._put(ahead + body)
 

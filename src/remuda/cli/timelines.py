@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from remuda.cli.output import table
 from remuda.cli.treelines import span
+from remuda.cli.wording import wrapped
 from remuda.provisioning.timeline import STAGES, Course, Moment, Timeline
 
 _DAY = len("2026-01-02")
 _TIME = len("03:04:05")
 _GAP = "  "
-_LEAST = 20  # of what happened, however narrow the terminal
+_BESIDE = 36  # of what happened: where there is less room, it stands beneath
+_BENEATH = " " * (_TIME + len(_GAP))
 
 
 def timeline_lines(found: Timeline, *, width: int | None = None) -> list[str]:
@@ -33,9 +33,12 @@ def timeline_lines(found: Timeline, *, width: int | None = None) -> list[str]:
 
 def _lines(one: Moment, spans: int, names: int, width: int | None) -> list[str]:
     head = _GAP.join((one.time[_DAY + 1 :][:_TIME], _after(one).ljust(spans), _object(one).ljust(names), ""))
-    room = None if width is None else max(width - len(head), _LEAST)
-    told = [one.what] if room is None else textwrap.wrap(one.what, room, break_on_hyphens=False) or [""]
-    return [head + told[0], *(" " * len(head) + line for line in told[1:])]
+    if width is None:
+        return [head + one.what]
+    if width - len(head) < _BESIDE:
+        return [head.rstrip(), *wrapped(one.what, width, _BENEATH)]
+    told = wrapped(one.what, width, " " * len(head)) or [head]
+    return [head + told[0][len(head) :], *told[1:]]
 
 
 def _object(one: Moment) -> str:

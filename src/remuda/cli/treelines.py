@@ -6,13 +6,13 @@ line. Where there is not height enough, what is ready is folded away first and t
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import click
 import msgspec
 
+from remuda.cli.wording import wrapped
 from remuda.kube import clock
 from remuda.provisioning import tree
 from remuda.provisioning.tree import Branch, Judgement
@@ -73,18 +73,6 @@ def styled(text: str, said: Judgement) -> str:
     return click.style(text, fg=_COLOURS.get(said.state))
 
 
-def wrapped(text: str, width: int | None, indent: str) -> list[str]:
-    """A message beneath what says it."""
-    found = []
-    for line in text.splitlines():
-        if width is None:
-            found.append(indent + line)
-        else:
-            room = max(width - len(indent), _LEAST)
-            found += [indent + part for part in textwrap.wrap(line, room, break_on_hyphens=False) or [""]]
-    return found
-
-
 def _drawn(root: Branch, width: int | None, now: float) -> list[str]:
     rows = list(_rows(root))
     notes = max(len(row.branch.note) for row in rows)
@@ -96,7 +84,7 @@ def _drawn(root: Branch, width: int | None, now: float) -> list[str]:
     for row in rows:
         found.append(_line(row, heads, notes, states, width, now))
         if row.leaf and not row.branch.judgement.well:
-            said = wrapped(row.branch.judgement.message, width, row.beneath + "   ")
+            said = wrapped(row.branch.judgement.message, width, row.beneath + "   ", whole_words=False)
             found += said if width is None or len(said) <= _BENEATH else [*said[: _BENEATH - 1], f"{row.beneath}   …"]
     return found
 

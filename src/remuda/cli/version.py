@@ -10,7 +10,7 @@ import click
 import remuda
 from remuda.cli.connection import NoManagementPlane, connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
+from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value, tell
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -40,7 +40,7 @@ def command(only_client: bool, output: str, kubeconfig: Path | None) -> None:
             unreachable = error
     if output == TABLE:
         for who, facts in found.items():
-            click.echo(f"{who}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
+            tell(f"{who}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
     else:
         print_value(found, output)
     if unreachable is not None:

@@ -50,8 +50,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_name(name: str) -> str:
     """Raises BadRequest."""
-    if trouble := dns1123_label(name):
-        raise BadRequest(f"{name!r} cannot be the name of a cluster: {trouble[0]}")
+    if dns1123_label(name):
+        raise BadRequest(
+            f"{name!r} cannot be the name of a cluster: lower-case letters, digits and '-' can be in it, no '-' at "
+            "either end, 63 characters at most"
+        )
     return name
 
 

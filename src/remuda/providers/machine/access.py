@@ -34,7 +34,7 @@ async def find_machine(client: Client, name: str, namespace: str = "") -> Key:
     found = await _of_machines(client, name, namespace) or await _of_states(client, name, namespace)
     if not found:
         where = f" in the namespace {namespace}" if namespace else ""
-        raise NoAccess(f"there is no machine {name}{where}")
+        raise NoAccess(f"there is no machine {name}{where}: `remuda get machines` lists those that there are")
     if len(found) > 1:
         places = ", ".join(sorted(key.namespace for key in found))
         raise NoAccess(f"there are several machines {name}, in the namespaces {places}: say which")
@@ -77,7 +77,10 @@ async def doorway(client: Client, machine: Key) -> Doorway:
     if not known.addresses:
         raise NoAccess(f"the server of {machine} has no address yet; `remuda machine logs {machine.name}` tells more")
     if not known.ssh_user or PRIVATE_KEY not in data:
-        raise NoAccess(f"servers of the driver {known.driver} are not reached over SSH")
+        raise NoAccess(
+            f"servers of the driver {known.driver} are not reached over SSH. If they are hosts of the machine Remuda "
+            f"runs on, look there, at its DATA_DIR/hosts/{known.driver}/{known.name or machine.name}"
+        )
     pinned = data.get(KNOWN_HOSTS, b"").decode("utf-8", "replace")
     way = login.Login(
         addresses=login.reachable(known.addresses),
