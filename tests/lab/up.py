@@ -137,7 +137,11 @@ def condition(obj: Json, type: str) -> str:
 
 
 def eventually(holds: Callable[[], object], otherwise: Callable[[], str], seconds: float = 15) -> None:
+    """A look that costs much is made less often: whoever waits leaves the processors to those who are waited for."""
     deadline = time.monotonic() + seconds
-    while not holds():
+    while True:
+        began = time.monotonic()
+        if holds():
+            return
         assert time.monotonic() < deadline, otherwise()
-        time.sleep(0.05)
+        time.sleep(min(1.0, max(0.05, 4 * (time.monotonic() - began))))
