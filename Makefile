@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Of each campaign of random kills, power cuts and stories: a few; or so many; or with "full" as many as it has.
 ROUNDS ?=
-# Whoever kills programs waits for them to come back most of the time, so there are more at once than processors.
+# Whoever waits for hosts, peers and programs that come back mostly waits, so there are more at once than processors.
 AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
 .PHONY: help setup demo demo-clean test check bench interop-peers interop interop-suite interop-controllers
@@ -46,7 +46,7 @@ interop: interop-suite interop-controllers ## The real peers against ours, and t
 
 interop-suite: $(READY) interop-peers
 	interop/packages registry || true # without it, what needs a registry skips and says so
-	$(BIN)/python -m pytest tests/interop -q -n auto --dist loadfile
+	$(BIN)/python -m pytest tests/interop -q -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 interop-controllers: $(READY) interop-peers
 	$(BIN)/python -m pytest tests/controllers -q -n auto --dist loadfile --engine=kubernetes
@@ -54,7 +54,7 @@ interop-controllers: $(READY) interop-peers
 e2e: $(READY) ## The whole program as its users run it; as root on Debian also on real hosts
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then interop/packages hosts || true; \
 	  else echo "not root on Debian: tests on real hosts will skip, unless interop/packages hosts has been run" >&2; fi
-	$(BIN)/python -m pytest tests/e2e -q -n auto --dist loadfile
+	$(BIN)/python -m pytest tests/e2e -q -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 e2e-k3s: $(READY) ## Real k3s on real hosts: root on Debian, and Go, which builds it once
 	@if [ "$$(id -u)" = 0 ] && interop/packages hosts k3s; then interop/build k3s kubectl; \
