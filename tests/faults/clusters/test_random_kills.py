@@ -93,7 +93,7 @@ def _who(words: list[str]) -> str:
 
 
 async def test_anybody_dies_at_any_moment_and_the_cluster_lives(tmp_path: Path, campaign: Campaign) -> None:
-    kills = campaign.rounds(40, full=105)
+    kills = campaign.rounds(30, full=105)
     provide(tmp_path / "data", tmp_path)
     async with running(tmp_path) as (plane, client):
         killer = Killer(plane, kills, campaign.chance)
