@@ -18,7 +18,6 @@ from tests.lab.server import Server, end, tail
 READY = re.compile(
     r"remuda apiserver ready at (https://\S+) after [0-9.]+ s, pid ([0-9]+), kubeconfig (\S+)\n", re.ASCII
 )
-_READY_SECONDS = 90
 COMMAND = (sys.executable, "-m", "remuda.cli.main")
 
 
