@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Whoever kills programs waits for them to come back most of the time, so there are more at once than processors.
+# Of each campaign of random kills, power cuts and stories: a few; or so many; or with "full" as many as it has.
+ROUNDS ?=
+# Whoever waits for hosts, peers and programs that come back mostly waits, so there are more at once than processors.
 AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
-.PHONY: help setup demo demo-clean test check bench interop-peers interop e2e e2e-k3s faults clean
+.PHONY: help setup demo demo-clean test check bench interop-peers interop interop-suite interop-controllers
+.PHONY: e2e e2e-k3s faults faults-kills faults-abuse clean
 
 help: ## What can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -39,24 +42,32 @@ check: $(READY) ## Formatting, lint, types, import directions
 interop-peers: ## Build the real upstream peers at their pinned versions (needs Go)
 	interop/build
 
-interop: $(READY) interop-peers ## The real peers against ours
+interop: interop-suite interop-controllers ## The real peers against ours, and the controllers on the real kube-apiserver
+
+interop-suite: $(READY) interop-peers
 	interop/packages registry || true # without it, what needs a registry skips and says so
-	$(BIN)/python -m pytest tests/interop -q -n auto --dist loadfile
+	$(BIN)/python -m pytest tests/interop -q -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
+
+interop-controllers: $(READY) interop-peers
 	$(BIN)/python -m pytest tests/controllers -q -n auto --dist loadfile --engine=kubernetes
 
 e2e: $(READY) ## The whole program as its users run it; as root on Debian also on real hosts
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then interop/packages hosts || true; \
 	  else echo "not root on Debian: tests on real hosts will skip, unless interop/packages hosts has been run" >&2; fi
-	$(BIN)/python -m pytest tests/e2e -q -n auto --dist loadfile
+	$(BIN)/python -m pytest tests/e2e -q -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 e2e-k3s: $(READY) ## Real k3s on real hosts: root on Debian, and Go, which builds it once
 	@if [ "$$(id -u)" = 0 ] && interop/packages hosts k3s; then interop/build k3s kubectl; \
 	  else echo "not root on Debian: nothing is built, and the tests will skip" >&2; fi
 	$(BIN)/python -m pytest tests/e2e_k3s -q -x
 
-faults: $(READY) ## Kills, power cuts and hostile input
-	$(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n $(AT_ONCE) --dist worksteal
-	$(BIN)/python -m pytest tests/faults/abuse -q # alone on the machine: it measures time and memory
+faults: faults-kills faults-abuse ## Kills, power cuts and hostile input; ROUNDS=full for whole campaigns
+
+faults-kills: $(READY)
+	REMUDA_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n $(AT_ONCE) --dist worksteal
+
+faults-abuse: $(READY) # alone on the machine: it measures time and memory
+	$(BIN)/python -m pytest tests/faults/abuse -q
 
 bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulated fleet
 	interop/build etcd kube-apiserver system-agent remotedialer

@@ -26,7 +26,7 @@ from remuda.runtime.manager import Manager
 Json = dict[str, Any]
 
 NAMESPACES = Target("v1", "namespaces")
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0  # on processors that other suites use too
 _NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
 
 

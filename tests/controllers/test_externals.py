@@ -17,7 +17,7 @@ from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, OwnerReference
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Outcome, Retryable
-from tests.controllers.engine import Engine
+from tests.controllers.engine import PATIENCE_SECONDS, Engine
 from tests.controllers.providers import INFRASTRUCTURE, NEW, OLD, PROVIDERS, Provider, ProviderKind
 
 
@@ -58,7 +58,7 @@ class Looker:
         self._news.set()
 
     async def sees(self, what: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while what not in self._seen:
                 self._news.clear()
                 await self._news.wait()

@@ -12,7 +12,7 @@ import pytest
 
 from remuda.kube.core import JOBS, PODS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.errors import StatusError
-from tests.controllers.engine import Engine, condition, eventually, is_true
+from tests.controllers.engine import PATIENCE_SECONDS, Engine, condition, eventually, is_true
 from tests.controllers.jobs import Runner, alive, ended, finished, job, pod_of, running
 
 Json = dict[str, Any]
@@ -197,7 +197,7 @@ async def test_a_deadline_ends_the_program_and_all_it_has_started(engine: Engine
     words = ["pid", "spawn", "600", "stubborn", "say", "ready", "sleep", "600"]
     pod_spec = {"terminationGracePeriodSeconds": 1}
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("slow", *words, activeDeadlineSeconds=2, pod=pod_spec))
+        await engine.create(JOBS, namespace, job("slow", *words, activeDeadlineSeconds=6, pod=pod_spec))
         failed = await finished(engine, namespace, "slow")
         pod = await pod_of(engine, namespace, "slow")
         pids = [int(pid) for pid in re.findall(r"(?:pid|spawned) (\d+)", await runner.log(pod))]
@@ -323,7 +323,7 @@ async def test_a_log_is_followed_to_its_end(engine: Engine, runner: Runner, tmp_
         assert runner.runner is not None
         source = runner.runner.log_source(pod, {"follow": "true"})
         assert source is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert await anext(source) == b"one\n"
             gate.touch()
             assert b"".join([chunk async for chunk in source]) == b"two\n"

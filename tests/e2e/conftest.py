@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.program import Running, serving
+from tests.lab.clusters import NEWER, VERSION, Fleet
+from tests.lab.longest import first
 
 Launch = Callable[..., Running]
 
@@ -23,3 +25,17 @@ def launch() -> Iterator[Launch]:
     """Starts a server on a data directory; every one that still runs is killed at the end."""
     with ExitStack() as servers:
         yield lambda data, *flags: servers.enter_context(serving(data, *flags))
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    fleet = Fleet()
+    try:
+        fleet.add_nano(tmp_path_factory.mktemp("bundles"), VERSION, NEWER)
+        yield fleet
+    finally:
+        fleet.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    first(items, "hosts/test_clusters.py", "test_scenarios_workers.py", "test_scenarios.py", "hosts/test_closed.py")

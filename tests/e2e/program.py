@@ -18,7 +18,6 @@ from tests.lab.server import Server, end, tail
 READY = re.compile(
     r"remuda apiserver ready at (https://\S+) after [0-9.]+ s, pid ([0-9]+), kubeconfig (\S+)\n", re.ASCII
 )
-_READY_SECONDS = 30
 COMMAND = (sys.executable, "-m", "remuda.cli.main")
 
 
@@ -34,7 +33,7 @@ class Ended:
         return f"<exit code {self.code}, said {self.out!r}, complained {self.err!r}>"
 
 
-def run(*arguments: str | Path, seconds: float = 30, cwd: Path | None = None) -> Ended:
+def run(*arguments: str | Path, seconds: float = 120, cwd: Path | None = None) -> Ended:
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=seconds, check=False, cwd=cwd
     )
@@ -86,7 +85,7 @@ class Running(Server):
     def complaints(self) -> str:
         return self.log.read_text()
 
-    def signal(self, number: int, *, within: float = 30) -> tuple[int, str]:
+    def signal(self, number: int, *, within: float = 60) -> tuple[int, str]:
         """Exit code, and what was printed after the ready line."""
         assert self.process.stdout is not None
         os.kill(self.process.pid, number)

@@ -46,7 +46,7 @@ def audited(fleet: Fleet, why: str, **said: object) -> dict[str, Any]:
         found[:] = [line for line in lines if why in line.get("why", "") and said.items() <= line.items()]
         return bool(found)
 
-    eventually(is_there, lambda: f"no line says {said} because {why!r}: {audit_lines(fleet)[-20:]}", 30)
+    eventually(is_there, lambda: f"no line says {said} because {why!r}: {audit_lines(fleet)[-20:]}", 60)
     assert found[-1]["time"]
     return found[-1]
 
@@ -105,7 +105,7 @@ def tokens(path: Path, cluster: str = "") -> list[str]:
     return [line.split()[0] for line in shown.out.splitlines()[1:] if cluster in line]
 
 
-def until(path: Path, what: str, code: int, seconds: float = 60) -> Answer:
+def until(path: Path, what: str, code: int, seconds: float = 120) -> Answer:
     answers: list[Answer] = []
 
     def holds() -> bool:

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.timeout(2400)
 Json = dict[str, Any]
 
 PATIENT = {"unhealthyNodeTimeout": "15m", "nodeStartupTimeout": "30m"}  # with kubelets that restart, and start anew
-IMPATIENT = {**PATIENT, "unhealthyNodeTimeout": "20s"}
+IMPATIENT = {**PATIENT, "unhealthyNodeTimeout": "40s"}  # of a kubelet that others keep from the processors, too
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 PORT = 8080

@@ -67,7 +67,7 @@ class Kubectl:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             env={**os.environ, "HOME": str(self._home), "KUBECTL_EXTERNAL_DIFF": "diff -u -N"},
         )
         if ok and done.returncode != 0:
@@ -115,7 +115,7 @@ def tag() -> str:
 def custom(tool: Kubectl, tag: str) -> str:
     """A custom kind, established; its plural with the group."""
     tool.run("apply", "-f", "-", stdin=CRD.replace("{tag}", tag))
-    tool.run("wait", "--for=condition=Established", f"crd/mounts.{tag}.example.com", "--timeout=20s")
+    tool.run("wait", "--for=condition=Established", f"crd/mounts.{tag}.example.com", "--timeout=60s")
     return f"mounts.{tag}.example.com"
 
 
@@ -444,14 +444,14 @@ class TestLooking:
 
     def test_wait(self, kubectl: Kubectl, custom: str, tag: str) -> None:
         kubectl("create", "-f", "-", stdin=mount(tag))
-        waiting = kubectl.start("wait", f"{custom}/dusty", "--for=condition=Ready", "--timeout=20s")
+        waiting = kubectl.start("wait", f"{custom}/dusty", "--for=condition=Ready", "--timeout=60s")
         ready = '{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}'
         kubectl("patch", custom, "dusty", "--subresource=status", "--type=merge", "-p", ready)
-        out, err = waiting.communicate(timeout=30)
+        out, err = waiting.communicate(timeout=90)
         assert waiting.returncode == 0, err
         assert "condition met" in out
-        kubectl("wait", f"{custom}/dusty", "--for=jsonpath={.spec.coat}=bay", "--timeout=5s")
-        going = kubectl.start("wait", f"{custom}/dusty", "--for=delete", "--timeout=20s")
+        kubectl("wait", f"{custom}/dusty", "--for=jsonpath={.spec.coat}=bay", "--timeout=60s")
+        going = kubectl.start("wait", f"{custom}/dusty", "--for=delete", "--timeout=60s")
         kubectl("delete", custom, "dusty")
         assert going.wait(30) == 0
         for pipe in (going.stdout, going.stderr):
@@ -475,12 +475,12 @@ class TestRemoving:
             }
         ]
         kubectl("create", "-f", "-", stdin=json.dumps(saddle))
-        kubectl("delete", custom, "dusty", f"--cascade={policy}", "--timeout=30s")
+        kubectl("delete", custom, "dusty", f"--cascade={policy}", "--timeout=60s")
         assert kubectl("get", custom, "dusty", "--ignore-not-found") == ""
         if policy == "orphan":
             assert "ownerReferences" not in kubectl.json("get", "cm", "saddle")["metadata"]
         else:
-            kubectl("wait", "cm/saddle", "--for=delete", "--timeout=20s")
+            kubectl("wait", "cm/saddle", "--for=delete", "--timeout=60s")
 
     def test_delete_by_label_and_all(self, kubectl: Kubectl) -> None:
         for name, team in (("a", "x"), ("b", "y"), ("c", "y")):

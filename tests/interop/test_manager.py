@@ -20,7 +20,7 @@ from tests.lab.server import free_port
 
 CLUSTERS = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 @pytest.fixture

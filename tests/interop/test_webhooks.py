@@ -29,7 +29,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 GROUP = f"h{secrets.token_hex(3)}.example"
 KEY = Key("default", f"webhooks-{secrets.token_hex(3)}")
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps", Object)
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

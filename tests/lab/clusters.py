@@ -215,7 +215,7 @@ class Declared:
         path.write_bytes(base64.b64decode(secret.body["data"]["value"]))
         return Server(path)
 
-    def ask(self, method: str, path: str, body: Json | None = None, seconds: float = 30) -> Reply:
+    def ask(self, method: str, path: str, body: Json | None = None, seconds: float = 120) -> Reply:
         """One request to the cluster's own API; asked again while it cannot be reached or does not serve."""
         deadline = time.monotonic() + seconds
         while True:
@@ -250,7 +250,7 @@ class Declared:
     def delete(self, seconds: float = PATIENCE_SECONDS) -> None:
         self.fleet.delete(PROVISIONING, self.name, seconds=seconds)
 
-    def leaves_nothing(self, seconds: float = 60) -> None:
+    def leaves_nothing(self, seconds: float = 120) -> None:
         eventually(
             lambda: not self.fleet.everything() - self.before,
             lambda: f"left of {self.name}: {sorted(self.fleet.everything() - self.before)}\n{self.fleet.told}",

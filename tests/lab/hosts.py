@@ -184,7 +184,7 @@ async def a_network(folder: Path) -> AsyncIterator[Network]:
         await network.close()
 
 
-async def until(host: Host, command: str, *, seconds: float = 30) -> str:
+async def until(host: Host, command: str, *, seconds: float = 120) -> str:
     """What the command printed, once it ends well."""
     try:
         async with asyncio.timeout(seconds):

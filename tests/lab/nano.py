@@ -26,7 +26,7 @@ TOKEN = "the-token-of-servers"
 AGENT_TOKEN = "the-token-of-agents"
 # Quick enough for tests, slow enough for a busy machine.
 QUICK = ["heartbeat-interval=250", "election-timeout=2500"]
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 
 Obj = dict[str, Any]
 

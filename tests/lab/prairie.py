@@ -97,7 +97,7 @@ class Prairie:
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def until(self, path: str, name: str, holds: Callable[[Json], object], *, seconds: float = 30) -> Json:
+    def until(self, path: str, name: str, holds: Callable[[Json], object], *, seconds: float = 120) -> Json:
         """The object as soon as that is true of it, by a watch."""
         deadline = time.monotonic() + seconds
         query = f"{path}?watch=1&fieldSelector=metadata.name%3D{name}"

@@ -27,7 +27,7 @@ from tests.lab.images import MANIFEST, Image
 from tests.lab.missing import missing
 from tests.lab.server import end, free_port, tail
 
-_READY_SECONDS = 20
+_READY_SECONDS = 60
 
 
 def require_registry() -> str:

@@ -54,7 +54,7 @@ class Applied(Server):
             )
             assert reply.code in (200, 201), reply
 
-    def until(self, path: str, name: str, holds: Callable[[Json], object], *, seconds: float = 30) -> Json:
+    def until(self, path: str, name: str, holds: Callable[[Json], object], *, seconds: float = 120) -> Json:
         """The object as soon as that is true of it, by a watch; {} stands for one that is gone."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
@@ -81,13 +81,13 @@ class Applied(Server):
     def names(self, path: str) -> set[str]:
         return {item["metadata"]["name"] for item in self.items(path)}
 
-    def delete(self, path: str, name: str, *, seconds: float = 60) -> None:
+    def delete(self, path: str, name: str, *, seconds: float = 120) -> None:
         """And waits until it is gone."""
         reply = self.http("DELETE", f"{path}/{name}")
         assert reply.code in (200, 202, 404), reply
         self.until(path, name, lambda obj: not obj, seconds=seconds)
 
-    def follow_plan(self, bootstrap: str, written: Json, *, seconds: float = 30) -> dict[str, str]:
+    def follow_plan(self, bootstrap: str, written: Json, *, seconds: float = 120) -> dict[str, str]:
         """Writes a plan by hand, and returns the outputs of its instructions once the host has reported them."""
         plan = json.dumps(written).encode()
         name = f"{bootstrap}-machine-plan"
@@ -107,7 +107,7 @@ class Applied(Server):
             [sys.executable, "-m", "remuda.cli.main", *arguments],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
             check=False,
         )
@@ -136,8 +136,12 @@ def condition(obj: Json, type: str) -> str:
     return str(found[0]["status"]) if found else ""
 
 
-def eventually(holds: Callable[[], object], otherwise: Callable[[], str], seconds: float = 15) -> None:
+def eventually(holds: Callable[[], object], otherwise: Callable[[], str], seconds: float = 60) -> None:
+    """A look that costs much is made less often: whoever waits leaves the processors to those who are waited for."""
     deadline = time.monotonic() + seconds
-    while not holds():
+    while True:
+        began = time.monotonic()
+        if holds():
+            return
         assert time.monotonic() < deadline, otherwise()
-        time.sleep(0.05)
+        time.sleep(min(1.0, max(0.05, 4 * (time.monotonic() - began))))

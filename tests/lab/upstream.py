@@ -45,7 +45,9 @@ DISABLED_PLUGINS = (
 class Upstream(Server):
     name = "upstream"
 
-    def __init__(self, *flags: str, ready_seconds: float = 60, durable: bool = False, controllers: bool = True) -> None:
+    def __init__(
+        self, *flags: str, ready_seconds: float = 180, durable: bool = False, controllers: bool = True
+    ) -> None:
         """`durable`: etcd syncs every write. `controllers=False`: only etcd and the API server."""
         self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-upstream-"))
         self.children: list[subprocess.Popen[bytes]] = []

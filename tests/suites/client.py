@@ -22,7 +22,7 @@ Json = dict[str, Any]
 CONFIGMAPS, PODS, NAMESPACES = Target("v1", "configmaps"), Target("v1", "pods"), Target("v1", "namespaces")
 ACCOUNTS, EVENTS = Target("v1", "serviceaccounts"), Target("v1", "events")
 DEFINITIONS = Target("apiextensions.k8s.io/v1", "customresourcedefinitions")
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 def loads(value: bytes) -> Json:

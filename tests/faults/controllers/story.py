@@ -23,7 +23,7 @@ from remuda.kube.objects import Key, Kind
 from remuda.simulator.blueprint import Blueprint
 from remuda.simulator.kinds import Family
 from tests.faults.controllers.proof import complaints
-from tests.faults.controllers.view import Json, View, available, insist, left_in
+from tests.faults.controllers.view import Json, View, available, insist, left_in, or_done
 
 Chapter = Callable[[], Awaitable[None]]
 
@@ -163,8 +163,10 @@ class Story:
         async with self.workload() as client:
             for machine in self.worker_machines():
                 assert machine.status.node_ref is not None
-                pod = _pod(f"on-{machine.metadata.name}", machine.status.node_ref.name)
-                await insist(partial(client.create, PODS, "default", pod))
+                create = partial(
+                    client.create, PODS, "default", _pod(f"on-{machine.metadata.name}", machine.status.node_ref.name)
+                )
+                await insist(lambda create=create: or_done("AlreadyExists", create()))  # type: ignore[misc]
 
     async def break_node(self, machine: Machine) -> None:
         assert machine.status.node_ref is not None

@@ -9,32 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import random
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from remuda.simulator.kinds import NEW, OLD
+from tests.faults.conftest import Campaign
 from tests.faults.controllers.stage import Stage, stage
 from tests.faults.controllers.story import Story
 from tests.lab.programs import Program
 
-KILLS = 100
-KILLS_TOGETHER = 12
 LONGEST = 1.5  # seconds a process is given once it is ready
 EARLY = 0.2  # so often it is killed while it starts
 
 
-@pytest.fixture
-def chance() -> random.Random:
-    seed = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(1_000_000))
-    print(f"REMUDA_SEED={seed}")
-    return random.Random(seed)
-
-
-class Campaign:
+class Killings:
     """Kills spread over two stories, one of each contract, and over as many more pairs as it takes."""
 
     def __init__(self, found: Stage, victims: dict[Program, int], kills: int, chance: random.Random) -> None:
@@ -77,12 +66,12 @@ class Campaign:
         return self.killed.total() < self._kills * (told + 2) / chapters if chapters else False
 
 
-async def test_any_process_dies_at_any_moment(tmp_path: Path, chance: random.Random) -> None:
+async def test_any_process_dies_at_any_moment(tmp_path: Path, campaign: Campaign) -> None:
     async with stage(tmp_path) as found:
         victims = {found.manager: 8, found.providers: 2, found.engine: 1}
-        await Campaign(found, victims, KILLS, chance).run()
+        await Killings(found, victims, campaign.rounds(30, full=100), campaign.chance).run()
 
 
-async def test_everything_in_one_process_dies_at_any_moment(tmp_path: Path, chance: random.Random) -> None:
+async def test_everything_in_one_process_dies_at_any_moment(tmp_path: Path, campaign: Campaign) -> None:
     async with stage(tmp_path, together=True) as found:
-        await Campaign(found, {found.engine: 1}, KILLS_TOGETHER, chance).run()
+        await Killings(found, {found.engine: 1}, campaign.rounds(6, full=12), campaign.chance).run()

@@ -84,13 +84,13 @@ class View:
     # what users do, as often as it takes
 
     async def create(self, target: Target, namespace: str, obj: Json) -> None:
-        await insist(lambda: _or("AlreadyExists", self.client.create(target, namespace, obj)))
+        await insist(lambda: or_done("AlreadyExists", self.client.create(target, namespace, obj)))
 
     async def patch(self, target: Target, namespace: str, name: str, patch: Json) -> None:
         await insist(lambda: self.client.patch(target, namespace, name, patch))
 
     async def delete(self, target: Target, namespace: str, name: str) -> None:
-        await insist(lambda: _or("NotFound", self.client.delete(target, namespace, name)))
+        await insist(lambda: or_done("NotFound", self.client.delete(target, namespace, name)))
 
 
 async def left_in(client: Client, namespace: str) -> list[str]:
@@ -115,7 +115,7 @@ async def insist(action: Callable[[], Awaitable[T]], seconds: float = PATIENCE_S
             await asyncio.sleep(_TRY_AGAIN_SECONDS)
 
 
-async def _or(done: str, action: Awaitable[bytes]) -> None:
+async def or_done(done: str, action: Awaitable[bytes]) -> None:
     """`done` is the reason that tells that an earlier attempt has worked, whose answer was lost."""
     try:
         await action

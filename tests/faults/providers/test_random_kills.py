@@ -15,11 +15,11 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+from tests.faults.conftest import Campaign
 from tests.faults.plane import Plane, running
 from tests.faults.providers import drifter
 from tests.faults.providers.herd import Herd, some_pets
 
-KILLS = 30
 _LONGEST = 1.5  # seconds that `up` is given once it is ready
 _EARLY = 0.2  # so often it is killed while it starts
 _UP = 0.6  # so often it is the one to die, and not a Job
@@ -27,14 +27,15 @@ _LOOK_SECONDS = 0.02
 
 
 class Killer:
-    def __init__(self, plane: Plane, story: Herd, chance: random.Random) -> None:
+    def __init__(self, plane: Plane, story: Herd, kills: int, chance: random.Random) -> None:
         self._plane = plane
         self._story = story
+        self._kills = kills
         self._chance = chance
         self.killed: Counter[str] = Counter()
 
     async def run(self) -> None:
-        while self.killed.total() < KILLS:
+        while self.killed.total() < self._kills:
             while not self._is_time():
                 await asyncio.sleep(_LOOK_SECONDS)
             if self._chance.random() < _UP:
@@ -44,7 +45,7 @@ class Killer:
 
     def _is_time(self) -> bool:
         """Each chapter has its share: kills that come as fast as they can would keep the first from ever ending."""
-        return self.killed.total() < KILLS * (self._story.told + 1) / (len(self._story.chapters()) - 1)
+        return self.killed.total() < self._kills * (self._story.told + 1) / (len(self._story.chapters()) - 1)
 
     async def _kill_up(self) -> None:
         victim = self._plane.program
@@ -70,17 +71,16 @@ class Killer:
             pass  # it has ended meanwhile
 
 
-async def test_any_process_dies_at_any_moment(tmp_path: Path) -> None:
-    seed = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(1_000_000))
-    print(f"REMUDA_SEED={seed}")
+async def test_any_process_dies_at_any_moment(tmp_path: Path, campaign: Campaign) -> None:
+    kills = campaign.rounds(15, full=30)
     site = drifter.install(tmp_path / "site")
     async with some_pets(tmp_path) as pets, running(tmp_path, environment=site) as (plane, client):
         story = Herd(plane, client, "herd", pets)
-        killer = Killer(plane, story, random.Random(seed))
+        killer = Killer(plane, story, kills, campaign.chance)
         killing = asyncio.create_task(killer.run())
         try:
             await story.tell()
         finally:
             killing.cancel()
         print(f"{killer.killed.total()} kills: {dict(killer.killed)}")
-        assert killer.killed.total() == KILLS
+        assert killer.killed.total() == kills

@@ -2,31 +2,31 @@
 each judged by the models. By default the same stories are told every time, so that a change is judged by what it
 does and not by luck. New ones, by the hundred, or one of them again:
 
-    REMUDA_SEED=5000 REMUDA_STORIES=500 .venv/bin/python -m pytest -s tests/faults/simulator/test_campaign.py
-    REMUDA_SEED=5123 REMUDA_STORIES=1 .venv/bin/python -m pytest -s tests/faults/simulator/test_campaign.py
+    REMUDA_SEED=5000 REMUDA_ROUNDS=500 .venv/bin/python -m pytest -s tests/faults/simulator/test_campaign.py
+    REMUDA_SEED=5123 REMUDA_ROUNDS=1 .venv/bin/python -m pytest -s tests/faults/simulator/test_campaign.py
 """
 
 from __future__ import annotations
 
-import os
 import random
 import time
 
+from tests.faults.conftest import Campaign
 from tests.unit.simulator.random_stories import draw, live
 
-_STORIES = int(os.environ.get("REMUDA_STORIES", "30"))
-_SEED = int(os.environ.get("REMUDA_SEED", "694784"))
+_SEED = 694784
 
 
-def test_whatever_happens_the_quorum_is_kept_work_ends_and_nothing_is_written_then() -> None:
+def test_whatever_happens_the_quorum_is_kept_work_ends_and_nothing_is_written_then(campaign: Campaign) -> None:
     began, failed, machines = time.monotonic(), [], 0
-    print(f"\nREMUDA_SEED={_SEED}, {_STORIES} stories")
-    for seed in range(_SEED, _SEED + _STORIES):
+    campaign.usually(_SEED)
+    stories = campaign.rounds(10, full=30)
+    for seed in range(campaign.seed, campaign.seed + stories):
         shape, deeds, catch_up = draw(random.Random(seed))
         try:
             machines += live(seed, shape, deeds, catch_up).machines
         except Exception as error:
             failed.append(f"REMUDA_SEED={seed}: {deeds}: {type(error).__name__}: {str(error)[:2000]}")
             print(failed[-1])
-    print(f"{_STORIES} stories of {machines} machines in {time.monotonic() - began:.0f} s")
+    print(f"{stories} stories of {machines} machines in {time.monotonic() - began:.0f} s")
     assert not failed, "\n".join(failed)

@@ -23,7 +23,7 @@ from remuda.simulator.cloud import made_twice
 from remuda.simulator.filecloud import read_journal
 from remuda.simulator.kinds import FAMILIES
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 
 
 class Lab:

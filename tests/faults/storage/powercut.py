@@ -98,10 +98,13 @@ class Machine(apsw.VFS):
             self.is_off = True
 
     def leave(self, home: Path) -> None:
-        """Writes what the machine finds after the cut into a new directory."""
+        """Writes what the machine finds after the cut into a new directory. Its memory is empty then: an error that was
+        logged holds on to whoever was there, and a campaign has hundreds of machines with logs of many megabytes."""
         home.mkdir()
         for path, content in self._found.items():
             (home / Path(path).name).write_bytes(content)
+        self._found.clear()
+        self._images.clear()
         if self.rng.random() < 0.5:
             (home / "state.db-shm").write_bytes(self.rng.randbytes(32768))
 

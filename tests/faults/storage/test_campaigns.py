@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import random
 from pathlib import Path
 
 import pytest
 
 from remuda.apiserver.storage import disk
+from tests.faults.conftest import Campaign
 from tests.faults.storage.campaigns import kills, power_cuts, power_cuts_at_birth, power_cuts_of_a_failing_disk
 from tests.faults.storage.checker import Checker
 
 
 @pytest.fixture
-def seed() -> int:
-    """Printed with a failure; give it back as REMUDA_SEED to see the same lives again."""
-    chosen = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().getrandbits(32))
-    print(f"REMUDA_SEED={chosen}")
-    return chosen
+def rounds(campaign: Campaign) -> int:
+    return campaign.rounds(100, full=300)
 
 
 @pytest.fixture
@@ -35,23 +31,23 @@ def judge(checker: Checker, rounds: int) -> None:
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_power_cuts(tmp_path: Path, rounds: int, seed: int) -> None:
-    judge(power_cuts(tmp_path, rounds, seed), rounds)
+def test_power_cuts(tmp_path: Path, rounds: int, campaign: Campaign) -> None:
+    judge(power_cuts(tmp_path, rounds, campaign.seed), rounds)
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_power_cuts_while_the_store_is_being_made(tmp_path: Path, seed: int) -> None:
-    checkers = power_cuts_at_birth(tmp_path, seed)
+def test_power_cuts_while_the_store_is_being_made(tmp_path: Path, campaign: Campaign) -> None:
+    checkers = power_cuts_at_birth(tmp_path, campaign.seed)
     assert [checker.finish() for checker in checkers if checker.finish()] == []
     assert sum(checker.counts["cut while opening"] for checker in checkers) > 5
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_power_cuts_of_a_failing_disk(tmp_path: Path, rounds: int, seed: int) -> None:
-    checker = power_cuts_of_a_failing_disk(tmp_path, rounds, seed)
+def test_power_cuts_of_a_failing_disk(tmp_path: Path, rounds: int, campaign: Campaign) -> None:
+    checker = power_cuts_of_a_failing_disk(tmp_path, rounds, campaign.seed)
     judge(checker, rounds)
     assert checker.counts["Failed"] > rounds
 
 
-def test_kills(tmp_path: Path, rounds: int, seed: int) -> None:
-    judge(kills(tmp_path, rounds, seed), rounds)
+def test_kills(tmp_path: Path, rounds: int, campaign: Campaign) -> None:
+    judge(kills(tmp_path, rounds, campaign.seed), rounds)

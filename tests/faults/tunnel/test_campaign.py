@@ -1,14 +1,12 @@
 """A campaign against the cores of the tunnel: stories of two that speak to each other, judged by the model, and spoilt
 conversations told to one. What it has begun with is printed, and every story can be told again, or far more of them:
 
-    REMUDA_SEED=7 REMUDA_STORIES=1 .venv/bin/python -m pytest -s tests/faults/tunnel/test_campaign.py
-    REMUDA_STORIES=100000 .venv/bin/python -m pytest -s tests/faults/tunnel/test_campaign.py
+    REMUDA_SEED=7 REMUDA_ROUNDS=1 .venv/bin/python -m pytest -s tests/faults/tunnel/test_campaign.py
+    REMUDA_ROUNDS=100000 .venv/bin/python -m pytest -s tests/faults/tunnel/test_campaign.py
 """
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Callable
 from random import Random
 
@@ -18,20 +16,18 @@ from remuda.tunnel.mux import Mux, TunnelLost
 from remuda.tunnel.protocol import ProtocolError
 from remuda.tunnel.streams import Limits, Stream
 from remuda.tunnel.websocket import Frames, WebSocketError
+from tests.faults.conftest import Campaign
 from tests.faults.tunnel.mutation import recorded, spoilt
 from tests.lab.tunnel_model import World, script_of
 
-_STORIES = int(os.environ.get("REMUDA_STORIES", "400"))
-_SEED = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(1_000_000))
 _LIMITS = Limits(pause_above=400, resume_below=50, most=4000, chunk=64, unsent=300, streams=30, urgent=500)
 _OPENED_HERE = 200  # streams of the victim's own, at most
 _ENDLESS = 100_000  # messages: more than any story gives reason for
 
 
-def _campaign(story: Callable[[Random], None], stories: int) -> None:
-    print(f"\nREMUDA_SEED={_SEED}, {stories} stories")
+def _tell(story: Callable[[Random], None], campaign: Campaign, full: int) -> None:
     failed = []
-    for seed in range(_SEED, _SEED + stories):
+    for seed in range(campaign.seed, campaign.seed + campaign.rounds(full, full)):
         try:
             story(Random(seed))
         except Exception as error:
@@ -40,13 +36,13 @@ def _campaign(story: Callable[[Random], None], stories: int) -> None:
     assert not failed, "\n".join(failed[:20])
 
 
-def test_two_ends_lose_nothing_and_agree_whatever_they_do() -> None:
+def test_two_ends_lose_nothing_and_agree_whatever_they_do(campaign: Campaign) -> None:
     def story(chance: Random) -> None:
         world = World()
         world.play(script_of(chance, chance.choice((50, 300, 1500))))
         world.settle()
 
-    _campaign(story, max(1, _STORIES // 4))
+    _tell(story, campaign, 100)
 
 
 class _Moody:
@@ -135,12 +131,12 @@ def _spoilt_story(chance: Random, *, client: bool) -> None:
         victim.speak()
 
 
-def test_a_server_survives_whatever_a_client_says() -> None:
-    _campaign(lambda chance: _spoilt_story(chance, client=False), _STORIES)
+def test_a_server_survives_whatever_a_client_says(campaign: Campaign) -> None:
+    _tell(lambda chance: _spoilt_story(chance, client=False), campaign, 400)
 
 
-def test_a_client_survives_whatever_a_server_says() -> None:
-    _campaign(lambda chance: _spoilt_story(chance, client=True), _STORIES)
+def test_a_client_survives_whatever_a_server_says(campaign: Campaign) -> None:
+    _tell(lambda chance: _spoilt_story(chance, client=True), campaign, 400)
 
 
 _ANSWERS = (
@@ -164,7 +160,7 @@ def _garbled(chance: Random, text: bytes) -> bytes:
     return bytes(wire)
 
 
-def test_a_handshake_succeeds_or_is_refused() -> None:
+def test_a_handshake_succeeds_or_is_refused(campaign: Campaign) -> None:
     def story(chance: Random) -> None:
         handshake = ClientHandshake("example.com", "/v3/connect")
         answer = _garbled(chance, chance.choice(_ANSWERS))
@@ -181,10 +177,10 @@ def test_a_handshake_succeeds_or_is_refused() -> None:
         except HandshakeError:
             pass
 
-    _campaign(story, _STORIES * 5)
+    _tell(story, campaign, 2000)
 
 
-def test_any_address_is_allowed_or_not() -> None:
+def test_any_address_is_allowed_or_not(campaign: Campaign) -> None:
     rules = Allow(["tcp/127.0.0.1:*", "tcp/10.0.0.0/8:80-90", "tcp/[fd00::/8]:443"])
 
     def story(chance: Random) -> None:
@@ -194,4 +190,4 @@ def test_any_address_is_allowed_or_not() -> None:
         except ValueError:
             pass
 
-    _campaign(story, _STORIES * 5)
+    _tell(story, campaign, 2000)

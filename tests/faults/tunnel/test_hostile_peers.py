@@ -6,8 +6,6 @@ REMUDA_SEED=7 .venv/bin/python -m pytest -s tests/faults/tunnel/test_hostile_pee
 from __future__ import annotations
 
 import asyncio
-import os
-import random
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,13 +13,12 @@ from random import Random
 
 import pytest_asyncio
 
+from tests.faults.conftest import Campaign
 from tests.faults.tunnel.mutation import recorded, spoilt
 from tests.lab.tunnel_ends import QUICK, End, OurClient, Stable, stable
 from tests.lab.tunnel_raw import BINARY, CONNECT, DATA, RawEnd, RawServer, message, raw_client
 from tests.lab.tunnel_services import WAIT, Services, answers, connected
 
-_SEED = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(1_000_000))
-_SESSIONS = int(os.environ.get("REMUDA_STORIES") or 60)
 _AT_ONCE = 6
 _MEGABYTE = 1 << 20
 _HEARS_FOR = 0.5  # seconds, of what a victim has to say
@@ -29,7 +26,6 @@ _HEARS_FOR = 0.5  # seconds, of what a victim has to say
 
 @pytest_asyncio.fixture
 async def ends(tmp_path: Path) -> AsyncIterator[Stable]:
-    print(f"REMUDA_SEED={_SEED}")
     async with stable(tmp_path) as made:
         yield made
 
@@ -56,7 +52,9 @@ async def _tells(end: RawEnd, wire: bytes) -> None:
                 pass
 
 
-async def test_a_server_goes_on_serving_while_clients_say_anything(ends: Stable, services: Services) -> None:
+async def test_a_server_goes_on_serving_while_clients_say_anything(
+    ends: Stable, services: Services, campaign: Campaign
+) -> None:
     server = await ends.server("ours", rate=10_000)
     await ends.client("ours", server.url)
     await server.has("corral")
@@ -75,7 +73,7 @@ async def test_a_server_goes_on_serving_while_clients_say_anything(ends: Stable,
         writer.write(b"before")
         assert await asyncio.wait_for(reader.readexactly(6), WAIT) == b"before"
         async with asyncio.TaskGroup() as attacks:
-            for seed in range(_SEED, _SEED + _SESSIONS):
+            for seed in range(campaign.seed, campaign.seed + campaign.rounds(60, full=60)):
                 attacks.create_task(attack(seed))
         writer.write(b"after!")
         assert await asyncio.wait_for(reader.readexactly(6), WAIT) == b"after!"
@@ -84,14 +82,16 @@ async def test_a_server_goes_on_serving_while_clients_say_anything(ends: Stable,
     _well(server, before, 64 * _MEGABYTE)
 
 
-async def test_a_client_comes_back_from_servers_that_say_anything(ends: Stable, services: Services) -> None:
+async def test_a_client_comes_back_from_servers_that_say_anything(
+    ends: Stable, services: Services, campaign: Campaign
+) -> None:
     async with RawServer(ends.files["certificate"], ends.files["key"]).serving() as server:
         client = await ends.client("ours", server.url)
         assert isinstance(client, OurClient)
         first = await server.session()
         before = client.memory()
         first.close()
-        for seed in range(_SEED, _SEED + _SESSIONS // 4):
+        for seed in range(campaign.seed, campaign.seed + campaign.rounds(15, full=15)):
             chance = Random(seed)
             messages, _ = recorded(chance, of_client=False)
             end = await server.session()

@@ -19,7 +19,7 @@ from tests.lab import Reply, Server
 
 Json = dict[str, Any]
 
-_PATIENCE_SECONDS = 20
+_PATIENCE_SECONDS = 60
 
 
 @dataclass(frozen=True)

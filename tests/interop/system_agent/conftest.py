@@ -14,7 +14,7 @@ from tests.lab import Ours
 from tests.lab.agents import PERIOD, Agent, Data, PlanSecret, RemudaAgent, SystemAgent, checksum
 from tests.lab.up import eventually
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 AGENTS = {kind.name: kind for kind in (SystemAgent, RemudaAgent)}
 
 
