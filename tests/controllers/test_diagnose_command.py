@@ -111,6 +111,9 @@ async def plant(ranch: Ranch, hidden: Planted) -> None:
         secret("prairie-x-machine-state", names.STATE_TYPE, own, id_rsa=PEM.format(body=hidden("ssh key"))),
     ):
         await engine.create(SECRETS, place, {"apiVersion": "v1", "kind": "Secret", **one})
+    noted = secret("prairie-noted", a="b")
+    noted["metadata"]["annotations"] = {"remuda.dev/bootstrap-tokens": hidden("annotation of a Secret")}
+    await engine.create(SECRETS, place, {"apiVersion": "v1", "kind": "Secret", **noted})
     elsewhere = await engine.namespace()
     cloud = secret("cloud", accessKey=hidden("cloud credential"))
     await engine.create(SECRETS, elsewhere, {"apiVersion": "v1", "kind": "Secret", **cloud})
@@ -201,6 +204,7 @@ async def test_no_secret_is_in_the_bundle_and_what_helps_is(ranch: Ranch, tmp_pa
     assert cluster["spec"]["agentEnvVars"][1]["value"] == "http://***@proxy.example:3128"
     outlines = {one["metadata"]["name"]: one for one in yaml.safe_load(found["secrets.yaml"])}
     assert outlines["prairie-any"]["keys"]["user"] == "15 bytes"
+    assert outlines["prairie-noted"]["metadata"]["annotations"] == ["remuda.dev/bootstrap-tokens"]
     made = yaml.safe_load(found[f"plans/{place}/prairie-x-machine-plan.yaml"])
     assert made["plan"]["files"][0]["path"] == "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"
     assert made["plan"]["files"][0]["content"].endswith(" bytes")

@@ -173,10 +173,9 @@ class Gathering:
 
     def _outlines(self, what: str, found: list[Json]) -> None:
         if found:
-            outlines = [self._redactor.obj(redaction.outline(one)) for one in found]
-            for made, one in zip(outlines, found, strict=True):
-                made["keys"] = redaction.outline(one)["keys"]
-            self._texts[f"{what}.yaml"] = yamltext.dump(outlines)
+            outlines = [redaction.outline(one) for one in found]
+            told = [{**one, "metadata": self._redactor.value(one["metadata"])} for one in outlines]
+            self._texts[f"{what}.yaml"] = yamltext.dump(told)
 
     def _plans(self, secrets: list[Json]) -> None:
         for secret in secrets:

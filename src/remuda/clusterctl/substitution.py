@@ -85,10 +85,7 @@ def needed(text: str, values: Mapping[str, str]) -> set[str]:
 
 
 def _substituted(text: str, values: Mapping[str, str], defaults: Mapping[str, str | None]) -> str:
-    return "".join(
-        part if isinstance(part, str) else _value(part, values, defaults)  #
-        for part in _parts(text)
-    )
+    return "".join(part if isinstance(part, str) else _value(part, values, defaults) for part in _parts(text))
 
 
 def _value(part: _Variable, values: Mapping[str, str], defaults: Mapping[str, str | None]) -> str:
@@ -129,7 +126,7 @@ def _trimmed(value: str, rest: str) -> str:
 
 
 def _replaced(value: str, rest: str) -> str:
-    sign = rest[0] if rest[:1] in ("/", "#", "%") and rest[:1] else ""
+    sign = rest[0] if rest.startswith(("/", "#", "%")) else ""
     old, _, new = rest[len(sign) :].partition("/")
     if not old:
         return value
@@ -188,9 +185,7 @@ def _is_known(found: _Variable) -> bool:
     rest = found.rest
     if found.length or not rest:
         return not rest
-    return (
-        found.default is not None or rest in _CASES or rest[0] in "#%/" or _SPAN.fullmatch(rest) is not None  #
-    )
+    return found.default is not None or rest in _CASES or rest[0] in "#%/" or _SPAN.fullmatch(rest) is not None
 
 
 def _line(text: str, at: int) -> int:
