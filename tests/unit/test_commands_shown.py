@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 
+from remuda.cli.main import main
 from tests.lab import commands
 from tests.unit.test_pages import HAND_WRITTEN, ROOT
 
@@ -17,6 +19,12 @@ def test_the_commands_of_a_page_are_there(page: Path) -> None:
         commands.check(line)
     for line in commands.mentioned(text):
         commands.check(line, whole=False)
+
+
+def test_the_page_of_the_commands_has_them_all() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    missing = [name for name in main.list_commands(click.Context(main)) if f"`remuda {name}" not in page]
+    assert not missing
 
 
 @pytest.mark.parametrize(

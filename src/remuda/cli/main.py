@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # section -> name -> (module, one line for `remuda --help`), in the order in which somebody meets them
 _SECTIONS = {
     "Run it": {
-        "up": ("up", "Run everything on this machine: API server and controllers."),
+        "up": ("up", "Run everything on this machine, in one process."),
         "manager": ("manager", "Run the controllers on any Kubernetes."),
         "apiserver": ("apiserver", "Run the embedded Kubernetes API server alone."),
         "backup": ("backup", "Save a server's whole state to one file."),
@@ -33,7 +33,7 @@ _SECTIONS = {
     "Clusters": {
         "create": ("create", "Create a cluster, by flags or by questions."),
         "generate": ("generate", "Print a cluster's manifest from a template."),
-        "plan": ("plan", "What a manifest would do to each machine, before it does."),
+        "plan": ("plan", "What a manifest would do to each machine."),
         "scale": ("scale", "More machines, or fewer."),
         "upgrade": ("upgrade", "Another version of Kubernetes, on the same machines."),
         "describe": ("describe", "Show a cluster with everything that belongs to it."),
@@ -42,7 +42,7 @@ _SECTIONS = {
     },
     "Objects": {
         "get": ("get", "Show objects of any kind; get a cluster's kubeconfig."),
-        "apply": ("apply", "Make it so: create or change what a manifest describes."),
+        "apply": ("apply", "Create or change what a manifest describes."),
         "delete": ("delete", "Delete objects, and wait until they are gone."),
         "events": ("events", "What happened, of everything or of one cluster."),
         "logs": ("logs", "What was said while machines were made."),
@@ -55,7 +55,7 @@ _SECTIONS = {
     "People": {
         "user": ("user", "Who may reach clusters."),
         "token": ("token", "What users prove themselves with: make, list, revoke."),
-        "grant": ("grant", "Let a user into a cluster, as a role; or take that back."),
+        "grant": ("grant", "Let a user into a cluster, or take that back."),
     },
     "Other": {
         "version": ("version", "The version of this program, and of the server."),
