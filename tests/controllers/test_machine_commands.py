@@ -23,7 +23,7 @@ from remuda.providers.machine.login import known_hosts
 from remuda.providers.machine.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, Address
 from remuda.providers.machine.state import KNOWN_HOSTS, PRIVATE_KEY, STATE, State, write
 from remuda.providers.machine.types import NODE_DRIVER, machine_kind
-from tests.controllers.engine import Engine, eventually
+from tests.controllers.engine import PATIENCE_SECONDS, Engine, eventually
 from tests.lab.ssh_host import Host
 
 SIM = machine_kind("sim")
@@ -44,7 +44,7 @@ async def remuda(engine: Engine, *arguments: str, path: str = os.environ["PATH"]
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "KUBECONFIG": str(engine.kubeconfig), "PATH": path, "TMPDIR": str(tmp or "/tmp")},
     )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+    out, err = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
     assert process.returncode is not None
     return Ended(process.returncode, out, err)
 
