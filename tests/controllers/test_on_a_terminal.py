@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 
+import click
 import pytest_asyncio
 
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.declared import Ranch, pool
 from tests.controllers.engine import Engine
 from tests.controllers.program import remuda
-from tests.lab.terminal import Session
+from tests.lab.terminal import COLUMNS, Session
 
 CTRL_C = "\x03"
 OLD, NEW = "v1.34.1+k3s1", "v1.34.2+k3s1"
@@ -62,6 +64,20 @@ async def test_colours_are_for_terminals_and_can_be_declined(ranch: Ranch) -> No
     assert "\x1b[" not in plain
     piped = await remuda(ranch.engine, *words[3:])
     assert "\x1b[" not in piped.out + piped.err
+
+
+async def test_nothing_is_wider_than_the_terminal(ranch: Ranch, tmp_path: Path) -> None:
+    for words in (
+        ("scale", "prairie", "--servers", "3", "--dry-run"),
+        ("upgrade", "prairie", "--kubernetes-version", NEW, "--dry-run"),
+        ("upgrade", "prairie", "--kubernetes-version", "v1.36.0+k3s1"),
+        ("upgrade", "prairie"),
+        ("diagnose", "prairie", "-o", str(tmp_path / "b.tar.gz")),
+    ):
+        _, text = await shown(command(ranch, *words))
+        copied = [word for word in (str(tmp_path), str(ranch.engine.kubeconfig)) if word in text]
+        wide = [line for line in click.unstyle(text).splitlines() if len(line) > COLUMNS]
+        assert [line for line in wide if not any(word in line for word in copied)] == []
 
 
 async def test_an_upgrade_is_asked_about(ranch: Ranch) -> None:

@@ -15,7 +15,9 @@ from remuda.cli import completing
 from remuda.cli.connection import chosen_kubeconfig, connected, kubeconfig_option
 from remuda.cli.describe import no_such_cluster
 from remuda.cli.options import HELP, namespace_option
+from remuda.cli.output import terminal_width
 from remuda.cli.signals import clean_up_when_terminated
+from remuda.cli.wording import wrapped
 
 if TYPE_CHECKING:
     from remuda.cli.gathering import Found
@@ -95,11 +97,14 @@ def command(
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror or error}") from None
     click.echo(f"{path}: {size:,} bytes, {len(texts)} files")
-    for line in _summary(found):
-        click.echo(f"  {line}")
+    _tell(_summary(found))
     click.echo("left out:")
-    for line in (*_NEVER, *found.left_out):
-        click.echo(f"  {line}")
+    _tell([*_NEVER, *found.left_out])
+
+
+def _tell(lines: Sequence[str]) -> None:
+    for line in lines:
+        click.echo("\n".join(wrapped(line, terminal_width(), "  ")))
 
 
 def _check(path: Path, force: bool) -> None:

@@ -67,7 +67,7 @@ _COMMANDS = {name: entry for section in _SECTIONS.values() for name, entry in se
 
 
 # They change nothing: Ctrl-C is how one leaves them.
-_LOOKING = {"get", "describe", "why", "events", "logs", "machine", "plan", "version", "drivers", "leaks"}
+_LOOKING = {"get", "describe", "why", "events", "logs", "machine", "plan", "version", "drivers", "leaks", "diagnose"}
 # What programs run, not people.
 _HIDDEN = {"machine-job": "machine_job"}
 

@@ -11,6 +11,7 @@ from remuda.cli import choices, completing, editing, previews, progress
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
+from remuda.cli.wording import say
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -79,9 +80,9 @@ def command(
         elif found is not None:
             previews.show(found, changes_only=True)
         if found is None:
-            click.echo(f"Cluster {'/'.join(key)} has so many already; nothing is changed", err=True)
+            say(f"Cluster {'/'.join(key)} has so many already; nothing is changed")
         elif dry_run:
-            click.echo(f"{said}; nothing is changed (--dry-run)", err=True)
+            say(f"{said}; nothing is changed (--dry-run)")
             return
         else:
             connected(kubeconfig, change, warn=lambda text: None)  # the server's were told while it was tried
@@ -91,7 +92,7 @@ def command(
     if wait and not dry_run:
         progress.wait(kubeconfig, *key, timeout=timeout)
     elif found is not None:
-        click.echo(f"see how it gets on: remuda describe cluster {name} --watch", err=True)
+        say(f"see how it gets on: remuda describe cluster {name} --watch")
 
 
 def _numbers(pools: tuple[str, ...]) -> dict[str, int]:

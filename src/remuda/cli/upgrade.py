@@ -12,6 +12,7 @@ from remuda.cli import choices, completing, editing, exits, previews, progress
 from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
+from remuda.cli.wording import say
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -87,20 +88,20 @@ def command(
     elif found is not None:
         previews.show(found)
     if found is None:
-        click.echo(f"Cluster {'/'.join(key)} is declared as {version} already; nothing is changed", err=True)
+        say(f"Cluster {'/'.join(key)} is declared as {version} already; nothing is changed")
     elif dry_run:
-        click.echo(f"{said}; nothing is changed (--dry-run)", err=True)
+        say(f"{said}; nothing is changed (--dry-run)")
         return
     else:
         if not yes and sys.stdin.isatty() and not click.confirm(f"{said}: go on?", err=True):
-            click.echo("nothing is changed", err=True)
+            say("nothing is changed")
             raise SystemExit(exits.NO)
         connected(kubeconfig, change, warn=lambda text: None)  # the server's were told while it was tried
         click.echo(f"Cluster {'/'.join(key)} goes {said}", err=output != TABLE)
     if wait and not dry_run:
         progress.wait(kubeconfig, *key, timeout=timeout)
     elif found is not None:
-        click.echo(f"see how it gets on: remuda describe cluster {name} --watch", err=True)
+        say(f"see how it gets on: remuda describe cluster {name} --watch")
 
 
 async def _judge(client: HttpClient, cluster: Json, version: str) -> None:
