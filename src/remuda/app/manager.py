@@ -123,6 +123,7 @@ def _choose(settings: Settings) -> tuple[str, ...]:
             )
         return chosen if settings.controllers else controllers.GROUPS["core"]
     settings.site.check()
+    settings.site.name(settings.nodes)
     settings.site.presented(settings.nodes)
     if not settings.nodes[1] and not settings.site.server_url:
         raise Refused("--nodes-listen with port 0 takes any free one: name one, or add --server-url")

@@ -90,5 +90,5 @@ async def test_options_that_cannot_work_are_told_and_not_tried_for_ever(network:
     await host.run("cat > /etc/remuda/remuda.env", stdin="REMUDA_OPTIONS=--listen 0.0.0.0:6443\n")
     done = await host.run("systemctl daemon-reload && systemctl start remuda", check=False, seconds=120)
     assert "Job for remuda.service failed" in done
-    await until(host, "systemctl is-failed remuda", seconds=60)
+    await until(host, "systemctl is-failed remuda", seconds=240)  # after five attempts
     assert "add --server-url" in await host.run("journalctl -u remuda --no-pager")

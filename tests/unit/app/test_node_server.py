@@ -26,6 +26,7 @@ from remuda.kube.http import HttpClient
 from remuda.kube.web import Handler, Request, Result, text
 from remuda.providers.bootstrap.site import Site
 from remuda.runtime.manager import Manager
+from tests.lab.chains import Company
 from tests.lab.server import free_port
 from tests.unit.providers.bootstrap.serving import TOKEN, Registrar
 
@@ -76,11 +77,11 @@ async def session(site: Site) -> AsyncIterator[aiohttp.ClientSession]:
 
 @asynccontextmanager
 async def serving(
-    server: ApiServer, more: Mapping[str, Handler] | None = None
+    server: ApiServer, more: Mapping[str, Handler] | None = None, settings: SiteSettings | None = None
 ) -> AsyncIterator[tuple[Site, NodeServer]]:
     client = HttpClient(kubeconfig.load(server.kubeconfig))
     listen = ("127.0.0.1", free_port())
-    nodes = NodeServer(client, client.access, listen, SiteSettings(), "default")
+    nodes = NodeServer(client, client.access, listen, settings or SiteSettings(), "default")
     site = await nodes.prepare()
     nodes.add(Manager(client), site, Registrar(), more=more)  # type: ignore[arg-type]
     await nodes.start()
@@ -133,6 +134,21 @@ async def test_hosts_are_served_with_a_certificate_that_replicas_share(server: A
             assert (await answer.json())["secretName"] == "a-machine-plan"
     stored = await server.client().get(SECRETS, "default", SECRET_NAME)
     assert b"tls.key" in stored
+
+
+async def test_a_certificate_of_the_users_own_is_shown_and_both_authorities_are_told(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    company = Company()
+    chain, key = company.files(tmp_path, "127.0.0.1")
+    async with serving(server, settings=SiteSettings(tls_cert=chain, tls_key=key)) as (site, _):
+        ours = base64.b64decode(
+            json.loads(await server.client().get(SECRETS, "default", SECRET_NAME))["data"]["ca.crt"]
+        )
+        assert site.ca_pem == ours + company.root
+        alone = Site(server_url=site.server_url, ca_pem=company.root)
+        async with session(alone) as opened, opened.get(f"{site.server_url}/cacerts") as answer:
+            assert await answer.read() == site.ca_pem
 
 
 async def test_tunnels_are_beside_what_hosts_register_by_and_never_in_its_place(server: ApiServer) -> None:
