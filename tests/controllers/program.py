@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.controllers.engine import Engine
+from tests.controllers.engine import PATIENCE_SECONDS, Engine
 
 
 class Ended:
@@ -27,6 +27,6 @@ async def remuda(
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "KUBECONFIG": str(engine.kubeconfig), "PATH": path, "TMPDIR": str(tmp or "/tmp")},
     )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+    out, err = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
     assert process.returncode is not None
     return Ended(process.returncode, out, err)

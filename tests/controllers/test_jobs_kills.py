@@ -16,7 +16,7 @@ import pytest
 from remuda.jobs.logfile import Reader
 from remuda.kube.core import JOBS, PODS
 from remuda.runtime.steps import CRASHED
-from tests.controllers.engine import Engine, eventually, is_true
+from tests.controllers.engine import PATIENCE_SECONDS, Engine, eventually, is_true
 from tests.controllers.jobs import Runner, alive, finished, job, pod_of, running
 
 STEPS = ["jobrunner.create-pod", "jobrunner.start-program", "jobrunner.save-pod", "jobrunner.save-job"]
@@ -42,7 +42,7 @@ async def dies(engine: Engine, namespace: str, directory: Path, point: str) -> N
     """A runner that gets as far as this point."""
     async with a_runner(engine, namespace, directory, point) as process:
         assert process.stderr is not None
-        said = (await asyncio.wait_for(process.stderr.read(), 30)).decode()
+        said = (await asyncio.wait_for(process.stderr.read(), PATIENCE_SECONDS)).decode()
         assert f"{CRASHED} {point}" in said
 
 

@@ -30,7 +30,7 @@ from remuda.providers.machine.spi import TAG_UID, Address, Driver, DriverError, 
 from remuda.providers.machine.state import STATE, State, read
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import CRASHED
-from tests.controllers.engine import Engine, condition, is_true
+from tests.controllers.engine import PATIENCE_SECONDS, Engine, condition, is_true
 from tests.controllers.jobs import Runner, ended, finished, job, pod_of
 from tests.lab.drivers import Pets
 from tests.lab.pets import USER, stop_all
@@ -346,7 +346,7 @@ class Alone:
                 DIRECTORY_VARIABLE: str(self.directory / "hosts"),
             },
         )
-        out, _ = await asyncio.wait_for(process.communicate(), 30)
+        out, _ = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
         assert process.returncode is not None
         return process.returncode, out.decode()
 
