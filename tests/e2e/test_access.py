@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from remuda.app.controllers import EVERY
+from remuda.cli import exits
 from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
 from remuda.kube import kubeconfig
 from remuda.kube.errors import StatusError
@@ -185,7 +186,7 @@ def test_kubectl_gets_a_token_for_a_while_by_the_callers_own_kubeconfig(
     until(path, "/api/v1/nodes", 200)  # with another
     assert tokens(own, plain.id) not in ([], [token])
     itself = run("token", "credential", "--cluster", plain.id, "--kubeconfig", path)
-    assert itself.code == 1
+    assert itself.code == exits.UNREACHABLE
     assert "leads to itself" in itself.err
 
 
