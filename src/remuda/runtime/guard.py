@@ -117,7 +117,7 @@ class Guard:
 
     def _accuse(self, handle: asyncio.Handle, seconds: float, *, waited: bool) -> None:
         stacks = self._stacks
-        if not self._reported and not any(map(_imports, stacks)):
+        if not self._reported and not any(map(_imports, stacks)) and not _ends_the_loop(handle):
             self._reported = True
             typical = stacks[len(stacks) // 2] if stacks else []
             self._report(Offence(_name(handle), seconds, waited, _place(handle), _formatted(typical)))
@@ -207,6 +207,13 @@ def _name(handle: asyncio.Handle) -> str:
         coroutine: Any = task.get_coro()
         return f"task {task.get_name()} ({coroutine.__qualname__})"
     return f"callback {getattr(callback, '__qualname__', callback)!s}"
+
+
+def _ends_the_loop(handle: asyncio.Handle) -> bool:
+    """asyncio waits for a thread that it starts then; nobody else is on the loop any more."""
+    task = _task(handle._callback)  # type: ignore[attr-defined]
+    code = getattr(task.get_coro() if task is not None else None, "cr_code", None)
+    return code is asyncio.BaseEventLoop.shutdown_default_executor.__code__
 
 
 def _place(handle: asyncio.Handle) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 
@@ -109,7 +110,11 @@ class PluginCredentials:
         except FileNotFoundError:
             raise self._failed("is not installed", hint=True) from None
         except OSError as error:
-            raise self._failed(f"cannot be run: {error.strerror}", hint=True) from None
+            # Where a folder of the PATH may not be read, what is nowhere is said to be forbidden.
+            found = shutil.which(plugin.command, os.F_OK, environ.get("PATH"))
+            forbidden = found is not None or not isinstance(error, PermissionError)
+            why = f"cannot be run: {error.strerror}" if forbidden else "is not installed"
+            raise self._failed(why, hint=True) from None
 
     def _read(self, output: bytes) -> Credentials:
         """What was printed is secret, also in an error."""
