@@ -51,7 +51,10 @@ NODE = Kind("v1", "Node", "nodes", Node, namespaced=False)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    probe_seconds: float = 10.0  # between two probes
+    probe_seconds: float = (
+        10.0  # between two probes of a cluster, and after one that failed
+    )
+    probes_per_second: float = 20.0  # of all clusters that are well: the more there are, the less often each is asked
     answer_seconds: float = 5.0  # a probe that takes longer has failed
     probes: int = 5  # that fail in a row before the cluster counts as down
     connect_seconds: float = 30.0  # for everything until a cluster counts as connected
@@ -86,7 +89,9 @@ class RemoteClusters:
     def want(self, cluster: Key) -> None:
         """Connects to the cluster and keeps connected, until it is forgotten. Asked twice, it is done once."""
         if cluster not in self._links:
-            link = _Link(cluster, self._dial, self._nodes, self._settings, self._tell, self._told, self._tasks)
+            link = _Link(
+                cluster, self._dial, self._nodes, self._settings, self._pause, self._tell, self._told, self._tasks
+            )
             self._links[cluster] = (link, self._tasks.spawn(f"cluster {cluster}", link.run()))
 
     def forget(self, cluster: Key) -> None:
@@ -117,6 +122,10 @@ class RemoteClusters:
         """Whoever knows the ways to clusters turns what an attempt came to into what a person is told."""
         self._explain = explain
 
+    def _pause(self) -> float:
+        """Between two probes of a cluster that is well."""
+        return max(self._settings.probe_seconds, len(self._links) / self._settings.probes_per_second)
+
     def _told(self, cluster: Key, why: str) -> str:
         return self._explain(cluster, why)
 
@@ -145,6 +154,7 @@ class _Link:
         dial: Dial,
         nodes: Kind[Any],
         settings: Settings,
+        pause: Callable[[], float],
         tell: Changed,
         explain: Explain,
         lingering: Tasks,
@@ -154,6 +164,7 @@ class _Link:
         self._dial = dial
         self._nodes = nodes
         self._settings = settings
+        self._pause = pause
         self._tell = tell
         self._explain = explain
         self._backoff = Backoff(first=1.0, most=settings.retry_seconds)
@@ -215,7 +226,7 @@ class _Link:
 
     async def _watch_over(self, client: Client) -> None:
         """Returns when another way shall be taken; raises what the last of too many failed probes in a row met."""
-        while not await self._nudged_within(self._settings.probe_seconds * chance.between(0.8, 1.2)):
+        while not await self._nudged_within(self._until_probe() * chance.between(0.8, 1.2)):
             try:
                 async with asyncio.timeout(self._settings.answer_seconds):
                     await client.raw_get("/")
@@ -225,6 +236,9 @@ class _Link:
                 self._failed(error)
             else:
                 self._succeeded()
+
+    def _until_probe(self) -> float:
+        return self._settings.probe_seconds if self.connection.failures else self._pause()
 
     async def _nudged_within(self, seconds: float) -> bool:
         try:
