@@ -75,6 +75,7 @@ bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulate
 	$(BIN)/python -m bench.fleet
 	$(BIN)/python -m bench.agent
 	$(BIN)/python -m bench.machines
+	$(BIN)/python -m bench.steady
 	$(BIN)/python -m bench.tunnel
 	$(BIN)/python -m bench.proxy
 

@@ -29,6 +29,7 @@ from remuda.agent.plan import parse
 
 _COME_WITHIN_SECONDS = 60.0
 _RETRY_SECONDS = 5.0
+_PATIENCE_SECONDS = 120.0  # until a request is answered and a watch is open
 _MOST = 8 << 20
 _AT_ONCE = 16  # of those who connect
 
@@ -41,14 +42,15 @@ class Agent:
         self._server, self._trust = server, trust
         self._counts = counts
         self._kept: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._version = ""  # of the Secret; empty: it is to be read
+        self._version = ""  # of the Secret as it was read; empty: it is to be read
+        self._reached = ""  # where the watch goes on; empty: it begins with what there is
         self._tell_at = 0.0  # when periodic instructions are told of again, looked at when a watch ends
 
     async def follow(self, turns: asyncio.Semaphore) -> None:
         await asyncio.sleep(random.uniform(0, _COME_WITHIN_SECONDS))
         while True:
             try:
-                async with turns:
+                async with turns, asyncio.timeout(_PATIENCE_SECONDS):
                     if not self._version or time.time() >= self._tell_at:
                         await self._look()
                     reader, writer = await self._open_watch()
@@ -59,7 +61,7 @@ class Agent:
                     self._counts["watching"] -= 1
                     writer.close()
             except (OSError, ValueError, asyncio.IncompleteReadError) as error:
-                self._version = ""
+                self._reached = ""
                 self._counts["troubles"] += 1
                 self._counts[f"trouble: {error}"[:120]] += 1
                 await asyncio.sleep(random.uniform(0, _RETRY_SECONDS))
@@ -109,7 +111,7 @@ class Agent:
     async def _open_watch(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         seconds = random.randint(*_WATCH_SECONDS)
         query = f"fieldSelector=metadata.name%3D{self._secret}&watch=true&allowWatchBookmarks=true"
-        query += f"&timeoutSeconds={seconds}&resourceVersion={self._version}"
+        query += f"&timeoutSeconds={seconds}" + (f"&resourceVersion={self._reached}" if self._reached else "")
         reader, writer = await self._connect()
         writer.write(f"GET {self._path}?{query} HTTP/1.1\r\n{self._head}\r\n".encode())
         status, _ = await _read_head(reader)
@@ -129,10 +131,9 @@ class Agent:
         self._counts[str(event["type"])] += 1
         if event["type"] == "ERROR":
             raise ValueError("the watch has failed")
-        version = str(event["object"]["metadata"]["resourceVersion"])  # type: ignore[index]
-        if event["type"] != "BOOKMARK" and version != self._version:
+        self._reached = str(event["object"]["metadata"]["resourceVersion"])  # type: ignore[index]
+        if event["type"] != "BOOKMARK" and self._reached != self._version:
             await self._look()
-        self._version = version
 
 
 def respond(data: Mapping[str, bytes], now: float) -> dict[str, bytes]:

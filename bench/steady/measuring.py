@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import socket
 import ssl
 import subprocess
@@ -24,13 +25,26 @@ from bench.steady.processes import Memory, Process
 from bench.steady.world import DATA, Known, read
 from remuda.simulator.declared import NAMESPACE
 
-_READY_SECONDS = 120.0
-_STEADY_SECONDS = 900.0
+_READY_SECONDS = 600.0
+_ANSWER_SECONDS = 300.0
+_STEADY_SECONDS = 1800.0
 _CALM_SECONDS = 15.0  # without a write but those of agents
 _ROUNDS = 5
+_TOLD = ("reports", "troubles")  # by agents
 _CLUSTERS = "/apis/provisioning.cattle.io/v1/clusters"
 _OBJECTS = re.compile(r"^apiserver_storage_objects\{.*\} ([\d.e+]+)$", re.MULTILINE)
 _RECONCILES = re.compile(r"^controller_runtime_reconcile_total\{.*\} ([\d.e+]+)$", re.MULTILINE)
+
+
+class Command(NamedTuple):
+    """Medians, in seconds."""
+
+    passed: float
+    cpu: float  # of the command itself
+    server_cpu: float  # of `remuda up` meanwhile
+
+    def __str__(self) -> str:
+        return f"{self.passed:.2f} s ({self.cpu:.2f} s of CPU, and {self.server_cpu:.2f} s of remuda up's)"
 
 
 class Found(NamedTuple):
@@ -41,15 +55,18 @@ class Found(NamedTuple):
     ready_seconds: float
     steady_seconds: float
     steady_cpu: float
+    start_writes: int
     memory_first: Memory
     memory_last: Memory
     idle_seconds: float
     idle_percent: float
     writes: int
     reports: int
+    troubles: int  # of agents
     reconciles: int
     others: dict[str, float]
-    commands: dict[str, float]
+    load: float
+    commands: dict[str, Command]
 
 
 class Manager:
@@ -67,34 +84,39 @@ class Manager:
         self.process = Process([*arguments, f"--health-listen={self._health}"], folder / "up.log")
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(self._url + path, context=self._trust, timeout=60) as answer:
+        with urllib.request.urlopen(self._url + path, context=self._trust, timeout=_ANSWER_SECONDS) as answer:
             return json.load(answer)
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://{self._health}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{self._health}/metrics", timeout=_ANSWER_SECONDS) as answer:
             return str(answer.read().decode())
 
     def server_metrics(self) -> str:
-        with urllib.request.urlopen(f"{self._url}/metrics", context=self._trust, timeout=60) as answer:
+        with urllib.request.urlopen(f"{self._url}/metrics", context=self._trust, timeout=_ANSWER_SECONDS) as answer:
             return str(answer.read().decode())
 
     def revision(self) -> int:
         """Of all objects together: each write counts one."""
         return int(self.get("/api/v1/namespaces?limit=1")["metadata"]["resourceVersion"])
 
-    def command_seconds(self, *arguments: str) -> float:
+    def command(self, *arguments: str) -> Command:
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         taken = []
         for _ in range(_ROUNDS):
-            began = time.monotonic()
+            began, cpu, server = time.monotonic(), _children_cpu(), self.process.cpu_seconds()
             subprocess.run(
                 [sys.executable, "-m", "remuda.cli.main", *arguments],
                 env=environment,
                 stdout=subprocess.DEVNULL,
                 check=True,
             )
-            taken.append(time.monotonic() - began)
-        return median(taken)
+            taken.append((time.monotonic() - began, _children_cpu() - cpu, self.process.cpu_seconds() - server))
+        return Command(*map(median, zip(*taken, strict=True)))
+
+
+def _children_cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def measure(folder: Path, idle: float) -> Found:
@@ -113,14 +135,14 @@ def measure(folder: Path, idle: float) -> Found:
         began = time.monotonic()
         parts = {"remuda up": manager.process, **others}
         _until(lambda: "remuda ready" in manager.process.said, _READY_SECONDS, "remuda up is ready", parts)
-        ready = time.monotonic() - began
+        ready, at_first = time.monotonic() - began, manager.revision()
         others["agents"] = started(lambda: _part(folder, "agents"))
         others["tunnels"] = started(lambda: _part(folder, "tunnels"))
         parts |= others
         _steady(manager, others["agents"], known, parts)
         steady, steady_cpu = time.monotonic() - began - _CALM_SECONDS, manager.process.cpu_seconds()
         first = manager.process.memory()
-        revision, reports = manager.revision(), _count(others["agents"], "reports")
+        revision, reports, troubles = manager.revision(), *(_count(others["agents"], what) for what in _TOLD)
         reconciles = _sum(_RECONCILES, manager.metrics())
         clock, cpu = time.monotonic(), {name: part.cpu_seconds() for name, part in parts.items()}
         time.sleep(idle)
@@ -137,17 +159,20 @@ def measure(folder: Path, idle: float) -> Found:
             ready_seconds=ready,
             steady_seconds=steady,
             steady_cpu=steady_cpu,
+            start_writes=revision - at_first,
             memory_first=first,
             memory_last=last,
             idle_seconds=passed,
             idle_percent=busy.pop("remuda up"),
             writes=manager.revision() - revision,
             reports=_count(others["agents"], "reports") - reports,
+            troubles=_count(others["agents"], "troubles") - troubles,
             reconciles=reconciles,
             others=busy,
+            load=os.getloadavg()[0],
             commands={
-                "get clusters": manager.command_seconds("get", "clusters", "-A"),
-                f"describe cluster {one}": manager.command_seconds("describe", "cluster", one, "-n", NAMESPACE),
+                "get clusters -A": manager.command("get", "clusters", "-A"),
+                f"describe cluster {one}": manager.command("describe", "cluster", one, "-n", NAMESPACE),
             },
         )
 

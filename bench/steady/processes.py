@@ -19,9 +19,12 @@ class Memory(NamedTuple):
 
     resident: float
     proportional: float  # pages that are shared with others count in part
+    own: float  # pages that nobody else has
+    most: float  # resident, at any moment so far
 
     def __str__(self) -> str:
-        return f"{self.resident:.0f} MB resident ({self.proportional:.0f} in proportion)"
+        shares = f"{self.proportional:.0f} in proportion, {self.own:.0f} its own"
+        return f"{self.resident:.0f} MB resident ({shares}; {self.most:.0f} at most so far)"
 
 
 class Process:
@@ -60,9 +63,11 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def memory(self) -> Memory:
-        lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
-        found = {line.split()[0]: int(line.split()[1]) / 1024 for line in lines[1:]}
-        return Memory(found["Rss:"], found["Pss:"])
+        lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()[1:]
+        lines += [line for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if "VmHWM" in line]
+        found = {line.split()[0]: int(line.split()[1]) / 1024 for line in lines}
+        own = found["Private_Clean:"] + found["Private_Dirty:"]
+        return Memory(found["Rss:"], found["Pss:"], own, found["VmHWM:"])
 
     def end(self) -> None:
         if self.lives:

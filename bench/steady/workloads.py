@@ -49,7 +49,7 @@ class Api:
             return await self._answer(request)
         except StatusError as error:
             return web.Response(
-                status=error.code, body=msgspec.json.encode(error.status), content_type="application/json"
+                status=error.code, body=msgspec.json.encode(error.status()), content_type="application/json"
             )
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -99,8 +99,11 @@ class Api:
             field_selector=request.query.get("fieldSelector", ""),
             timeout_seconds=float(request.query.get("timeoutSeconds", "0")),
         )
-        async for change in changes:
-            await answer.write(b'{"type":"%b","object":%b}\n' % (change.type.encode(), change.value))
+        try:
+            async for change in changes:
+                await answer.write(b'{"type":"%b","object":%b}\n' % (change.type.encode(), change.value))
+        except StatusError as error:
+            await answer.write(b'{"type":"ERROR","object":%b}\n' % msgspec.json.encode(error.status()))
         return answer
 
 

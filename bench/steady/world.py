@@ -1,12 +1,16 @@
 """What those outside the manager know: each host its Secret and its tokens, each workload cluster its authority and its
-Nodes. Written once when the fleet is raised, read by the processes that play hosts and clusters."""
+Nodes. Written once when the fleet is raised, read by the processes that play hosts and clusters. Beside it, in the
+manager's data, is what the driver `sim` remembers of its servers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from remuda.providers.machine.drivers.simcloud import Entry, SimServer
 
 DATA, WORLD = "data", "world"  # in the folder of a fleet: the manager's data directory, and this
 
@@ -41,6 +45,34 @@ class Known(msgspec.Struct, frozen=True):
 
 def read(folder: Path) -> Known:
     return msgspec.msgpack.decode((folder / WORLD).read_bytes(), type=Known)
+
+
+def write(folder: Path, known: Known, servers: Sequence[SimServer]) -> None:
+    """With the servers as the cloud of the manager remembers them."""
+    journal = _journal(folder)
+    journal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = [Entry(event="made", name=server.name, uid=server.key[1], server=server) for server in servers]
+    _write(journal, b"".join(msgspec.json.encode(entry) + b"\n" for entry in made))
+    _write(folder / WORLD, msgspec.msgpack.encode(known))
+
+
+def read_servers(folder: Path) -> list[SimServer]:
+    lines = _journal(folder).read_bytes().splitlines()
+    made = (msgspec.json.decode(line, type=Entry).server for line in lines)
+    return [server for server in made if server is not None]
+
+
+def _journal(folder: Path) -> Path:
+    return folder / DATA / "hosts" / "sim" / "default.jsonl"
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+
+
+def name(number: int) -> str:
+    return f"herd-{number:03d}"
 
 
 def address(number: int) -> str:

@@ -165,13 +165,19 @@ def _feed(user: asyncio.BufferedProtocol, data: Buffer) -> None:
         view = view[count:]
 
 
+class _Tls(sslproto.SSLProtocol):
+    """Of all connections through tunnels most are silent, and each has its buffer."""
+
+    max_size = 32 * 1024  # instead of 256
+
+
 async def secured(
     transport: StreamTransport, user: asyncio.BaseProtocol, context: ssl.SSLContext, server_name: str, seconds: float
 ) -> asyncio.Transport:
     """TLS inside the stream. The event loop's own `start_tls` takes none but its own transports."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[None] = loop.create_future()
-    make: Any = sslproto.SSLProtocol
+    make: Any = _Tls
     tls = make(
         loop, user, context, waiter, server_side=False, server_hostname=server_name, ssl_handshake_timeout=seconds
     )

@@ -22,7 +22,7 @@ from typing import cast
 
 from remuda.apiserver.http.owner import Owner
 from remuda.apiserver.http.reading import Malformed, RequestReader, UnknownMethod
-from remuda.apiserver.http.stream import GONE, ChunkSink
+from remuda.apiserver.http.stream import GONE, ChunkSink, send
 from remuda.kube.errors import entity_too_large
 from remuda.kube.web import (
     MAX_BODY,
@@ -274,7 +274,8 @@ class Connection(asyncio.Protocol):
         elif len(body) < _JOIN_BELOW:
             self._transport.write(head + body)
         else:
-            self._transport.writelines((head, body))
+            self._transport.write(head)
+            send(self._transport, body)
         self._answered(request, closes)
 
     def _must_close(self, request: Request) -> bool:

@@ -11,7 +11,7 @@ from email.utils import formatdate
 
 from remuda.apiserver.http.connection import Connection
 from remuda.apiserver.http.limits import Limits
-from remuda.apiserver.http.trimming import trim
+from remuda.apiserver.http.trimming import set_large_blocks_apart, trim
 from remuda.kube.web import Handler, Request, Response, text
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,7 @@ _SWEEP_SECONDS = 1.0
 _LOOK_AGAIN_SECONDS = 0.02
 _FAREWELL_SECONDS = 0.2
 _TRIM_AFTER = 512  # connections that have come and gone
+_MANY = 32  # connections: what each of them takes begins to matter
 
 
 class Listener:
@@ -95,6 +96,8 @@ class Listener:
         if self.draining or len(self.connections) >= self.limits.connections:
             return False
         self.connections.add(connection)
+        if len(self.connections) == _MANY:
+            set_large_blocks_apart()
         return True
 
     def closed(self, connection: Connection) -> None:

@@ -11,6 +11,19 @@ from collections.abc import Sequence
 
 from remuda.kube.web import frame_chunk
 
+_RECORD = 16 * 1024  # the most that TLS encrypts at once
+
+
+def send(transport: asyncio.Transport, data: bytes) -> None:
+    """In pieces of one TLS record. OpenSSL never gives back what the most it was handed at once has taken, and there
+    are watches by the thousand that bring something large once and then nothing."""
+    if len(data) <= _RECORD:
+        transport.write(data)
+        return
+    view = memoryview(data)
+    for begin in range(0, len(data), _RECORD):
+        transport.write(view[begin : begin + _RECORD])
+
 
 class ChunkSink:
     __slots__ = ("_chunked", "_resumed", "_transport")
@@ -22,13 +35,13 @@ class ChunkSink:
 
     def write(self, data: bytes) -> None:
         if data:
-            self._transport.write(frame_chunk(data) if self._chunked else data)
+            send(self._transport, frame_chunk(data) if self._chunked else data)
 
     def write_chunk(self, chunk: bytes) -> None:
-        self._transport.write(chunk if self._chunked else _unframed(chunk))
+        send(self._transport, chunk if self._chunked else _unframed(chunk))
 
     def write_chunks(self, chunks: Sequence[bytes]) -> None:
-        self._transport.write(b"".join(chunks if self._chunked else map(_unframed, chunks)))
+        send(self._transport, b"".join(chunks if self._chunked else map(_unframed, chunks)))
 
     async def drain(self) -> None:
         if self._resumed is not None:

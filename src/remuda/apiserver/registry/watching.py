@@ -28,6 +28,14 @@ def error_line(error: StatusError) -> WatchLine:
     return WatchLine("ERROR", msgspec.json.encode(error.status()))
 
 
+def _present(store: Store, resource: Resource, selection: Selection) -> Sequence[Entry]:
+    """What may match: where only one object can, it is not looked for among all others."""
+    if selection.name and (selection.namespace or not resource.namespaced):
+        found = store.get(resource.table, selection.namespace, selection.name)
+        return [] if found is None else [found]
+    return store.scan(resource.table, selection.namespace)
+
+
 class RegistryWatch:
     def __init__(
         self,
@@ -49,7 +57,7 @@ class RegistryWatch:
         self._feed: Feed | None = None
         self._ready: list[WatchLine] = []
         try:
-            self._feed = store.watch(resource.table, selection.namespace, since=since)
+            self._feed = store.watch(resource.table, selection.namespace, selection.name, since=since)
         except Compacted as compacted:
             self._ready.append(error_line(gone(str(compacted))))
             self._ended = True
@@ -60,8 +68,7 @@ class RegistryWatch:
             self._ready.append(self._bookmark(since, {"k8s.io/initial-events-end": "true"}))
 
     def _initial(self, store: Store) -> Sequence[WatchLine]:
-        entries = store.scan(self._resource.table, self._selection.namespace)
-        matching = [e for e in entries if self._selection.matches(e)]
+        matching = [e for e in _present(store, self._resource, self._selection) if self._selection.matches(e)]
         return [WatchLine("ADDED", self._render(self._resource, e)) for e in matching]
 
     async def next_batch(self) -> Sequence[WatchLine]:

@@ -1,7 +1,8 @@
-"""Watchers: every committed change is handed to the feeds of its table and of its namespace.
+"""Watchers: every committed change is handed to the feeds of its table, of its namespace and of its name.
 
 A feed is a buffer and at most one future; there is no task per feed. A batch is sorted by topic once and each feed
-takes its part as a whole, so the cost per feed and batch is one call. All of it runs on the event loop.
+takes its part as a whole, so the cost per feed and batch is one call. Feeds of one name cost nothing while others
+change: thousands of hosts watch a Secret each. All of it runs on the event loop.
 
 A feed's buffer is bounded by count and bytes. One that overflows is dropped whole, for a feed may miss nothing:
 its reader gets FeedOverflow and starts over from a list. What a feed resumes with is not counted, it is shared with
@@ -18,7 +19,7 @@ from remuda.apiserver.storage.types import Event, FeedOverflow, Revision
 DEFAULT_FEED_EVENTS = 10_000
 DEFAULT_FEED_BYTES = 32 << 20
 
-Topic = tuple[str, str]  # (table, namespace); an empty namespace: the whole table
+Topic = tuple[str, str, str]  # (table, namespace, name); what is empty is any
 
 
 class BufferedFeed:
@@ -172,8 +173,10 @@ class Feeds:
     def _sorted_by_topic(self, events: Sequence[Event]) -> dict[Topic, list[Event]]:
         topics: dict[Topic, list[Event]] = {}
         for event in events:
-            table, namespace = event.entry.table, event.entry.namespace
-            for topic in ((table, ""), (table, namespace)) if namespace else ((table, ""),):
+            table, namespace, name = event.entry.table, event.entry.namespace, event.entry.name
+            for topic in dict.fromkeys(
+                ((table, "", ""), (table, namespace, ""), (table, "", name), (table, namespace, name))
+            ):
                 if topic in self._by_topic:
                     topics.setdefault(topic, []).append(event)
         return topics

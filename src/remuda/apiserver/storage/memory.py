@@ -52,10 +52,13 @@ class Memory:
         restored.sort(key=entry_position)
         return list(islice(heapq.merge(kept, restored, key=entry_position), limit or None))
 
-    def watch(self, table: str, namespace: str, since: Revision) -> BufferedFeed:
+    def watch(self, table: str, namespace: str, since: Revision, name: str = "") -> BufferedFeed:
         if since < self.history.floor:
             raise Compacted(since, self.history.floor)
-        return self.feeds.open((table, namespace), since, self.history.select(table, namespace, since))
+        backlog = self.history.select(table, namespace, since)
+        if name:
+            backlog = [event for event in backlog if event.entry.name == name]
+        return self.feeds.open((table, namespace, name), since, backlog)
 
     def apply(self, events: Iterable[Event]) -> None:
         """Makes a durable batch, in the order of revisions, visible to readers and watchers."""

@@ -74,8 +74,8 @@ class Store(Protocol):
     ) -> Entry:
         """Removes; `encode` renders the last state at the deleting revision, for the DELETED event."""
 
-    def watch(self, table: str, namespace: str = "", *, since: Revision) -> Feed:
-        """Events with revision > since, of all namespaces when `namespace` is empty. Raises Compacted."""
+    def watch(self, table: str, namespace: str = "", name: str = "", *, since: Revision) -> Feed:
+        """Events with revision > since, of all namespaces and names where those are empty. Raises Compacted."""
 
     def end_watches(self, table: str) -> None:
         """The feeds of a table end, after what they still hold: it is not served any more."""

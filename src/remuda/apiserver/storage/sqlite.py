@@ -153,8 +153,8 @@ class SqliteStore:
                 after = chunk[-1].key
                 await asyncio.sleep(0)
 
-    def watch(self, table: str, namespace: str = "", *, since: Revision) -> BufferedFeed:
-        return self._memory.watch(table, namespace, since)
+    def watch(self, table: str, namespace: str = "", name: str = "", *, since: Revision) -> BufferedFeed:
+        return self._memory.watch(table, namespace, since, name)
 
     def end_watches(self, table: str) -> None:
         self._memory.feeds.end(table)

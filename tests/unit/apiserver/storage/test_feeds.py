@@ -34,6 +34,22 @@ async def test_a_feed_gets_its_table_and_namespace_only(memory: Memory) -> None:
     assert await taken(other) == [2]
 
 
+async def test_a_feed_of_one_name_sleeps_while_others_change(memory: Memory) -> None:
+    memory.apply([added(1), added(2)])
+    mine, anywhere = (memory.watch("t", namespace, Revision(0), "n2") for namespace in ("ns", ""))
+    assert await taken(mine) == await taken(anywhere) == [2]
+    waiting = asyncio.ensure_future(mine.next_batch())
+    await asyncio.sleep(0)
+    memory.apply([added(3), added(4)])
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert mine.revision == 4  # what was not for it is behind it all the same
+    again = Event("MODIFIED", Entry("t", "ns", "n2", Revision(5), b"v"), None)
+    memory.apply([again])
+    assert await waiting == [again]
+    assert await taken(anywhere) == [5]
+
+
 async def test_a_feed_resumes_from_history_and_goes_on_without_gap(memory: Memory) -> None:
     memory.apply([added(1), added(2), added(3)])
     feed = memory.watch("t", "", Revision(1))

@@ -1,0 +1,29 @@
+"""What is handed to the transport at once: as much as TLS encrypts at once, and in the right order."""
+
+from __future__ import annotations
+
+import asyncio
+
+from remuda.apiserver.http.stream import send
+
+
+class Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+
+def test_something_large_goes_in_pieces_of_one_record() -> None:
+    transport, large = Transport(), bytes(range(256)) * 200
+    send(transport, large)
+    assert [len(piece) for piece in transport.written] == [16384, 16384, 16384, 2048]
+    assert b"".join(transport.written) == large
+
+
+def test_something_small_goes_as_it_is() -> None:
+    transport = Transport()
+    send(transport, b"x" * 16384)
+    assert len(transport.written) == 1
