@@ -13,7 +13,6 @@ import datetime
 import random
 import ssl
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from bench.steady.world import Workload, read
 from remuda.kube import certificates
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
+from remuda.kube.http.tls import load_pair
 from remuda.simulator.workload import ModelWorkload
 
 PORT = 6443
@@ -127,7 +127,7 @@ def _json(body: bytes, status: int = 200) -> web.Response:
     return web.Response(status=status, body=body, content_type="application/json")
 
 
-def _context(cluster: Workload, folder: Path) -> ssl.SSLContext:
+def _context(cluster: Workload) -> ssl.SSLContext:
     """Signed by the cluster's authority, for what the manager dials; callers have to show what it has signed."""
     key = certificates.new_key()
     private = serialization.load_pem_private_key(cluster.key, password=None)
@@ -136,10 +136,7 @@ def _context(cluster: Workload, folder: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=cluster.certificate.decode())
-    file = folder / "pair.pem"  # OpenSSL reads files only
-    file.touch(mode=0o600)
-    file.write_bytes(certificates.certificate_pem(made) + certificates.key_pem(key))
-    context.load_cert_chain(file)
+    load_pair(context, certificates.certificate_pem(made), certificates.key_pem(key), cluster.name)
     return context
 
 
@@ -198,17 +195,14 @@ async def _live(models: list[tuple[ModelWorkload, list[str]]], every: float) -> 
 
 async def serve(folder: Path, heartbeat: float) -> None:
     models: list[tuple[ModelWorkload, list[str]]] = []
-    with tempfile.TemporaryDirectory(prefix="remuda-steady-") as scratch:
-        for cluster in read(folder).clusters:
-            model = ModelWorkload()
-            for node in cluster.nodes:
-                await model.create(_NODES, "", full_size(node))
-            models.append((model, [node["metadata"]["name"] for node in cluster.nodes]))
-            runner = web.ServerRunner(web.Server(Api(model).serve), access_log=None)  # type: ignore[arg-type]
-            await runner.setup()
-            await web.TCPSite(
-                runner, cluster.address, PORT, ssl_context=_context(cluster, Path(scratch)), shutdown_timeout=1
-            ).start()
+    for cluster in read(folder).clusters:
+        model = ModelWorkload()
+        for node in cluster.nodes:
+            await model.create(_NODES, "", full_size(node))
+        models.append((model, [node["metadata"]["name"] for node in cluster.nodes]))
+        runner = web.ServerRunner(web.Server(Api(model).serve), access_log=None)  # type: ignore[arg-type]
+        await runner.setup()
+        await web.TCPSite(runner, cluster.address, PORT, ssl_context=_context(cluster), shutdown_timeout=1).start()
     print("started", flush=True)
     await _live(models, heartbeat)
 
