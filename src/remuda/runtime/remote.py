@@ -51,10 +51,8 @@ NODE = Kind("v1", "Node", "nodes", Node, namespaced=False)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    probe_seconds: float = (
-        10.0  # between two probes of a cluster, and after one that failed
-    )
-    probes_per_second: float = 20.0  # of all clusters that are well: the more there are, the less often each is asked
+    probe_seconds: float = 10.0  # between two probes of a cluster, and after one that failed
+    probes_per_second: float = 10.0  # of all clusters that are well: the more there are, the less often each is asked
     answer_seconds: float = 5.0  # a probe that takes longer has failed
     probes: int = 5  # that fail in a row before the cluster counts as down
     connect_seconds: float = 30.0  # for everything until a cluster counts as connected

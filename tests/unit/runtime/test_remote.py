@@ -425,10 +425,10 @@ async def test_a_thousand_idle_clusters_do_nothing_but_probe(server: ApiServer) 
     await asyncio.sleep(120)
     assert all(remote.look(Key("ns", f"c{number}")).connected for number in range(1000))
     began, used = len(model.probes), time.thread_time()
-    await asyncio.sleep(60)
+    await asyncio.sleep(600)
     used = time.thread_time() - used
-    assert 900 <= len(model.probes) - began <= 1500, "so many a second, however many there are"
-    assert used < 60 * 0.05, "a minute of a thousand clusters takes less than a twentieth of a minute"
+    assert 5000 <= len(model.probes) - began <= 7600, "so many a second, however many there are"
+    assert used < 600 * 0.01, "ten minutes of a thousand clusters take less than a hundredth of that"
     await remote.close()
     assert model.open == 0
 

@@ -304,7 +304,7 @@ class Connection(asyncio.Protocol):
 
     def _wait_idle(self) -> None:
         self._phase = IDLE
-        self.deadline = self._owner.loop.time() + self._owner.limits.idle_timeout
+        self.deadline = self._owner.loop.time() + self._owner.idle_timeout
 
     # -- bodies --------------------------------------------------------------------------------------------------
 

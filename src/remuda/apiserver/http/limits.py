@@ -7,6 +7,7 @@ import msgspec
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 20_000
+    crowd: int = 1_000  # so many connections are many
     head_bytes: int = 64 * 1024
     header_count: int = 256
     pipelined: int = 128  # requests one client may send ahead within one read
@@ -18,6 +19,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_timeout: float = 60
     request_timeout: float = 60
     idle_timeout: float = 90
+    crowded_idle_timeout: float = 10  # where there are many connections: each that nobody uses takes tens of kilobytes
     write_timeout: float = 60  # a client that takes nothing for so long is dropped
     linger: float = 2
 

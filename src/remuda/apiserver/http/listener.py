@@ -100,6 +100,11 @@ class Listener:
             set_large_blocks_apart()
         return True
 
+    @property
+    def idle_timeout(self) -> float:
+        crowded = len(self.connections) >= self.limits.crowd
+        return self.limits.crowded_idle_timeout if crowded else self.limits.idle_timeout
+
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         if self._emptied is not None and not self.connections:

@@ -18,6 +18,9 @@ class Owner(Protocol):
     draining: bool
     loop: asyncio.AbstractEventLoop
 
+    @property
+    def idle_timeout(self) -> float: ...
+
     def opened(self, connection: Connection) -> bool: ...
 
     def closed(self, connection: Connection) -> None: ...

@@ -170,6 +170,7 @@ async def test_a_refused_request_keeps_the_connection_if_its_body_is_short() -> 
     ("sent", "limits"),
     [
         (b"", Limits(idle_timeout=0.05)),
+        (b"", Limits(crowd=1, crowded_idle_timeout=0.05)),
         (b"GET / HT", Limits(head_timeout=0.05)),
         (b"GET / HTTP/1.1\r\nHost: h\r\nX", Limits(head_timeout=0.05)),
     ],
