@@ -30,7 +30,7 @@ from remuda.kube import kubeconfig
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError, not_found
 from remuda.kube.http import HttpClient
-from remuda.kube.http.link import KEEP_SECONDS, Connector, direct
+from remuda.kube.http.link import Connector, direct
 from remuda.kube.http.tls import client_context
 from remuda.kube.http.transport import NO_CONNECTION
 from remuda.kube.kubeconfig import Access, KubeconfigError
@@ -45,6 +45,7 @@ from remuda.tunnel.connector import TunnelConnector
 from remuda.tunnel.sessions import Event, Sessions
 
 API = "127.0.0.1:6443"  # where a server's own API is, seen from that server
+_KEEP_SECONDS = 80.0  # no balancer is on a way through a tunnel, and API servers keep an idle connection for 90
 _SHUT_SECONDS = 15.0  # for which a direct way that has led nowhere is not tried again, where a tunnel is to come back
 
 
@@ -171,7 +172,7 @@ class Ways:
     def _tunnel(self, cluster: str) -> Connector:
         def connector(context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
             return TunnelConnector(
-                self._sessions, cluster, tls=context, address=self._api, limit=0, keepalive_timeout=KEEP_SECONDS
+                self._sessions, cluster, tls=context, address=self._api, limit=0, keepalive_timeout=_KEEP_SECONDS
             )
 
         return connector

@@ -53,6 +53,7 @@ NODE = Kind("v1", "Node", "nodes", Node, namespaced=False)
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     probe_seconds: float = 10.0  # between two probes of a cluster, and after one that failed
     probes_per_second: float = 10.0  # of all clusters that are well: the more there are, the less often each is asked
+    rarest_seconds: float = 60.0  # but never more rarely than this, or each would need a new connection
     answer_seconds: float = 5.0  # a probe that takes longer has failed
     probes: int = 5  # that fail in a row before the cluster counts as down
     connect_seconds: float = 30.0  # for everything until a cluster counts as connected
@@ -122,7 +123,8 @@ class RemoteClusters:
 
     def _pause(self) -> float:
         """Between two probes of a cluster that is well."""
-        return max(self._settings.probe_seconds, len(self._links) / self._settings.probes_per_second)
+        wanted = max(self._settings.probe_seconds, len(self._links) / self._settings.probes_per_second)
+        return min(wanted, self._settings.rarest_seconds)
 
     def _told(self, cluster: Key, why: str) -> str:
         return self._explain(cluster, why)

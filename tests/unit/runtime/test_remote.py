@@ -427,7 +427,7 @@ async def test_a_thousand_idle_clusters_do_nothing_but_probe(server: ApiServer) 
     began, used = len(model.probes), time.thread_time()
     await asyncio.sleep(600)
     used = time.thread_time() - used
-    assert 5000 <= len(model.probes) - began <= 7600, "so many a second, however many there are"
+    assert 8000 <= len(model.probes) - began <= 12600, "one a minute of each: as rarely as it gets"
     assert used < 600 * 0.01, "ten minutes of a thousand clusters take less than a hundredth of that"
     await remote.close()
     assert model.open == 0
