@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from remuda.kube.web import frame_chunk
 
 _RECORD = 16 * 1024  # the most that TLS encrypts at once
+_EVENTS = 4 * 1024  # most events are smaller
 
 
-def send(transport: asyncio.Transport, data: bytes) -> None:
+def send(transport: asyncio.Transport, data: bytes, piece: int = _RECORD) -> None:
     """In pieces of one TLS record. OpenSSL never gives back what the most it was handed at once has taken, and there
-    are watches by the thousand that bring something large once and then nothing."""
-    if len(data) <= _RECORD:
+    are watches by the thousand that bring something large once and then nothing: theirs are smaller still."""
+    if len(data) <= piece:
         transport.write(data)
         return
     view = memoryview(data)
-    for begin in range(0, len(data), _RECORD):
-        transport.write(view[begin : begin + _RECORD])
+    for begin in range(0, len(data), piece):
+        transport.write(view[begin : begin + piece])
 
 
 class ChunkSink:
@@ -38,10 +39,10 @@ class ChunkSink:
             send(self._transport, frame_chunk(data) if self._chunked else data)
 
     def write_chunk(self, chunk: bytes) -> None:
-        send(self._transport, chunk if self._chunked else _unframed(chunk))
+        send(self._transport, chunk if self._chunked else _unframed(chunk), _EVENTS)
 
     def write_chunks(self, chunks: Sequence[bytes]) -> None:
-        send(self._transport, b"".join(chunks if self._chunked else map(_unframed, chunks)))
+        send(self._transport, b"".join(chunks if self._chunked else map(_unframed, chunks)), _EVENTS)
 
     async def drain(self) -> None:
         if self._resumed is not None:

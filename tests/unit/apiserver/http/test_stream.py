@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from remuda.apiserver.http.stream import send
+from remuda.apiserver.http.stream import ChunkSink, send
 
 
 class Transport(asyncio.Transport):
@@ -27,3 +27,10 @@ def test_something_small_goes_as_it_is() -> None:
     transport = Transport()
     send(transport, b"x" * 16384)
     assert len(transport.written) == 1
+
+
+def test_events_go_in_smaller_ones() -> None:
+    transport = Transport()
+    ChunkSink(transport, chunked=True).write_chunks([b"1\r\na\r\n", b"2000\r\n" + b"b" * 8192 + b"\r\n"])
+    assert max(map(len, transport.written)) == 4096
+    assert b"".join(transport.written) == b"1\r\na\r\n2000\r\n" + b"b" * 8192 + b"\r\n"
