@@ -33,7 +33,7 @@ class TunnelLost(Exception):
 class Timing(NamedTuple):
     """Seconds."""
 
-    ping_every: float = 5.0
+    ping_every: float = 10.0
     sync_every: float = 60.0
     heard_within: float = 30.0
     sent_within: float = 30.0
@@ -285,7 +285,7 @@ class Mux:
     def tick(self, now: float, *, blocked: bool) -> float:
         """When it wants to be called again, at the latest. `blocked` says that the connection takes nothing. Raises
         TunnelLost."""
-        late = now - self._ticked - max(self.timing.ping_every, 1.0) * 2
+        late = now - self._ticked - max(self.timing.ping_every, 1.0)
         if late > 0:  # this process did not run, and could not hear
             self._heard += late
             self._progress += late

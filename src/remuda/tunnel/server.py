@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _BATCH = 128 * 1024  # written at once
 _HIGH_WATER = 256 * 1024  # in the transport: what is urgent waits behind no more than that
+_FAREWELL_SECONDS = 5.0  # for what was said last to be taken
 
 
 class Asking(NamedTuple):
@@ -188,11 +189,11 @@ class ServerSession(asyncio.Protocol):
             close = self._frames.frame(websocket.CLOSE, websocket.close_payload(code, reason))
             self._transport.write(b"".join(close))
             self._transport.close()
-            self._loop.call_later(self.mux.timing.ping_every, self._transport.abort)
+            self._loop.call_later(min(self.mux.timing.ping_every, _FAREWELL_SECONDS), self._transport.abort)
 
     def is_stalled(self, now: float) -> bool:
         """It has missed life signs, or takes nothing: it may be gone, and is not the first choice."""
-        return self.mux.silent_for(now) > 2.5 * self.mux.timing.ping_every or self._ended
+        return self.mux.silent_for(now) > 1.5 * self.mux.timing.ping_every or self._ended
 
     # The transport's side
 
