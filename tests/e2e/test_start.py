@@ -200,11 +200,12 @@ def test_help_loads_nothing_heavy() -> None:
         "print(*sorted({'asyncio', 'ssl', 'apsw', 'cryptography', 'yaml'} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "Commands:" in done.stdout
+    assert "Run it:" in done.stdout
     assert done.stderr.strip() == ""
 
 
 def test_an_unknown_command_is_named() -> None:
     ended = run("apisever")
     assert ended.code == 2
-    assert ended.err.endswith("Error: No such command 'apisever'.\n")
+    assert "Error: No such command 'apisever': did you mean" in ended.err
+    assert ended.err.endswith("apiserver`?\n")
