@@ -142,7 +142,7 @@ def _beside(kubeconfig: Path | None) -> list[Path]:
         path, _ = chosen_kubeconfig(kubeconfig)
     except (KubeconfigError, click.ClickException):
         return []
-    if path.name != "admin.kubeconfig":  # not a data directory of ours
+    if path.name != "admin.kubeconfig" or not (path.parent / "state.db").exists():  # not a data directory of ours
         return []
     return sorted(path.parent.glob("*.log"))
 

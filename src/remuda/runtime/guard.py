@@ -18,6 +18,7 @@ import gc
 import inspect
 import logging
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -37,6 +38,8 @@ VARIABLE = "REMUDA_LOOP_GUARD"
 _SAMPLE_SECONDS = 0.01
 _IDLE_SHARE = 0.2  # of the time it seems to wait, a thread that really waits works less than this
 _BUSY_SHARE = 0.5  # other threads that worked for more may have held the interpreter lock
+
+_STARTS_PROGRAM: CodeType = subprocess.Popen._execute_child.__code__  # type: ignore[attr-defined]
 
 _Stack = list[tuple[CodeType, int]]  # each with the line it is at
 
@@ -117,7 +120,7 @@ class Guard:
 
     def _accuse(self, handle: asyncio.Handle, seconds: float, *, waited: bool) -> None:
         stacks = self._stacks
-        if not self._reported and not any(map(_imports, stacks)) and not _ends_the_loop(handle):
+        if not self._reported and not any(map(_is_exempt, stacks)) and not _ends_the_loop(handle):
             self._reported = True
             typical = stacks[len(stacks) // 2] if stacks else []
             self._report(Offence(_name(handle), seconds, waited, _place(handle), _formatted(typical)))
@@ -245,8 +248,10 @@ def _formatted(stack: _Stack) -> tuple[str, ...]:
     return tuple(line.rstrip() for line in traceback.StackSummary.from_list(entries).format())
 
 
-def _imports(stack: _Stack) -> bool:
-    return any(code.co_filename.startswith("<frozen importlib") for code, _ in stack)
+def _is_exempt(stack: _Stack) -> bool:
+    """It imports, which is paid once; or it starts a program, which asyncio waits for until that runs itself: on a busy
+    machine, as long as a processor takes to come to it."""
+    return any(code is _STARTS_PROGRAM or code.co_filename.startswith("<frozen importlib") for code, _ in stack)
 
 
 def _threads() -> list[int]:

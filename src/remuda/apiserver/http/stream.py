@@ -13,12 +13,13 @@ from remuda.kube.web import frame_chunk
 
 _RECORD = 16 * 1024  # the most that TLS encrypts at once
 _EVENTS = 4 * 1024  # most events are smaller
+_HUGE = 128 * 1024  # what is larger goes as it is: in pieces by the thousand it would take the others' time
 
 
 def send(transport: asyncio.Transport, data: bytes, piece: int = _RECORD) -> None:
     """In pieces of one TLS record. OpenSSL never gives back what the most it was handed at once has taken, and there
     are watches by the thousand that bring something large once and then nothing: theirs are smaller still."""
-    if len(data) <= piece:
+    if not piece < len(data) <= _HUGE:
         transport.write(data)
         return
     view = memoryview(data)
