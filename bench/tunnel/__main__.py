@@ -25,7 +25,7 @@ from bench.report import Broken, Budget, aligned, circumstances
 from bench.tunnel import many
 from bench.tunnel.api import Api
 from bench.tunnel.ends import GO, OURS, Pair, Process, Server
-from bench.tunnel.traffic import DOWN, UP, bulk, flow, latencies, quantile, slow_consumers
+from bench.tunnel.traffic import DOWN, FILLING_SECONDS, UP, bulk, flow, latencies, quantile, slow_consumers
 
 _PEER, _OURS = "go-go", "ours-ours"
 _PAIRS = (_PEER, _OURS, "ours-go", "go-ours")
@@ -130,11 +130,12 @@ def measure_slow_consumer(pairs: Sequence[Pair], effort: Effort) -> Figures:
     for pair in pairs:
 
         def alone(pair: Pair = pair) -> float:
-            return flow(pair, UP, 1, effort.mebibytes // 2).megabytes_per_second
+            time.sleep(FILLING_SECONDS)  # a transfer after a pause is slower, whatever is beside it
+            return flow(pair, UP, 1, effort.mebibytes).megabytes_per_second
 
         def beside(pair: Pair = pair) -> float:
             with slow_consumers(pair):
-                return flow(pair, UP, 1, effort.mebibytes // 2).megabytes_per_second
+                return flow(pair, UP, 1, effort.mebibytes).megabytes_per_second
 
         try:
             row.add(pair.name, _loss(alone, beside, effort.rounds * _TURNS))

@@ -15,6 +15,7 @@ from bench.tunnel.ends import Pair
 from bench.tunnel.service import MEBIBYTE, ask, give, take
 
 UP, DOWN = "S", "R"  # from the client to the server, and to the client: what the service is asked for
+FILLING_SECONDS = 0.5  # for which a stream takes nothing before it counts as full
 _REQUEST = bytes(100)
 
 
@@ -109,7 +110,7 @@ def slow_consumers(pair: Pair) -> Iterator[None]:
     down = ask(pair.address, "E")
     down.setblocking(False)
     quiet_since = time.monotonic()
-    while time.monotonic() < quiet_since + 0.5:
+    while time.monotonic() < quiet_since + FILLING_SECONDS:
         try:
             down.send(bytes(65536))
             quiet_since = time.monotonic()
