@@ -89,7 +89,7 @@ class MachineDeploymentController:
         if hold.status == TRUE:
             put(scope.draft.status, [hold], generation=scope.deployment.metadata.generation)
             await self._save(scope)
-            return Blocked("Paused", f"MachineDeployment {key}", hold.message)
+            return soonest(*scope.waits, Blocked("Paused", f"MachineDeployment {key}", hold.message))
         limits = _limits(scope)
         try:
             await self._act(scope, limits)

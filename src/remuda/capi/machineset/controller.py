@@ -89,7 +89,7 @@ class MachineSetController:
         if hold.status == TRUE:
             put(scope.draft.status, [hold], generation=scope.machine_set.metadata.generation)
             await self._save(scope)
-            return Blocked("Paused", f"MachineSet {key}", hold.message)
+            return soonest(*scope.waits, Blocked("Paused", f"MachineSet {key}", hold.message))
         if not scope.machine_set.metadata.deleting:
             scope = await self._prepare(scope)
         try:
