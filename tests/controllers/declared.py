@@ -74,6 +74,18 @@ class Ranch:
         await engine.install(await asyncio.to_thread(_definitions))
         return cls(engine, await engine.namespace())
 
+    @classmethod
+    async def with_one_server(cls, engine: Engine) -> Ranch:
+        """With a cluster of one server, as controllers have made it; nobody is at work any more."""
+        found = await cls.create(engine)
+        await found.config("servers")
+        async with found.running():
+            await found.cluster(pool("servers"))
+            await found.made()
+            await found.machines(1)
+            await found.settled()
+        return found
+
     @asynccontextmanager
     async def running(self, *, core: Sequence[str] = CORE_BUT_MACHINES) -> AsyncIterator[Manager]:
         def add(manager: Manager) -> None:

@@ -73,15 +73,8 @@ def plan(hidden: Planted) -> bytes:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def ranch(engine: Engine) -> Ranch:
-    found = await Ranch.create(engine)
     await engine.install(definitions.definitions())
-    await found.config("servers")
-    async with found.running():
-        await found.cluster(pool("servers"))
-        await found.made()
-        await found.machines(1)
-        await found.settled()
-    return found
+    return await Ranch.with_one_server(engine)
 
 
 async def plant(ranch: Ranch, hidden: Planted) -> None:

@@ -10,7 +10,7 @@ import click
 import pytest_asyncio
 
 from remuda.provisioning.types import CLUSTER
-from tests.controllers.declared import Ranch, pool
+from tests.controllers.declared import Ranch
 from tests.controllers.engine import Engine
 from tests.controllers.program import remuda
 from tests.lab.terminal import COLUMNS, Session
@@ -21,14 +21,7 @@ OLD, NEW = "v1.34.1+k3s1", "v1.34.2+k3s1"
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def ranch(engine: Engine) -> Ranch:
-    found = await Ranch.create(engine)
-    await found.config("servers")
-    async with found.running():
-        await found.cluster(pool("servers"))
-        await found.made()
-        await found.machines(1)
-        await found.settled()
-    return found
+    return await Ranch.with_one_server(engine)
 
 
 def command(ranch: Ranch, *words: str) -> list[str]:

@@ -192,18 +192,6 @@ def test_help_is_there_for_every_command() -> None:
     assert "remuda, version" in run("--version").out
 
 
-def test_help_loads_nothing_heavy() -> None:
-    code = (
-        "import sys; from remuda.cli.main import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: pass\n"
-        "print(*sorted({'asyncio', 'ssl', 'apsw', 'cryptography', 'yaml'} & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "Run it:" in done.stdout
-    assert done.stderr.strip() == ""
-
-
 def test_an_unknown_command_is_named() -> None:
     ended = run("apisever")
     assert ended.code == 2

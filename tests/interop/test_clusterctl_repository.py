@@ -16,7 +16,7 @@ from remuda.clusterctl import repository
 from tests.e2e.program import run
 from tests.interop.management import Program
 from tests.lab import Upstream, require_peer
-from tests.lab.clusterctl import Tools
+from tests.lab.clusterctl import Tools, write_repository
 from tests.lab.clusters import VERSION, Fleet, is_ready
 from tests.lab.up import DRIVERS, condition, eventually
 
@@ -46,10 +46,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("repository")
-    written = run("clusterctl-repository", directory, seconds=120)
-    assert (written.code, written.err) == (0, "")
-    return directory / "clusterctl.yaml"
+    return write_repository(tmp_path_factory.mktemp("repository"))
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ import yaml
 from remuda.clusterctl import repository
 from tests.e2e.program import run
 from tests.lab import require_peer
+from tests.lab.clusterctl import write_repository
 
 VERSION = "v1.36.4+k3s1"
 GIVEN = {
@@ -47,10 +48,7 @@ data:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("repository")
-    written = run("clusterctl-repository", directory, seconds=120)
-    assert (written.code, written.err) == (0, "")
-    return directory / "clusterctl.yaml"
+    return write_repository(tmp_path_factory.mktemp("repository"))
 
 
 def theirs(home: Path, *words: object) -> list[dict[str, Any]]:

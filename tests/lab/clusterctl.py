@@ -9,11 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.program import run
 from tests.lab.peers import require_peer
 
 Json = dict[str, Any]
 
 PATIENCE = "120s"
+
+
+def write_repository(directory: Path) -> Path:
+    """What `remuda clusterctl-repository` makes; the config file for clusterctl in it."""
+    written = run("clusterctl-repository", directory, seconds=120)
+    assert (written.code, written.err) == (0, "")
+    return directory / "clusterctl.yaml"
 
 
 class Tools:

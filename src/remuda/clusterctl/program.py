@@ -23,6 +23,7 @@ NODES_PORT, WEBHOOK_PORT, HEALTH_PORT = 8443, 9443, 8080
 _LABELS = {"app.kubernetes.io/name": "remuda"}
 _USER = 65532
 _HOME = "/var/lib/remuda"
+_MEMORY = "4Gi"  # 500 clusters are held with half of it, and take a little more for a moment after a restart
 _WIDTH = 160
 
 
@@ -97,7 +98,7 @@ def deployment(image: str, args: Sequence[str], mounts: Sequence[Mount] = ()) ->
         ],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}},
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": _MEMORY}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
