@@ -4,8 +4,8 @@
 
 Real: the engine with its disk, and all controllers of `remuda up`, so every object is one they have made, or a copy of
 one (`copying`): making 5,000 machines takes 20 minutes of processor time. Simulated: servers, agents, workload
-clusters (models) and time, which jumps over the waiting. Clusters are declared in waves; one that is ready is left
-alone. What the hosts need to play their part later is put beside the data (`world`).
+clusters (models) and time, which jumps over the waiting. What the hosts need to play their part later is put beside
+the data (`world`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MACHINES = 10  # of each cluster
 _EARLIER_SECONDS = 6 * 3600.0  # so long ago the simulation begins: nothing of it may lie in the future
 _LOOK_SECONDS = 15.0
 _TUNNEL_TOKEN = "/tunnel/token"
-_PATIENCE_SECONDS = 3600.0  # simulated, for each wave
+_PATIENCE_SECONDS = 3600.0  # simulated
 
 
 def servers(number: int) -> int:
@@ -109,18 +109,12 @@ class Fleet(DeclaredWorld):
         found = self.declared(cluster)
         return found is not None and conditions.is_true(found.status.conditions, "Ready")
 
-    def let_rest(self, cluster: str) -> None:
-        """Nothing of it is looked at any more, until the whole fleet is there."""
-        self.downstream(cluster).asleep = True
-        for host in self.hosts(cluster):
-            host.deaf = True
-
     def _committed(self, events: Sequence[Event]) -> None:
         """Nobody judges, and nothing is remembered of half a million writes."""
         self._changed.set()
 
 
-async def _raise(folder: Path, count: int, wave: int) -> None:
+async def _raise(folder: Path, count: int) -> None:
     """Time waits for each write of the store."""
     data = folder / DATA
     loop = asyncio.get_running_loop()
@@ -135,11 +129,8 @@ async def _raise(folder: Path, count: int, wave: int) -> None:
         await world.start()
         await let_users_in(server.client())
         await controllers.register_drivers(server.client(), controllers.EVERY)
-        for first in range(0, count, wave):
-            numbers = range(first, min(first + wave, count))
-            await _ready(world, numbers)
-            made = numbers.stop
-            print(f"{made} of {count} clusters, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        await _ready(world, range(count))
+        print(f"{count} clusters, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         await asyncio.sleep(30)  # what is said late
         await _leave_behind(world, folder, count, server.url)
         await world.stop()
@@ -154,9 +145,7 @@ async def _ready(world: Fleet, numbers: range) -> None:
     until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
     while waiting:
         await asyncio.sleep(_LOOK_SECONDS)
-        for one in [one for one in waiting if world.says_ready(one) and not world.unlike(one)]:
-            waiting.remove(one)
-            world.let_rest(one)
+        waiting = [one for one in waiting if not world.says_ready(one) or world.unlike(one)]
         if waiting and asyncio.get_running_loop().time() > until:
             raise Broken(f"{waiting[0]} is not ready: {'; '.join(world.unlike(waiting[0]))}; {world.waits()}")
 
@@ -200,11 +189,10 @@ def main() -> int:
     parser.add_argument("--scratch", type=Path, required=True, help="an empty folder, best where a sync costs nothing")
     parser.add_argument("--clusters", type=int, required=True)
     parser.add_argument("--patterns", type=int, required=True, help="so many are made; the others are copies of them")
-    parser.add_argument("--wave", type=int, default=100)
     chosen = parser.parse_args()
     tune()
     made = min(chosen.patterns, chosen.clusters)
-    virtual.run(_raise(chosen.scratch, made, chosen.wave), start=time.time() - _EARLIER_SECONDS)
+    virtual.run(_raise(chosen.scratch, made), start=time.time() - _EARLIER_SECONDS)
     if chosen.clusters > made:
         asyncio.run(multiply(chosen.scratch, chosen.clusters))
     chosen.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -37,7 +37,6 @@ class Downstream:
         self.hosts: dict[Key, ModelHost] = {}
         self.unreachable = False
         self.ending = False  # the whole cluster is being deleted
-        self.asleep = False  # all of it stays as it is: nobody needs to look after it
         self.used = False  # its control plane was called initialized: from then on people may keep something in it
         self.changes: list[str] = []  # of members, as they happened
         self._down_since: dict[str, float] = {}
@@ -93,8 +92,6 @@ class Downstream:
     # time
 
     async def tick(self) -> None:
-        if self.asleep:
-            return
         for host in self.hosts.values():
             if host.is_up:
                 self._join(host)
