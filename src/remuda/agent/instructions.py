@@ -26,6 +26,7 @@ from remuda.agent.rules import Result
 _TICK_SECONDS = 0.25
 _AFTERWARDS_SECONDS = 2.0  # output is read for so long after a command has ended
 _GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL
+_PIPE_BYTES = 1 << 16  # that a pipe holds at most
 _MOST_LINE = 4096
 _MOST_LOGGED = 1 << 20
 
@@ -193,20 +194,32 @@ class _Run:
         return 0.0
 
     def _rest(self, selector: selectors.BaseSelector) -> None:
-        """What was written last; a process left behind may hold the pipe open for ever."""
-        until = time.monotonic() + _AFTERWARDS_SECONDS
-        while selector.get_map() and time.monotonic() < until and not self._stop.is_set():
-            self._read(selector, 0.1)
+        """Read what was written last; a process left behind may hold the pipe open, or write to it, for ever.
 
-    def _read(self, selector: selectors.BaseSelector, seconds: float) -> None:
+        What the pipes hold already is read however late it is: on a busy host this process may not run for longer than
+        `_AFTERWARDS_SECONDS`.
+        """
+        until = time.monotonic() + _AFTERWARDS_SECONDS
+        left = len(selector.get_map()) * _PIPE_BYTES
+        while selector.get_map() and not self._stop.is_set():
+            size = self._read(selector, 0.1)
+            left -= size
+            if time.monotonic() >= until and (not size or left <= 0):
+                break
+
+    def _read(self, selector: selectors.BaseSelector, seconds: float) -> int:
+        """Return how many bytes were read."""
+        size = 0
         for key, _ in selector.select(seconds):
             stream: IO[bytes] = key.fileobj  # type: ignore[assignment]
             chunk = os.read(stream.fileno(), 1 << 16)
             if not chunk:
                 selector.unregister(stream)
                 continue
+            size += len(chunk)
             self._streams[key.data].add(chunk)
             self._log(key.data, chunk)
+        return size
 
     def _log(self, name: str, chunk: bytes) -> None:
         if self._logged > _MOST_LOGGED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -11,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remuda.agent import instructions
 from remuda.agent.config import Config
 from remuda.agent.formats import MOST_OUTPUT
 from remuda.agent.instructions import InstructionError, Kept, Stopped, run
 from remuda.agent.plan import Instruction
 from remuda.agent.rules import Result
+from tests.lab.limits import LIMIT_SECONDS
 
 
 def shell(script: str, **more: object) -> Instruction:
@@ -65,20 +68,56 @@ def test_a_line_of_any_length_is_read(tmp_path: Path) -> None:
     assert result.stdout.endswith(b"xend\n")
 
 
-def test_what_a_command_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
-    pid = int(go(shell("sleep 30 & echo $!"), tmp_path).stdout)
+def test_what_a_command_leaves_running_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions, "_AFTERWARDS_SECONDS", 0.2)
+    pid = int(go(shell("sleep 3600 & echo $!"), tmp_path).stdout)
     os.kill(pid, 9)  # which fails for one that has ended
+
+
+def test_output_is_kept_however_late_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy host the agent may not run for longer than it reads on after the end of a command."""
+    monkeypatch.setattr(instructions, "_AFTERWARDS_SECONDS", -1.0)
+    monkeypatch.setattr(subprocess.Popen, "poll", lambda process: process.wait())
+    result = go(shell("head -c 60000 /dev/zero; printf end >&2"), tmp_path)
+    assert (len(result.stdout), result.stderr) == (60000, b"end")
+
+
+def test_a_process_left_behind_that_never_stops_writing_is_not_read_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instructions, "_AFTERWARDS_SECONDS", 0.0)
+    result = go(shell("yes >&2 & echo $!"), tmp_path)
+    os.kill(int(result.stdout), 9)
 
 
 def test_a_command_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
     assert go(shell("exec >&- 2>&-; sleep 0.7; exit 5"), tmp_path).exit_code == 5
 
 
-def test_time_is_up_for_the_whole_group_even_if_it_does_not_listen(tmp_path: Path) -> None:
-    script = "trap '' TERM; (trap '' TERM; sleep 60) & echo $!; wait; sleep 60"
-    result = go(shell(script), tmp_path, Config(instruction_timeout_seconds=1))
+class Clock:
+    """Stands in for `time`: an hour passes when there is a file, but not before it was asked for the first time."""
+
+    sleep = staticmethod(time.sleep)
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._asked = False
+
+    def monotonic(self) -> float:
+        passed = self._asked and self._file.exists()
+        self._asked = True
+        return time.monotonic() + (3600.0 if passed else 0.0)
+
+
+def test_time_is_up_for_the_whole_group_even_if_it_does_not_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instructions, "time", Clock(tmp_path / "deaf"))
+    monkeypatch.setattr(instructions, "_GRACE_SECONDS", 0.2)
+    script = f"trap '' TERM; sleep 3600 & echo $!; touch {tmp_path}/deaf; wait; sleep 3600"  # children are deaf, too
+    result = go(shell(script), tmp_path, Config(instruction_timeout_seconds=1800))
     assert result.exit_code == -9
-    assert b"ended after 1 seconds" in result.stderr
+    assert b"ended after 1800 seconds" in result.stderr
     assert _is_gone(int(result.stdout))
 
 
@@ -86,11 +125,11 @@ def test_a_stop_ends_it(tmp_path: Path) -> None:
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(Stopped):
-        go(shell("sleep 60"), tmp_path, stop=stop)
+        go(shell("sleep 3600"), tmp_path, stop=stop)
 
 
 def _is_gone(pid: int) -> bool:
-    until = time.monotonic() + 30
+    until = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < until:
         try:
             if " Z " in Path(f"/proc/{pid}/stat").read_text():
