@@ -164,10 +164,11 @@ class Nodes:
     async def _mark_unknown(self, node: Obj) -> None:
         name = node["metadata"]["name"]
         log.warning("Node %s has not reported for %g s", name, self._grace)
-        await self._client.patch(NODES, "", name, unknown_patch(), kind="strategic", subresource="status")
         taints = [one for one in node["spec"].get("taints") or () if one["key"] != UNREACHABLE]
         added = [{"key": UNREACHABLE, "effect": effect, "timeAdded": clock.now()} for effect in _EFFECTS]
         await self._client.patch(NODES, "", name, {"spec": {"taints": [*taints, *added]}})
+        # Last: a kubelet that lives after all answers this at once, and removes the taints that it finds then.
+        await self._client.patch(NODES, "", name, unknown_patch(), kind="strategic", subresource="status")
 
 
 _EFFECTS = ("NoSchedule", "NoExecute")
