@@ -3,9 +3,10 @@
 One loop serves every controller, so one slow callback makes all of them late. On a busy machine the clock alone proves
 nothing: a callback may be slow because it was not given a processor. So two things are judged instead:
 
-- the processor time a callback uses itself, without the garbage collector's;
+- the processor time a callback uses itself, without the garbage collector's; more of it is allowed while others want
+  the processors too, because they slow down the core and the caches it shares with them;
 - the time it *waits* (a lock, a file, `time.sleep`): its thread sleeps, uses no processor, does not queue for one, and
-  no other thread of this process was busy holding the interpreter lock.
+  no other thread of this process, which it may wait for, works or queues for a processor.
 
 A second thread takes the stack of the offender while it is at it. What is imported at first use is paid once and does
 not count. Works on asyncio's own loop, whose callbacks are Python; `REMUDA_LOOP_GUARD=1` switches it on in the program.
@@ -26,7 +27,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,6 +39,9 @@ VARIABLE = "REMUDA_LOOP_GUARD"
 _SAMPLE_SECONDS = 0.01
 _IDLE_SHARE = 0.2  # of the time it seems to wait, a thread that really waits works less than this
 _BUSY_SHARE = 0.5  # other threads that worked for more may have held the interpreter lock
+
+_SHARED_CORE = 3.0  # times the limit, beside busy processes: an allowance, not a measured value
+_SLEEPS = ("S", "D")  # states of a thread that waits for something other than a processor
 
 _STARTS_PROGRAM: CodeType = subprocess.Popen._execute_child.__code__  # type: ignore[attr-defined]
 
@@ -63,6 +67,15 @@ class Offence(msgspec.Struct, frozen=True):
         return folder in self.place or any(folder in line for line in self.stack)
 
 
+class _Work(NamedTuple):
+    """Seconds that threads of this process have worked, or queued for a processor."""
+
+    own: float  # of the loop's thread
+    others: float
+    watchdog: float
+    runnable: bool  # one of the others works or queues now; the kernel counts that queueing only when it ends
+
+
 class Guard:
     """Watches the callbacks run by the thread that makes it, between `start` and `stop`."""
 
@@ -78,6 +91,7 @@ class Guard:
         self._cpu = 0.0
         self._collecting = 0.0  # processor time the garbage collector took of it
         self._collection_began = 0.0
+        self._modules = 0  # how many were imported when it began
         self._stacks: list[_Stack] = []  # one per look at it, so that no single moment speaks for the whole
         self._reported = False
 
@@ -107,6 +121,7 @@ class Guard:
         self._reported = False
         self._stacks = []
         self._collecting = 0.0
+        self._modules = len(sys.modules)
         self._cpu = time.thread_time()
         self._began = time.monotonic()
         self._handle = handle
@@ -115,12 +130,14 @@ class Guard:
         finally:
             self._handle = None
             used = time.thread_time() - self._cpu - self._collecting
-            if used > self._limit:
+            if used > self._limit and used > self._limit * _slowdown():
                 self._accuse(handle, used, waited=False)
 
     def _accuse(self, handle: asyncio.Handle, seconds: float, *, waited: bool) -> None:
         stacks = self._stacks
-        if not self._reported and not any(map(_is_exempt, stacks)) and not _ends_the_loop(handle):
+        # On a busy machine the watchdog may miss an import: the modules themselves show it.
+        exempt = len(sys.modules) > self._modules or any(map(_is_exempt, stacks))
+        if not self._reported and not exempt and not _ends_the_loop(handle):
             self._reported = True
             typical = stacks[len(stacks) // 2] if stacks else []
             self._report(Offence(_name(handle), seconds, waited, _place(handle), _formatted(typical)))
@@ -135,17 +152,17 @@ class Guard:
     # in the watchdog's
 
     def _watch(self) -> None:
-        suspect: tuple[asyncio.Handle, float, float, float] | None = None
+        suspect: tuple[asyncio.Handle, float, _Work] | None = None
         while not self._over.wait(_SAMPLE_SECONDS):
             handle, began, now = self._handle, self._began, time.monotonic()
             if handle is None or now - began < self._limit / 2:
                 suspect = None
                 continue
             self._take_stack(handle)
-            own, others = self._work()
-            if suspect is None or suspect[0] is not handle or not _sleeps(self._native):
-                suspect = (handle, now, own, others)
-            elif self._has_waited(now - suspect[1], own - suspect[2], others - suspect[3]):
+            work = self._work()
+            if suspect is None or suspect[0] is not handle or work.runnable or _state(self._native) not in _SLEEPS:
+                suspect = (handle, now, work)
+            elif self._has_waited(now - suspect[1], suspect[2], work):
                 self._caught_waiting(handle, now - began)
                 suspect = None
 
@@ -154,17 +171,22 @@ class Guard:
         if stack and self._handle is handle:
             self._stacks.append(stack)
 
-    def _work(self) -> tuple[float, float]:
-        """Seconds that the loop's thread, and all other threads but this one, have worked or queued for a processor."""
-        own, others, this = 0.0, 0.0, threading.get_native_id()
+    def _work(self) -> _Work:
+        own, others, watchdog, runnable, this = 0.0, 0.0, 0.0, False, threading.get_native_id()
         for thread in _threads():
             if thread == self._native:
                 own = _seconds_of(thread)
-            elif thread != this:
+            elif thread == this:
+                watchdog = _seconds_of(thread)
+            else:
                 others += _seconds_of(thread)
-        return own, others
+                runnable = runnable or _state(thread) == "R"
+        return _Work(own, others, watchdog, runnable)
 
-    def _has_waited(self, seconds: float, own: float, others: float) -> bool:
+    def _has_waited(self, seconds: float, before: _Work, after: _Work) -> bool:
+        # The watchdog itself may have held the interpreter lock while it queued for a processor.
+        seconds -= after.watchdog - before.watchdog
+        own, others = after.own - before.own, after.others - before.others
         return seconds >= self._limit and own < _IDLE_SHARE * seconds and others < _BUSY_SHARE * seconds
 
     def _caught_waiting(self, handle: asyncio.Handle, seconds: float) -> None:
@@ -254,6 +276,17 @@ def _is_exempt(stack: _Stack) -> bool:
     return any(code is _STARTS_PROGRAM or code.co_filename.startswith("<frozen importlib") for code, _ in stack)
 
 
+def _slowdown() -> float:
+    """Return how many times as much processor time as usual work may take now, beside others that want processors."""
+    try:
+        with open("/proc/loadavg") as file:
+            lately, _, _, tasks, _ = file.read().split()
+        wanted = max(float(lately), float(tasks.partition("/")[0]))
+    except (OSError, ValueError):  # this system does not tell
+        return 1.0
+    return _SHARED_CORE if wanted > (os.cpu_count() or 1) else 1.0
+
+
 def _threads() -> list[int]:
     try:
         return [int(name) for name in os.listdir("/proc/self/task")]
@@ -271,11 +304,10 @@ def _seconds_of(thread: int) -> float:
     return (int(worked) + int(queued)) / 1e9
 
 
-def _sleeps(thread: int) -> bool:
-    """Whether a thread waits for something other than a processor. Where the system does not tell: no."""
+def _state(thread: int) -> str:
+    """Return the scheduler's letter for a thread; empty if it has ended, or this system does not tell."""
     try:
         with open(f"/proc/self/task/{thread}/stat") as file:
-            state = file.read().rpartition(")")[2].split()[0]
+            return file.read().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
-        return False
-    return state in ("S", "D")
+        return ""

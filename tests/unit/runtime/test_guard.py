@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,42 +19,43 @@ import pytest
 
 from remuda.runtime import guard
 from remuda.runtime.guard import Guard, Offence, guarded, log_offence, wanted
+from tests.lab.limits import LIMIT_SECONDS
 
 UNGUARDED = True
 
 
-def watched(work: Callable[[], Coroutine[Any, Any, None]]) -> list[Offence]:
-    """What is held against a task of ours."""
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+def watched(work: Work, report: Callable[[], None] = lambda: None) -> list[Offence]:
+    """Return what the guard holds against a task of ours; call `report` at each offence."""
     offences: list[Offence] = []
+
+    def note(offence: Offence) -> None:
+        offences.append(offence)
+        report()
 
     async def main() -> None:
         await asyncio.create_task(work(), name="ours")
 
-    with guarded(offences.append):
+    with guarded(note):
         asyncio.run(main())
     return offences
 
 
-def compute(seconds: float) -> None:
-    until = time.thread_time() + seconds
-    while time.thread_time() < until:
+def compute(seconds: float, *, until_seen: bool = False) -> None:
+    """Use processor time; with `until_seen` also until the watchdog, which may come late, has taken a stack."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end or (until_seen and guard._active and not guard._active._stacks):
         pass
 
 
 async def computes() -> None:
+    compute(0.25, until_seen=True)
+
+
+async def computes_unseen() -> None:
     compute(0.15)
-
-
-async def waits() -> None:
-    time.sleep(0.25)
-
-
-async def waits_for_a_lock() -> None:
-    threading.Event().wait(0.25)
-
-
-async def waits_for_a_child() -> None:
-    subprocess.run(["sleep", "0.3"], check=True)
 
 
 async def yields() -> None:
@@ -68,10 +69,10 @@ async def yields() -> None:
 def test_who_computes_too_long_is_named_with_the_place() -> None:
     (offence,) = watched(computes)
     assert (offence.what, offence.waited) == ("task ours (computes)", False)
-    assert 0.14 < offence.seconds < 1.0
-    assert "compute(0.15)" in offence.stack[0]
+    assert offence.seconds > 0.24
+    assert "compute(0.25, until_seen=True)" in offence.stack[0]
     assert guard.__file__ not in "".join(offence.stack)
-    assert str(offence).startswith("task ours (computes) computed for 1")
+    assert str(offence).startswith(f"task ours (computes) computed for {offence.seconds * 1000:.0f} ms")
 
 
 def test_an_offence_is_traced_to_the_file_of_the_task_wherever_it_was_looked_at() -> None:
@@ -83,11 +84,43 @@ def test_an_offence_is_traced_to_the_file_of_the_task_wherever_it_was_looked_at(
     assert not unseen.involves("/elsewhere/")
 
 
-@pytest.mark.parametrize("work", [waits, waits_for_a_lock, waits_for_a_child])
-def test_who_waits_in_the_loop_is_caught_at_it(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    (offence,) = watched(work)
-    assert (offence.what, offence.waited) == (f"task ours ({work.__name__})", True)
-    assert work.__name__ in offence.stack[0]
+class Waiting:
+    """Ways to wait in the loop until the guard reports it: on a busy machine nobody knows how long that takes."""
+
+    def __init__(self) -> None:
+        self.caught = threading.Event()
+        # Started here: whatever starts a program is exempt.
+        self.child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+
+    def end(self) -> None:
+        assert self.child.stdin is not None
+        self.child.stdin.close()
+        self.caught.set()
+
+    async def sleeps(self) -> None:
+        while not self.caught.is_set():
+            time.sleep(0.1)
+
+    async def waits_for_a_lock(self) -> None:
+        self.caught.wait(LIMIT_SECONDS)
+
+    async def waits_for_a_child(self) -> None:
+        self.child.wait(LIMIT_SECONDS)
+
+
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
+    made = Waiting()
+    yield made
+    made.end()
+    made.child.wait(LIMIT_SECONDS)
+
+
+@pytest.mark.parametrize("how", ["sleeps", "waits_for_a_lock", "waits_for_a_child"])
+def test_who_waits_in_the_loop_is_caught_at_it(how: str, waiting: Waiting) -> None:
+    (offence,) = watched(getattr(waiting, how), waiting.end)
+    assert (offence.what, offence.waited) == (f"task ours (Waiting.{how})", True)
+    assert how in offence.stack[0]
     assert "waited for" in str(offence)
 
 
@@ -104,9 +137,9 @@ def test_a_busy_machine_is_nobodys_fault() -> None:
 
     async def works() -> None:
         nonlocal slowest
-        for _ in range(10):
+        while slowest < 0.1:  # the others need a moment to start
             began = time.monotonic()
-            compute(0.03)
+            compute(0.02)
             slowest = max(slowest, time.monotonic() - began)
             await asyncio.sleep(0.001)
 
@@ -117,7 +150,45 @@ def test_a_busy_machine_is_nobodys_fault() -> None:
         for other in others:
             other.kill()
             other.wait()
-    assert slowest > 0.05, "nobody kept it from the processor, so nothing was shown"
+
+
+@pytest.mark.parametrize(
+    ("load", "allowed"), [("0.50 0.40 0.30 1/200 99", 1.0), ("64.0 0.40 0.30 1/200 99", 3.0), ("0.1 0 0 99/200 9", 3.0)]
+)
+def test_neighbours_on_the_same_core_are_allowed_for(
+    load: str, allowed: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loadavg").write_text(load)
+    monkeypatch.setattr(guard, "open", lambda _: (tmp_path / "loadavg").open(), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert guard._slowdown() == allowed
+
+
+def test_a_thread_that_is_late_to_start_is_not_held_against_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio waits for a new thread to begin: on a busy machine, as long as a processor takes to come to it."""
+    monkeypatch.setattr(guard, "_state", lambda thread: "S" if thread == threading.main_thread().native_id else "R")
+    monkeypatch.setattr(guard, "_seconds_of", lambda thread: 0.0)
+
+    async def waits_for_a_thread() -> None:
+        time.sleep(0.2)
+
+    beside = threading.Event()
+    thread = threading.Thread(target=beside.wait)
+    thread.start()
+    try:
+        assert watched(waits_for_a_thread) == []
+    finally:
+        beside.set()
+        thread.join()
+
+
+def test_a_watchdog_that_queues_for_a_processor_is_not_held_against_the_loop() -> None:
+    """It may hold the interpreter lock meanwhile, and the loop's thread then sleeps."""
+    judging = Guard(lambda offence: None)
+    idle = guard._Work(own=0.0, others=0.0, watchdog=0.0, runnable=False)
+    assert judging._has_waited(0.06, idle, idle)
+    assert not judging._has_waited(0.06, idle, idle._replace(watchdog=0.04))
+    assert judging._has_waited(0.10, idle, idle._replace(watchdog=0.04))
 
 
 def test_a_thread_that_does_not_let_go_of_the_interpreter_is_not_held_against_the_loop() -> None:
@@ -173,7 +244,7 @@ def test_callbacks_are_watched_as_tasks_are() -> None:
     offences: list[Offence] = []
 
     def slow_callback() -> None:
-        compute(0.1)
+        compute(0.25)
 
     async def main() -> None:
         asyncio.get_running_loop().call_soon(slow_callback)
@@ -188,7 +259,7 @@ def test_callbacks_are_watched_as_tasks_are() -> None:
 
 def test_loops_of_other_threads_are_left_alone() -> None:
     async def beside() -> None:
-        await asyncio.to_thread(lambda: asyncio.run(computes()))
+        await asyncio.to_thread(lambda: asyncio.run(computes_unseen()))
 
     assert watched(beside) == []
 
@@ -196,7 +267,7 @@ def test_loops_of_other_threads_are_left_alone() -> None:
 def test_the_limit_can_be_set() -> None:
     offences: list[Offence] = []
     with guarded(offences.append, limit_seconds=0.5):
-        asyncio.run(computes())
+        asyncio.run(computes_unseen())
     assert offences == []
 
 
