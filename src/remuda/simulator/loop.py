@@ -19,7 +19,8 @@ from remuda.kube import chance, clock
 T = TypeVar("T")
 
 START = 1_767_225_600.0  # 2026-01-01T00:00:00Z: when a simulated world begins, unless it is told otherwise
-_PATIENCE_SECONDS = 30.0  # of real time, for something outside the loop to happen
+# Real time to wait for something outside the loop: declared work, which a busy machine may delay, or nothing known.
+_WORK_SECONDS, _IDLE_SECONDS = 300.0, 30.0
 
 
 class Stalled(RuntimeError):
@@ -38,8 +39,8 @@ class _JumpingSelector(selectors.BaseSelector):
         events = self._real.select(0)
         if events or timeout == 0:
             return events
-        if self._busy() or timeout is None:
-            events = self._real.select(_PATIENCE_SECONDS)
+        if (busy := self._busy()) or timeout is None:
+            events = self._real.select(_WORK_SECONDS if busy else _IDLE_SECONDS)
             if not events:
                 raise Stalled("nothing can happen any more: no timer is set, and no work is under way")
             return events

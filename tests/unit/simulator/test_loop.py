@@ -89,7 +89,7 @@ def test_its_errors_reach_whoever_waits() -> None:
 
 
 def test_a_wait_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(virtual, "_IDLE_SECONDS", 0.01)
 
     async def main() -> None:
         await asyncio.get_running_loop().create_future()
