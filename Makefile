@@ -3,12 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Of each campaign of random kills, power cuts and stories: a few; or so many; or with "full" as many as it has.
+# Rounds of each random campaign of make faults: a number, or "full"; by default as many as its share of the gate allows.
 ROUNDS ?=
-# Whoever waits for hosts, peers and programs that come back mostly waits, so there are more at once than processors.
+# Tests of hosts, peers and restarts mostly wait, so there are more workers than processors.
 AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
-.PHONY: help setup demo demo-clean test check bench interop-peers interop interop-suite interop-controllers
+.PHONY: help setup demo demo-clean test coverage check bench interop-peers interop interop-suite interop-controllers
 .PHONY: e2e e2e-k3s faults faults-kills faults-abuse clean
 
 help: ## What can be made
@@ -31,7 +31,12 @@ demo-clean: $(READY) ## Stop what make demo has left running, and remove it
 	@$(BIN)/python examples/demo.py clean
 
 test: $(READY) ## Each part alone, and the controllers on the embedded engine: only Python is needed
-	$(BIN)/python -m pytest tests/unit tests/controllers -q -n auto
+	$(BIN)/python -m pytest tests/unit tests/controllers -q -n $(AT_ONCE) --dist worksteal
+
+coverage: $(READY) ## What make test runs of each package, and which functions it never runs (slower than make test)
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest tests/unit tests/controllers -q -n $(AT_ONCE) --dist worksteal
+	$(BIN)/python -m tests.lab.coverage_report
 
 check: $(READY) ## Formatting, lint, types, import directions
 	$(BIN)/ruff format --check .
@@ -66,7 +71,7 @@ faults: faults-kills faults-abuse ## Kills, power cuts and hostile input; ROUNDS
 faults-kills: $(READY)
 	REMUDA_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n $(AT_ONCE) --dist worksteal
 
-faults-abuse: $(READY) # alone on the machine: it measures time and memory
+faults-abuse: $(READY)
 	$(BIN)/python -m pytest tests/faults/abuse -q
 
 bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulated fleet
@@ -80,4 +85,4 @@ bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulate
 	$(BIN)/python -m bench.proxy
 
 clean: ## Remove what was built here
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

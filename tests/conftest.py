@@ -10,6 +10,8 @@ from tests.lab.repeatable import repeatable
 
 __all__ = ["repeatable"]
 
+pytest_plugins = ["tests.lab.progress", "tests.lab.quarantine"]
+
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

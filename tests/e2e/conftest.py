@@ -10,7 +10,6 @@ import pytest
 
 from tests.e2e.program import Running, serving
 from tests.lab.clusters import NEWER, VERSION, Fleet
-from tests.lab.longest import first
 
 Launch = Callable[..., Running]
 
@@ -35,7 +34,3 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield fleet
     finally:
         fleet.stop()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    first(items, "hosts/test_clusters.py", "test_scenarios_workers.py", "test_scenarios.py", "hosts/test_closed.py")

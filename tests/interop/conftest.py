@@ -9,11 +9,6 @@ import pytest
 
 from tests.interop.semantics.trial import Lab
 from tests.lab import Ours, Upstream
-from tests.lab.longest import first
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    first(items, "test_core_manager.py", "test_clusterctl.py", "test_clusterctl_repository.py", "test_kubectl.py")
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,8 @@
     python -m tests.lab.busy make test                  8 busy processes per processor
     python -m tests.lab.busy --per-core 2 .ci/run
 
-The busy processes stay in the session of the command: in a session of their own, Linux's autogroup scheduling would give
-all of them together only as much time as the command. They end with the command, also when this program is killed.
+The busy processes stay in the session of the command: in a session of their own, Linux's autogroup scheduling would
+give all of them together only as much time as the command. They end with the command, also when this program is killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BUSY = "while True: pass"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.lab.busy", description="Run a command beside busy processes.")
+    parser = argparse.ArgumentParser("python -m tests.lab.busy", description="Run a command beside busy processes.")
     parser.add_argument("--per-core", type=int, default=8, help="busy processes per processor (default: 8)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the command and its arguments")
     given = parser.parse_args()

@@ -1,0 +1,24 @@
+"""The progress line of `make test`."""
+
+from __future__ import annotations
+
+from tests.lab.progress import progress, weights
+
+
+def test_tests_share_the_seconds_of_their_file() -> None:
+    found = weights(["a.py::one", "a.py::two", "b.py::three"], {"a.py": 10.0})
+    assert found["a.py::one"] == found["a.py::two"] == 5.01
+    assert found["b.py::three"] == 0.01
+
+
+def test_time_left_follows_the_share_of_work_that_is_done() -> None:
+    line = progress(done=2_000, total=8_000, failed=0, elapsed=60.0, share=0.5)
+    assert line == "2,000 of 8,000 tests (50% of the work); 1 min 00 s so far, about 1 min 00 s left"
+
+
+def test_failures_are_shown_at_once() -> None:
+    assert "(10% of the work), 3 failed; 5 s so far, about 45 s left" in progress(1, 10, 3, 5.0, 0.1)
+
+
+def test_time_left_is_unknown_before_the_first_test_has_ended() -> None:
+    assert progress(0, 10, 0, 5.0, 0.0).endswith("time left unknown")
