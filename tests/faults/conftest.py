@@ -1,66 +1,89 @@
-"""Campaigns of chance: what decides one, and what was run of it.
+"""Random campaigns: their seed, their length, and the record of what was run.
 
-    make faults                      short ones, with a new seed each time: what the gate runs
-    make faults ROUNDS=full          each at its full length; or a number of rounds, for each of them
-    REMUDA_SEED=7 REMUDA_ROUNDS=1 pytest -s tests/faults/tunnel/test_campaign.py        the same chance again
+    make faults                      short campaigns with a new seed each time: what the gate runs
+    make faults ROUNDS=full          each campaign at its full length; or a number of rounds for each of them
+    REMUDA_SEED=7 REMUDA_ROUNDS=1 pytest -s tests/faults/tunnel/test_campaign.py        repeat one seed
 
-The seed and the number of rounds of each are printed at the end of a run, whatever came of it, so that nobody believes
-that more was run than was. What is no matter of chance, as a kill at every named point, is always whole.
+A short campaign starts no further round once it has run for `SHARE_SECONDS`, so that a slow machine runs fewer rounds
+and not a longer gate. Seed, rounds run and rounds of the full campaign are printed at the end of every test run, so
+that nobody believes that more was run than was. Kills at named points are not random: they are always run whole.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
-_TOLD = "campaign"
+SHARE_SECONDS = 120.0  # of a short campaign; what has begun by then still ends, within a minute
+_PROPERTY = "campaign"
 
 
 class Campaign:
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.seed = _asked_for() or random.SystemRandom().randrange(1_000_000)
-        self._tell = tell
+    def __init__(self) -> None:
+        self.seed = _requested_seed() or random.SystemRandom().randrange(1_000_000)
+        self._deadline = time.monotonic() + SHARE_SECONDS
+        self._planned = 0
+        self.done = 0  # rounds that were run
+        self._full = 0
 
-    def usually(self, seed: int) -> None:
-        """The same chance every time, unless another was asked for."""
-        self.seed = _asked_for() or seed
+    def use_seed(self, seed: int) -> None:
+        """Run with this seed every time, unless the user requested another one."""
+        self.seed = _requested_seed() or seed
 
     @property
     def chance(self) -> random.Random:
         return random.Random(self.seed)
 
-    def rounds(self, short: int, full: int) -> int:
-        """How many this run has."""
+    def plan(self, short: int, full: int) -> int:
+        """Return how many rounds to run, unless `is_over` ends them early; set `done` to how many were run."""
         asked = os.environ.get("REMUDA_ROUNDS")
-        chosen = full if asked == "full" else int(asked or short)
-        self._tell(f"REMUDA_SEED={self.seed}, {chosen} rounds (full: {full})")
-        return chosen
+        self._planned = full if asked == "full" else int(asked or short)
+        self._full = full
+        if asked:
+            self._deadline = float("inf")
+        return self._planned
+
+    def is_over(self) -> bool:
+        """Return whether the time share is used up."""
+        return time.monotonic() > self._deadline
+
+    def rounds(self, short: int, full: int) -> Iterator[int]:
+        """Yield the number of each round; at least one."""
+        for number in range(self.plan(short, full)):
+            if number and self.is_over():
+                return
+            yield number
+            self.done = number + 1
+
+    def __str__(self) -> str:
+        return f"REMUDA_SEED={self.seed}, {self.done} of {self._planned} rounds (full: {self._full})"
 
 
 @pytest.fixture
-def campaign(record_property: Callable[[str, object], None]) -> Campaign:
-    def tell(text: str) -> None:
-        print(text)
-        record_property(_TOLD, text)
+def campaign(record_property: Callable[[str, object], None]) -> Iterator[Campaign]:
+    campaign = Campaign()
+    yield campaign
+    print(campaign)
+    record_property(_PROPERTY, str(campaign))
 
-    return Campaign(tell)
 
-
-def _asked_for() -> int:
+def _requested_seed() -> int:
     return int(os.environ.get("REMUDA_SEED") or 0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    told = {
+    lines = {
         f"{report.nodeid}: {text}"
-        for outcome in ("passed", "failed")
-        for report in terminalreporter.stats.get(outcome, [])
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport)
         for name, text in report.user_properties
-        if name == _TOLD
+        if name == _PROPERTY
     }
-    if told:
-        terminalreporter.section("campaigns of chance")
-        terminalreporter.write_line("\n".join(sorted(told)))
+    if lines:
+        terminalreporter.section("random campaigns")
+        terminalreporter.write_line("\n".join(sorted(lines)))

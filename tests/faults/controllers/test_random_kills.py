@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -26,11 +25,12 @@ EARLY = 0.2  # so often it is killed while it starts
 class Killings:
     """Kills spread over two stories, one of each contract, and over as many more pairs as it takes."""
 
-    def __init__(self, found: Stage, victims: dict[Program, int], kills: int, chance: random.Random) -> None:
+    def __init__(self, found: Stage, victims: dict[Program, int], kills: int, campaign: Campaign) -> None:
         self._stage = found
         self._victims = victims  # with their weights
         self._kills = kills
-        self._chance = chance
+        self._campaign = campaign
+        self._chance = campaign.chance
         self._stories: list[Story] = []
         self.killed: Counter[str] = Counter()
 
@@ -38,7 +38,7 @@ class Killings:
         killing = asyncio.create_task(self._kill())
         try:
             for number in itertools.count():  # a name of its own for each: the cloud's journal is kept by name
-                if self.killed.total() >= self._kills:
+                if self._is_over():
                     break
                 self._stories = [Story(self._stage, NEW, f"new-{number}"), Story(self._stage, OLD, f"old-{number}")]
                 await asyncio.gather(*(story.tell() for story in self._stories))
@@ -48,7 +48,7 @@ class Killings:
         print(f"{self.killed.total()} kills: {counts}")
 
     async def _kill(self) -> None:
-        while self.killed.total() < self._kills:
+        while not self._is_over():
             await self._stage.view.until(self._is_time, "the stories go on")
             (victim,) = self._chance.choices(list(self._victims), list(self._victims.values()))
             if self._chance.random() > EARLY:
@@ -57,7 +57,11 @@ class Killings:
             if victim.alive:
                 victim.kill()
                 self.killed[victim.name] += 1
+                self._campaign.done = self.killed.total()
                 await victim.ended()
+
+    def _is_over(self) -> bool:
+        return self.killed.total() >= self._kills or self._campaign.is_over()
 
     def _is_time(self) -> bool:
         """Each chapter has its share: kills that come as fast as they can would keep the first from ever ending."""
@@ -69,9 +73,9 @@ class Killings:
 async def test_any_process_dies_at_any_moment(tmp_path: Path, campaign: Campaign) -> None:
     async with stage(tmp_path) as found:
         victims = {found.manager: 8, found.providers: 2, found.engine: 1}
-        await Killings(found, victims, campaign.rounds(30, full=100), campaign.chance).run()
+        await Killings(found, victims, campaign.plan(30, full=100), campaign).run()
 
 
 async def test_everything_in_one_process_dies_at_any_moment(tmp_path: Path, campaign: Campaign) -> None:
     async with stage(tmp_path, together=True) as found:
-        await Killings(found, {found.engine: 1}, campaign.rounds(6, full=12), campaign.chance).run()
+        await Killings(found, {found.engine: 1}, campaign.plan(6, full=12), campaign).run()

@@ -6,6 +6,7 @@ import asyncio
 import random
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from remuda.apiserver.storage.types import StoreCorrupt, StoreUnusable
@@ -26,19 +27,19 @@ _MOST_TOLD = 40
 _LONGEST_PROCESS = 0.04
 
 
-def power_cuts(home: Path, rounds: int, seed: int) -> Checker:
+def power_cuts(home: Path, rounds: Iterable[int], seed: int) -> Checker:
     """Each life of the machine ends at a random disk operation; the next begins with what the disk kept."""
     rng = random.Random(seed)
     checker = new_checker()
-    _lives(home, [rng.randint(1, _LONGEST_LIFE) for _ in range(rounds)], rng, checker)
+    _lives(home, (rng.randint(1, _LONGEST_LIFE) for _ in rounds), rng, checker)
     return checker
 
 
-def power_cuts_of_a_failing_disk(home: Path, rounds: int, seed: int) -> Checker:
+def power_cuts_of_a_failing_disk(home: Path, rounds: Iterable[int], seed: int) -> Checker:
     """Beside the cuts, now and then an operation fails and the store goes on."""
     rng = random.Random(seed)
     checker = new_checker()
-    _lives(home, [rng.randint(1, _LONGEST_LIFE) for _ in range(rounds)], rng, checker, failure_rate=0.01)
+    _lives(home, (rng.randint(1, _LONGEST_LIFE) for _ in rounds), rng, checker, failure_rate=0.01)
     return checker
 
 
@@ -53,12 +54,12 @@ def power_cuts_at_birth(home: Path, seed: int) -> list[Checker]:
     return checkers
 
 
-def kills(home: Path, rounds: int, seed: int) -> Checker:
+def kills(home: Path, rounds: Iterable[int], seed: int) -> Checker:
     """Each life of the process ends with SIGKILL at a random moment; the next opens the same directory."""
     rng = random.Random(seed)
     checker = new_checker()
     with Forker() as forker:
-        for _ in range(rounds):
+        for _ in rounds:
             life = forker.fork(home, rng.getrandbits(32), checker.positions())
             if rng.random() < 0.8:
                 _take_until_started(life, checker)
@@ -70,7 +71,7 @@ def kills(home: Path, rounds: int, seed: int) -> Checker:
     return checker
 
 
-def _lives(home: Path, cuts: list[int], rng: random.Random, checker: Checker, failure_rate: float = 0.0) -> None:
+def _lives(home: Path, cuts: Iterable[int], rng: random.Random, checker: Checker, failure_rate: float = 0.0) -> None:
     current = home / "life-0"
     current.mkdir()
     for number, cut in enumerate(cuts, 1):

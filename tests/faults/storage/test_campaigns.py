@@ -11,10 +11,7 @@ from tests.faults.conftest import Campaign
 from tests.faults.storage.campaigns import kills, power_cuts, power_cuts_at_birth, power_cuts_of_a_failing_disk
 from tests.faults.storage.checker import Checker
 
-
-@pytest.fixture
-def rounds(campaign: Campaign) -> int:
-    return campaign.rounds(100, full=300)
+ROUNDS = (100, 300)  # of a short campaign, and of a full one
 
 
 @pytest.fixture
@@ -31,8 +28,8 @@ def judge(checker: Checker, rounds: int) -> None:
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_power_cuts(tmp_path: Path, rounds: int, campaign: Campaign) -> None:
-    judge(power_cuts(tmp_path, rounds, campaign.seed), rounds)
+def test_power_cuts(tmp_path: Path, campaign: Campaign) -> None:
+    judge(power_cuts(tmp_path, campaign.rounds(*ROUNDS), campaign.seed), campaign.done)
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
@@ -43,11 +40,11 @@ def test_power_cuts_while_the_store_is_being_made(tmp_path: Path, campaign: Camp
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_power_cuts_of_a_failing_disk(tmp_path: Path, rounds: int, campaign: Campaign) -> None:
-    checker = power_cuts_of_a_failing_disk(tmp_path, rounds, campaign.seed)
-    judge(checker, rounds)
-    assert checker.counts["Failed"] > rounds
+def test_power_cuts_of_a_failing_disk(tmp_path: Path, campaign: Campaign) -> None:
+    checker = power_cuts_of_a_failing_disk(tmp_path, campaign.rounds(*ROUNDS), campaign.seed)
+    judge(checker, campaign.done)
+    assert checker.counts["Failed"] > campaign.done
 
 
-def test_kills(tmp_path: Path, rounds: int, campaign: Campaign) -> None:
-    judge(kills(tmp_path, rounds, campaign.seed), rounds)
+def test_kills(tmp_path: Path, campaign: Campaign) -> None:
+    judge(kills(tmp_path, campaign.rounds(*ROUNDS), campaign.seed), campaign.done)

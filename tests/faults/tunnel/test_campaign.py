@@ -27,7 +27,8 @@ _ENDLESS = 100_000  # messages: more than any story gives reason for
 
 def _tell(story: Callable[[Random], None], campaign: Campaign, full: int) -> None:
     failed = []
-    for seed in range(campaign.seed, campaign.seed + campaign.rounds(full, full)):
+    for number in campaign.rounds(full, full):
+        seed = campaign.seed + number
         try:
             story(Random(seed))
         except Exception as error:

@@ -73,8 +73,8 @@ async def test_a_server_goes_on_serving_while_clients_say_anything(
         writer.write(b"before")
         assert await asyncio.wait_for(reader.readexactly(6), WAIT) == b"before"
         async with asyncio.TaskGroup() as attacks:
-            for seed in range(campaign.seed, campaign.seed + campaign.rounds(60, full=60)):
-                attacks.create_task(attack(seed))
+            for number in campaign.rounds(60, full=60):
+                attacks.create_task(attack(campaign.seed + number))
         writer.write(b"after!")
         assert await asyncio.wait_for(reader.readexactly(6), WAIT) == b"after!"
     await answers(way)
@@ -91,8 +91,8 @@ async def test_a_client_comes_back_from_servers_that_say_anything(
         first = await server.session()
         before = client.memory()
         first.close()
-        for seed in range(campaign.seed, campaign.seed + campaign.rounds(15, full=15)):
-            chance = Random(seed)
+        for number in campaign.rounds(15, full=15):
+            chance = Random(campaign.seed + number)
             messages, _ = recorded(chance, of_client=False)
             end = await server.session()
             await _tells(end, spoilt(chance, messages, masks=False))

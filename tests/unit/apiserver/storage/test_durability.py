@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "_CHECKPOINT_PAGES", 100)
 
 
-Campaign = Callable[[Path, int, int], Checker]
+Campaign = Callable[[Path, Iterable[int], int], Checker]
 
 
 def caught(home: Path, campaign: Campaign) -> list[str]:
@@ -28,7 +28,7 @@ def caught(home: Path, campaign: Campaign) -> list[str]:
     for seed in range(7, 27):
         folder = home / str(seed)
         folder.mkdir()
-        problems = campaign(folder, 20, seed).finish()
+        problems = campaign(folder, range(20), seed).finish()
         if problems:
             return problems
     return []
@@ -36,14 +36,14 @@ def caught(home: Path, campaign: Campaign) -> list[str]:
 
 @pytest.mark.usefixtures("frequent_checkpoints")
 def test_power_cuts(tmp_path: Path) -> None:
-    checker = power_cuts(tmp_path, rounds=12, seed=7)
+    checker = power_cuts(tmp_path, rounds=range(12), seed=7)
     assert checker.finish() == []
     assert checker.counts["Acknowledged"] > 50
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
 def test_power_cuts_of_a_failing_disk(tmp_path: Path) -> None:
-    checker = power_cuts_of_a_failing_disk(tmp_path, rounds=12, seed=7)
+    checker = power_cuts_of_a_failing_disk(tmp_path, rounds=range(12), seed=7)
     assert checker.finish() == []
     assert checker.counts["Failed"] > 10
 
@@ -60,7 +60,7 @@ def test_a_store_that_goes_on_with_writes_that_built_on_a_failed_one_is_caught(
 
 
 def test_kills(tmp_path: Path) -> None:
-    checker = kills(tmp_path, rounds=10, seed=7)
+    checker = kills(tmp_path, rounds=range(10), seed=7)
     assert checker.finish() == []
     assert checker.counts["Acknowledged"] > 10
 
