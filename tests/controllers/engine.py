@@ -22,11 +22,12 @@ from remuda.kube.objects import Key
 from remuda.runtime.caches import Caches
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
+from tests.lab.limits import LIMIT_SECONDS
 
 Json = dict[str, Any]
 
 NAMESPACES = Target("v1", "namespaces")
-PATIENCE_SECONDS = 120.0  # on processors that other suites use too
+PATIENCE_SECONDS = LIMIT_SECONDS
 _NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
 
 
@@ -44,7 +45,7 @@ class Engine:
         return name
 
     async def install(self, definitions: Sequence[Json]) -> None:
-        await install(self.client, definitions)
+        await install(self.client, definitions, patience_seconds=LIMIT_SECONDS)
 
     @asynccontextmanager
     async def running(self, namespace: str, *setups: Callable[[Manager], None]) -> AsyncIterator[Manager]:

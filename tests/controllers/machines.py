@@ -32,7 +32,13 @@ BUDGETS = Target("policy/v1", "poddisruptionbudgets")
 EVENTS = Target("v1", "events")
 
 QUICK = Options(status_seconds=0.0, drain_retry_seconds=0.2, node_deletion_retry_seconds=0.1)
-IMPATIENT = remote.Settings(probe_seconds=0.1, answer_seconds=1.0, probes=2, retry_seconds=0.1)
+IMPATIENT = remote.Settings(
+    probe_seconds=0.1,
+    answer_seconds=PATIENCE_SECONDS,
+    connect_seconds=PATIENCE_SECONDS,
+    probes=2,
+    retry_seconds=0.1,
+)
 
 
 @asynccontextmanager

@@ -238,7 +238,7 @@ async def test_a_cluster_is_deleted_with_everything_and_nobody_has_to_leave_etcd
         await ranch.ready()
         await ranch.engine.delete(CLUSTER.target, ranch.namespace, "c")
         for target in (CLUSTER.target, MACHINE.target, RKE_CONTROL_PLANE.target):
-            await ranch.engine.when(target, ranch.namespace, lambda objects: not objects, seconds=30)
+            await ranch.engine.when(target, ranch.namespace, lambda objects: not objects)
         await ranch.engine.when(SECRETS, ranch.namespace, lambda found: not [one for one in found if ours(one)])
 
 

@@ -212,7 +212,7 @@ async def test_watches_of_a_kind_end_with_its_definition_after_the_last_event(en
     await asyncio.sleep(0)
     await engine.delete(DEFINITION.target, "", definition["metadata"]["name"])
     try:
-        await asyncio.wait_for(following, 60)
+        await asyncio.wait_for(following, PATIENCE_SECONDS)
     except StatusError as error:
         assert error.code in (404, 410)  # noqa: PT017 - how it ends is the server's affair; that it ends is ours
     assert "DELETED" in seen

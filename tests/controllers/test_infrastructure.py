@@ -177,7 +177,7 @@ async def test_a_balancer_is_made_before_machines_follows_them_and_goes_after_th
         async with greeters.serving():
             for name, server in (("one", "127.0.60.253"), ("two", "127.0.60.254")):
                 await place.server(name, server)
-            assert await reached(address, 6443, 2, seconds=30) == greeters.addresses
+            assert await reached(address, 6443, 2) == greeters.addresses
         await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
         waits = await place.until(lambda obj: condition(obj, "Ready").get("reason") == "WaitingForMachines")
         assert "one, two" in condition(waits, "Ready")["message"]

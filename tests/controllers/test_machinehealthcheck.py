@@ -25,7 +25,13 @@ from tests.controllers.providers import INFRASTRUCTURE, ProviderKind
 EVENTS = Target("v1", "events")
 REBOOT = ProviderKind("remediation.example.com", "Reboot", "v1beta2")
 LONG_AGO = "2020-01-01T00:00:00Z"
-IMPATIENT = Settings(probe_seconds=0.05, answer_seconds=1.0, probes=2, retry_seconds=0.1)
+IMPATIENT = Settings(
+    probe_seconds=0.05,
+    answer_seconds=PATIENCE_SECONDS,
+    connect_seconds=PATIENCE_SECONDS,
+    probes=2,
+    retry_seconds=0.1,
+)
 READY_CHECK = {"type": "Ready", "status": "False", "timeoutSeconds": 300}
 
 

@@ -8,7 +8,6 @@ from remuda.access.reaching import reaching, reviewed_access
 from remuda.access.seams import Caller
 from remuda.access.types import GRANT, TOKEN, USER
 from remuda.access.underway import Call, Underway, end_what_is_taken_back, still_reaching
-from remuda.kube import clock
 from remuda.runtime.manager import Manager
 from tests.controllers.doors import Doors
 from tests.controllers.engine import Engine, eventually
@@ -83,8 +82,7 @@ async def test_a_token_that_expires_ends_what_goes_on_with_it(doors: Open) -> No
         rider = await doors.granted()
         token = await doors.token(rider)
         call = await doors.call(token.bearer)
-        soon = {"expiresAt": clock.rfc3339(clock.time() + 5)}
-        await doors.engine.patch(TOKEN.target, "", token.obj["metadata"]["name"], soon)
+        await doors.expires_soon(token.obj["metadata"]["name"])
         assert ": it expired at " in await ended(call)
 
 

@@ -36,8 +36,8 @@ async def test_what_is_deleted_is_waited_for_until_it_is_gone(
 
 
 async def test_what_is_gone_already_is_not_waited_for(engine: Engine) -> None:
-    found = await progress.until(engine.client, await engine.namespace(), "prairie", seconds=5, wanted=progress.GONE)
-    assert found
+    namespace = await engine.namespace()
+    assert await progress.until(engine.client, namespace, "prairie", seconds=PATIENCE_SECONDS, wanted=progress.GONE)
 
 
 async def test_what_never_comes_is_said_with_what_holds_it_up(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.children import die_with_parent
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import Server, end, tail
 
 READY = re.compile(
@@ -33,7 +34,7 @@ class Ended:
         return f"<exit code {self.code}, said {self.out!r}, complained {self.err!r}>"
 
 
-def run(*arguments: str | Path, seconds: float = 120, cwd: Path | None = None) -> Ended:
+def run(*arguments: str | Path, seconds: float = LIMIT_SECONDS, cwd: Path | None = None) -> Ended:
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=seconds, check=False, cwd=cwd
     )
@@ -85,7 +86,7 @@ class Running(Server):
     def complaints(self) -> str:
         return self.log.read_text()
 
-    def signal(self, number: int, *, within: float = 60) -> tuple[int, str]:
+    def signal(self, number: int, *, within: float = LIMIT_SECONDS) -> tuple[int, str]:
         """Exit code, and what was printed after the ready line."""
         assert self.process.stdout is not None
         os.kill(self.process.pid, number)

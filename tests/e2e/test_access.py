@@ -21,6 +21,7 @@ from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from tests.e2e.program import Ended, run
 from tests.lab.clusters import CONTROL_PLANES, FLEET_SECRETS, NAMESPACE, VERSION, Declared, Fleet, pool
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.up import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -47,7 +48,7 @@ def audited(fleet: Fleet, why: str, **said: object) -> dict[str, Any]:
         found[:] = [line for line in lines if why in line.get("why", "") and said.items() <= line.items()]
         return bool(found)
 
-    eventually(is_there, lambda: f"no line says {said} because {why!r}: {audit_lines(fleet)[-20:]}", 60)
+    eventually(is_there, lambda: f"no line says {said} because {why!r}: {audit_lines(fleet)[-20:]}")
     assert found[-1]["time"]
     return found[-1]
 
@@ -106,7 +107,7 @@ def tokens(path: Path, cluster: str = "") -> list[str]:
     return [line.split()[0] for line in shown.out.splitlines()[1:] if cluster in line]
 
 
-def until(path: Path, what: str, code: int, seconds: float = 120) -> Answer:
+def until(path: Path, what: str, code: int, seconds: float = LIMIT_SECONDS) -> Answer:
     answers: list[Answer] = []
 
     def holds() -> bool:
@@ -391,7 +392,7 @@ def test_what_is_taken_back_ends_what_goes_on(plain: Range) -> None:
         (own[1], ("grant", "hank", "open", "--revoke"), "hank may not get clusters.management.cattle.io"),
     ):
         here = kubeconfig.load(path)
-        watching = plain.fleet.connect(admin=False, timeout=60)
+        watching = plain.fleet.connect(admin=False)
         target = f"/k8s/clusters/{plain.id}/api/v1/namespaces?watch=1"
         watching.request("GET", target, headers={"Authorization": f"Bearer {here.token}"})
         answer = watching.getresponse()
@@ -414,7 +415,7 @@ def test_a_jobs_own_account_opens_its_machines_secret_and_no_other() -> None:
     try:
         Declared(fleet, "held", [pool("server", 1, "ecw")]).apply()
         jobs = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
-        eventually(lambda: fleet.items(jobs), lambda: fleet.told, 60)
+        eventually(lambda: fleet.items(jobs), lambda: fleet.told)
         (job,) = fleet.items(jobs)
         account = job["spec"]["template"]["spec"]["serviceAccountName"]
         request = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
@@ -459,7 +460,6 @@ def test_a_cluster_that_goes_takes_its_grants_and_its_own_user_along(plain: Rang
     eventually(
         lambda: not any(plain.id in one for one in plain.fleet.everything()),
         lambda: f"left: {sorted(one for one in plain.fleet.everything() if plain.id in one)}",
-        60,
     )
     left = {one for one in plain.fleet.everything() if one.startswith(("users", "tokens", "clusterroletemplate"))}
     assert not [one for one in left - before if "gail" not in one]

@@ -211,7 +211,7 @@ def test_a_job_killed_between_the_call_and_the_record_starts_no_second_instance(
         up.apply(CLUSTER)
         make(up, "amazonec2", "mule", {**ec2.options, "common": {"cloudCredentialSecretName": "aws"}})
         machines = f"{DRIVER_MACHINES}/amazonec2machines"
-        made = up.until(machines, "mule", lambda obj: (obj.get("spec") or {}).get("providerID"), seconds=60)
+        made = up.until(machines, "mule", lambda obj: (obj.get("spec") or {}).get("providerID"))
         assert [path.name for path in deaths.iterdir()] == ["amazonec2.run-instance:after"], "nobody was killed"
         (instance,) = [one for one in ec2.instances() if one["State"]["Name"] == "running"]
         assert made["spec"]["providerID"] == f"aws:///us-east-1a/{instance['InstanceId']}"

@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e.conftest import Launch
 from tests.e2e.program import Running, begin, configmap, mode, run, serving, terminate
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import Server
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -95,7 +96,7 @@ def issue_token(server: Running) -> str:
 
 def assert_must_list_anew(server: Running, seen: str) -> None:
     """Revisions from before never get a second meaning."""
-    gone = server.http("GET", f"{CONFIGMAPS}?watch=1&resourceVersion={seen}&timeoutSeconds=5")
+    gone = server.http("GET", f"{CONFIGMAPS}?watch=1&resourceVersion={seen}&timeoutSeconds=60")
     lines = gone.content.splitlines()
     assert len(lines) == 1, gone
     assert b'"type":"ERROR"' in lines[0]
@@ -107,7 +108,7 @@ def assert_must_list_anew(server: Running, seen: str) -> None:
     assert (resumed.code, resumed.content) == (200, b"")
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = LIMIT_SECONDS) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
@@ -229,7 +230,7 @@ def test_a_backup_that_is_interrupted_leaves_nothing(tmp_path: Path, launch: Lau
         process = begin("backup", server.data, target / "saved.tar", log=tmp_path / "log")
         time.sleep(delay)
         os.kill(process.pid, number)
-        code = process.wait(20)
+        code = process.wait(LIMIT_SECONDS)
         assert process.stdout is not None
         process.stdout.close()
         interrupted += code != 0

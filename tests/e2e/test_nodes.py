@@ -65,7 +65,7 @@ def test_one_line_makes_a_machine_a_host_and_again_the_same_one(prairie: Prairie
 def test_a_token_that_is_none_is_told_at_once(prairie: Prairie, host: CustomHost) -> None:
     line = command(prairie)
     token = line.partition("--token ")[2].split()[0]
-    done = host.run(f"{line.replace(token, token[:-4] + 'AAAA')} --worker")
+    done = host.run(f"{line.replace(token, token[:-4] + 'AAAA')} --worker", retries=5)
     assert done.returncode != 0
     assert "token" in done.stdout + done.stderr
     assert token[:-4] not in done.stdout + done.stderr

@@ -24,6 +24,7 @@ from tests.e2e.test_nodes import command
 from tests.lab.chains import Company, write
 from tests.lab.clusters import FLEET_SECRETS, VERSION, Declared, Fleet, pool
 from tests.lab.custom_hosts import CustomHost
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ours import Ours
 from tests.lab.prairie import RKE, Prairie, condition
 from tests.lab.server import Server, end, free_port, tail
@@ -140,11 +141,11 @@ def test_hosts_from_before_go_along_when_its_root_was_handed_out_first(tmp_path:
 
 def again(fleet: Fleet, *flags: str) -> None:
     """Ended in good order, and started with more options; its kubeconfig says whom to trust from then on."""
-    end(fleet.process)
+    end(fleet.process, LIMIT_SECONDS)
     assert fleet.process.stdout is not None
     fleet.process.stdout.close()
     fleet._flags += flags
-    fleet._run(20)
+    fleet._run(LIMIT_SECONDS)
     Server.__init__(fleet, fleet.data / "admin.kubeconfig")
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.conftest import Launch
 from tests.e2e.program import COMMAND, Ended, run, serving, terminate
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import free_port
 
 
@@ -182,7 +183,7 @@ def test_a_reader_that_left_does_not_stop_the_server(data: Path) -> None:
     with subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE, text=True) as process:
         os.close(writer)
         try:
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

@@ -4,7 +4,6 @@ them."""
 from __future__ import annotations
 
 import base64
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +12,6 @@ from tests.e2e.scenarios import labels, roles
 from tests.lab.clusters import FLEET_SECRETS, Declared, Fleet
 from tests.lab.custom_hosts import CustomHost
 from tests.lab.prairie import processes_below
-
-_addresses = (f"127.98.{number // 250}.{number % 250 + 1}" for number in itertools.count())
 
 
 @contextmanager
@@ -27,7 +24,7 @@ def registered(fleet: Fleet, folder: Path, name: str, hosts: dict[str, str]) -> 
     made: list[CustomHost] = []
     try:
         for host, options in hosts.items():
-            made.append(CustomHost(folder / host, next(_addresses)))
+            made.append(CustomHost(folder / host))
             done = made[-1].run(f"{line} --node-name {host} {options}")
             assert done.returncode == 0, done
         assert set(cluster.has_nodes(len(hosts))) == set(hosts)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.scenarios import declared, labels, roles
 from tests.lab.clusters import MACHINES, SETS, Declared, Fleet, is_ready, pool
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.up import Json
 
 TAINT = {"key": "herd", "value": "wild", "effect": "NoSchedule"}
@@ -183,4 +184,4 @@ def _running_since(cluster: Declared, node: str) -> str:
     """The process of the node's unit."""
     (root,) = cluster.fleet.hosts.glob(f"process/{node}/root")
     ask = [str(root / "usr/local/bin/systemctl"), "show", "-p", "MainPID", "--value", "nano-agent"]
-    return subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    return subprocess.run(ask, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True).stdout.strip()

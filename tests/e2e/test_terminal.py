@@ -8,7 +8,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +48,7 @@ def shown(fleet: Fleet, *words: str, code: int = 0, **env: str) -> str:
 
 def interrupt(one: Session) -> str:
     """Once it reads what is typed. What is said, and it says it without a traceback."""
-    time.sleep(0.3)
+    one.becomes_idle()
     one.type(CTRL_C)
     assert one.end() == INTERRUPTED, one.shown
     said = one.shown.rpartition("^C")[2]
@@ -84,7 +83,7 @@ def begun(fleet: Fleet) -> str:
 @pytest.fixture(scope="module")
 def prairie(fleet: Fleet, begun: str) -> str:
     """The same cluster, which has become ready by itself."""
-    fleet.until(PROVISIONING, "prairie", is_ready, seconds=120)
+    fleet.until(PROVISIONING, "prairie", is_ready)
     return "prairie"
 
 
@@ -158,7 +157,7 @@ def test_a_log_that_is_followed_is_left_by_ctrl_c(fleet: Fleet) -> None:
         assert created.returncode == 0, created.stderr
         pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
         eventually(
-            lambda: any(one["status"].get("phase") == "Running" for one in fleet.items(pods)), lambda: fleet.told, 60
+            lambda: any(one["status"].get("phase") == "Running" for one in fleet.items(pods)), lambda: fleet.told
         )
         with session(fleet, "logs", "cluster", "far", "--follow") as one:
             one.until("asking existing for the server")
@@ -290,7 +289,7 @@ def test_ctrl_c_while_it_is_deleted_leaves_the_deletion_going_on(fleet: Fleet, p
         one.type("y\n")
         one.until("waiting until Cluster fleet-default/prairie is gone")
         assert "it goes on by itself" in interrupt(one)
-    fleet.until(MACHINES, machine, lambda obj: not obj, seconds=60)
+    fleet.until(MACHINES, machine, lambda obj: not obj)
 
 
 def test_up_ends_cleanly_at_ctrl_c_and_the_next_one_goes_on(tmp_path: Path) -> None:

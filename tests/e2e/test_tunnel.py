@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.lab.clusters import CONTROL_PLANES, VERSION, Declared, Fleet, pool
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import end, free_port
 from tests.lab.tunnel_cutter import Line
 from tests.lab.tunnels import Tunnels
@@ -93,7 +94,7 @@ def status(root: Path) -> Json:
 def running_since(root: Path, unit: str) -> str:
     """The process of a unit."""
     ask = [str(root / "usr/local/bin/systemctl"), "show", "-p", "MainPID", "--value", unit]
-    return subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    return subprocess.run(ask, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True).stdout.strip()
 
 
 def test_a_control_plane_node_opens_its_tunnel_and_comes_back_after_whatever_happens(link: Link) -> None:
@@ -117,16 +118,16 @@ def test_a_control_plane_node_opens_its_tunnel_and_comes_back_after_whatever_hap
     assert token not in said
     began, client = running_since(root, "nano"), running_since(root, "remuda-tunnel")
 
-    end(fleet.process)  # in good order
+    end(fleet.process, LIMIT_SECONDS)  # in good order
     assert fleet.process.stdout is not None
     fleet.process.stdout.close()
     log = root / "var/log/remuda-tunnel.log"
-    eventually(lambda: "the manager stops" in log.read_text(), lambda: f"it does not hear why: {log.read_text()}", 60)
+    eventually(lambda: "the manager stops" in log.read_text(), lambda: f"it does not hear why: {log.read_text()}")
     fleet.start_again()
     cluster.until(connected, "it comes back to a manager that was started anew")
 
     fleet.kill()
-    eventually(lambda: not status(root)["connected_to"], lambda: f"it has not noticed: {status(root)}", 120)
+    eventually(lambda: not status(root)["connected_to"], lambda: f"it has not noticed: {status(root)}")
     fleet.start_again()
     cluster.until(connected, "it comes back to a manager that was killed")
 

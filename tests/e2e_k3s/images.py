@@ -10,6 +10,8 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.lab.limits import LIMIT_SECONDS
+
 PAUSE, HERD = "remuda.test/pause:1", "remuda.test/herd:1"
 PROGRAM = "herd"  # what it is called in either
 
@@ -28,7 +30,9 @@ def pack(program: Path, target: Path, names: Sequence[str] = (PAUSE, HERD)) -> P
     named = f"{hashlib.sha256(config).hexdigest()}.json"
     about = {"Config": named, "RepoTags": [*names], "Layers": ["layer.tar"]}
     archive = _tar({named: config, "layer.tar": layer, "manifest.json": json.dumps([about]).encode()})
-    subprocess.run(["zstd", "--quiet", "--force", "-", "-o", str(target)], input=archive, check=True, timeout=120)
+    subprocess.run(
+        ["zstd", "--quiet", "--force", "-", "-o", str(target)], input=archive, check=True, timeout=LIMIT_SECONDS
+    )
     return target
 
 

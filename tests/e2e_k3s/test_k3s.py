@@ -34,12 +34,13 @@ from tests.lab.clusters import Fleet, pool
 from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, groups, interfaces, machines, mounts
 from tests.lab.kubectl import Kubectl, granted
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.on_hosts import fleet_on
 from tests.lab.peers import require_peer
 from tests.lab.server import free_port
 from tests.lab.tunnels import Tunnels
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = pytest.mark.timeout(7200)
 
 Json = dict[str, Any]
 
@@ -158,7 +159,7 @@ def test_streams_reach_the_pod_through_the_tunnel(pasture: Pasture, kubectl: Kub
     assert speaking("exec", "herd", "--", f"/{images.PROGRAM}", "where") == f"{node}\n"
     every_byte = bytes(range(256)) * 4096
     assert speaking.pipe(every_byte, "exec", "-i", "herd", "--", f"/{images.PROGRAM}", "repeat") == every_byte
-    with speaking.forwarded("pod/herd", PORT) as url, urllib.request.urlopen(url, timeout=30) as answer:
+    with speaking.forwarded("pod/herd", PORT) as url, urllib.request.urlopen(url, timeout=LIMIT_SECONDS) as answer:
         assert answer.read().decode() == f"{node}\n"
     with speaking.saying("attach", "--quiet", "herd") as said:
         _until_it_says(speaking, "oats", said)
@@ -260,8 +261,8 @@ def _reaches_the_pod(pasture: Pasture, kubectl: Kubectl) -> None:
 def _until_it_says(kubectl: Kubectl, word: str, printed: IO[str]) -> None:
     """The Pod is told to say it until that is printed: when somebody begins to listen nobody is told."""
     with kubectl.forwarded("pod/herd", PORT) as url:
-        for _ in range(60):
-            urllib.request.urlopen(f"{url}say/{word}", timeout=30).close()
+        for _ in range(150):
+            urllib.request.urlopen(f"{url}say/{word}", timeout=LIMIT_SECONDS).close()
             if select.select([printed], [], [], 2)[0]:
                 break
     assert printed.readline() == f"{word}\n"

@@ -23,7 +23,7 @@ from tests.lab.up import DRIVERS, condition, eventually
 Json = dict[str, Any]
 
 NAMESPACE = "default"
-PATIENCE = "600s"
+PATIENCE = "1200s"
 DRIVER_NAMES = [flavour.driver for flavour in repository.flavours()]
 TYPES = ("infrastructure", "bootstrap", "control-plane")
 GIVEN = {"AMAZONEC2_AMI": "ami-0123456789", "REMUDA_SERVER_URL": "https://remuda.example:8443"}
@@ -55,7 +55,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     found = Fleet()
     try:
         for driver in DRIVER_NAMES:
-            found.until(DRIVERS, driver, lambda obj: condition(obj, "Active") == "True", seconds=120)
+            found.until(DRIVERS, driver, lambda obj: condition(obj, "Active") == "True")
         found.add_nano(tmp_path_factory.mktemp("bundles"), VERSION)
         yield found
     finally:
@@ -83,7 +83,7 @@ def test_a_flavour_says_what_it_can_be_told(tools: Tools, config: Path) -> None:
 
 
 def test_a_management_plane_is_asked_for_its_drivers(fleet: Fleet, tmp_path: Path) -> None:
-    written = run("clusterctl-repository", tmp_path / "r", "--kubeconfig", fleet.kubeconfig, seconds=120)
+    written = run("clusterctl-repository", tmp_path / "r", "--kubeconfig", fleet.kubeconfig)
     assert (written.code, written.err) == (0, "")
     for driver in DRIVER_NAMES:
         assert f"/cluster-template-{driver}.yaml\n" in written.out
@@ -107,7 +107,7 @@ def test_a_cluster_on_processes_from_one_command_line(fleet: Fleet, tools: Tools
 
     tools.kubectl("delete", "clusters.cluster.x-k8s.io", "prairie", "-n", NAMESPACE, f"--timeout={PATIENCE}")
     left = lambda: [one for one in fleet.everything() if "prairie" in one]  # noqa: E731
-    eventually(lambda: not left(), lambda: f"left: {left()}", 60)
+    eventually(lambda: not left(), lambda: f"left: {left()}")
     assert fleet.processes() == []
 
 

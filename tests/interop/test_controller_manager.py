@@ -14,6 +14,7 @@ import pytest
 from remuda.apiserver.auth import pki
 from tests.lab import Ours, Server
 from tests.lab.controllers import NAME, ControllerManager
+from tests.lab.limits import LIMIT_SECONDS
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -54,7 +55,7 @@ def _define_mounts(server: Server) -> None:
     eventually(lambda: server.http("GET", f"/apis/{GROUP}/v1/mounts").code == 200)
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 20) -> Any:
+def eventually(condition: Callable[[], Any], seconds: float = LIMIT_SECONDS) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s"
@@ -139,7 +140,10 @@ def test_orphans_are_set_free(server: Server, namespace: str) -> None:
     owner = create(server, namespace, "mounts", "owner")
     create(server, namespace, "configmaps", "child", metadata=owned_by(owner))
     # The collector frees what it knows: an owner deleted before its child reached it would take the child along.
-    time.sleep(3)
+    # It learns of config maps in their order, so it knows the child once it has collected a later one.
+    nobody = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "nobody", "uid": secrets.token_hex(8)}}
+    create(server, namespace, "configmaps", "later", metadata=owned_by(nobody))
+    eventually(lambda: is_gone(server, namespace, "configmaps", "later"))
     delete(server, paths(namespace, "mounts", "owner"), "Orphan")
     eventually(lambda: is_gone(server, namespace, "mounts", "owner"))
     child = server.http("GET", paths(namespace, "configmaps", "child"))
@@ -162,7 +166,7 @@ def test_a_namespace_goes_when_everything_in_it_has_gone(server: Server, namespa
     assert (late.code, late.body["reason"]) == (403, "Forbidden")
     release(server, namespace, "mounts", "held")
     # The controller comes back to a namespace that waits after a while of its own choosing.
-    eventually(lambda: server.http("GET", f"/api/v1/namespaces/{namespace}").code == 404, seconds=60)
+    eventually(lambda: server.http("GET", f"/api/v1/namespaces/{namespace}").code == 404)
 
 
 def test_every_namespace_has_a_default_account_again(server: Server, namespace: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from remuda.kube import certificates
 from remuda.providers.controlplane.distros import host_tool
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_peer
 
 ADDRESS = f"127.{60 + os.getpid() // 250 % 40}.{os.getpid() % 250}.7"  # ports are fixed
@@ -69,7 +70,7 @@ def etcd(tls: Path, *more: str) -> Iterator[None]:
 
 
 def becomes_healthy(tls: Path) -> bool:
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + LIMIT_SECONDS
     while not (healthy := host_tool._is_healthy(ADDRESS, str(tls))) and time.monotonic() < ends:
         time.sleep(0.2)
     return healthy

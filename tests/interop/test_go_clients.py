@@ -22,6 +22,7 @@ from remuda.apiserver.kinds import builtin_resources, protobuf
 from remuda.apiserver.kinds.idl import message
 from remuda.apiserver.kinds.normal import normalizer
 from tests.lab import Ours, Server, require_peer
+from tests.lab.limits import LIMIT_SECONDS
 
 CONFLICT, INVALID, NOT_FOUND = "Conflict", "Invalid", "NotFound"
 
@@ -29,10 +30,13 @@ CONFLICT, INVALID, NOT_FOUND = "Conflict", "Invalid", "NotFound"
 class Clients:
     def __init__(self, program: Path, server: Server, group: str) -> None:
         self._command = [str(program), "--kubeconfig", str(server.kubeconfig), "--group", group]
+        self._command += ["--seconds", f"{2 * LIMIT_SECONDS:.0f}"]
 
     def __call__(self, *words: str, **environment: str) -> Any:
         environment = {**os.environ, **environment}
-        done = subprocess.run([*self._command, *words], capture_output=True, text=True, timeout=150, env=environment)
+        done = subprocess.run(
+            [*self._command, *words], capture_output=True, text=True, timeout=3 * LIMIT_SECONDS, env=environment
+        )
         assert done.returncode == 0, done.stderr[-4000:]
         return json.loads(done.stdout)
 
@@ -105,7 +109,7 @@ class Follower:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        assert self._process.wait(20) == 0
+        assert self._process.wait(LIMIT_SECONDS) == 0
         self._process.stdout.close()
 
 
@@ -118,7 +122,7 @@ def own_server() -> Iterator[Ours]:
 
 @pytest.fixture
 def follower(program: Path, own_server: Ours) -> Iterator[Follower]:
-    process = Clients(program, own_server, "follow.example.com").start("--seconds", "240", "follow")
+    process = Clients(program, own_server, "follow.example.com").start("--seconds", "3600", "follow")
     follower = Follower(process)
     yield follower
     follower.end()
@@ -158,7 +162,7 @@ class Herd:
 
 
 def _caught_up(follower: Follower, herd: Herd) -> dict[str, Any]:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LIMIT_SECONDS
     while True:
         report = follower.ask()
         if all(seen["holds"] == herd.versions(sort.split()[1]) for sort, seen in report.items()):
@@ -169,7 +173,7 @@ def _caught_up(follower: Follower, herd: Herd) -> dict[str, Any]:
 
 def _end_politely(server: Ours) -> None:
     server.process.terminate()
-    server.process.wait(20)
+    server.process.wait(LIMIT_SECONDS)
     server.kill()
 
 
@@ -199,7 +203,8 @@ def test_informers_outlive_their_server(own_server: Ours, follower: Follower, st
 
 
 def test_leaders_take_over_from_the_silent_and_from_those_who_step_down(clients: Clients) -> None:
-    assert clients("election") == {
+    """Leases last two seconds here. A slow machine may keep a leader from renewing its own: then they begin anew."""
+    wanted = {
         "leaders": ["first", "second", "third"],
         "holder": "third",
         "transitions": 2,
@@ -208,6 +213,10 @@ def test_leaders_take_over_from_the_silent_and_from_those_who_step_down(clients:
         "silence is waited out": True,
         "stepping down is quicker": True,
     }
+    for _ in range(5):
+        if (report := clients("election")) == wanted:
+            break
+    assert report == wanted
 
 
 def test_both_event_recorders_count_instead_of_repeating(clients: Clients) -> None:

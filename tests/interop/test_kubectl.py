@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.lab import Server, require_peer
+from tests.lab.limits import LIMIT_SECONDS
 
 CRD = """
 apiVersion: apiextensions.k8s.io/v1
@@ -67,7 +68,7 @@ class Kubectl:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=2 * LIMIT_SECONDS,
             env={**os.environ, "HOME": str(self._home), "KUBECTL_EXTERNAL_DIFF": "diff -u -N"},
         )
         if ok and done.returncode != 0:
@@ -115,7 +116,7 @@ def tag() -> str:
 def custom(tool: Kubectl, tag: str) -> str:
     """A custom kind, established; its plural with the group."""
     tool.run("apply", "-f", "-", stdin=CRD.replace("{tag}", tag))
-    tool.run("wait", "--for=condition=Established", f"crd/mounts.{tag}.example.com", "--timeout=60s")
+    tool.run("wait", "--for=condition=Established", f"crd/mounts.{tag}.example.com", f"--timeout={LIMIT_SECONDS:.0f}s")
     return f"mounts.{tag}.example.com"
 
 
@@ -158,7 +159,7 @@ DEPLOYMENT = json.dumps(
 
 def eventually(ask: Callable[[], str]) -> str:
     """The first answer that is not empty: the real server publishes a new kind's OpenAPI a little later."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT_SECONDS
     while not (answer := ask()) and time.monotonic() < deadline:
         time.sleep(0.2)
     return answer
@@ -444,16 +445,16 @@ class TestLooking:
 
     def test_wait(self, kubectl: Kubectl, custom: str, tag: str) -> None:
         kubectl("create", "-f", "-", stdin=mount(tag))
-        waiting = kubectl.start("wait", f"{custom}/dusty", "--for=condition=Ready", "--timeout=60s")
+        waiting = kubectl.start("wait", f"{custom}/dusty", "--for=condition=Ready", f"--timeout={LIMIT_SECONDS:.0f}s")
         ready = '{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}'
         kubectl("patch", custom, "dusty", "--subresource=status", "--type=merge", "-p", ready)
-        out, err = waiting.communicate(timeout=90)
+        out, err = waiting.communicate(timeout=LIMIT_SECONDS)
         assert waiting.returncode == 0, err
         assert "condition met" in out
-        kubectl("wait", f"{custom}/dusty", "--for=jsonpath={.spec.coat}=bay", "--timeout=60s")
-        going = kubectl.start("wait", f"{custom}/dusty", "--for=delete", "--timeout=60s")
+        kubectl("wait", f"{custom}/dusty", "--for=jsonpath={.spec.coat}=bay", f"--timeout={LIMIT_SECONDS:.0f}s")
+        going = kubectl.start("wait", f"{custom}/dusty", "--for=delete", f"--timeout={LIMIT_SECONDS:.0f}s")
         kubectl("delete", custom, "dusty")
-        assert going.wait(30) == 0
+        assert going.wait(LIMIT_SECONDS) == 0
         for pipe in (going.stdout, going.stderr):
             assert pipe is not None
             pipe.close()
@@ -475,12 +476,20 @@ class TestRemoving:
             }
         ]
         kubectl("create", "-f", "-", stdin=json.dumps(saddle))
-        kubectl("delete", custom, "dusty", f"--cascade={policy}", "--timeout=60s")
+        if policy == "orphan":
+            # The collector frees only what it knows. It learns of config maps in their order, so it knows the saddle
+            # once it has collected a later one, whose owner never existed.
+            stray = json.loads(config_map({}, "stray"))
+            nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": secrets.token_hex(8)}
+            stray["metadata"]["ownerReferences"] = [nobody]
+            kubectl("create", "-f", "-", stdin=json.dumps(stray))
+            kubectl("wait", "cm/stray", "--for=delete", f"--timeout={LIMIT_SECONDS:.0f}s")
+        kubectl("delete", custom, "dusty", f"--cascade={policy}", f"--timeout={LIMIT_SECONDS:.0f}s")
         assert kubectl("get", custom, "dusty", "--ignore-not-found") == ""
         if policy == "orphan":
             assert "ownerReferences" not in kubectl.json("get", "cm", "saddle")["metadata"]
         else:
-            kubectl("wait", "cm/saddle", "--for=delete", "--timeout=60s")
+            kubectl("wait", "cm/saddle", "--for=delete", f"--timeout={LIMIT_SECONDS:.0f}s")
 
     def test_delete_by_label_and_all(self, kubectl: Kubectl) -> None:
         for name, team in (("a", "x"), ("b", "y"), ("c", "y")):
@@ -493,7 +502,7 @@ class TestRemoving:
 
     def test_namespaces_take_their_contents(self, kubectl: Kubectl) -> None:
         kubectl("create", "configmap", "c")
-        kubectl.run("delete", "namespace", kubectl.namespace, "--timeout=60s")
+        kubectl.run("delete", "namespace", kubectl.namespace, f"--timeout={LIMIT_SECONDS:.0f}s")
         assert kubectl("get", "cm", "-o", "name") == ""
 
 

@@ -10,6 +10,7 @@ import pytest
 from remuda.jobs import MANAGED_BY
 from tests.interop.test_kubectl import Kubectl
 from tests.lab import require_peer
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.up import Up
 
 ORDER = {
@@ -74,15 +75,15 @@ def server(kubectl: Kubectl) -> Up:
 
 def test_a_job_is_followed_and_looked_at_with_kubectl(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=MANIFEST)
-    kubectl("wait", "--for=jsonpath={.status.ready}=1", "job/m-1-machine-provision", "--timeout=60s")
+    kubectl("wait", "--for=jsonpath={.status.ready}=1", "job/m-1-machine-provision", f"--timeout={LIMIT_SECONDS:.0f}s")
     followed = kubectl("logs", "-f", "job/m-1-machine-provision")
     assert followed.splitlines()[0] == "asking sim for the server m-1"
     assert followed.splitlines()[-1] == "the server m-1 is there"
-    kubectl("wait", "--for=condition=Complete", "job/m-1-machine-provision", "--timeout=60s")
+    kubectl("wait", "--for=condition=Complete", "job/m-1-machine-provision", f"--timeout={LIMIT_SECONDS:.0f}s")
     assert kubectl("logs", "job/m-1-machine-provision", "--tail=1") == "the server m-1 is there\n"
     assert server(kubectl).remuda("machine", "logs", "m-1").stdout == followed
     assert kubectl("get", "pods", "--no-headers").split()[1:3] == ["0/1", "Completed"]
     assert "1/1" in kubectl("get", "job", "m-1-machine-provision", "--no-headers")
     assert "Exit Code:    0" in kubectl("describe", "pods")
     kubectl("delete", "job", "m-1-machine-provision")
-    kubectl("wait", "--for=delete", "pods", "--all", "--timeout=60s")
+    kubectl("wait", "--for=delete", "pods", "--all", f"--timeout={LIMIT_SECONDS:.0f}s")

@@ -14,13 +14,13 @@ import yaml
 
 from tests.e2e.program import Ended, run
 from tests.lab import Reply, Upstream
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_source
 from tests.lab.programs import Program
 from tests.lab.server import free_port
 
 CLUSTERS = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-SECONDS = 60.0
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def cluster(name: str, block: str = "10.0.0.0/16") -> dict[str, Any]:
 
 async def until(server: Upstream, obj: dict[str, Any], code: int) -> Reply:
     """The first answer of that code; the server hears of webhooks by a watch of its own."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while True:
             reply = server.http("POST", f"{CLUSTERS}?dryRun=All", obj)
             if reply.code == code:

@@ -20,6 +20,7 @@ from remuda.runtime.webhooks.certificates import SECRET
 from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING
 from remuda.runtime.webhooks.service import WebhookService
 from tests.lab import Upstream
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import free_port
 from tests.suites.client import CONFIGMAPS, NAMESPACES, config, define_horses, loads, refusal
 from tests.suites.horses import horse, horse_webhook
@@ -29,7 +30,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 GROUP = f"h{secrets.token_hex(3)}.example"
 KEY = Key("default", f"webhooks-{secrets.token_hex(3)}")
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps", Object)
-PATIENCE_SECONDS = 60.0
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -69,7 +69,7 @@ def free_port_of(service: WebhookService) -> int:
 
 async def eventually(what: Callable[[], Awaitable[bool]]) -> None:
     """The API server learns of a new configuration by a watch of its own."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not await what():
             await asyncio.sleep(0.05)
 

@@ -24,6 +24,7 @@ import yaml
 from remuda.kube import kubeconfig
 from remuda.providers.bootstrap.assets import agent_zipapp
 from tests.lab.children import die_with_parent
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.missing import missing
 from tests.lab.peers import require_peer
 from tests.lab.server import Server, end, tail
@@ -101,7 +102,7 @@ class PlanSecret:
     def data(self) -> Data:
         return _decoded(self.read())
 
-    def wait(self, until: Callable[[Data], bool], what: str, seconds: float = 20, since: int = 0) -> Data:
+    def wait(self, until: Callable[[Data], bool], what: str, seconds: float = LIMIT_SECONDS, since: int = 0) -> Data:
         """The first state of which it is true: of all there were, or of those after the first `since`."""
         deadline, seen = time.monotonic() + seconds, since
         with self._news:
@@ -114,11 +115,15 @@ class PlanSecret:
                 if left <= 0 or not self._news.wait(left):
                     raise TimeoutError(f"not within {seconds:g} s: {what}; the Secret has {_shown(self.states)}")
 
-    def quiet(self, seconds: float = 20) -> None:
+    def quiet(self, seconds: float = LIMIT_SECONDS) -> None:
         """Until an agent's pass has gone by without a change: the agent has written all it had to say."""
         deadline = time.monotonic() + seconds
+        began = time.monotonic()
+        self.read()
+        # A pass is a few requests, which take longer on a slow machine.
+        window = max(self._period * 2, 20 * (time.monotonic() - began))
         with self._news:
-            while self._news.wait(self._period * 2) and time.monotonic() < deadline:
+            while self._news.wait(window) and time.monotonic() < deadline:
                 pass
 
     def changes(self, key: str) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import free_port
 
 
@@ -47,13 +48,13 @@ async def greeting(host: str, port: int) -> tuple[str, asyncio.StreamReader, asy
     """Who is reached, empty if nobody; and the connection."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        said = await asyncio.wait_for(reader.readline(), 5)
+        said = await asyncio.wait_for(reader.readline(), LIMIT_SECONDS)
     except OSError:
         said = b""
     return said.decode().strip(), reader, writer
 
 
-async def reached(host: str, port: int, most: int, *, seconds: float = 10.0) -> list[str]:
+async def reached(host: str, port: int, most: int, *, seconds: float = LIMIT_SECONDS) -> list[str]:
     """Everybody behind the balancer: as many connections are held as there may be servers, so each gets one of them;
     tried until `most` were reached, or for a while."""
     deadline = asyncio.get_running_loop().time() + seconds

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.program import run
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_peer
 
 Json = dict[str, Any]
 
-PATIENCE = "120s"
+PATIENCE = f"{LIMIT_SECONDS:.0f}s"
 
 
 def write_repository(directory: Path) -> Path:
     """What `remuda clusterctl-repository` makes; the config file for clusterctl in it."""
-    written = run("clusterctl-repository", directory, seconds=120)
+    written = run("clusterctl-repository", directory, seconds=LIMIT_SECONDS)
     assert (written.code, written.err) == (0, "")
     return directory / "clusterctl.yaml"
 
@@ -79,7 +80,7 @@ class Tools:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=1800,
             env=environment,
             check=False,
         )

@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
 from remuda.providers.machine.drivers.proc import Members
 from remuda.provisioning.pools import POOL_NAME
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.prairie import processes_below
 from tests.lab.server import Reply, Server, tail
 from tests.lab.up import DRIVERS, Applied, Json, Up, condition, eventually
 
 NAMESPACE = "fleet-default"
 VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"
-PATIENCE_SECONDS = 240.0
+_ANSWER_SECONDS = 30.0  # of a host that may be frozen or cut off; its callers ask again
+PATIENCE_SECONDS = 2 * LIMIT_SECONDS  # a whole cluster is made, changed or deleted
 
 PROVISIONING = f"/apis/provisioning.cattle.io/v1/namespaces/{NAMESPACE}/clusters"
 MACHINES = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/machines"
@@ -213,9 +215,9 @@ class Declared:
             raise ConnectionError(f"{self.name} has no kubeconfig yet")
         path = self.fleet.folder / f"{self.name}.kubeconfig"
         path.write_bytes(base64.b64decode(secret.body["data"]["value"]))
-        return Server(path)
+        return Server(path, answer_seconds=_ANSWER_SECONDS)
 
-    def ask(self, method: str, path: str, body: Json | None = None, seconds: float = 120) -> Reply:
+    def ask(self, method: str, path: str, body: Json | None = None, seconds: float = LIMIT_SECONDS) -> Reply:
         """One request to the cluster's own API; asked again while it cannot be reached or does not serve."""
         deadline = time.monotonic() + seconds
         while True:
@@ -250,7 +252,7 @@ class Declared:
     def delete(self, seconds: float = PATIENCE_SECONDS) -> None:
         self.fleet.delete(PROVISIONING, self.name, seconds=seconds)
 
-    def leaves_nothing(self, seconds: float = 120) -> None:
+    def leaves_nothing(self, seconds: float = LIMIT_SECONDS) -> None:
         eventually(
             lambda: not self.fleet.everything() - self.before,
             lambda: f"left of {self.name}: {sorted(self.fleet.everything() - self.before)}\n{self.fleet.told}",

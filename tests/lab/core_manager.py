@@ -22,12 +22,12 @@ import yaml
 from remuda.kube import kubeconfig
 from tests.lab import certificates
 from tests.lab.children import die_with_parent
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_peer, require_source
 from tests.lab.server import Server, end, free_port, tail
 
 NAMESPACE = "capi-system"
 ACCOUNT = "capi-manager"
-_READY_SECONDS = 60.0
 _LABELS = {"cluster.x-k8s.io/provider": "cluster-api"}
 _AGGREGATED = {"cluster.x-k8s.io/aggregate-to-manager": "true"}
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -68,10 +68,10 @@ class CoreManager:
     def _install(self) -> None:
         for obj in (*self._accounts(), *self._definitions(), *self._webhook_configurations()):
             create(self._server, obj)
-        deadline = time.monotonic() + _READY_SECONDS
+        deadline = time.monotonic() + LIMIT_SECONDS
         while missing := [name for name, served in self._served().items() if not served]:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"not served after {_READY_SECONDS:.0f} s: {missing}")
+                raise RuntimeError(f"not served after {LIMIT_SECONDS:.0f} s: {missing}")
             time.sleep(0.1)
 
     def _accounts(self) -> Iterator[Json]:
@@ -159,7 +159,7 @@ class CoreManager:
             )
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + _READY_SECONDS
+        deadline = time.monotonic() + LIMIT_SECONDS
         while not self._is_ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
@@ -167,7 +167,7 @@ class CoreManager:
             time.sleep(0.1)
 
     def _is_ready(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self._health, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self._health, timeout=LIMIT_SECONDS)
         try:
             connection.request("GET", "/readyz")
             return connection.getresponse().status == http.client.OK

@@ -26,12 +26,15 @@ from typing import Any
 
 import asyncssh
 
+from remuda.providers.machine.drivers import nspawn
 from remuda.providers.machine.drivers.nspawn import Nspawn, NspawnOptions
 from remuda.providers.machine.drivers.nspawn.commands import run
 from remuda.providers.machine.drivers.nspawn.folder import Folder
 from remuda.providers.machine.spi import Context, Order, Server
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.missing import missing
 
+nspawn._BOOT_SECONDS = LIMIT_SECONDS  # hosts boot slowly beside other suites
 _POOL = ipaddress.IPv4Network("198.18.0.0/15")  # set aside for tests of networks
 
 
@@ -78,7 +81,7 @@ class Host:
         self._driver = driver
         self._order = order
 
-    async def run(self, command: str, *, check: bool = True, stdin: str = "", seconds: float = 120) -> str:
+    async def run(self, command: str, *, check: bool = True, stdin: str = "", seconds: float = LIMIT_SECONDS) -> str:
         """What it printed, on either stream; with `check` a code other than 0 is an error."""
         async with self.connection() as connection:
             done = await connection.run(command, input=stdin, stderr=asyncssh.STDOUT, timeout=seconds)
@@ -184,7 +187,7 @@ async def a_network(folder: Path) -> AsyncIterator[Network]:
         await network.close()
 
 
-async def until(host: Host, command: str, *, seconds: float = 120) -> str:
+async def until(host: Host, command: str, *, seconds: float = LIMIT_SECONDS) -> str:
     """What the command printed, once it ends well."""
     try:
         async with asyncio.timeout(seconds):

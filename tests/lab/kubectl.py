@@ -13,10 +13,10 @@ from typing import IO
 
 from tests.lab.children import die_with_parent
 from tests.lab.clusters import Declared
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_peer
 
 _STREAMS = ("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS")
-_LIMIT_SECONDS = 120
 
 
 class Kubectl:
@@ -34,7 +34,7 @@ class Kubectl:
             [*self._command, *words],
             input=stdin,
             capture_output=True,
-            timeout=_LIMIT_SECONDS,
+            timeout=2 * LIMIT_SECONDS,
             check=False,
             env=self._environment,
         )

@@ -68,7 +68,7 @@ def provisioned(obj: dict[str, Any]) -> bool:
 
 
 def ready(up: Up, driver: str, name: str) -> dict[str, Any]:
-    found = up.until(f"{DRIVER_MACHINES}/{driver}machines", name, provisioned, seconds=60)
+    found = up.until(f"{DRIVER_MACHINES}/{driver}machines", name, provisioned)
     up.until(f"{RKE}/rkebootstraps", name, lambda obj: condition(obj, "AgentConnected") == "True")
     return found
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -20,20 +24,30 @@ from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import load
 from tests.lab.children import die_with_parent
+from tests.lab.limits import LIMIT_SECONDS
 
 NODES = Target("v1", "nodes")
 TOKEN = "the-token-of-servers"
 AGENT_TOKEN = "the-token-of-agents"
-# Quick enough for tests, slow enough for a busy machine.
+# Quick, so that tests soon see the loss of a member. On a busy machine a member that lives is missed now and then, and
+# writes are refused meanwhile: tests repeat theirs.
 QUICK = ["heartbeat-interval=250", "election-timeout=2500"]
-PATIENCE_SECONDS = 120.0
+
+PROGRAM = ("-m", "remuda.nano")
+# Nodes of this one renew their Leases often, so that tests soon see that one has fallen silent.
+RENEWING = (
+    "-c",
+    "import sys; from remuda.nano import kubelet, program; kubelet._RENEW_SECONDS = 0.5; "
+    "sys.exit(program.main(sys.argv[1:]))",
+)
 
 Obj = dict[str, Any]
 
 
 class Host:
-    def __init__(self, name: str, address: str, root: Path) -> None:
+    def __init__(self, name: str, address: str, root: Path, program: tuple[str, ...] = PROGRAM) -> None:
         self.name = name
+        self.program = program
         self.address = address
         self.root = root
         self.process: subprocess.Popen[bytes] | None = None
@@ -69,7 +83,7 @@ class Host:
         with (self.root / "log").open("ab") as log:
             self._started = log.tell()
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "remuda.nano", role, *flags],
+                [sys.executable, *self.program, role, *flags],
                 env={**os.environ, **self.environment, "NANO_VERSION": version},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -80,7 +94,7 @@ class Host:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(LIMIT_SECONDS)
 
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
@@ -88,7 +102,7 @@ class Host:
     async def ended(self) -> int:
         assert self.process is not None
         try:
-            return await asyncio.to_thread(self.process.wait, PATIENCE_SECONDS)
+            return await asyncio.to_thread(self.process.wait, LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} does not end:\n{self.log}") from None
 
@@ -96,7 +110,7 @@ class Host:
         """As the admin, by this server."""
         if self._client is None:
             access = load(self.root / "etc/rancher/nano/nano.yaml")
-            self._client = HttpClient(access, timeout_seconds=10)
+            self._client = HttpClient(access, timeout_seconds=LIMIT_SECONDS)
         return self._client
 
     async def close(self) -> None:
@@ -125,12 +139,13 @@ class Herd:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.hosts: list[Host] = []
+        self.program = PROGRAM  # that hosts are made with from now on
         self._network = _free_network()
 
     def host(self, name: str) -> Host:
         root = self.folder / name
         root.mkdir(parents=True)
-        host = Host(name, f"{self._network}.{len(self.hosts) + 1}", root)
+        host = Host(name, f"{self._network}.{len(self.hosts) + 1}", root, self.program)
         self.hosts.append(host)
         return host
 
@@ -157,14 +172,33 @@ class Herd:
                 host.process.wait()
 
 
+def fetch(url: str, ca: Path | None, *, user: str = "", client: Path | None = None) -> tuple[int, bytes]:
+    """Return the code and the body that a GET is answered with. `user`: name and password; `client`: its certificate
+    and key without their suffixes."""
+    context = ssl.create_default_context(cafile=str(ca)) if ca else None
+    if client is not None and context is not None:
+        context.load_cert_chain(client.with_name(client.name + ".crt"), client.with_name(client.name + ".key"))
+    request = urllib.request.Request(url)
+    if user:
+        request.add_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
+    try:
+        with urllib.request.urlopen(request, context=context, timeout=LIMIT_SECONDS) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+async def ask(host: Host, path: str, *, user: str = "") -> tuple[int, bytes]:
+    return await asyncio.to_thread(fetch, host.url + path, host.tls / "server-ca.crt", user=user)
+
+
 async def eventually(
     condition: Callable[[], Awaitable[bool]],
     what: str,
     told: Callable[[], str] = lambda: "",
-    seconds: float = PATIENCE_SECONDS,
 ) -> None:
     """What other processes do brings no watch of ours: looked at, until it is so."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + LIMIT_SECONDS
     last: BaseException | None = None
     while time.monotonic() < until:
         try:
@@ -174,7 +208,7 @@ async def eventually(
         except (StatusError, OSError) as error:
             last = error
         await asyncio.sleep(0.05)
-    raise AssertionError(f"not within {seconds:g} s: {what}; last error {last!r}\n{told()}")
+    raise AssertionError(f"not within {LIMIT_SECONDS:g} s: {what}; last error {last!r}\n{told()}")
 
 
 def _free_network() -> str:

@@ -14,6 +14,7 @@ from remuda.providers.controlplane import distros
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
 from remuda.providers.controlplane.planner.observed import Cluster, Host, Roles, Tokens
 from remuda.providers.controlplane.types import Installer, RKEControlPlaneSpec
+from tests.lab.limits import LIMIT_SECONDS
 
 Json = dict[str, Any]
 
@@ -93,7 +94,7 @@ def node(server: Host, root: Path, name: str) -> Json:
     try:
         trust = ssl.create_default_context(cafile=str(tls / "server-ca.crt"))
         trust.load_cert_chain(str(tls / "client-admin.crt"), str(tls / "client-admin.key"))
-        with urllib.request.urlopen(url, context=trust, timeout=10) as answer:
+        with urllib.request.urlopen(url, context=trust, timeout=LIMIT_SECONDS) as answer:
             return dict(json.load(answer))
     except OSError:
         return {}

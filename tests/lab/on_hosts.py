@@ -18,6 +18,7 @@ from remuda.providers.machine.drivers.nspawn.folder import Folder
 from tests.lab.clusters import Declared, Fleet
 from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, machines, mounts
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import Reply, free_port
 from tests.lab.up import Json, condition
 
@@ -78,7 +79,7 @@ class OnHosts(Declared):
         found = self.machines()[machine]["status"]["addresses"]
         return next(str(one["address"]) for one in found if one["type"] == "InternalIP")
 
-    def run(self, machine: str, command: str, seconds: float = 60) -> str:
+    def run(self, machine: str, command: str, seconds: float = LIMIT_SECONDS) -> str:
         """What it printed on the host, on either stream; another code than 0 is an error."""
         return asyncio.run(_run(Folder(self.folder(machine)), command, seconds))
 

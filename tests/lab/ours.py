@@ -10,15 +10,17 @@ import time
 from pathlib import Path
 
 from tests.lab.children import die_with_parent
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import Server, end, free_port, tail
 
 
 class Ours(Server):
     name = "ours"
     command = "apiserver"
+    parent: Path | None = None  # of its folder; None: where temporary files are
 
-    def __init__(self, *flags: str, ready_seconds: float = 20) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-ours-"))
+    def __init__(self, *flags: str, ready_seconds: float = LIMIT_SECONDS) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-ours-", dir=self.parent))
         self.log = self.folder / "apiserver.log"
         self.data = self.folder / "data"
         self._flags = ("--data-dir", str(self.data), "--listen", f"127.0.0.1:{free_port()}", *flags)
@@ -48,7 +50,7 @@ class Ours(Server):
         assert self.process.stdout is not None
         self.process.stdout.close()
 
-    def start_again(self, ready_seconds: float = 20) -> None:
+    def start_again(self, ready_seconds: float = LIMIT_SECONDS) -> None:
         """On the same data and the same port, after `kill`."""
         self._run(ready_seconds)
         self.wait_until_ready(self.process, ready_seconds, self.log)

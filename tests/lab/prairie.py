@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import Server
 
 CAPI = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default"
@@ -68,15 +69,15 @@ class Prairie:
     def delete_machine(self, name: str) -> None:
         assert self.server.http("DELETE", f"{CAPI}/machines/{name}").code == 200
         self.eventually(
-            lambda: self.server.http("GET", f"{CAPI}/machines/{name}").code == 404, f"Machine {name} is left", 30
+            lambda: self.server.http("GET", f"{CAPI}/machines/{name}").code == 404, f"Machine {name} is left"
         )
 
     def has_nothing_left(self, name: str) -> None:
         self.eventually(lambda: not self.processes(), "processes are left")
         assert list(self.hosts.glob("*/root")) == list(self.hosts.glob("*/*/root")) == []
-        self.eventually(lambda: not self.items(MACHINES) + self.items(f"{RKE}/rkebootstraps"), "objects are left", 60)
+        self.eventually(lambda: not self.items(MACHINES) + self.items(f"{RKE}/rkebootstraps"), "objects are left")
         # Garbage collection on Kubernetes learns of new kinds every half minute.
-        self.eventually(lambda: not self._left(name), "something is left", 60)
+        self.eventually(lambda: not self._left(name), "something is left")
 
     def _left(self, name: str) -> list[str]:
         """What belonged to a machine, by its name."""
@@ -91,13 +92,13 @@ class Prairie:
         """Whatever became of a test, no host outlives it."""
         for item in self.items(f"{CAPI}/machines"):
             self.server.http("DELETE", f"{CAPI}/machines/{item['metadata']['name']}")
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + LIMIT_SECONDS
         while self.processes() and time.monotonic() < deadline:
             time.sleep(0.1)
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def until(self, path: str, name: str, holds: Callable[[Json], object], *, seconds: float = 120) -> Json:
+    def until(self, path: str, name: str, holds: Callable[[Json], object], *, seconds: float = LIMIT_SECONDS) -> Json:
         """The object as soon as that is true of it, by a watch."""
         deadline = time.monotonic() + seconds
         query = f"{path}?watch=1&fieldSelector=metadata.name%3D{name}"
@@ -110,7 +111,7 @@ class Prairie:
                     break
         raise AssertionError(f"not within {seconds} s: {self.server.http('GET', f'{path}/{name}')}\n{self.told}")
 
-    def eventually(self, holds: Callable[[], object], otherwise: str, seconds: float = 15) -> None:
+    def eventually(self, holds: Callable[[], object], otherwise: str, seconds: float = LIMIT_SECONDS) -> None:
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, f"{otherwise}\n{self.told}"

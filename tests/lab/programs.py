@@ -17,9 +17,9 @@ from pathlib import Path
 
 from remuda.runtime.steps import CRASHED
 from tests.lab.children import die_with_parent
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import tail
 
-_READY_SECONDS = 180.0  # on processors that other suites use too
 _LAST_WORDS = re.compile(rf"^{CRASHED} (\S+)$", re.MULTILINE)
 
 
@@ -68,7 +68,7 @@ class Program:
         """Once it has said so; False if this life ended first."""
         return await self.prints(" ready")
 
-    async def prints(self, text: str, seconds: float = _READY_SECONDS) -> bool:
+    async def prints(self, text: str, seconds: float = LIMIT_SECONDS) -> bool:
         """Once it has printed the text; False if this life ended first."""
         try:
             async with asyncio.timeout(seconds):
@@ -110,7 +110,7 @@ class Program:
             return 0
         self.signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(LIMIT_SECONDS):
                 return await self.ended()
         except TimeoutError:
             self.kill()

@@ -41,8 +41,9 @@ from remuda.tunnel.client import Client, Settings, Waits
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import Asking, Server
 from remuda.tunnel.sessions import Sessions
+from tests.lab.limits import LIMIT_SECONDS
 
-WAIT = 60.0
+WAIT = LIMIT_SECONDS
 LIVELY = Timing(ping_every=0.5, heard_within=WAIT, sent_within=WAIT)
 NAMESPACE = "ranch"
 
@@ -143,7 +144,7 @@ class Proxied:
             headers=(("X-Cluster", cluster), ("X-Node", node)),
             allow=Allow([allow]),
             timing=LIVELY,
-            waits=Waits(first=0.05, longest=0.2, attempt=10.0),
+            waits=Waits(first=0.05, longest=0.2, attempt=WAIT),
         )
         client = Client(lambda: settings)
         thread = threading.Thread(target=client.run, daemon=True)

@@ -24,10 +24,9 @@ import yaml
 from tests.lab.certificates import Authority, write
 from tests.lab.children import die_with_parent
 from tests.lab.images import MANIFEST, Image
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.missing import missing
 from tests.lab.server import end, free_port, tail
-
-_READY_SECONDS = 60
 
 
 def require_registry() -> str:
@@ -85,7 +84,7 @@ class RealRegistry:
         return path
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + _READY_SECONDS
+        deadline = time.monotonic() + LIMIT_SECONDS
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise RuntimeError(f"the registry ended with {self.process.returncode}:\n{tail(self._log)}")
@@ -94,7 +93,7 @@ class RealRegistry:
                     return
             except OSError:
                 time.sleep(0.05)
-        raise RuntimeError(f"the registry was not ready after {_READY_SECONDS} s:\n{tail(self._log)}")
+        raise RuntimeError(f"the registry was not ready after {LIMIT_SECONDS} s:\n{tail(self._log)}")
 
     @property
     def said(self) -> str:
@@ -106,7 +105,7 @@ class RealRegistry:
     ) -> tuple[int, http.client.HTTPMessage]:
         pair = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
         name, _, port = self.host.partition(":")
-        connection = http.client.HTTPSConnection(name, int(port), context=self._trust, timeout=20)
+        connection = http.client.HTTPSConnection(name, int(port), context=self._trust, timeout=LIMIT_SECONDS)
         try:
             connection.request(method, path, body, {"Authorization": f"Basic {pair}", **(headers or {})})
             answer = connection.getresponse()

@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-_UNTIL_STOPPED_SECONDS = 15
+from tests.lab.limits import LIMIT_SECONDS
+
+_UNTIL_STOPPED_SECONDS = 15.0
 
 
 class Reply:
@@ -42,8 +44,10 @@ class Server:
 
     name = "server"
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, *, answer_seconds: float = LIMIT_SECONDS) -> None:
+        """`answer_seconds`: shorter for a server that may hang while its clients retry."""
         self.kubeconfig = kubeconfig
+        self._answer_seconds = answer_seconds
         config = yaml.safe_load(kubeconfig.read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         self.url: str = cluster["server"]
@@ -68,9 +72,10 @@ class Server:
             context.load_cert_chain(*files)
         return context
 
-    def connect(self, *, admin: bool = True, timeout: float = 30) -> http.client.HTTPSConnection:
+    def connect(self, *, admin: bool = True, timeout: float = 0.0) -> http.client.HTTPSConnection:
         context = self._admin if admin else self._anonymous
-        connection = http.client.HTTPSConnection(*self._address, context=context, timeout=timeout)
+        seconds = timeout or self._answer_seconds
+        connection = http.client.HTTPSConnection(*self._address, context=context, timeout=seconds)
         connection.connect()
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
@@ -103,7 +108,9 @@ class Server:
             self._kept = None
             return _exchange(self.connect(), method, path, content, sent)
 
-    def stream(self, path: str, *, timeout: float = 10, headers: dict[str, str] | None = None) -> Iterator[bytes]:
+    def stream(
+        self, path: str, *, timeout: float = LIMIT_SECONDS, headers: dict[str, str] | None = None
+    ) -> Iterator[bytes]:
         """The lines of a watch as they come, until it ends or `timeout` seconds pass without one."""
         connection = self.connect(timeout=timeout)
         try:
@@ -169,12 +176,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def end(process: subprocess.Popen[Any]) -> None:
-    """SIGTERM, then SIGKILL for what does not listen."""
+def end(process: subprocess.Popen[Any], seconds: float = _UNTIL_STOPPED_SECONDS) -> None:
+    """SIGTERM, then SIGKILL for what does not listen. Give more seconds where its last acts are judged."""
     if process.poll() is None:
         process.terminate()
         try:
-            process.wait(_UNTIL_STOPPED_SECONDS)
+            process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -15,8 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.lab.children import die_with_parent
+from tests.lab.limits import LIMIT_SECONDS
 
 COLUMNS, LINES = 80, 24
+_LOOK_SECONDS = 0.1
+_MOST_LOOKS = 100  # a program may have work to do every now and then
 
 
 def _at_home(terminal: int) -> None:
@@ -50,19 +53,39 @@ class Session:
     def type(self, text: str) -> None:
         os.write(self._terminal, text.encode())
 
-    def until(self, words: str, *, seconds: float = 30) -> None:
+    def until(self, words: str, *, seconds: float = LIMIT_SECONDS) -> None:
         """Until these are shown."""
         deadline = time.monotonic() + seconds
         while words not in self.shown:
             assert time.monotonic() < deadline, f"not shown within {seconds} s: {words!r}, but {self.shown!r}"
             assert self.listen(deadline - time.monotonic()), f"ended without {words!r}: {self.shown!r}"
 
-    def end(self, *, seconds: float = 30) -> int:
+    def end(self, *, seconds: float = LIMIT_SECONDS) -> int:
         """Until it ends by itself; its exit code."""
         deadline = time.monotonic() + seconds
         while self.listen(deadline - time.monotonic()):
             assert time.monotonic() < deadline, f"still there after {seconds} s: {self.shown!r}"
         return self._process.wait(seconds)
+
+    def becomes_idle(self) -> None:
+        """Wait until the program sleeps: it has done what it does after its last output, and waits for input."""
+        for _ in range(_MOST_LOOKS):
+            before = self._activity()
+            time.sleep(_LOOK_SECONDS)
+            if before is not None and self._activity() == before:
+                return
+
+    def _activity(self) -> int | None:
+        """A number that changes when any thread runs; None if one runs, or waits for a processor or a disk."""
+        ran = 0
+        for task in Path(f"/proc/{self._process.pid}/task").glob("*"):
+            try:
+                if (task / "stat").read_text().rpartition(")")[2].split()[0] != "S":
+                    return None
+                ran += int((task / "schedstat").read_text().split()[0])
+            except OSError:  # the thread has ended
+                return None
+        return ran
 
     def close(self) -> None:
         if self._process.poll() is None:

@@ -215,7 +215,7 @@ class Stable:
             "allow": _rules("ours", allow),
             "status_file": str(status),
             "timing": timing,
-            "waits": {"first": 0.1, "longest": 0.5, "attempt": seconds.get("attempt", 10.0)},
+            "waits": {"first": 0.1, "longest": 0.5, "attempt": seconds.get("attempt", WAIT)},
         }
         config.write_text(json.dumps(settings))
         return OurClient(Program(name, ["-m", "remuda.tunnel", "--config", str(config)], self.folder), status)

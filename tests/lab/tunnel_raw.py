@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.tunnel_services import address_of
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 DATA, CONNECT, ERROR, ADD, REMOVE, PAUSE, RESUME, SYNC = range(1, 9)
 KINDS = ("", "data", "connect", "error", "add", "remove", "pause", "resume", "sync")
 _DEADLINE = 15_000
-_PATIENCE = 120.0
 _NOBODYS = 1 << 50
 
 
@@ -136,7 +136,7 @@ class RawEnd:
 
     async def hear(self) -> Said:
         """The next message, whole. Pings alone are nothing to wait for."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(LIMIT_SECONDS):
             return await self._hear()
 
     async def _hear(self) -> Said:
@@ -206,7 +206,7 @@ class RawEnd:
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[str, dict[str, str]]:
-    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _PATIENCE)).decode()
+    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), LIMIT_SECONDS)).decode()
     first, *lines = head.strip().split("\r\n")
     return first, {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
@@ -219,7 +219,7 @@ async def answer_to(url: str, authority: Path, headers: Mapping[str, str]) -> tu
         if "content-length" in said:
             body = await reader.readexactly(int(said["content-length"]))
         else:
-            body = await asyncio.wait_for(reader.read(), _PATIENCE)
+            body = await asyncio.wait_for(reader.read(), LIMIT_SECONDS)
         return int(first.split()[1]), body.decode()
     finally:
         writer.transport.abort()
@@ -274,7 +274,7 @@ class RawServer:
             server.close()
 
     async def session(self) -> RawEnd:
-        return await asyncio.wait_for(self._sessions.get(), _PATIENCE)
+        return await asyncio.wait_for(self._sessions.get(), LIMIT_SECONDS)
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.attempts += 1

@@ -12,13 +12,14 @@ import hashlib
 import socket
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+
+from tests.lab.limits import LIMIT_SECONDS
 
 _PIECE = 64 * 1024
 _LENGTH = struct.Struct(">Q")
-WAIT = 240.0
-"""Seconds that anything may take here on the slowest machine."""
+WAIT = LIMIT_SECONDS
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -141,15 +142,30 @@ async def echoed(address: str, text: bytes = b"is anybody there?") -> bool:
 
 async def answers(address: str, seconds: float = WAIT) -> None:
     """Once an echo is reached, however many attempts that takes."""
+    async with greeted(address, seconds):
+        pass
+
+
+@asynccontextmanager
+async def greeted(address: str, seconds: float = WAIT) -> AsyncIterator[Stream]:
+    """A connection to an echo that has answered, however many attempts that takes."""
     deadline = asyncio.get_running_loop().time() + seconds
+    patience = 2.0  # an attempt may hang; on a slow machine one that does not may take long
     while True:
-        with suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
-            async with asyncio.timeout(2), connected(address) as (reader, writer):
-                writer.write(b"hello")
-                if await reader.readexactly(5) == b"hello":
-                    return
+        async with AsyncExitStack() as exits:
+            try:
+                async with asyncio.timeout(patience):
+                    reader, writer = await exits.enter_async_context(connected(address))
+                    writer.write(b"hello")
+                    answered = await reader.readexactly(5) == b"hello"
+            except (OSError, asyncio.IncompleteReadError, TimeoutError):
+                answered = False
+            if answered:
+                yield reader, writer
+                return
         if asyncio.get_running_loop().time() > deadline:
             raise TimeoutError(f"no echo through {address} in {seconds:g} s")
+        patience *= 2
         await asyncio.sleep(0.05)
 
 

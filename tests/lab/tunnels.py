@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import urllib.request
 
+from tests.lab.limits import LIMIT_SECONDS
+
 _LINE = re.compile(r'^session_server_total_(\w+)\{clientkey="([^"]+)".*\} (\S+)$', re.MULTILINE)
 
 
@@ -27,7 +29,7 @@ class Tunnels:
 
     def _said(self) -> dict[str, dict[str, int]]:
         """By what is counted and by tunnel, all at one moment."""
-        with urllib.request.urlopen(self._url, timeout=30) as answer:
+        with urllib.request.urlopen(self._url, timeout=LIMIT_SECONDS) as answer:
             text = answer.read().decode()
         found: dict[str, dict[str, int]] = {}
         for what, name, number in _LINE.findall(text):

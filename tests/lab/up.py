@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ours import Ours
 from tests.lab.server import Server, tail
 
@@ -54,7 +55,7 @@ class Applied(Server):
             )
             assert reply.code in (200, 201), reply
 
-    def until(self, path: str, name: str, holds: Callable[[Json], object], *, seconds: float = 120) -> Json:
+    def until(self, path: str, name: str, holds: Callable[[Json], object], *, seconds: float = LIMIT_SECONDS) -> Json:
         """The object as soon as that is true of it, by a watch; {} stands for one that is gone."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
@@ -81,13 +82,13 @@ class Applied(Server):
     def names(self, path: str) -> set[str]:
         return {item["metadata"]["name"] for item in self.items(path)}
 
-    def delete(self, path: str, name: str, *, seconds: float = 120) -> None:
+    def delete(self, path: str, name: str, *, seconds: float = LIMIT_SECONDS) -> None:
         """And waits until it is gone."""
         reply = self.http("DELETE", f"{path}/{name}")
         assert reply.code in (200, 202, 404), reply
         self.until(path, name, lambda obj: not obj, seconds=seconds)
 
-    def follow_plan(self, bootstrap: str, written: Json, *, seconds: float = 120) -> dict[str, str]:
+    def follow_plan(self, bootstrap: str, written: Json, *, seconds: float = LIMIT_SECONDS) -> dict[str, str]:
         """Writes a plan by hand, and returns the outputs of its instructions once the host has reported them."""
         plan = json.dumps(written).encode()
         name = f"{bootstrap}-machine-plan"
@@ -107,7 +108,7 @@ class Applied(Server):
             [sys.executable, "-m", "remuda.cli.main", *arguments],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=LIMIT_SECONDS,
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
             check=False,
         )
@@ -136,7 +137,7 @@ def condition(obj: Json, type: str) -> str:
     return str(found[0]["status"]) if found else ""
 
 
-def eventually(holds: Callable[[], object], otherwise: Callable[[], str], seconds: float = 60) -> None:
+def eventually(holds: Callable[[], object], otherwise: Callable[[], str], seconds: float = LIMIT_SECONDS) -> None:
     """A look that costs much is made less often: whoever waits leaves the processors to those who are waited for."""
     deadline = time.monotonic() + seconds
     while True:

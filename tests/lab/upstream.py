@@ -19,6 +19,7 @@ from remuda.kube import kubeconfig
 from tests.lab import certificates
 from tests.lab.children import die_with_parent
 from tests.lab.controllers import CONTROLLERS
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_peer
 from tests.lab.server import Server, end, free_port
 
@@ -46,7 +47,7 @@ class Upstream(Server):
     name = "upstream"
 
     def __init__(
-        self, *flags: str, ready_seconds: float = 180, durable: bool = False, controllers: bool = True
+        self, *flags: str, ready_seconds: float = LIMIT_SECONDS, durable: bool = False, controllers: bool = True
     ) -> None:
         """`durable`: etcd syncs every write. `controllers=False`: only etcd and the API server."""
         self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-upstream-"))

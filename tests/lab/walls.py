@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.missing import missing
 
 Rule = tuple[str, ...]
@@ -51,4 +52,4 @@ def _standing(rules: list[Rule]) -> Iterator[None]:
 
 
 def _iptables(what: str, rule: Rule) -> None:
-    subprocess.run(["iptables", "-w", what, *rule], check=True, capture_output=True, timeout=60)
+    subprocess.run(["iptables", "-w", what, *rule], check=True, capture_output=True, timeout=LIMIT_SECONDS)

@@ -16,13 +16,13 @@ import pytest
 
 from remuda.kube.client import Change, Client, Target, list_all
 from remuda.kube.errors import StatusError
+from tests.lab.limits import LIMIT_SECONDS
 
 Json = dict[str, Any]
 
 CONFIGMAPS, PODS, NAMESPACES = Target("v1", "configmaps"), Target("v1", "pods"), Target("v1", "namespaces")
 ACCOUNTS, EVENTS = Target("v1", "serviceaccounts"), Target("v1", "events")
 DEFINITIONS = Target("apiextensions.k8s.io/v1", "customresourcedefinitions")
-PATIENCE_SECONDS = 60.0
 
 
 def loads(value: bytes) -> Json:
@@ -50,7 +50,7 @@ async def refusal(attempt: Awaitable[object]) -> StatusError:
 async def take(client: Client, count: int, target: Target, namespace: str, **options: Any) -> list[Change]:
     """The first changes of a watch that are no bookmarks."""
     found = []
-    async with asyncio.timeout(PATIENCE_SECONDS), aclosing(client.watch(target, namespace, **options)) as watch:
+    async with asyncio.timeout(LIMIT_SECONDS), aclosing(client.watch(target, namespace, **options)) as watch:
         async for change in watch:
             if change.type != "BOOKMARK":
                 found.append(change)
@@ -85,7 +85,7 @@ async def define_horses(client: Client, group: str) -> Target:
     }
     await client.create(DEFINITIONS, "", definition)
     selector = f"metadata.name=horses.{group}"
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(LIMIT_SECONDS):
         async with aclosing(client.watch(DEFINITIONS, field_selector=selector)) as watch:
             async for change in watch:
                 conditions = loads(change.value).get("status", {}).get("conditions") or []
@@ -158,7 +158,7 @@ class ClientSuite:
         await client.create(CONFIGMAPS, space, config("i", {"i": "1"}))
         seen: list[Change] = []
         options: Json = {"label_selector": "i=1", "send_initial_events": True}
-        async with asyncio.timeout(PATIENCE_SECONDS), aclosing(client.watch(CONFIGMAPS, space, **options)) as watch:
+        async with asyncio.timeout(LIMIT_SECONDS), aclosing(client.watch(CONFIGMAPS, space, **options)) as watch:
             async for change in watch:
                 seen.append(change)
                 if change.type == "BOOKMARK":
@@ -170,7 +170,7 @@ class ClientSuite:
 
     async def test_a_watch_ends_in_time(self, client: Client, space: str) -> None:
         start = (await client.list(EVENTS, space)).resource_version
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(LIMIT_SECONDS):
             seen = [c async for c in client.watch(EVENTS, space, resource_version=start, timeout_seconds=1)]
         assert [change.type for change in seen if change.type != "BOOKMARK"] == []
 

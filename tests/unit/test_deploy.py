@@ -22,6 +22,7 @@ from remuda.cli.manager import command as manager
 from remuda.clusterctl import manifest
 from remuda.clusterctl.manifest import Wanted
 from tests.lab import commands
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.missing import missing
 from tests.unit.test_examples import ROOT
 
@@ -134,7 +135,7 @@ def test_systemd_understands_every_line(tmp_path: Path, dropped_in: bool) -> Non
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_SECONDS,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -29,6 +29,7 @@ from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine.types import NODE_DRIVER, machine_kind
 from remuda.runtime.manager import Manager
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import free_port
 from tests.unit.test_permissions import MANAGER, NAMESPACE, PROVIDERS, RIGHTS, Noting, aggregated, rights
 
@@ -37,7 +38,6 @@ from tests.unit.test_permissions import MANAGER, NAMESPACE, PROVIDERS, RIGHTS, N
 RARE = {("get", "pods"), ("delete", "pods"), ("get", "configmaps")}
 PROCESS_MACHINE = machine_kind("process")
 EXISTING_MACHINE = machine_kind("existing")
-_PATIENCE_SECONDS = 180.0
 OF_CLUSTER = {"cluster.x-k8s.io/cluster-name": "prairie"}
 Json = dict[str, Any]
 
@@ -176,7 +176,7 @@ async def until(
 ) -> Json:
     found: Json = {}
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while True:
                 watch = client.watch(kind.target, namespace, field_selector=f"metadata.name={name}")
                 async for change in watch:
@@ -184,11 +184,11 @@ async def until(
                     if change.type != "BOOKMARK" and holds(found):
                         return found
     except TimeoutError:
-        raise AssertionError(f"not within {_PATIENCE_SECONDS:g} s: {found}") from None
+        raise AssertionError(f"not within {LIMIT_SECONDS:g} s: {found}") from None
 
 
 async def gone(client: Client, kind: Kind[Any], name: str) -> None:
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while True:
             try:
                 await client.get(kind.target, "default", name)

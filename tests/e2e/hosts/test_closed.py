@@ -26,6 +26,7 @@ from tests.lab.children import die_with_parent
 from tests.lab.clusters import FLEET_SECRETS, MACHINES, NEWER, PROVISIONING, VERSION, Fleet, Standing, pool
 from tests.lab.hosts import Network, interfaces, require_hosts
 from tests.lab.kubectl import Kubectl, granted
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.on_hosts import OnHosts, fleet_on
 from tests.lab.peers import require_peer
 from tests.lab.server import Server, end
@@ -34,7 +35,7 @@ from tests.lab.walls import Wall, require_walls
 
 SERVERS, WORKERS = "servers", "workers"
 CUT_SECONDS = 60.0
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 2 * LIMIT_SECONDS
 NOT_CONNECTED = "is not connected since "
 HOLD = f"{PRE_TERMINATE_HOOK}/somebody"
 
@@ -222,7 +223,7 @@ class _Follower:
 
     def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(
-            [*command, "--seconds", "900", "follow"],
+            [*command, "--seconds", "3600", "follow"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             preexec_fn=die_with_parent,

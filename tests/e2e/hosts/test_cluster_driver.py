@@ -100,7 +100,7 @@ async def test_hosts_of_a_cluster_are_on_its_bridge_and_reach_their_control_plan
         assert await subject.act(updated).ensure(updated) == made
         assert await subject.stands(updated, made) == sorted(updated.backends)
         assert made.endpoint is not None
-        ask = f"timeout 3 bash -c 'read who </dev/tcp/{made.endpoint.host}/{port}; echo $who'"
+        ask = f"timeout 10 bash -c 'read who </dev/tcp/{made.endpoint.host}/{port}; echo $who'"
         assert (await until(hosts[2], ask)).strip() in updated.backends
         await servers[0].remove()
         assert (await until(hosts[2], ask)).strip() == servers[1].address

@@ -21,7 +21,7 @@ from tests.lab.server import free_port
 from tests.lab.up import eventually
 
 NAMESPACE = "default"
-PATIENCE = "600s"
+PATIENCE = "1200s"
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_generated_applied_opened_described_and_deleted(fleet: Fleet, tmp_path: 
             assert told[f"Machine/{name}"][4:6] == ["True", "Ready"], told
     finally:
         tools.kubectl("delete", "clusters.cluster.x-k8s.io", "prairie", "-n", NAMESPACE, f"--timeout={PATIENCE}")
-    eventually(lambda: not left(fleet), lambda: f"left: {left(fleet)}", 60)
+    eventually(lambda: not left(fleet), lambda: f"left: {left(fleet)}")
 
 
 def left(fleet: Fleet) -> list[str]:

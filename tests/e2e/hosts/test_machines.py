@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.lab.hosts import Host, Network, groups, interfaces, machines, mounts, until
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.machines import CLUSTER, LOOK, make, nothing_is_left, ready
 from tests.lab.peers import require_peer
 from tests.lab.server import free_port
@@ -32,7 +33,7 @@ async def up(network: Network, tmp_path: Path) -> AsyncIterator[Up]:
     finally:
         for name in server.names(f"{CAPI}/machines"):  # a test that failed leaves no host behind
             server.http("DELETE", f"{CAPI}/machines/{name}")
-        deadline = asyncio.get_running_loop().time() + 30
+        deadline = asyncio.get_running_loop().time() + LIMIT_SECONDS
         while machines(server.hosts) and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.1)
         server.stop()
@@ -78,7 +79,7 @@ async def test_a_host_outlives_the_manager_and_is_managed_by_the_next(up: Up, ne
     up.kill()
     assert machines(up.hosts) == [before]
     up.start_again()
-    said = up.follow_plan("horse", LOOK, seconds=60)
+    said = up.follow_plan("horse", LOOK)
     assert said["look"].startswith("green on ")
     assert machines(up.hosts) == [before]
     up.delete(f"{CAPI}/machines", "horse")
@@ -147,7 +148,7 @@ async def test_the_real_system_agent_on_a_host_installed_by_our_script_follows_i
     await until(host, "systemctl is-active rancher-system-agent")
     running = await host.run("sha256sum /proc/$(systemctl show -P MainPID rancher-system-agent)/exe")
     assert running.split()[0] == hashlib.sha256(program.read_bytes()).hexdigest()
-    assert up.follow_plan(name, LOOK, seconds=60) == {"look": "green on stranger, systemd\n"}
+    assert up.follow_plan(name, LOOK) == {"look": "green on stranger, systemd\n"}
     assert await host.run("stat -c %a /etc/prairie/grass") == "600\n"
 
 

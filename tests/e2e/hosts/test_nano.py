@@ -28,7 +28,7 @@ def up(network: Network) -> Iterator[Up]:
         server.apply(CLUSTER)
         yield server
         for name in server.names(f"{CAPI}/machines"):
-            server.delete(f"{CAPI}/machines", name, seconds=90)
+            server.delete(f"{CAPI}/machines", name)
         assert machines(server.hosts) == []
     finally:
         for name in server.names(f"{CAPI}/machines"):
@@ -64,7 +64,7 @@ def test_a_server_and_a_worker_under_systemd(up: Up, network: Network, tmp_path:
     worker = host_of(ready(up, "nspawn", "mule"), Roles(worker=True))
 
     def follow(host: Host, plan: bytes) -> None:
-        up.follow_plan(host.name, json.loads(plan), seconds=90)
+        up.follow_plan(host.name, json.loads(plan))
 
     def told() -> str:
         return said(up, server, "journalctl -u nano --no-pager | tail -40") + said(
@@ -73,13 +73,13 @@ def test_a_server_and_a_worker_under_systemd(up: Up, network: Network, tmp_path:
 
     joined = Placement(servers=[f"https://{server.internal_addresses[0]}:6443"])
     follow(server, render(plans.cluster(VERSION), server, Placement(init=True)))
-    eventually(lambda: node(up, server, "horse") == f"True {VERSION}", told, 90)
+    eventually(lambda: node(up, server, "horse") == f"True {VERSION}", told)
     follow(worker, render(plans.cluster(VERSION), worker, joined))
-    eventually(lambda: node(up, server, "mule") == f"True {VERSION}", told, 90)
+    eventually(lambda: node(up, server, "mule") == f"True {VERSION}", told)
     assert said(up, server, "systemctl is-active nano; systemctl is-enabled nano") == "active\nenabled"
 
     follow(worker, render(plans.cluster(NEWER), worker, joined))
-    eventually(lambda: node(up, server, "mule") == f"True {NEWER}", told, 90)
+    eventually(lambda: node(up, server, "mule") == f"True {NEWER}", told)
     follow(worker, retire(plans.cluster(NEWER), worker))
     assert said(up, worker, "systemctl is-active nano-agent").endswith("inactive")
     said(up, server, "/usr/local/bin/nano-uninstall.sh")

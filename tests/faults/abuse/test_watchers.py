@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
 from collections.abc import Coroutine
 from typing import Any
 
@@ -13,8 +12,9 @@ import uvloop
 from tests.faults.abuse.conftest import Bounded
 from tests.faults.abuse.victim import CONFIGMAPS, Victim
 
-IDLE = 5000
-_AT_ONCE = 64
+IDLE = 2000  # twice as many as the server takes for a crowd
+_AT_ONCE = 16  # more would make each handshake slower
+_MOST_REFUSED = 1000
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -28,6 +28,7 @@ class Crowd:
     def __init__(self, victim: Victim) -> None:
         self.host, self.port = victim._address
         self.context: ssl.SSLContext = victim._admin
+        self.refused = 0
         self.open: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def gather(self, count: int, path: str) -> None:
@@ -36,15 +37,25 @@ class Crowd:
 
         async def watch() -> None:
             async with turn:
+                self.open.append(await self._watch(request))
+
+        await asyncio.gather(*(watch() for _ in range(count)))
+
+    async def _watch(self, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while True:
+            try:
                 reader, writer = await asyncio.open_connection(
                     self.host, self.port, ssl=self.context, server_hostname=self.host, limit=2**14
                 )
                 writer.write(request)
                 head = await reader.readuntil(b"\r\n\r\n")
-                assert head.startswith(b"HTTP/1.1 200"), head
-                self.open.append((reader, writer))
-
-        await asyncio.gather(*(watch() for _ in range(count)))
+            except (OSError, asyncio.IncompleteReadError):
+                # The server ends a handshake that takes ten seconds, and on a slow machine some do.
+                self.refused += 1
+                assert self.refused < _MOST_REFUSED
+                continue
+            assert head.startswith(b"HTTP/1.1 200"), head
+            return reader, writer
 
     def leave(self) -> None:
         for _, writer in self.open:
@@ -52,8 +63,8 @@ class Crowd:
 
 
 def test_thousands_of_idle_watches(victim: Victim, bounded: Bounded) -> None:
-    """Each costs under 80 KB, the server answers others as before, and all of them hear of a change. A second crowd
-    finds the room the first one left; connections that stayed would cost 200 MB."""
+    """Each costs under 80 KB, the server answers others as before, and all of them hear of a change. Later crowds
+    find the room the first one left; if three of them stayed they would cost 250 MB."""
 
     async def crowd() -> None:
         before = victim.rss()
@@ -63,18 +74,18 @@ def test_thousands_of_idle_watches(victim: Victim, bounded: Bounded) -> None:
         print(f"{each:.0f} KB per idle watch")
         assert each < 80
         await asyncio.to_thread(victim.is_well)
-        started = time.monotonic()
         path = "/api/v1/namespaces/kube-public/configmaps"
-        made = await asyncio.to_thread(victim.http, "POST", path, {"metadata": {"generateName": "news-"}})
-        assert made.code == 201
-        await asyncio.gather(*(_next_line(reader) for reader, _ in watchers.open))
-        took = time.monotonic() - started
-        print(f"all {IDLE} heard after {took:.2f} s")
-        assert took < 15
+        with victim.needs_at_most(5):
+            made = await asyncio.to_thread(victim.http, "POST", path, {"metadata": {"generateName": "news-"}})
+            assert made.code == 201
+            await asyncio.gather(*(_next_line(reader) for reader, _ in watchers.open))
         watchers.leave()
+        # Else the next crowd would be sent this one first, and not the news of its own.
+        gone = await asyncio.to_thread(victim.http, "DELETE", f"{path}/{made.body['metadata']['name']}")
+        assert gone.code == 200
 
-    for most in (150, 150):  # of 230 MB while they were there
-        with bounded(most):
+    with bounded(150):
+        for _ in range(3):
             run(crowd())
 
 
@@ -103,10 +114,9 @@ def test_watchers_that_never_read(victim: Victim, bounded: Bounded) -> None:
 def _write_much(victim: Victim) -> None:
     made = victim.http("POST", CONFIGMAPS, {"metadata": {"generateName": "loud-"}})
     path = f"{CONFIGMAPS}/{made.body['metadata']['name']}"
-    started = time.monotonic()
-    for number in range(150):
-        patch = {"data": {"text": f"{number}" + "x" * 200_000}}
-        reply = victim.http("PATCH", path, patch, {"Content-Type": "application/merge-patch+json"})
-        assert reply.code == 200, reply
-    print(f"150 writes of 200 KB in {time.monotonic() - started:.1f} s")
+    with victim.needs_at_most(30):
+        for number in range(150):
+            patch = {"data": {"text": f"{number}" + "x" * 200_000}}
+            reply = victim.http("PATCH", path, patch, {"Content-Type": "application/merge-patch+json"})
+            assert reply.code == 200, reply
     assert victim.http("DELETE", path).code == 200

@@ -6,7 +6,6 @@ import random
 import secrets
 import socket
 import ssl
-import time
 from pathlib import Path
 
 import pytest
@@ -126,13 +125,11 @@ def test_a_flood_of_connections(victim: Victim, bounded: Bounded) -> None:
                 wire.close()
         for _ in range(300):
             victim.dial().close()
-        time.sleep(3)  # the sweep
 
 
 def test_plain_http_on_the_tls_port(victim: Victim) -> None:
     with victim.dial(tls=False) as wire:
         wire.sendall(GET + b"\r\n")
-        wire.settimeout(5)
         try:
             said = wire.recv(1000)
         except ConnectionError:
@@ -170,11 +167,8 @@ def test_noise(victim: Victim, bounded: Bounded) -> None:
     seed = secrets.randbits(32)
     print(f"seed {seed}")
     noise = random.Random(seed)
-    until = time.monotonic() + 6
     with bounded(20):
-        rounds = 0
-        while time.monotonic() < until:
-            rounds += 1
+        for _ in range(400):
             start = noise.choice((b"", b"GET ", GET, POST, POST + b"Content-Length: 50\r\n\r\n"))
             sent = start + noise.randbytes(noise.choice((1, 10, 100, 5000)))
             with victim.dial(tls=noise.random() < 0.8) as wire:
@@ -183,8 +177,6 @@ def test_noise(victim: Victim, bounded: Bounded) -> None:
                     wire.shutdown(socket.SHUT_WR)
                 except (OSError, ValueError):
                     pass
-        print(f"{rounds} rounds")
-        assert rounds > 50
 
 
 def test_damaged_requests(victim: Victim, bounded: Bounded) -> None:
@@ -199,16 +191,19 @@ def test_damaged_requests(victim: Victim, bounded: Bounded) -> None:
         f"GET {CONFIGMAPS}?fieldSelector=metadata.name%3Dx&resourceVersion=0 HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
         b"GET /apis/apps/v1/namespaces/default/deployments/x/scale HTTP/1.1\r\nHost: x\r\n\r\n",
     ]
-    until = time.monotonic() + 6
+    answered = 0
     with bounded(20):
-        while time.monotonic() < until:
+        for _ in range(400):
             sent = bytearray(noise.choice(good))
             for _ in range(noise.randint(1, 3)):
                 sent[noise.randrange(len(sent))] = noise.choice(b"\0\xff{}[]\"'%&?=/: \r\n0aZ,;()!")
-            with victim.dial(timeout=3) as wire:
+            with victim.dial() as wire:
                 wire.settimeout(0.5)  # a damaged length may leave the server waiting for more
                 try:
                     reply = answer(wire, bytes(sent))
                 except TimeoutError:
                     continue
+            answered += reply is not None
             assert reply is None or reply.code < 500 or reply.code in (501, 504), (bytes(sent), reply)
+    print(f"{answered} answers")
+    assert answered

@@ -29,9 +29,9 @@ from tests.controllers.doors import Doors
 from tests.controllers.engine import Engine, Json, named
 from tests.faults import register
 from tests.lab.children import die_with_parent
+from tests.lab.limits import LIMIT_SECONDS
 
 SUITE = "tests/faults/access/test_crash_points.py"
-_PATIENCE_SECONDS = 120.0
 _ROUNDS = 3
 
 
@@ -116,7 +116,7 @@ async def live(doors: Doors, *, declared: bool) -> None:
     token = await doors.token(rider, seconds=3600.0)
     await until(engine, TOKEN.target, "", named(token.obj), lambda obj: obj["metadata"].get("ownerReferences"))
     await engine.patch(TOKEN.target, "", named(token.obj), {"expiresAt": soon()})
-    await engine.gone(TOKEN.target, "", named(token.obj), seconds=_PATIENCE_SECONDS)
+    await engine.gone(TOKEN.target, "", named(token.obj), seconds=LIMIT_SECONDS)
     before = await until(engine, SECRETS, doors.namespace, "c-kubeconfig", lambda obj: True)
     await engine.delete(SECRETS, doors.namespace, "c-kubeconfig")  # its token's secret is lost
     again = await until(
@@ -136,17 +136,17 @@ async def live(doors: Doors, *, declared: bool) -> None:
     await doors.grant(rider, name=f"g-{rider}")
     await granted(doors, f"g-{rider}")
     await engine.delete(GRANT.target, doors.id, f"g-{rider}")
-    await engine.gone(GRANT.target, doors.id, f"g-{rider}", seconds=_PATIENCE_SECONDS)
+    await engine.gone(GRANT.target, doors.id, f"g-{rider}", seconds=LIMIT_SECONDS)
     await engine.delete(RKE_CONTROL_PLANE.target, doors.namespace, "c")
     await engine.delete(SECRETS, doors.namespace, "c-kubeconfig-admin")
     if declared:
         await engine.delete(MANAGEMENT_CLUSTER.target, "", doors.id)
         await engine.delete(NAMESPACES, "", doors.id)
     await engine.delete(USER.target, "", rider)
-    await engine.gone(USER.target, "", system, seconds=_PATIENCE_SECONDS)
-    await engine.gone(NAMESPACES, "", doors.id, seconds=_PATIENCE_SECONDS)
+    await engine.gone(USER.target, "", system, seconds=LIMIT_SECONDS)
+    await engine.gone(NAMESPACES, "", doors.id, seconds=LIMIT_SECONDS)
     for target in (TOKEN.target, GRANT.target, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):
-        await engine.when(target, "", lambda objects: not leftovers(doors, objects), seconds=_PATIENCE_SECONDS)
+        await engine.when(target, "", lambda objects: not leftovers(doors, objects), seconds=LIMIT_SECONDS)
 
 
 def leftovers(doors: Doors, objects: Sequence[Json]) -> list[str]:
@@ -164,7 +164,7 @@ async def granted(doors: Doors, name: str) -> None:
 
 
 async def until(engine: Engine, target: Target, namespace: str, name: str, holds: Callable[[Json], object]) -> Json:
-    return await engine.until(target, namespace, name, holds, seconds=_PATIENCE_SECONDS)
+    return await engine.until(target, namespace, name, holds, seconds=LIMIT_SECONDS)
 
 
 def soon() -> str:

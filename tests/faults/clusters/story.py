@@ -41,9 +41,9 @@ SERVERS, WORKERS = "servers", "workers"
 _NAMESPACE = _NAME = "prairie"
 _CONFIG, _MACHINE = config_kind("process"), machine_kind("process")
 _SECRETS_FOR_LIFE = ("ca", "etcd", "proxy", "sa", "rke-state")
-_PATIENCE_SECONDS = 480.0
+_PATIENCE_SECONDS = 960.0
 _LOOK_SECONDS = 0.5
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
 
 
 def provide(data: Path, folder: Path) -> None:
@@ -217,7 +217,9 @@ class Prairie:
             found = await self.teller.get(SECRETS, _NAMESPACE, f"{_NAME}-{name}")
             assert found is not None, f"{name} is gone"
             kept[name] = found["data"]
-        begun = [obj["metadata"]["uid"] for obj in await self._workload(NAMESPACES) if _is_first(obj)]
+        async with asyncio.timeout(_PATIENCE_SECONDS):  # the cluster's API may not answer just now
+            while not (begun := [obj["metadata"]["uid"] for obj in await self._workload(NAMESPACES) if _is_first(obj)]):
+                await asyncio.sleep(_LOOK_SECONDS)
         kept["begun"] = {"uid": begun}
         return kept
 

@@ -32,6 +32,7 @@ from tests.controllers.yard import YARD_MACHINE
 from tests.faults import register
 from tests.faults.machines.story import NAMESPACE, Teller
 from tests.faults.plane import Plane, running
+from tests.lab.limits import LIMIT_SECONDS
 
 _SUITE = "tests/faults/controllers/test_control_plane_points.py"
 _K3S = "etcd.k3s.cattle.io"
@@ -123,7 +124,7 @@ async def node(workload: Client, name: str) -> None:
 async def leave(teller: Teller, workload: Client, hosts: Hosts, name: str) -> None:
     """As the distribution does it, when it is asked."""
     await teller.delete(MACHINE.target, NAMESPACE, name)
-    async with asyncio.timeout(240):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while f'{_K3S}/remove":"true"'.encode() not in await workload.get(NODE.target, "", name):
             await asyncio.sleep(0.2)
     hosts.members.remove(name)

@@ -23,7 +23,7 @@ from remuda.simulator.kinds import FAMILIES
 Json = dict[str, Any]
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 300.0  # for the slowest wait while processes are killed on a busy machine
+PATIENCE_SECONDS = 600.0  # for the slowest wait while processes are killed on a busy machine
 SECRETS = Target("v1", "secrets")
 _CORE = (CLUSTER, MACHINE_DEPLOYMENT, MACHINE_SET, MACHINE, MACHINE_HEALTH_CHECK)
 _TRY_AGAIN_SECONDS = 0.05

@@ -26,9 +26,9 @@ from tests.faults.machines import story
 from tests.faults.machines.story import NAMESPACE, Teller
 from tests.faults.phone import Phone, Refused
 from tests.faults.plane import running
+from tests.lab.limits import LIMIT_SECONDS
 
 _ROUNDS = 6
-_COLLECT_SECONDS = 60.0
 
 Json = dict[str, Any]
 
@@ -87,7 +87,7 @@ async def register(teller: Teller, phone: Phone, id: str) -> str:
 async def leave(teller: Teller, name: str) -> None:
     await teller.delete(MACHINE.target, NAMESPACE, name)
     await teller.until(MACHINE.target, NAMESPACE, name, lambda obj: obj is None)
-    deadline = asyncio.get_running_loop().time() + _COLLECT_SECONDS
+    deadline = asyncio.get_running_loop().time() + LIMIT_SECONDS
     for target in (SECRETS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS):
         while found := [one for one in await teller.names(target) if one.startswith(name)]:
             assert asyncio.get_running_loop().time() < deadline, f"left of {name}: {target.plural} {found}"

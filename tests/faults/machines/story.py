@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 SIM = machine_kind("sim")
 NAMESPACE = "default"
-PATIENCE_SECONDS = 480.0
+PATIENCE_SECONDS = 960.0
 _RETRY_SECONDS = 0.2
 
 

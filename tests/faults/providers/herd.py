@@ -39,12 +39,13 @@ from tests.faults.phone import Phone
 from tests.faults.plane import Plane
 from tests.faults.providers.hosts import Servers
 from tests.faults.providers.proof import complaints
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.pets import USER, Pet, start_all, stop_all
 
 SIM, PROCESS, EXISTING, DRIFTER = map(machine_kind, ("sim", "process", "existing", "drifter"))
 STUBBORN, HOST = "stubborn", "host"
 _LABELS = {capi_names.CLUSTER_NAME: "c", names.WORKER_ROLE: "true"}
-_PATIENCE_SECONDS = 480.0
+_PATIENCE_SECONDS = 960.0
 _LOOK_SECONDS = 0.3
 
 
@@ -154,7 +155,7 @@ class Herd:
         assert left == []
         assert complaints(self.journal, self.servers) == []
         assert self.pets.first.files() + self.pets.second.files() == []
-        async with asyncio.timeout(15):  # the last Job's program may be on its way out
+        async with asyncio.timeout(LIMIT_SECONDS):  # the last Job's program may be on its way out
             while self.plane.processes():
                 await asyncio.sleep(_LOOK_SECONDS)
 

@@ -18,6 +18,7 @@ from tests.faults import register
 from tests.faults.machines import story
 from tests.faults.machines.story import NAMESPACE, Json, Teller
 from tests.faults.plane import Plane, running
+from tests.lab.limits import LIMIT_SECONDS
 
 _ROUNDS = 8
 _LOOK_SECONDS = 0.1
@@ -99,6 +100,6 @@ async def test_it_dies_in_every_corner_and_nothing_is_lost(tmp_path: Path) -> No
 
 
 async def _nobody_is_left(plane: Plane) -> None:
-    async with asyncio.timeout(15):  # the last one may be on its way out
+    async with asyncio.timeout(LIMIT_SECONDS):  # the last one may be on its way out
         while plane.processes():
             await asyncio.sleep(_LOOK_SECONDS)

@@ -22,8 +22,7 @@ from remuda.simulator.blueprint import Blueprint
 from remuda.simulator.cloud import made_twice
 from remuda.simulator.filecloud import read_journal
 from remuda.simulator.kinds import FAMILIES
-
-PATIENCE_SECONDS = 120.0
+from tests.lab.limits import LIMIT_SECONDS
 
 
 class Lab:
@@ -43,16 +42,16 @@ class Lab:
         pipe = asyncio.subprocess.PIPE
         self.process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=pipe)
         assert self.process.stdout is not None
-        line = await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_SECONDS)
+        line = await asyncio.wait_for(self.process.stdout.readline(), LIMIT_SECONDS)
         assert b"ready" in line
 
     async def end_provider(self, number: signal.Signals) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        return await asyncio.wait_for(self.process.wait(), PATIENCE_SECONDS)
+        return await asyncio.wait_for(self.process.wait(), LIMIT_SECONDS)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()

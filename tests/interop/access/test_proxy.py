@@ -126,7 +126,7 @@ async def test_get_w_ends_with_a_clear_message_when_the_tunnel_is_lost(
 async def test_informers_see_through_it_what_they_see_directly(ann: Path, run_tag: str) -> None:
     (path,) = require_peer("clients")
     clients = Tool([str(path), "--kubeconfig", str(ann), "--group", f"{run_tag}.proxied.example.com"])
-    report = json.loads(await clients("informers"))
+    report = json.loads(await clients("--seconds", f"{WAIT:.0f}", "informers"))
     told = {"initial": ["a", "b", "c"], "then": ["update b", "delete a", "add d", "update b", "add a"]}
     sorts = ["typed configmaps", "dynamic configmaps", "dynamic mounts", "metadata configmaps", "metadata mounts"]
     assert {sort: report[sort] for sort in sorts} == dict.fromkeys(sorts, told)
@@ -138,7 +138,7 @@ async def test_informers_miss_nothing_when_the_tunnel_is_cut(
     (path,) = require_peer("clients")
     clients = Tool([str(path), "--kubeconfig", str(ann), "--group", f"{run_tag}.cut.example.com"])
     try:
-        follower = await clients.start("--seconds", "300", "follow")
+        follower = await clients.start("--seconds", "3600", "follow")
         configmaps = f"/api/v1/namespaces/{(await _line(follower))['namespace']}/configmaps"
         assert upstream.http("POST", configmaps, {"metadata": {"name": "kept"}}).code == 201
         assert upstream.http("POST", configmaps, {"metadata": {"name": "going"}}).code == 201

@@ -16,10 +16,9 @@ from urllib.parse import urlencode
 
 from tests.interop.semantics.normal import Normaliser
 from tests.lab import Reply, Server
+from tests.lab.limits import LIMIT_SECONDS
 
 Json = dict[str, Any]
-
-_PATIENCE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ class Trial:
         now = self.quietly("GET", path)["metadata"]["resourceVersion"]
         self.quietly("GET", path, query={"resourceVersion": now, "resourceVersionMatch": "NotOlderThan"})
 
-    def until(self, what: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> None:
+    def until(self, what: Callable[[], bool], seconds: float = LIMIT_SECONDS) -> None:
         """Waits for something that happens in its own time; gives up with a note that the other server lacks."""
         deadline = time.monotonic() + seconds
         while not what():
@@ -195,7 +194,7 @@ class Trial:
                 return
             time.sleep(0.03)
 
-    def until_gone(self, path: str, seconds: float = _PATIENCE_SECONDS) -> None:
+    def until_gone(self, path: str, seconds: float = LIMIT_SECONDS) -> None:
         self.until(lambda: self.server.http("GET", path).code == 404, seconds)
 
     def until_served(self, path: str) -> None:
@@ -203,11 +202,11 @@ class Trial:
 
     # Watches
 
-    def watch(self, path: str, count: int, *, timeout: float = 6, **query: Any) -> list[Json]:
-        """Writes down the first `count` events, or those that came before the watch ended or fell silent."""
+    def watch(self, path: str, count: int, **query: Any) -> list[Json]:
+        """Writes down the first `count` events, or those that came before the watch ended."""
         events: list[Json] = []
         target = f"{path}?{urlencode({'watch': 'true', **query}, doseq=True)}"
-        for line in self.server.stream(target, timeout=timeout):
+        for line in self.server.stream(target):
             events.append(json.loads(line))
             if len(events) >= count:
                 break

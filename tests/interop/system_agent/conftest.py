@@ -12,9 +12,9 @@ import pytest
 from tests.interop.system_agent.differences import DIFFERENCES
 from tests.lab import Ours
 from tests.lab.agents import PERIOD, Agent, Data, PlanSecret, RemudaAgent, SystemAgent, checksum
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.up import eventually
 
-PATIENCE_SECONDS = 120.0
 AGENTS = {kind.name: kind for kind in (SystemAgent, RemudaAgent)}
 
 
@@ -62,7 +62,7 @@ class Host:
         self.give(plan, **keys)
         return self.has_failed(plan, times)
 
-    def has_failed(self, plan: Any, times: int = 1, seconds: float = PATIENCE_SECONDS) -> Data:
+    def has_failed(self, plan: Any, times: int = 1, seconds: float = LIMIT_SECONDS) -> Data:
         wanted, count = checksum(plan), str(times).encode()
         return self.wait(
             lambda data: data.get("failed-checksum") == wanted and data.get("failure-count") == count,
@@ -70,7 +70,7 @@ class Host:
             seconds,
         )
 
-    def wait(self, until: Any, what: str, seconds: float = PATIENCE_SECONDS, since: int = 0) -> Data:
+    def wait(self, until: Any, what: str, seconds: float = LIMIT_SECONDS, since: int = 0) -> Data:
         try:
             return self.secret.wait(until, what, seconds, since)
         except TimeoutError as error:
@@ -78,7 +78,7 @@ class Host:
 
     def until(self, holds: Callable[[], object], what: str) -> None:
         """What the agent does beside the Secret."""
-        eventually(holds, lambda: f"not so: {what}\n{self.agent.said()}", PATIENCE_SECONDS)
+        eventually(holds, lambda: f"not so: {what}\n{self.agent.said()}", LIMIT_SECONDS)
 
     def settle(self, passes: int = 3) -> Data:
         """After so many passes of the agent: that nothing happens can only be seen by looking on."""

@@ -70,7 +70,7 @@ def says(name: str, **status: Any) -> Callable[[Data], bool]:
 
 def probe(url: str, **more: Any) -> dict[str, Any]:
     http = {"url": url, **more.pop("http", {})}
-    return {"timeoutSeconds": 5, "successThreshold": 1, "failureThreshold": 2, "httpGet": http, **more}
+    return {"timeoutSeconds": 60, "successThreshold": 1, "failureThreshold": 2, "httpGet": http, **more}
 
 
 def test_healthy_and_not_any_more_and_again(host: Host, endpoint: Callable[..., Endpoint]) -> None:

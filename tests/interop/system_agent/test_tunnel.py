@@ -67,7 +67,7 @@ def test_the_tunnel_comes_by_the_plan_and_is_started_once(host: Host, manager: S
     node = Node(tmp_path / "host")
     node.connect(manager.url, manager.authority)
     host.give(of_the_tunnel(node))
-    found = records(host.wait(ran("tunnel"), "it has run", 60))["tunnel"]
+    found = records(host.wait(ran("tunnel"), "it has run"))["tunnel"]
     assert (text(found["stdout"]).decode(), found["exitCode"]) == (RUNS, 0)
     host.settle(10)
     assert node.asked_of_systemd() == STARTED

@@ -10,8 +10,8 @@ from tests.interop.system_agent.conftest import AGENTS, Host
 @pytest.mark.parametrize("name", list(AGENTS))
 def test_two_failures_are_half_a_minute_apart_and_then_it_is_over(failing: dict[str, Host], name: str) -> None:
     host = failing[name]
-    host.has_failed(host.secret.data["plan"], 2, seconds=45)
+    host.has_failed(host.secret.data["plan"], 2)
     first, second = (float(line) for line in host.noted)
-    assert 28.5 <= second - first <= 40  # times are kept in whole seconds
+    assert 28.5 <= second - first < 55  # times are kept in whole seconds; a slow machine adds some, but no half minute
     host.settle(5)
     assert len(host.noted) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.tunnel_cutter import Line
 from tests.lab.tunnel_ends import EVERYTHING, KINDS, QUICK, End, OurClient, Stable
-from tests.lab.tunnel_services import WAIT, Services, answers, connected, ended
+from tests.lab.tunnel_services import WAIT, Services, answers, connected, ended, greeted
 
 
 async def test_after_a_line_was_cut_another_is_laid(pair: str, ends: Stable, services: Services) -> None:
@@ -36,10 +36,7 @@ async def test_our_server_notices_that_a_line_fell_silent(kind: str, ends: Stabl
         await ends.client(kind, f"wss://{line.address}/v3/connect")
         await server.has("corral")
         way = await server.forward(services.echo)
-        await answers(way)
-        async with connected(way) as stream:
-            stream[1].write(b"hello")
-            await asyncio.wait_for(stream[0].readexactly(5), WAIT)
+        async with greeted(way) as stream:
             line.closed = True
             line.silence()
             assert await ended(stream) == b""

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.lab.far_cluster import FarCluster
 from tests.lab.proxied import AuditLines, Proxied, proxied
+
+_STILL_SECONDS = 0.1
+
+
+async def until_still(moved: Callable[[], int]) -> None:
+    """Wait until a count of bytes has stopped growing.
+
+    A pause of the machine may end the wait too early. Fewer bytes have been written then, so no test fails for it.
+    """
+    before = -1
+    while before != moved():
+        before = moved()
+        await asyncio.sleep(_STILL_SECONDS)
 
 
 @pytest.fixture

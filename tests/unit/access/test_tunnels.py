@@ -31,11 +31,11 @@ from remuda.tunnel import client as tunnel_client
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import Asking, Server
 from remuda.tunnel.sessions import Key, Sessions
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.proxied import AuditLines
 
-WAIT = 60.0
 NAMESPACE = "ranch"
-LIVELY = Timing(ping_every=0.5, heard_within=WAIT, sent_within=WAIT)
+LIVELY = Timing(ping_every=0.5, heard_within=LIMIT_SECONDS, sent_within=LIMIT_SECONDS)
 CONTROL_PLANE = {names.CONTROL_PLANE_ROLE: "true", names.ETCD_ROLE: "true"}
 
 
@@ -62,7 +62,7 @@ class Gate:
         for client, _ in self._clients:
             client.stop()
         for _, thread in self._clients:
-            await asyncio.to_thread(thread.join, WAIT)
+            await asyncio.to_thread(thread.join, LIMIT_SECONDS)
         await self.caches.close()
 
     # What there is
@@ -107,7 +107,7 @@ class Gate:
             authorities=self.engine.pki.ca_certificate_pem.decode(),
             headers=(("Authorization", f"Bearer {token}"),),
             timing=LIVELY,
-            waits=tunnel_client.Waits(first=0.05, longest=0.2, attempt=10.0),
+            waits=tunnel_client.Waits(first=0.05, longest=0.2, attempt=LIMIT_SECONDS),
         )
         client = tunnel_client.Client(lambda: settings)
         thread = threading.Thread(target=client.run, daemon=True)
@@ -119,7 +119,7 @@ class Gate:
         return {session.key.node for session in self.sessions.of(cluster)}
 
     async def until(self, true: Callable[[], object]) -> None:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while not true():
                 await asyncio.sleep(0.01)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -11,8 +12,7 @@ from remuda.access.seams import Caller
 from remuda.access.underway import Call, Underway
 from remuda.kube import clock
 from remuda.kube.errors import StatusError, service_unavailable, unauthorized
-
-WAIT = 30.0
+from tests.lab.limits import LIMIT_SECONDS
 
 
 class Judge:
@@ -27,18 +27,21 @@ class Judge:
 
     async def _still(self, caller: Caller, cluster: str) -> str:
         self.asked.append(caller.name)
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
+        if self.error is not None:
+            raise self.error
         return self.why.get(caller.name, "")
 
     def call(self, name: str, *, lasting: bool = True) -> Call:
         return self.underway.begin(Caller(name=name), "c", lasting=lasting).__enter__()
 
     async def until(self, asked: int) -> None:
-        async with asyncio.timeout(WAIT):
-            while len(self.asked) < asked or self.underway._judging:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: len(self.asked) >= asked and not self.underway._judging)
+
+
+async def eventually(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not true():
+            await asyncio.sleep(0.01)
 
 
 async def test_only_those_concerned_are_judged_and_each_caller_once() -> None:
@@ -75,9 +78,10 @@ async def test_whoever_cannot_be_judged_now_goes_on_and_is_judged_again(monkeypa
     judge.error, judge.why["ann"] = service_unavailable("no etcd"), "no grant"
     call = judge.call("ann")
     judge.underway.look_again(lambda call: True)
-    await judge.until(1)
+    await eventually(lambda: len(judge.asked) >= 2)
     assert not call.why
-    await judge.until(2)
+    judge.error = None
+    await eventually(lambda: call.why)
     assert call.why == "no grant"
 
 
@@ -97,7 +101,7 @@ async def test_what_is_done_is_given_up_when_the_call_ends_and_not_when_the_task
     async def wait(call: Call) -> str:
         try:
             with call.interrupting():
-                await asyncio.sleep(WAIT)
+                await asyncio.sleep(LIMIT_SECONDS)
         except StatusError as error:
             return error.message
         return "over"

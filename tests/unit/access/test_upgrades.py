@@ -7,7 +7,9 @@ import pytest
 
 from remuda.access.upgrades import End, FarEnd
 from tests.lab.far_cluster import Answer, FarCluster, Seen, whole
-from tests.lab.proxied import WAIT, AuditLines, Proxied
+from tests.lab.limits import LIMIT_SECONDS
+from tests.lab.proxied import AuditLines, Proxied
+from tests.unit.access.conftest import until_still
 
 ID = "c-m-abc"
 EXEC = "/api/v1/namespaces/a/pods/b/exec?command=sh&stdin=true"
@@ -38,17 +40,17 @@ class Caller:
             *lines,
         ]
         self.writer.write("\r\n".join([*head, "", ""]).encode() + early)
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(LIMIT_SECONDS):
             answer = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         first, *headers = answer[:-4].split("\r\n")
         return first, headers
 
     async def read(self, size: int) -> bytes:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(LIMIT_SECONDS):
             return await self.reader.readexactly(size)
 
     async def end(self) -> bytes:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(LIMIT_SECONDS):
             return await self.reader.read()
 
 
@@ -137,7 +139,7 @@ async def test_when_the_caller_ends_it_the_cluster_gets_all_that_was_sent(
     await caller.ask(place, "POST", f"Upgrade: {SPDY}")
     caller.writer.write(b"y" * 1_000_000)
     caller.writer.close()
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(LIMIT_SECONDS):
         assert await got == b"y" * 1_000_000
 
 
@@ -157,10 +159,7 @@ async def test_neither_side_is_read_faster_than_the_other_takes(
 
     far.answer = flood
     await caller.ask(place, "POST", f"Upgrade: {SPDY}")
-    before = -1
-    while before != written:
-        before = written
-        await asyncio.sleep(0.3)
+    await until_still(lambda: written)
     assert written < 64_000_000
     assert len(await caller.end()) == 64_000_000
 
@@ -190,10 +189,7 @@ async def test_a_cluster_that_takes_nothing_is_waited_for(
         caller.writer.close()
 
     flooding = asyncio.create_task(flood())
-    before = -1
-    while before != written:
-        before = written
-        await asyncio.sleep(0.3)
+    await until_still(lambda: written)
     assert written < 64_000_000
     go_on.set()
     await flooding
@@ -316,7 +312,7 @@ async def test_it_is_cut_at_both_ends_when_its_caller_may_no_longer(
     await caller.ask(place, "POST", f"Upgrade: {SPDY}")
     assert await caller.read(5) == b"hello"
     place.taken_back("ann", ID, "the token was revoked")
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(LIMIT_SECONDS):
         try:
             assert await caller.reader.read() == b""
         except (ConnectionError, ssl.SSLError):

@@ -18,7 +18,8 @@ from remuda.kube.objects import Key
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.runtime.outcome import Retryable
 from tests.lab.far_cluster import FarCluster, Seen, begin_chunks, chunk, whole
-from tests.lab.proxied import NAMESPACE, WAIT, Proxied
+from tests.lab.limits import LIMIT_SECONDS
+from tests.lab.proxied import NAMESPACE, Proxied
 
 ID = "c-m-abc"
 
@@ -125,6 +126,7 @@ async def test_where_a_tunnel_is_to_come_back_one_waits_for_the_direct_way_and_t
     place: Proxied, far: FarCluster, pit: str, monkeypatch: pytest.MonkeyPatch, upgraded: bool
 ) -> None:
     monkeypatch.setattr("remuda.access.way.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("remuda.access.ways._SHUT_SECONDS", LIMIT_SECONDS)
     await place.cluster(ID, far.config(pit))
     (await place.tunnel(ID)).stop()
     await place.until(lambda: not place.sessions.has(ID))
@@ -201,7 +203,7 @@ async def test_controllers_go_by_the_same_way(place: Proxied, far: FarCluster) -
 async def _asked(place: Proxied, key: Key) -> bytes:
     client = await place.ways.dial(key)
     try:
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(LIMIT_SECONDS):
             return await client.raw_get("/version")
     finally:
         await client.close()

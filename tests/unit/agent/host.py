@@ -16,28 +16,33 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from remuda.providers.bootstrap import assets
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import Reply, Server
 
 T = TypeVar("T")
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 MERGE = {"Content-Type": "application/merge-patch+json"}
-SECONDS = 30.0
 
 
-def eventually(look: Callable[[], T], seconds: float = SECONDS) -> T:
+def eventually(look: Callable[[], T]) -> T:
     """What `look` gives as soon as that is something."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + LIMIT_SECONDS
     while True:
         found = look()
         if found:
             return found
-        assert time.monotonic() < until, f"{look} did not come true within {seconds} s; it is {found!r}"
+        assert time.monotonic() < until, f"{look} did not come true within {LIMIT_SECONDS} s; it is {found!r}"
         time.sleep(0.02)
 
 
 def encoded(content: bytes | str) -> str:
     return base64.b64encode(content.encode() if isinstance(content, str) else content).decode()
+
+
+def wait_for_file(path: str) -> str:
+    """A command of the shell that ends when the test has made a file, or after ten minutes if the test is gone."""
+    return f"for _ in $(seq 12000); do test -e {path} && break; sleep 0.05; done"
 
 
 def shell(script: str, name: str = "", **more: Any) -> dict[str, Any]:
@@ -97,17 +102,19 @@ class PlanSecret:
     def periodic(self) -> dict[str, Any]:
         return self.outputs("applied-periodic-output")
 
-    def applied(self, checksum: str, seconds: float = SECONDS) -> dict[str, bytes]:
+    def applied(self, checksum: str) -> dict[str, bytes]:
         """Its data once this plan is the applied one."""
-        eventually(lambda: self.text("applied-checksum") == checksum, seconds)
+        eventually(lambda: self.text("applied-checksum") == checksum)
         return self.data()
 
-    def failed(self, checksum: str, count: int = 1, seconds: float = SECONDS) -> dict[str, bytes]:
+    def failed(self, checksum: str, count: int = 1) -> dict[str, bytes]:
+        """Its data once this plan has failed so often, or more often: the agent tries again by itself."""
+
         def look() -> bool:
             data = self.data()
-            return data.get("failed-checksum") == checksum.encode() and data["failure-count"] == str(count).encode()
+            return data.get("failed-checksum") == checksum.encode() and int(data["failure-count"]) >= count
 
-        eventually(look, seconds)
+        eventually(look)
         return self.data()
 
     @staticmethod
@@ -171,7 +178,7 @@ class Host:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(20)
+            return self.process.wait(LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
             raise

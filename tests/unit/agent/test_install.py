@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +22,9 @@ import pytest
 from remuda.agent import supervise
 from remuda.providers.bootstrap import assets
 from tests.lab.certificates import Authority
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ours import Ours
-from tests.unit.agent.host import PlanSecret, account, encoded, eventually, host, kubeconfig, shell
+from tests.unit.agent.host import PlanSecret, account, encoded, eventually, host, kubeconfig, shell, wait_for_file
 from tests.unit.agent.https import Answer, Asked, serving
 
 AUTHORITY = Authority("site")
@@ -38,8 +40,8 @@ class Site:
         self.agent = assets.agent_zipapp()
         self.refusal: tuple[int, str] | None = None
         self.asked: list[Asked] = []
-        self.may_answer = threading.Event()
-        self.may_answer.set()
+        self.may_deliver = threading.Event()
+        self.may_deliver.set()
 
     def __call__(self, asked: Asked) -> Answer:
         self.asked.append(asked)
@@ -48,9 +50,9 @@ class Site:
         if asked.path == "/cacerts":
             return 200, {}, AUTHORITY.pem
         if asked.path == "/assets/remuda-agent.pyz":
+            self.may_deliver.wait(LIMIT_SECONDS)
             return 200, {}, self.agent
         if asked.path == "/assets/remuda-agent.pyz.sha256":
-            self.may_answer.wait(20)
             return 200, {}, hashlib.sha256(self.agent).hexdigest().encode() + b"  remuda-agent.pyz\n"
         if asked.path != "/v3/connect/agent":
             return 404, {}, b"no such thing"
@@ -81,7 +83,7 @@ class Folder:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=LIMIT_SECONDS,
         )
 
     def agent(self) -> int:
@@ -197,7 +199,7 @@ def test_a_token_that_is_over_does_not_disconnect_a_host_that_is_connected(setti
     _, site, secret, install = setting
     assert install().returncode == 0
     site.refusal = (401, "this token was used before")
-    done = install(REMUDA_PATIENCE_SECONDS="1")
+    done = install(REMUDA_PATIENCE_SECONDS="0")
     assert done.returncode == 0, done.stdout
     assert "this token was used before" in done.stdout
     assert "that connection is kept" in done.stdout
@@ -207,7 +209,7 @@ def test_a_token_that_is_over_does_not_disconnect_a_host_that_is_connected(setti
 def test_a_refusal_is_passed_on_in_the_servers_words(setting: Setting) -> None:
     host, site, _, install = setting
     site.refusal = (403, "this token has expired")
-    done = install(REMUDA_PATIENCE_SECONDS="1")
+    done = install(REMUDA_PATIENCE_SECONDS="0")
     assert done.returncode == 1
     assert "refuses this host" in done.stdout
     assert "this token has expired" in done.stdout
@@ -266,12 +268,16 @@ def test_a_running_agent_replaces_itself_when_no_plan_runs(server: Ours, secret:
         (found.folder / "servers.d").mkdir()
         more = {"server": server.url, "certificate-authority-data": encoded(server.ca_pem)}
         found.private("servers.d/new.json", json.dumps(more))
-        script = "touch $REMUDA_HOST_ROOT/begun; sleep 3; sha256sum < $PROGRAM"
+        wait = wait_for_file("$REMUDA_HOST_ROOT/go")
+        script = f"touch $REMUDA_HOST_ROOT/begun; {wait}; sha256sum < $PROGRAM"
         checksum = secret.put({"instructions": [shell(script, "p", saveOutput=True)]})
-        site.may_answer.clear()
+        site.may_deliver.clear()
         found.start(PROGRAM=str(found.program))
         eventually(lambda: (found.root / "begun").exists())
-        site.may_answer.set()
+        site.may_deliver.set()
+        eventually(lambda: any(asked.path == "/assets/remuda-agent.pyz" for asked in site.asked))
+        time.sleep(0.5)  # in which an agent that does not wait for the plan replaces itself
+        (found.root / "go").touch()
         secret.applied(checksum)
         assert secret.output("p").decode().split()[0] == assets.agent_checksum()  # not while a plan was running
         eventually(lambda: found.program.read_bytes() == site.agent)
@@ -288,7 +294,7 @@ def test_an_agent_that_does_not_work_here_is_not_taken(tmp_path: Path) -> None:
         f"import sys; sys.path.insert(0, {str(program)!r}); from remuda.agent import upgrade; "
         f"upgrade.exchange({str(program)!r}, b'broken')"
     )
-    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert "the newer agent does not work on this host; this one stays" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["agent.pyz"]
     assert program.read_bytes() == assets.agent_zipapp()

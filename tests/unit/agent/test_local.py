@@ -6,6 +6,8 @@ import json
 import threading
 from pathlib import Path
 
+import pytest
+
 from remuda.agent import interlock, local
 from remuda.agent.config import Config
 from remuda.agent.formats import unix_date
@@ -37,13 +39,16 @@ def test_plans_are_followed_in_order_each_once_until_it_changes(tmp_path: Path) 
     assert position(tmp_path, "b.plan")["appliedChecksum"]
 
 
-def test_a_pending_restart_is_respected_for_a_while(tmp_path: Path) -> None:
+def test_a_pending_restart_is_respected_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 2_000_000_000.0
+    monkeypatch.setattr(interlock.time, "time", lambda: now)
     folder, pending = str(tmp_path), tmp_path / interlock.PENDING
     assert interlock.seconds_to_wait(folder) == 0
     assert interlock.seconds_to_wait("") == 0
     pending.touch()
     assert interlock.seconds_to_wait(folder) == 300
-    assert 290 < interlock.seconds_to_wait(folder) <= 300
+    now += 10
+    assert interlock.seconds_to_wait(folder) == 290
     pending.write_text(unix_date(4_000_000_000))  # a clock that was wrong
     assert interlock.seconds_to_wait(folder) == 300
     pending.write_text(unix_date(1_000_000_000))

@@ -11,9 +11,11 @@ import pytest
 from remuda.agent.plan import Probe
 from remuda.agent.probes import Host, look, trouble
 from tests.lab.certificates import Authority
+from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.agent.https import Answer, Asked, serving
 
 AUTHORITY = Authority("ca")
+PATIENT = int(LIMIT_SECONDS)
 
 
 def answers(asked: Asked) -> Answer:
@@ -36,12 +38,13 @@ def answers(asked: Asked) -> Answer:
 )
 def test_which_answers_are_well(tmp_path: Path, path: str, well: bool) -> None:
     with serving(answers, None, tmp_path) as port:
-        assert (trouble(Probe("p", f"http://127.0.0.1:{port}{path}", timeout_seconds=5), Host()) == "") is well
+        assert (trouble(Probe("p", f"http://127.0.0.1:{port}{path}", timeout_seconds=PATIENT), Host()) == "") is well
 
 
 def test_redirects_have_an_end(tmp_path: Path) -> None:
     with serving(lambda _: (302, {"Location": "/again"}, b""), None, tmp_path) as port:
-        assert trouble(Probe("p", f"http://127.0.0.1:{port}/"), Host()) == "redirects without an end"
+        probe = Probe("p", f"http://127.0.0.1:{port}/", timeout_seconds=PATIENT)
+        assert trouble(probe, Host()) == "redirects without an end"
 
 
 def test_authorities_and_client_certificates_are_files_of_the_host(tmp_path: Path) -> None:
@@ -54,7 +57,7 @@ def test_authorities_and_client_certificates_are_files_of_the_host(tmp_path: Pat
     with serving(answers, served, tmp_path, client_ca=AUTHORITY.pem) as port:
         url = f"https://127.0.0.1:{port}/200"
         host = Host(str(root))
-        whole = Probe("p", url, ca_cert="/ca", client_cert="/cert", client_key="/key", timeout_seconds=5)
+        whole = Probe("p", url, ca_cert="/ca", client_cert="/cert", client_key="/key", timeout_seconds=PATIENT)
         assert trouble(whole, host) == ""
         assert "not accepted" in trouble(whole._replace(ca_cert="/else"), host)
         assert trouble(whole._replace(ca_cert="/else", insecure=True), host) == ""
@@ -65,35 +68,41 @@ def test_authorities_and_client_certificates_are_files_of_the_host(tmp_path: Pat
 def test_loopback_is_the_address_of_the_host_and_the_certificate_is_still_for_loopback(tmp_path: Path) -> None:
     (tmp_path / "ca").write_bytes(AUTHORITY.pem)
     with serving(answers, AUTHORITY.server("127.0.0.1"), tmp_path, address="127.0.0.77") as port:
-        probe = Probe("p", f"https://127.0.0.1:{port}/200", ca_cert="/ca", timeout_seconds=5)
+        probe = Probe("p", f"https://127.0.0.1:{port}/200", ca_cert="/ca", timeout_seconds=PATIENT)
         assert trouble(probe, Host(str(tmp_path), "127.0.0.77")) == ""
         assert trouble(probe, Host(str(tmp_path))) == "Connection refused"
 
 
 def test_all_are_looked_at_at_once_and_a_slow_one_is_cut_off(tmp_path: Path) -> None:
-    release = threading.Event()
+    release, both_asked = threading.Event(), threading.Barrier(2, timeout=LIMIT_SECONDS)
 
-    def slow(asked: Asked) -> Answer:
+    def answer(asked: Asked) -> Answer:
         if asked.path == "/slow":
-            release.wait(20)
+            release.wait(LIMIT_SECONDS)
+        else:
+            both_asked.wait()
         return 200, {}, b""
 
-    with serving(slow, None, tmp_path) as port:
+    with serving(answer, None, tmp_path) as port:
         url = f"http://127.0.0.1:{port}"
-        probes = {name: Probe(name, f"{url}/{name}", timeout_seconds=1) for name in ("slow", "quick", "other")}
-        assert look(probes, Host(), threading.Event(), delayed=False) == {"slow": False, "quick": True, "other": True}
-        release.set()
+        probes = {name: Probe(name, f"{url}/{name}", timeout_seconds=PATIENT) for name in ("one", "other")}
+        probes["slow"] = Probe("slow", f"{url}/slow", timeout_seconds=1)
+        try:
+            found = look(probes, Host(), threading.Event(), delayed=False)
+        finally:
+            release.set()
+    assert found == {"one": True, "other": True, "slow": False}
 
 
 def test_after_a_plan_probes_wait_as_long_as_they_ask_to_and_no_longer_than_the_agent(tmp_path: Path) -> None:
     with serving(answers, None, tmp_path) as port:
-        probe = Probe("p", f"http://127.0.0.1:{port}/200", initial_delay_seconds=1)
+        probe = Probe("p", f"http://127.0.0.1:{port}/200", initial_delay_seconds=1, timeout_seconds=PATIENT)
         began = time.monotonic()
         assert look({"p": probe}, Host(), threading.Event(), delayed=True) == {"p": True}
         assert time.monotonic() - began >= 1
         stop = threading.Event()
         threading.Timer(0.1, stop.set).start()
-        assert look({"p": probe._replace(initial_delay_seconds=60)}, Host(), stop, delayed=True) is None
+        assert look({"p": probe._replace(initial_delay_seconds=3600)}, Host(), stop, delayed=True) is None
 
 
 def test_what_is_no_url_is_not_well() -> None:

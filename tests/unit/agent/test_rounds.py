@@ -7,19 +7,24 @@ import threading
 import time
 from pathlib import Path
 
-from remuda.agent import formats, rules
+import pytest
+
+from remuda.agent import formats, rounds, rules
 from remuda.agent.channel import Basis
 from remuda.agent.config import Config
 from remuda.agent.plan import Instruction, Plan
 from remuda.agent.rounds import Periodic
+from tests.lab.limits import LIMIT_SECONDS
 
-WAIT = 60.0
 BASIS = Basis("uid", "checksum")
 PLAN = Plan(periodic_instructions=[Instruction(name="look", command="true", period_seconds=3600)])
 
 
-def test_instructions_that_could_not_be_begun_are_tried_again_but_not_at_once(tmp_path: Path) -> None:
+def test_instructions_that_could_not_be_begun_are_tried_again_but_not_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on a disk that is full, or gone: nobody is served by an agent that tries as often as it can."""
+    monkeypatch.setattr(rounds, "_AGAIN_SECONDS", LIMIT_SECONDS)
     place = tmp_path / "work"
     place.write_text("no folder can be made here")
     told: queue.Queue[formats.Json | None] = queue.Queue()
@@ -27,7 +32,7 @@ def test_instructions_that_could_not_be_begun_are_tried_again_but_not_at_once(tm
     periodic = Periodic(config, threading.Event(), lambda basis, found: told.put(found))
     periodic.all_due = True
     assert periodic.run_due(PLAN, BASIS, {}) is None
-    assert told.get(timeout=WAIT) is None
+    assert told.get(timeout=LIMIT_SECONDS) is None
     periodic.ended(BASIS, None)
     left = periodic.run_due(PLAN, BASIS, {})
     assert left is not None
@@ -37,7 +42,7 @@ def test_instructions_that_could_not_be_begun_are_tried_again_but_not_at_once(tm
     periodic._not_before = 0.0  # as time passes
     just_now = rules.recorded(None, PLAN.periodic_instructions[0], rules.Result(0, b"", b""), time.time())
     assert periodic.run_due(PLAN, BASIS, {"look": just_now}) is None  # the plan has just been applied, still
-    found = told.get(timeout=WAIT)
+    found = told.get(timeout=LIMIT_SECONDS)
     assert found is not None
     assert found["look"]["exitCode"] == 0
     periodic.ended(BASIS, found)

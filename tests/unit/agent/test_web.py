@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from remuda.agent import web
 from tests.lab.certificates import Authority, key_pem, new_key
+from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.agent.https import Answer, Asked, serving
 
 AUTHORITY = Authority("ca")
@@ -28,23 +29,23 @@ def hello(_: Asked) -> Answer:
 def test_a_server_is_known_by_its_authority_and_by_nothing_else(tmp_path: Path) -> None:
     with serving(hello, AUTHORITY.server("127.0.0.1"), tmp_path) as port:
         url = f"https://127.0.0.1:{port}/"
-        assert web.get(url, web.context(AUTHORITY.pem.decode()), {}, seconds=5).content == b"hello"
+        assert web.get(url, web.context(AUTHORITY.pem.decode()), {}, seconds=LIMIT_SECONDS).content == b"hello"
         with pytest.raises(web.Unreachable, match="its certificate is not accepted: unable to get local issuer"):
-            web.get(url, web.context(Authority("else").pem.decode()), {}, seconds=5)
+            web.get(url, web.context(Authority("else").pem.decode()), {}, seconds=LIMIT_SECONDS)
         with pytest.raises(web.Unreachable, match="its certificate is not accepted"):
-            web.get(url, web.context(None), {}, seconds=5)
+            web.get(url, web.context(None), {}, seconds=LIMIT_SECONDS)
     with (
         serving(hello, AUTHORITY.server("127.0.0.1"), tmp_path, address="127.0.0.2") as port,
         pytest.raises(web.Unreachable, match="IP address mismatch"),
     ):
-        web.get(f"https://127.0.0.2:{port}/", web.context(AUTHORITY.pem.decode()), {}, seconds=5)
+        web.get(f"https://127.0.0.2:{port}/", web.context(AUTHORITY.pem.decode()), {}, seconds=LIMIT_SECONDS)
 
 
 def test_an_answer_that_is_too_large_is_not_taken(tmp_path: Path) -> None:
     with serving(lambda _: (200, {}, b"x" * 100_000), AUTHORITY.server("127.0.0.1"), tmp_path) as port:
         trust = web.context(AUTHORITY.pem.decode())
         with pytest.raises(web.Unreachable, match="larger than 1000 bytes"):
-            web.get(f"https://127.0.0.1:{port}/", trust, {}, seconds=5, most=1000)
+            web.get(f"https://127.0.0.1:{port}/", trust, {}, seconds=LIMIT_SECONDS, most=1000)
 
 
 @pytest.mark.parametrize(("days", "word"), [(1, "behind"), (-3, "ahead of")])
@@ -54,7 +55,7 @@ def test_a_certificate_that_seems_out_of_date_names_the_clock(tmp_path: Path, da
     certificate = _valid_around(there)
     date = formatdate(there.timestamp(), usegmt=True)
     with serving(hello, certificate, tmp_path, date=date) as port, pytest.raises(web.Unreachable) as caught:
-        web.get(f"https://127.0.0.1:{port}/", web.context(AUTHORITY.pem.decode()), {}, seconds=5)
+        web.get(f"https://127.0.0.1:{port}/", web.context(AUTHORITY.pem.decode()), {}, seconds=LIMIT_SECONDS)
     amount = "24 hours" if days == 1 else "3 days"
     assert f"the clock of this host is {amount} {word} the server's" in str(caught.value)
 

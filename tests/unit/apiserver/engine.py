@@ -34,6 +34,7 @@ from remuda.apiserver.upkeep.namespaces import create_first_namespaces
 from remuda.apiserver.upkeep.upkeep import Upkeep
 from remuda.kube.client import Propagation, Target
 from remuda.kube.errors import StatusError
+from tests.lab.limits import LIMIT_SECONDS
 
 Json = dict[str, Any]
 
@@ -45,8 +46,6 @@ NODES, EVENTS = Target("v1", "nodes"), Target("v1", "events")
 BUDGETS = Target("policy/v1", "poddisruptionbudgets")
 CLUSTER_ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
 CRDS = Target("apiextensions.k8s.io/v1", "customresourcedefinitions")
-
-_PATIENCE_SECONDS = 120.0
 
 
 class Engine:
@@ -102,7 +101,7 @@ class Engine:
 
     async def eventually(self, what: Callable[[], Any]) -> Any:
         """The first truth `what` gives; asked again at every commit. Time is only the limit, never the measure."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + LIMIT_SECONDS
         while not (found := what()):
             left = deadline - time.monotonic()
             assert left > 0, "this never happened"

@@ -13,6 +13,7 @@ from remuda.apiserver.auth import pki
 from remuda.apiserver.server import ApiServer, Settings
 from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
+from tests.lab.limits import LIMIT_SECONDS
 
 
 async def test_what_is_about_to_expire_is_renewed_while_it_runs(
@@ -24,7 +25,7 @@ async def test_what_is_about_to_expire_is_renewed_while_it_runs(
     try:
         first = await _shown(server)
         before = kubeconfig.load(server.kubeconfig)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while await _shown(server) == first or kubeconfig.load(server.kubeconfig) == before:
                 await asyncio.sleep(0.05)
         for access in (before, kubeconfig.load(server.kubeconfig)):

@@ -29,15 +29,17 @@ from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.providers.machine.settings import MachineSettings
 from remuda.runtime.election import LEASE
+from remuda.runtime.election import Settings as ElectionSettings
 from remuda.runtime.webhooks import Location
 from remuda.runtime.webhooks.certificates import SECRET
 from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING
+from tests.lab.limits import LIMIT_SECONDS
 
 NAMESPACES = Target("v1", "namespaces")
 ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
 BINDINGS = Target("rbac.authorization.k8s.io/v1", "clusterrolebindings")
-QUICK = 3.0  # seconds of a lease
-SECONDS = 20.0
+# The lead is never lost because a renewal is late.
+PATIENT = {"lease_seconds": LIMIT_SECONDS}
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ class Lines:
         self._said = ""
 
     async def until(self, text: str) -> str:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while text not in self._said:
                 self._said += self._capsys.readouterr().out
                 if self._running.done():
@@ -96,7 +98,7 @@ async def running(settings: Settings, capsys: pytest.CaptureFixture[str]) -> Asy
 
 async def refused(settings: Settings) -> str:
     with pytest.raises(Refused) as found:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LIMIT_SECONDS):
             await serve(settings, asyncio.Event())
     assert "\n" not in str(found.value)
     return str(found.value)
@@ -121,7 +123,7 @@ async def test_it_installs_what_it_manages_leads_and_hands_on(
     server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = server.client()
-    async with running(Settings(kubeconfig=server.kubeconfig), capsys) as lines:
+    async with running(Settings(kubeconfig=server.kubeconfig, **PATIENT), capsys) as lines:
         said = await lines.until(" ready ")
         assert "stands for the lead, runs cluster, machine, machineset, machinedeployment, machinehealthcheck" in said
         said = await lines.until(" leads ")
@@ -151,8 +153,8 @@ async def test_managers_of_two_namespaces_lead_side_by_side(
     for name in ("a", "b"):
         await server.client().create(NAMESPACES, "", {"metadata": {"name": name}})
     async with (
-        running(Settings(kubeconfig=server.kubeconfig, namespace="a"), capsys),
-        running(Settings(kubeconfig=server.kubeconfig, namespace="b", lease_namespace="shared"), capsys),
+        running(Settings(kubeconfig=server.kubeconfig, namespace="a", **PATIENT), capsys),
+        running(Settings(kubeconfig=server.kubeconfig, namespace="b", lease_namespace="shared", **PATIENT), capsys),
     ):
         for lease in (Key("a", "remuda-a"), Key("shared", "remuda-b")):
             await wait_for(lambda lease=lease: holder(server.client(), lease))
@@ -166,7 +168,7 @@ async def holder(client: Client, lease: Key) -> str:
 
 
 async def wait_for(true: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not await true():
             await asyncio.sleep(0.01)
 
@@ -175,7 +177,7 @@ async def test_health_and_metrics_are_served(server: ApiServer, capsys: pytest.C
     address = ("127.0.0.1", free_port())
     url = f"http://127.0.0.1:{address[1]}"
     async with aiohttp.ClientSession() as session:
-        async with running(Settings(kubeconfig=server.kubeconfig, health=address), capsys) as lines:
+        async with running(Settings(kubeconfig=server.kubeconfig, health=address, **PATIENT), capsys) as lines:
             await lines.until(" leads ")
             assert await get(session, f"{url}/healthz") == (200, "ok")
             assert await get(session, f"{url}/readyz") == (200, "ok")
@@ -202,7 +204,7 @@ async def test_not_ready_says_what_is_missing(
     stop = asyncio.Event()
     settings = Settings(kubeconfig=token_config(server, tmp_path), leader_elect=False, health=address)
     task = asyncio.create_task(serve(settings, stop))
-    async with aiohttp.ClientSession() as session, asyncio.timeout(SECONDS):
+    async with aiohttp.ClientSession() as session, asyncio.timeout(LIMIT_SECONDS):
         text = ""
         while "cannot list" not in text:
             try:
@@ -231,7 +233,7 @@ async def test_webhooks_are_served_and_registered_and_can_be_taken_back(
 ) -> None:
     client = server.client()
     listen = ("127.0.0.1", free_port())
-    async with running(Settings(kubeconfig=server.kubeconfig, webhooks=listen), capsys):
+    async with running(Settings(kubeconfig=server.kubeconfig, webhooks=listen, **PATIENT), capsys):
         registered: dict[str, Any] = msgspec.json.decode(await client.get(VALIDATING, "", "remuda"))
         url = next(hook["clientConfig"]["url"] for hook in registered["webhooks"] if ".cluster." in hook["name"])
         secret = SECRET.decode(await client.get(SECRET.target, "remuda-system", webhooks.SECRET_NAME))
@@ -291,11 +293,11 @@ def test_where_webhooks_are_found() -> None:
 
 async def test_a_server_that_is_not_there(server: ApiServer, tmp_path: Path) -> None:
     config = tmp_path / "config"
-    port = free_port()
-    kubeconfig.write(config, kubeconfig.build(f"https://127.0.0.1:{port}", token="x"))
-    assert await refused(Settings(kubeconfig=config)) == (
-        f"cannot connect to https://127.0.0.1:{port}: Connection refused"
-    )
+    with socket.socket() as taken:  # a port nobody listens at, and nobody else gets
+        taken.bind(("127.0.0.1", 0))
+        url = f"https://127.0.0.1:{taken.getsockname()[1]}"
+        kubeconfig.write(config, kubeconfig.build(url, token="x"))
+        assert await refused(Settings(kubeconfig=config)) == f"cannot connect to {url}: Connection refused"
 
 
 async def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,9 +309,9 @@ async def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.M
         kubeconfig.write(config, kubeconfig.build(f"https://127.0.0.1:{listener.getsockname()[1]}", token="x"))
         assert "has not answered within" in await refused(Settings(kubeconfig=config))
         stop = asyncio.Event()
-        monkeypatch.setattr(manager, "_ANSWER_SECONDS", 60.0)
+        monkeypatch.setattr(manager, "_ANSWER_SECONDS", 3600.0)
         asyncio.get_running_loop().call_later(0.05, stop.set)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_SECONDS):
             assert await serve(Settings(kubeconfig=config), stop) == 0
 
 
@@ -345,7 +347,7 @@ async def test_a_user_of_one_namespace_needs_only_to_read_what_is_of_the_cluster
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
     binding = {"metadata": {"name": "ben"}, "roleRef": ref, "subjects": [subject]}
     await client.create(Target("rbac.authorization.k8s.io/v1", "rolebindings"), "bens", binding)
-    settings = Settings(kubeconfig=token_config(server, tmp_path), namespace="bens")
+    settings = Settings(kubeconfig=token_config(server, tmp_path), namespace="bens", **PATIENT)
     async with running(settings, capsys) as lines:
         assert "by lease bens/remuda-bens" in await lines.until(" leads ")
 
@@ -392,14 +394,20 @@ async def test_an_address_that_is_taken_is_named(
     assert said == f"cannot listen on 127.0.0.1:{address[1]} for {name}: Address already in use"
 
 
-async def test_whoever_loses_the_lead_stops_and_says_why(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_whoever_loses_the_lead_stops_and_says_why(
+    server: ApiServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_often(**seconds: float) -> ElectionSettings:
+        return ElectionSettings(**{**seconds, "retry_seconds": 0.1})
+
+    monkeypatch.setattr(manager, "ElectionSettings", look_often)
     stop = asyncio.Event()
-    task = asyncio.create_task(serve(Settings(kubeconfig=server.kubeconfig, lease_seconds=QUICK), stop))
+    task = asyncio.create_task(serve(Settings(kubeconfig=server.kubeconfig, **PATIENT), stop))
     await Lines(capsys, task).until(" leads ")
     theirs = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 600}}
     await server.client().patch(LEASE.target, "remuda-system", "remuda", theirs)
     with pytest.raises(Refused, match=r"stopped, because another may lead by now: lease .* it is held by other"):
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LIMIT_SECONDS):
             await task
 
 

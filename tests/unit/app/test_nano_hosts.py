@@ -10,18 +10,21 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
 from remuda.providers.controlplane.planner.observed import Cluster, Host, Roles
 from remuda.providers.controlplane.render import Placement, render, retire
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.machines import CLUSTER, make, ready
 from tests.lab.nano_plans import Json, Plans, host_of, is_ready, node, version_of
 from tests.lab.up import CAPI, Up
 
+T = TypeVar("T")
+
 VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"
-PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +65,7 @@ class Ranch:
         return host_of(ready(self.up, "process", name), roles)
 
     def follow(self, host: Host, plan: bytes) -> None:
-        self.up.follow_plan(host.name, json.loads(plan), seconds=PATIENCE_SECONDS)
+        self.up.follow_plan(host.name, json.loads(plan))
 
     def root(self, host: Host) -> Path:
         (found,) = self.up.hosts.glob(f"**/{host.name}*/root")
@@ -70,12 +73,19 @@ class Ranch:
 
     def systemctl(self, host: Host, *words: str) -> str:
         done = subprocess.run(
-            [str(self.root(host) / "usr/local/bin/systemctl"), *words], capture_output=True, text=True, timeout=60
+            [str(self.root(host) / "usr/local/bin/systemctl"), *words],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
         )
         return done.stdout.strip()
 
     def node(self, server: Host, name: str) -> Json:
+        """{} also when the cluster's API does not answer in time."""
         return node(server, self.root(server), name)
+
+    def existing_node(self, server: Host, name: str) -> Json:
+        return _eventually(lambda: self.node(server, name), f"the API shows Node {name}", self, server)
 
 
 def test_nano_is_installed_restarted_upgraded_and_taken_off_by_plans(up: Up, bundles: dict[str, Path]) -> None:
@@ -88,7 +98,7 @@ def test_nano_is_installed_restarted_upgraded_and_taken_off_by_plans(up: Up, bun
     _eventually(lambda: is_ready(ranch.node(server, "horse")), "the server is Ready", ranch, server)
     ranch.follow(worker, render(ranch.cluster(), worker, joined))
     _eventually(lambda: is_ready(ranch.node(server, "mule")), "the worker is Ready", ranch, worker)
-    assert ranch.node(server, "mule")["spec"]["providerID"] == worker.provider_id
+    assert ranch.existing_node(server, "mule")["spec"]["providerID"] == worker.provider_id
     first = ranch.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent")
 
     # The agent dies: its unit does not notice.
@@ -103,7 +113,7 @@ def test_nano_is_installed_restarted_upgraded_and_taken_off_by_plans(up: Up, bun
     # Another version is another bundle, and a restart.
     ranch.follow(server, render(ranch.cluster(NEWER), server, Placement(init=True)))
     _eventually(lambda: version_of(ranch.node(server, "horse")) == NEWER, "the server is upgraded", ranch, server)
-    assert version_of(ranch.node(server, "mule")) == VERSION
+    assert version_of(ranch.existing_node(server, "mule")) == VERSION
 
     ranch.follow(worker, retire(ranch.cluster(), worker))
     assert ranch.systemctl(worker, "is-active", "nano-agent") == "inactive"
@@ -113,7 +123,7 @@ def test_nano_is_installed_restarted_upgraded_and_taken_off_by_plans(up: Up, bun
         env={**os.environ, "REMUDA_HOST_ROOT": str(root), "PATH": f"{root}/usr/local/bin:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_SECONDS,
     )
     assert done.returncode == 0, done
     gone = ("etc/rancher/nano", "var/lib/rancher/nano", "usr/local/lib/nano", "etc/systemd/system/nano.service")
@@ -148,7 +158,7 @@ def _kill_agent(root: Path) -> None:
 
 
 def _becomes_other(look: Callable[[], str], value: str) -> bool:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + LIMIT_SECONDS
     while look() in (value, "0", ""):
         if time.monotonic() > deadline:
             return False
@@ -156,10 +166,12 @@ def _becomes_other(look: Callable[[], str], value: str) -> bool:
     return True
 
 
-def _eventually(holds: Callable[[], bool], what: str, ranch: Ranch, host: Host) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
+def _eventually(look: Callable[[], T], what: str, ranch: Ranch, host: Host) -> T:
+    """Return what `look` gives as soon as that is something."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not (found := look()):
         if time.monotonic() > deadline:
             logs = {path.name: path.read_text()[-3000:] for path in (ranch.root(host) / "var/log").glob("*")}
-            raise AssertionError(f"not within {PATIENCE_SECONDS} s: {what}; {logs}")
+            raise AssertionError(f"not within {LIMIT_SECONDS} s: {what}; {logs}")
         time.sleep(0.1)
+    return found

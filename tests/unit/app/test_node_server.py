@@ -27,6 +27,7 @@ from remuda.kube.web import Handler, Request, Result, text
 from remuda.providers.bootstrap.site import Site
 from remuda.runtime.manager import Manager
 from tests.lab.chains import Company
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import free_port
 from tests.unit.providers.bootstrap.serving import TOKEN, Registrar
 
@@ -182,7 +183,7 @@ async def test_an_agent_gets_what_it_needs(host: Host) -> None:
 
 async def test_a_watch_brings_changes_as_they_happen(server: ApiServer, host: Host) -> None:
     url = f"{host.site.server_url}{SECRETS_PATH}?watch=true&fieldSelector=metadata.name=mine"
-    async with asyncio.timeout(10), host.session.get(url, headers=host.headers) as answer:
+    async with asyncio.timeout(LIMIT_SECONDS), host.session.get(url, headers=host.headers) as answer:
         assert json.loads(await answer.content.readline())["type"] == "ADDED"
         await server.client().patch(SECRETS, "default", "mine", {"data": {"plan": _base64("new")}})
         change = json.loads(await answer.content.readline())

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from remuda.cli.main import main
 from remuda.kube import kubeconfig
+from tests.lab.limits import LIMIT_SECONDS
 
 
 def complete(line: str, shell: str = "bash", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +30,7 @@ def complete(line: str, shell: str = "bash", **environment: str) -> subprocess.C
         env={**os.environ, **asked, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_SECONDS,
         check=False,
     )
 
@@ -59,7 +60,7 @@ def test_bash_understands_its_script(tmp_path: Path) -> None:
         f"PATH={tmp_path}:$PATH; source <(remuda completion bash); COMP_WORDS=(remuda des); COMP_CWORD=1; "
         '_remuda_completion remuda; echo "${COMPREPLY[@]}"'
     )
-    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     assert (done.stdout, done.stderr) == ("describe\n", "")
 
 
@@ -73,7 +74,8 @@ def test_a_server_that_never_answers_is_given_up_without_a_word(tmp_path: Path) 
     began = time.monotonic()
     complete("remuda describe ")
     assert (found.returncode, found.stdout.strip(), found.stderr) == (0, "", "")
-    assert took < 10 + 5 * (time.monotonic() - began)  # sixty seconds, if it were waited for
+    # Sixty seconds, if it were waited for. On a slow machine most of the time goes into the start of the program.
+    assert took < 40 + 5 * (time.monotonic() - began)
 
 
 @pytest.mark.parametrize("text", ["", "{", "apiVersion: v1\nkind: Config\ncurrent-context: none\n"])

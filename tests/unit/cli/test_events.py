@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from remuda.cli.events import belongs, told
 from remuda.kube import clock
+
+
+@pytest.fixture(autouse=True)
+def frozen_time() -> Iterator[None]:
+    """Stop the clock: an age must not grow between the test and the line that shows it."""
+    now = clock.time()
+    clock.use(lambda: now)
+    yield
+    clock.use(None)
 
 
 def event(message: str, **more: Any) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from click.testing import CliRunner
 
 from remuda.cli.main import main
 from tests.lab import commands
+from tests.lab.limits import LIMIT_SECONDS
 
 _WIDTH = 80
 _AT_ONCE = 0.12  # seconds
+_TIMES_PYTHON = 10  # as long as Python alone takes to start
 _HEAVY = ("aiohttp", "msgspec", "yaml", "cryptography", "apsw", "asyncssh", "asyncio", "ssl")
 
 
@@ -75,15 +77,19 @@ def test_every_command_is_told_in_one_line() -> None:
 
 
 def test_help_comes_at_once() -> None:
-    """Of the processor's time, which others on the machine do not lengthen much; the best of several."""
-    times = []
-    for _ in range(5):
-        process = subprocess.Popen([sys.executable, "-m", "remuda.cli.main", "--help"], stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0
-        times.append(used.ru_utime + used.ru_stime)
-    assert min(times) <= _AT_ONCE, f"seconds: {times}"
+    """Of the processor's time, the best of several; neighbours on the same core lengthen that of Python alone too."""
+    times = [_processor_seconds("-m", "remuda.cli.main", "--help") for _ in range(5)]
+    if min(times) > _AT_ONCE:
+        alone = [_processor_seconds("-c", "pass") for _ in range(5)]
+        assert min(times) <= _TIMES_PYTHON * min(alone), f"seconds: {times}, Python alone: {alone}"
+
+
+def _processor_seconds(*arguments: str) -> float:
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return used.ru_utime + used.ru_stime
 
 
 def test_help_needs_nothing_that_takes_time_to_import() -> None:
@@ -93,6 +99,8 @@ def test_help_needs_nothing_that_takes_time_to_import() -> None:
         "except SystemExit: pass\n"
         f"print(*(name for name in {_HEAVY!r} if name in sys.modules), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True
+    )
     assert "Run it:" in done.stdout
     assert done.stderr.strip() == ""

@@ -9,6 +9,7 @@ from remuda.jobs.in_process import InProcess
 from remuda.jobs.launching import Work
 from remuda.jobs.materials import Materials
 from remuda.jobs.podlog import last_lines
+from tests.lab.limits import LIMIT_SECONDS
 
 WORK = Work(uid="1", name="default/job", materials=Materials(arguments=(), environment={}, files={}, directories=()))
 
@@ -38,11 +39,11 @@ async def test_an_error_nobody_foresaw_is_a_failure_with_words() -> None:
 
 async def test_it_can_be_stopped() -> None:
     async def program(work: Work, say: Callable[[str], None]) -> int:
-        await asyncio.sleep(600)
+        await asyncio.sleep(3600)
         return 0
 
     started = await InProcess(program).start(WORK)
     await asyncio.sleep(0)
     started.terminate()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_SECONDS):
         assert await started.wait() == 143

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import datetime
 import json
 import ssl
 import stat
 import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -21,28 +19,10 @@ from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import Access
 from remuda.nano import authorities, leaves, tokens
 from remuda.nano.layout import Layout
-from tests.lab.nano import AGENT_TOKEN, TOKEN, Herd, Host, eventually
+from tests.lab.nano import AGENT_TOKEN, TOKEN, Herd, ask, eventually, fetch
 
 PODS = Target("v1", "pods")
 CONFIG_MAPS = Target("v1", "configmaps")
-
-
-def fetch(url: str, ca: Path | None, *, user: str = "", client: Path | None = None) -> tuple[int, bytes]:
-    context = ssl.create_default_context(cafile=str(ca)) if ca else None
-    if client is not None and context is not None:
-        context.load_cert_chain(client.with_name(client.name + ".crt"), client.with_name(client.name + ".key"))
-    request = urllib.request.Request(url)
-    if user:
-        request.add_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
-    try:
-        with urllib.request.urlopen(request, context=context, timeout=10) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
-
-
-async def ask(host: Host, path: str, *, user: str = "") -> tuple[int, bytes]:
-    return await asyncio.to_thread(fetch, host.url + path, host.tls / "server-ca.crt", user=user)
 
 
 def mode(path: Path) -> int:

@@ -19,7 +19,7 @@ from remuda.kube.objects import Key
 from remuda.runtime.election import LEASE, Election, Lease, Settings, own_identity
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.tasks import Tasks, ended
-from tests.unit.runtime.things import virtually
+from tests.unit.runtime.things import until, virtually
 
 KEY = Key("default", "remuda")
 
@@ -319,9 +319,8 @@ async def test_it_says_what_a_server_refuses(client: Client, caplog: pytest.LogC
 
     election = Election(Forbidding(), KEY)  # type: ignore[arg-type]
     campaign = asyncio.ensure_future(election.campaign())
-    await asyncio.sleep(0.01)
+    await until(lambda: "lease default/remuda: leases are forbidden" in caplog.text)
     await ended(campaign)
-    assert "lease default/remuda: leases are forbidden" in caplog.text
     await election.resign()
 
 

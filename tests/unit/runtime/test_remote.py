@@ -22,10 +22,14 @@ from remuda.kube.http import HttpClient
 from remuda.kube.objects import Condition, Key, Kind, Part
 from remuda.runtime.remote import NODE, PROVIDER_ID, Node, RemoteClusters, Settings, without_ballast
 from remuda.simulator.loop import START
+from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.runtime.things import until, virtually
 
 C = Key("ns", "c")
-QUICK = Settings(probe_seconds=0.05, answer_seconds=1.0, probes=2, connect_seconds=5.0, retry_seconds=0.1)
+QUICK = Settings(
+    probe_seconds=0.05, answer_seconds=LIMIT_SECONDS, probes=2, connect_seconds=LIMIT_SECONDS, retry_seconds=0.1
+)
+IMPATIENT = msgspec.structs.replace(QUICK, connect_seconds=0.3)  # only for clusters that never answer
 
 
 def node(name: str, provider_id: str = "") -> dict[str, Any]:
@@ -117,9 +121,7 @@ async def test_what_an_attempt_came_to_is_told_in_the_words_of_who_knows_the_way
     workload: ApiServer, blackhole: int
 ) -> None:
     access = msgspec.structs.replace(kubeconfig.load(workload.kubeconfig), server=f"https://127.0.0.1:{blackhole}")
-    remote = RemoteClusters(
-        lambda key: asyncio.sleep(0, HttpClient(access)), settings=msgspec.structs.replace(QUICK, connect_seconds=0.3)
-    )
+    remote = RemoteClusters(lambda key: asyncio.sleep(0, HttpClient(access)), settings=IMPATIENT)
     remote.explained_by(lambda cluster, why: f"{cluster} has no tunnel; {why}")
     remote.want(C)
     await until(lambda: remote.look(C).error == "ns/c has no tunnel; no answer in time")
@@ -132,7 +134,8 @@ async def test_a_cluster_that_swallows_everything_keeps_nobody_waiting(workload:
     async def dial(cluster: Key) -> Client:
         return over_http(workload) if cluster == C else HttpClient(access)
 
-    remote = RemoteClusters(dial, settings=msgspec.structs.replace(QUICK, connect_seconds=0.3))
+    # An attempt outlasts every limit of this test, so whatever waited for one would fail the test.
+    remote = RemoteClusters(dial, settings=msgspec.structs.replace(QUICK, connect_seconds=2 * LIMIT_SECONDS))
     holes = [Key("ns", f"hole-{number}") for number in range(20)]
     for hole in holes:
         remote.want(hole)
@@ -140,10 +143,21 @@ async def test_a_cluster_that_swallows_everything_keeps_nobody_waiting(workload:
     await until(lambda: remote.look(C).connected)
     looks = [remote.look(hole) for hole in holes]  # which no `await` can hold up, and the guard of the loop watches
     assert not any(look.connected for look in looks)
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await remote.close()
+
+
+async def test_attempts_to_connect_to_clusters_that_swallow_everything_fail_in_time(
+    workload: ApiServer, blackhole: int
+) -> None:
+    access = msgspec.structs.replace(kubeconfig.load(workload.kubeconfig), server=f"https://127.0.0.1:{blackhole}")
+    remote = RemoteClusters(lambda key: asyncio.sleep(0, HttpClient(access)), settings=IMPATIENT)
+    holes = [Key("ns", f"hole-{number}") for number in range(20)]
+    for hole in holes:
+        remote.want(hole)
     await until(lambda: all(remote.look(hole).failures for hole in holes))
     assert remote.look(holes[0]).error == "no answer in time"
-    async with asyncio.timeout(5):
-        await remote.close()
+    await remote.close()
 
 
 async def test_what_is_forgotten_leaves_nothing(workload: ApiServer) -> None:

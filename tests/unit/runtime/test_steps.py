@@ -15,6 +15,7 @@ import pytest
 from remuda.kube.permit import permit
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import CRASHED, all_steps, step
+from tests.lab.limits import LIMIT_SECONDS
 
 SCRIPT = """
 import asyncio, sys
@@ -40,7 +41,9 @@ asyncio.run(main())
 
 def crashing(at: str, once: str = "") -> tuple[int, str, str]:
     environment = {**os.environ, "REMUDA_CRASH_AT": at, "REMUDA_CRASH_ONCE": once}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
     return done.returncode, done.stdout, done.stderr.strip()
 
 
@@ -70,7 +73,7 @@ def test_a_forked_process_can_be_told_where_to_die() -> None:
     told = SCRIPT.replace(
         "asyncio.run", "from remuda.runtime.steps import crash_at\ncrash_at('test.other@2')\nasyncio.run"
     )
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "w0 o0 w1 o1 ")
 
 

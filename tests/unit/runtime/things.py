@@ -12,8 +12,7 @@ from remuda.apiserver.server import ApiServer, Settings
 from remuda.kube.client import Change, Client, Listing, Target
 from remuda.kube.objects import Kind, Object
 from remuda.simulator.loop import run
-
-PATIENCE_SECONDS = 20.0
+from tests.lab.limits import LIMIT_SECONDS
 
 
 class ConfigMap(Object):
@@ -34,7 +33,7 @@ async def create(client: Client, name: str, data: Mapping[str, str] | None = Non
 
 async def until(true: Callable[[], object]) -> None:
     """Waits by turns of the loop: for what this process itself brings about."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not true():
             await asyncio.sleep(0.002)
 

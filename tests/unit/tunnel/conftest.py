@@ -19,9 +19,13 @@ from remuda.tunnel.server import AcceptRate, Asking, Server
 from remuda.tunnel.sessions import Event, Key, Sessions
 from remuda.tunnel.streams import Limits
 from tests.lab.certificates import Authority, write
+from tests.lab.limits import LIMIT_SECONDS
 
-WAIT = 60.0
+WAIT = LIMIT_SECONDS
 LIVELY = Timing(ping_every=0.2, heard_within=WAIT, sent_within=WAIT)
+# Of the server. A session that is silent for 1.5 times `ping_every` counts as stalled and is dialled last: with LIVELY
+# the order of dials would depend on the machine.
+PATIENT = LIVELY._replace(ping_every=WAIT)
 TOKEN = "sesame"
 
 
@@ -47,7 +51,7 @@ class Place:
     async def serve(
         self,
         *,
-        timing: Timing = LIVELY,
+        timing: Timing = PATIENT,
         limits: Limits | None = None,
         allow: Allow = NOTHING,
         rate: AcceptRate | None = None,
@@ -93,7 +97,7 @@ class Place:
             headers=(("Authorization", f"Bearer {token}"), ("X-Node", node)),
             allow=Allow(allow),
             timing=LIVELY,
-            waits=Waits(first=0.05, longest=0.2, attempt=10.0),
+            waits=Waits(first=0.05, longest=0.2, attempt=WAIT),
         )
 
     def start(self, settings: Settings | Callable[[], Settings]) -> tuple[Client, list[Status]]:

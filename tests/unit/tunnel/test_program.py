@@ -27,18 +27,18 @@ class Program:
         folder = place.folder
         self.status_file = folder / "status.json"
         self._log = folder / "client.log"
-        self.token = folder / "token"
-        self.token.write_text(TOKEN + "\n")
+        self._token = folder / "token"
+        self.write_token(TOKEN + "\n")
         (folder / "ca.pem").write_bytes(place.authority.pem)
         (folder / "agent.pyz").write_bytes(agent_zipapp())
         self._settings = {
             "urls": [place.url],
             "authorities": [str(folder / "ca.pem")],
-            "token_file": str(self.token),
+            "token_file": str(self._token),
             "headers": {"X-Node": "roan"},
             "allow": ["tcp/127.0.0.1:*"],
             "status_file": str(self.status_file),
-            "waits": {"first": 0.05, "longest": 0.2},
+            "waits": {"first": 0.05, "longest": 0.2, "attempt": WAIT},
             **changes,
         }
         self._file = folder / "tunnel.json"
@@ -51,9 +51,10 @@ class Program:
     def change(self, **changes: object) -> None:
         """Of its settings, in one moment."""
         self._settings |= changes
-        new = self._file.with_suffix(".new")
-        new.write_text(json.dumps(self._settings))
-        new.replace(self._file)
+        _replace(self._file, json.dumps(self._settings))
+
+    def write_token(self, token: str) -> None:
+        _replace(self._token, token)
 
     def said(self) -> str:
         return self._log.read_text()
@@ -68,6 +69,13 @@ class Program:
             return await asyncio.to_thread(self.process.wait, WAIT)
         finally:
             self.process.kill()
+
+
+def _replace(path: Path, content: str) -> None:
+    """Write a file that another process may read at any moment, and must never find half written."""
+    new = path.with_suffix(".new")
+    new.write_text(content)
+    new.replace(path)
 
 
 def pythons() -> list[str]:
@@ -98,7 +106,7 @@ async def test_it_serves_from_the_zipapp_and_ends_when_told(place: Place, python
 
 async def test_it_keeps_and_says_why_there_is_no_tunnel_and_takes_a_new_token(place: Place) -> None:
     program = Program(place)
-    program.token.write_text("stale")
+    program.write_token("stale")
     try:
         await eventually(lambda: place.sessions.has("corral") or "401" in json.dumps(program.status()))
         if place.sessions.has("corral"):  # it was faster than we
@@ -106,7 +114,7 @@ async def test_it_keeps_and_says_why_there_is_no_tunnel_and_takes_a_new_token(pl
             await eventually(lambda: "401" in json.dumps(program.status()))
         await eventually(lambda: program.status().get("attempts", 0) > 2)
         assert program.said().count("401") == 1  # the same trouble is said once
-        program.token.write_text(TOKEN)
+        program.write_token(TOKEN)
         await eventually(lambda: program.status().get("connected_to"))
         assert "401: failed authentication" in program.status()["last_disconnect_reason"]
     finally:
@@ -192,7 +200,7 @@ async def test_loopback_is_the_address_of_a_host_that_is_a_folder(place: Place) 
 
 
 async def test_it_ends_at_once_also_while_nobody_answers(place: Place) -> None:
-    program = Program(place, urls=["wss://127.0.0.1:1/"], waits={"first": 200, "longest": 200})
+    program = Program(place, urls=["wss://127.0.0.1:1/"], waits={"first": 1e6, "longest": 1e6})
     try:
         await eventually(lambda: program.status().get("attempts"))
     finally:

@@ -28,8 +28,7 @@ from remuda.tunnel.websocket import (
     close_payload,
     close_reason,
 )
-
-_SECONDS = 60
+from tests.lab.limits import LIMIT_SECONDS
 
 
 def _frame(opcode: int, payload: bytes = b"", *, final: bool = True, key: bytes | None = None, size: int = -1) -> bytes:
@@ -237,7 +236,7 @@ async def echo() -> AsyncIterator[int]:
 
 async def test_our_client_and_the_server_of_aiohttp_understand_each_other(echo: int) -> None:
     messages = [b"", b"small", bytes(range(256)) * 1000]
-    async with asyncio.timeout(_SECONDS):
+    async with asyncio.timeout(LIMIT_SECONDS):
         reader, writer = await asyncio.open_connection("127.0.0.1", echo)
         opening = handshake.ClientHandshake(f"127.0.0.1:{echo}", "/echo")
         writer.write(opening.request)
@@ -271,7 +270,7 @@ async def test_our_server_and_the_client_of_aiohttp_understand_each_other() -> N
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with (
-        asyncio.timeout(_SECONDS),
+        asyncio.timeout(LIMIT_SECONDS),
         server,
         aiohttp.ClientSession() as session,
         session.ws_connect(f"http://127.0.0.1:{port}/", max_msg_size=0) as socket,

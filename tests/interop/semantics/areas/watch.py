@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import Any
 
 from tests.interop.semantics.trial import Trial, case, shared
@@ -99,7 +100,7 @@ def sends_a_bookmark_before_it_ends(t: Trial) -> None:
     path = t.configmaps()
     start = _revision(t, path)
     t.quietly("POST", path, {"metadata": {"name": "a"}})
-    t.watch(path, 1, resourceVersion=start, allowWatchBookmarks="true", timeoutSeconds=2)
+    t.watch(path, 1, resourceVersion=start, allowWatchBookmarks="true", timeoutSeconds=60)
 
 
 @case("watch")
@@ -173,8 +174,11 @@ def as_a_table(t: Trial) -> None:
     t.quietly("POST", path, {"metadata": {"name": "a"}, "data": {"k": "v"}})
     accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     t.quietly("POST", path, {"metadata": {"name": "b"}})
-    lines = list(t.server.stream(f"{path}?watch=true&timeoutSeconds=1", headers=accept))
-    t.note([_without_age(line) for line in lines])
+    t.caught_up(path)
+    lines = t.server.stream(f"{path}?watch=true", headers=accept)
+    seen = [_without_age(line) for line in islice(lines, 2)]
+    t.quietly("POST", path, {"metadata": {"name": "c"}})
+    t.note([*seen, _without_age(next(lines))])
 
 
 @case("watch")
@@ -182,8 +186,11 @@ def as_metadata_only(t: Trial) -> None:
     path = t.configmaps()
     t.quietly("POST", path, {"metadata": {"name": "a"}, "data": {"k": "v"}})
     accept = {"Accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
-    for line in t.server.stream(f"{path}?watch=true&timeoutSeconds=1", headers=accept):
-        t.note(json.loads(line))
+    t.caught_up(path)
+    lines = t.server.stream(f"{path}?watch=true", headers=accept)
+    t.note(json.loads(next(lines)))
+    t.quietly("POST", path, {"metadata": {"name": "b"}})
+    t.note(json.loads(next(lines)))
 
 
 @case("watch")
@@ -202,9 +209,12 @@ def deletecollection_is_one_event_each(t: Trial) -> None:
         t.quietly("POST", path, {"metadata": {"name": name}})
     start = _revision(t, path)
     t.quietly("DELETE", path)
+    t.quietly("POST", path, {"metadata": {"name": "the-end"}})
     events = []
-    for line in t.server.stream(f"{path}?watch=true&timeoutSeconds=1&resourceVersion={start}"):
+    for line in t.server.stream(f"{path}?watch=true&resourceVersion={start}"):
         event = json.loads(line)
+        if event["object"]["metadata"]["name"] == "the-end":
+            break
         events.append([event["type"], event["object"]["metadata"]["name"]])
     t.note(sorted(events))
 

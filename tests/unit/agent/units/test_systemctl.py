@@ -17,8 +17,8 @@ import pytest
 from remuda.agent import program
 from remuda.agent.units import watch
 from remuda.providers.bootstrap import assets
+from tests.lab.limits import LIMIT_SECONDS
 
-SECONDS = 30.0
 PONY = """
 import os, signal, socket, sys, time
 name = os.environ["NOTIFY_SOCKET"]
@@ -26,8 +26,8 @@ with open(os.environ["REMUDA_HOST_ROOT"] + "/starts", "a") as file:
     file.write(f"{os.getpid()} {os.environ['WORD']} {os.environ.get('SECRET')} {sys.argv[1:]}\\n")
 if os.path.exists(os.environ["REMUDA_HOST_ROOT"] + "/lame"):
     sys.exit(3)
-socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"READY=1", "\\0" + name[1:])
 print("ready", flush=True)
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"READY=1", "\\0" + name[1:])
 time.sleep(1000)
 """
 UNIT = """
@@ -64,7 +64,7 @@ class Host:
         """As a script of a plan calls it, with a secret of that plan in its environment."""
         command = [sys.executable, "-I", "-S", str(self.agent), "systemctl", "--root", str(self.root), "--", *words]
         environment = {**os.environ, "SECRET": "of the plan"}
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+        return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, env=environment)
 
     def pid(self) -> int:
         return int(self.run("show", "-p", "MainPID", "--value", "pony").stdout)
@@ -101,13 +101,14 @@ def host(tmp_path: Path) -> Iterator[Host]:
 def agent(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Starts the agent's part: of an agent that runs from its one file."""
     monkeypatch.setattr(program, "own_path", lambda: str(host.agent))
+    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.1)
     stop = threading.Event()
     yield lambda: watch.begin(str(host.root), "127.0.0.9", stop)
     stop.set()
 
 
 def eventually(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + LIMIT_SECONDS
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -148,7 +149,7 @@ def test_what_dies_is_started_again_and_what_is_stopped_is_not(host: Host) -> No
     eventually(lambda: host.pid() not in (0, first))
     assert host.run("show", "-p", "NRestarts", "pony").stdout == "NRestarts=1\n"
     host.run("stop", "pony")
-    time.sleep(1)
+    time.sleep(1)  # longer than the keeper pauses before a start
     assert len(host.lines("starts")) == 2
 
 
@@ -162,9 +163,11 @@ def test_a_failure_to_start_is_told_and_a_later_success_is_one(host: Host) -> No
 
 
 def test_without_waiting_it_returns_before_the_unit_is_ready(host: Host) -> None:
-    host.put("etc/systemd/system/pony.service.d/slow.conf", "[Service]\nExecStartPre=/bin/sleep 2\n")
+    wait = "for _ in $$(seq 12000); do test -e $REMUDA_HOST_ROOT/go && break; sleep 0.05; done"
+    host.put("etc/systemd/system/pony.service.d/slow.conf", f"[Service]\nExecStartPre=/bin/sh -c '{wait}'\n")
     assert host.run("--no-block", "restart", "pony").returncode == 0
     assert host.run("is-active", "pony").stdout == "activating\n"
+    host.put("go", "")
     eventually(lambda: host.run("is-active", "pony").stdout == "active\n")
 
 
@@ -189,6 +192,7 @@ def test_whatever_was_killed_comes_back_once_and_what_was_stopped_stays(host: Ho
     first = host.pid()
     os.kill(host.keeper(), signal.SIGKILL)
     os.kill(first, signal.SIGKILL)
+    eventually(lambda: len(host.lines("starts")) > 1)
     eventually(lambda: host.run("is-active", "pony").stdout == "active\n")
     assert len(host.lines("starts")) == 2
     assert host.run("is-active", "other").stdout == "inactive\n"
@@ -218,7 +222,7 @@ def test_what_a_program_leaves_behind_goes_with_it(host: Host) -> None:
     eventually(lambda: host.lines("child"))
     child = int(host.lines("child")[0])
     host.run("stop", "herd")
-    assert not lives(child)
+    eventually(lambda: not lives(child))
 
 
 @pytest.mark.parametrize(

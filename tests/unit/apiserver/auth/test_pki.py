@@ -15,6 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from remuda.apiserver.auth import pki
 from remuda.kube import certificates
+from tests.lab.limits import LIMIT_SECONDS
 
 
 def load(path: Path) -> x509.Certificate:
@@ -181,8 +182,8 @@ def test_issued_client_certificates(tmp_path: Path) -> None:
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[bytes | None, str | None, str | None]:
     """(the client's certificate as the server saw it, the TLS version, the ALPN protocol)."""
     left, right = socket.socketpair()
-    left.settimeout(5)
-    right.settimeout(5)
+    left.settimeout(LIMIT_SECONDS)
+    right.settimeout(LIMIT_SECONDS)
     seen: list[object] = []
 
     def serve() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ from remuda.apiserver.storage.types import Revision
 from remuda.kube.errors import forbidden_request, not_found
 from remuda.kube.schema import Schema
 from remuda.kube.web import Handler
+from tests.lab.limits import LIMIT_SECONDS
 
 PODS = Resource(
     group="",
@@ -252,7 +253,7 @@ class Client:
         self.writer.write(data)
 
     async def read_head(self) -> tuple[int, list[tuple[str, str]]]:
-        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), LIMIT_SECONDS)
         status_line, *lines = head.decode().strip().split("\r\n")
         return int(status_line.split()[1]), [tuple(line.split(": ", 1)) for line in lines]  # type: ignore[misc]
 
@@ -265,12 +266,12 @@ class Client:
             while chunk := await self.read_chunk():
                 answer.body += chunk
         elif length := int(answer.header("content-length") or 0):
-            answer.body = await asyncio.wait_for(self.reader.readexactly(length), 5)
+            answer.body = await asyncio.wait_for(self.reader.readexactly(length), LIMIT_SECONDS)
         return answer
 
     async def read_chunk(self) -> bytes:
-        size = int(await asyncio.wait_for(self.reader.readline(), 5), 16)
-        data = await asyncio.wait_for(self.reader.readexactly(size + 2), 5)
+        size = int(await asyncio.wait_for(self.reader.readline(), LIMIT_SECONDS), 16)
+        data = await asyncio.wait_for(self.reader.readexactly(size + 2), LIMIT_SECONDS)
         return data[:-2]
 
     async def ask(self, method: str, target: str, body: bytes = b"", **headers: str) -> Answer:
@@ -284,11 +285,18 @@ class Client:
     async def is_closed(self) -> bool:
         """Waits for the other end to close."""
         with contextlib.suppress(ConnectionError):
-            return await asyncio.wait_for(self.reader.read(1), 5) == b""
+            return await asyncio.wait_for(self.reader.read(1), LIMIT_SECONDS) == b""
         return True
 
     def close(self) -> None:
         self.writer.close()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for what this process itself brings about."""
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not holds():
+            await asyncio.sleep(0.002)
 
 
 async def connect(port: int) -> Client:

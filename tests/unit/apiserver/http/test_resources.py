@@ -15,7 +15,7 @@ from remuda.apiserver.kinds.protobuf import Malformed
 from remuda.apiserver.registry.calls import ListOptions, Page, WriteOptions
 from remuda.apiserver.storage.types import Revision
 
-from .fakes import Answer, Fronted, pod
+from .fakes import Answer, Fronted, pod, until
 
 A_POD = "/api/v1/namespaces/ns/pods/a"
 PODS = "/api/v1/namespaces/ns/pods"
@@ -255,17 +255,22 @@ async def test_logs() -> None:
         assert (await server.ask("GET", f"{A_POD}/log")).body == b""
 
 
+def creates(server: Fronted) -> int:
+    """Count the create calls that reached the registry."""
+    return sum(call[0] == "create" for call in server.registry.calls)
+
+
 async def test_writes_in_work_are_bounded_for_all_but_masters() -> None:
     async with Fronted(limits=Limits(writes_in_flight=2)) as server:
         server.registry.hold = asyncio.Event()
         held = [asyncio.create_task(server.ask("POST", PODS, b"{}", X_User="bob")) for _ in range(2)]
-        await asyncio.sleep(0.05)
+        await until(lambda: creates(server) == 2)
         busy = await server.ask("POST", PODS, b"{}", X_User="bob")
         assert (busy.status, busy.header("retry-after")) == (429, "1")
         assert busy.body == b"Too many requests, please try again later.\n"
         assert (await server.ask("GET", A_POD, X_User="bob")).status == 200
         privileged = asyncio.create_task(server.ask("POST", PODS, b"{}"))
-        await asyncio.sleep(0.05)
+        await until(lambda: creates(server) == 3)
         assert not privileged.done()
         server.registry.hold.set()
         assert [(await task).status for task in (*held, privileged)] == [201, 201, 201]

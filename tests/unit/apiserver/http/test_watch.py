@@ -9,8 +9,9 @@ import msgspec
 
 from remuda.apiserver.http.watch import _PLAIN
 from remuda.apiserver.registry.calls import WatchLine
+from tests.lab.limits import LIMIT_SECONDS
 
-from .fakes import Client, Fronted, pod
+from .fakes import Client, Fronted, pod, until
 
 WATCH = "/api/v1/namespaces/ns/pods?watch=1&resourceVersion=5"
 ERROR = b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":410}'
@@ -79,7 +80,8 @@ async def test_a_slow_reader_sets_the_pace_of_a_large_beginning() -> None:
         await start(client)
         value = pod("a", data="x" * 20_000)
         server.registry.watches[0].queue.put_nowait([WatchLine("ADDED", value, Noted()) for _ in range(5_000)])
-        await asyncio.sleep(0.3)
+        await until(lambda: encoded)
+        await asyncio.sleep(0.2)  # a server that does not wait for the reader would encode everything meanwhile
         assert 0 < len(encoded) < 2_500
         assert len(await events(client, 5_000)) == 5_000
 
@@ -90,11 +92,7 @@ async def test_the_watch_is_closed_when_the_client_leaves() -> None:
         await start(client)
         assert "apiserver_longrunning_requests{" in server.front.metrics.render().decode()
         client.close()
-        for _ in range(100):
-            await asyncio.sleep(0.01)
-            if server.registry.watches[0].closed:
-                break
-        assert server.registry.watches[0].closed
+        await until(lambda: server.registry.watches[0].closed)
         assert list(server.front.metrics.watches.values()) == [0]
 
 
@@ -105,8 +103,9 @@ async def test_a_watch_whose_client_leaves_at_once_is_closed_too() -> None:
             client.send(f"GET {WATCH} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
             await asyncio.sleep(0)
             client.writer.transport.abort()
-        await asyncio.sleep(0.2)
-        assert all(watch.closed for watch in server.registry.watches)
+        listener = server.front._listener
+        await until(lambda: listener._made == 20 and not listener.connections)
+        await until(lambda: all(watch.closed for watch in server.registry.watches))
 
 
 async def test_a_watch_ends_after_its_timeout() -> None:
@@ -122,7 +121,7 @@ async def test_stopping_ends_watches_with_their_last_chunk() -> None:
     async with server:
         client = await server.client()
         await start(client)
-        await server.front.stop(1)
+        await server.front.stop(LIMIT_SECONDS)
         assert await client.read_chunk() == b""
         assert await client.is_closed()
 

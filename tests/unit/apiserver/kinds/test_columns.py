@@ -14,6 +14,13 @@ from remuda.kube import clock
 from .writing import POD, created, kind
 
 
+@pytest.fixture(autouse=True)
+def frozen_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the clock: an age must not grow between the test and the column that shows it."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+
+
 def row(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
     return {column.name: column.cell(obj) for column in resource.columns if column.cell is not None}
 

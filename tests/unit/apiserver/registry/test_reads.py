@@ -15,6 +15,7 @@ from remuda.apiserver.registry.served import Served
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.kube.client import Change
 from remuda.kube.errors import StatusError
+from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.apiserver.registry.conftest import JANE, NAMESPACE, NAMESPACES, WIDGET, WIDGETS, Everyone, loads, widget
 
 
@@ -24,7 +25,7 @@ async def names(client: LocalClient, namespace: str = "ns", **options: Any) -> l
 
 async def take(changes: AsyncIterator[Change], count: int) -> list[tuple[str, str]]:
     taken = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_SECONDS):
         async for change in changes:
             body = loads(change.value)
             taken.append((change.type, body["metadata"].get("name", "")))
@@ -178,11 +179,11 @@ class TestWatch:
         waiting = asyncio.create_task(_all(changes))
         await asyncio.sleep(0.01)
         await registry.store.close()  # type: ignore[attr-defined]
-        assert await asyncio.wait_for(waiting, 5) == []
+        assert await asyncio.wait_for(waiting, LIMIT_SECONDS) == []
 
 
 async def _first(changes: AsyncIterator[Change], count: int) -> AsyncIterator[Change]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_SECONDS):
         async for change in changes:
             yield change
             count -= 1

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import tarfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from remuda.apiserver.storage.backup import ArchiveError, backup, restore
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import Compacted, Revision
+from tests.lab.limits import LIMIT_SECONDS
 
 T = "machines"
 
@@ -83,6 +85,12 @@ async def test_no_revision_a_client_may_know_gets_a_second_meaning(tmp_path: Pat
     await store.close()
 
 
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
 async def test_a_backup_beside_a_busy_server_is_one_moment_of_it(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "data")
     stop = False
@@ -97,11 +105,12 @@ async def test_a_backup_beside_a_busy_server_is_one_moment_of_it(tmp_path: Path)
             second = await store.put(T, f"w{worker}", "second", encode, expect=second)
 
     writers = [asyncio.ensure_future(write(worker)) for worker in range(4)]
-    await asyncio.sleep(0.05)
+    await until(lambda: all(store.get(T, f"w{worker}", "second") for worker in range(4)))
     acknowledged = store.revision
     manifests = []
     for round_ in range(5):
         manifests.append(await asyncio.to_thread(backup, tmp_path / "data", tmp_path / f"file{round_}"))
+        await until(lambda: store.revision > manifests[-1].revision)
     stop = True
     await asyncio.gather(*writers)
     await store.close()

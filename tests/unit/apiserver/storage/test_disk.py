@@ -65,10 +65,11 @@ async def test_a_second_store_is_refused_and_told_by_whom(tmp_path: Path) -> Non
 
 async def test_a_killed_holder_blocks_nobody(tmp_path: Path) -> None:
     hold = (
-        "import sys, time; from pathlib import Path; from remuda.apiserver.storage.directory import DirectoryLock;"
-        "lock = DirectoryLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+        "import sys; from pathlib import Path; from remuda.apiserver.storage.directory import DirectoryLock;"
+        "lock = DirectoryLock(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen([sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE) as holder:
+    command = [sys.executable, "-c", hold, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout
         holder.stdout.readline()
         with pytest.raises(StoreLocked, match=f"process {holder.pid}"):

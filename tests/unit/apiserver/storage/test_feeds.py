@@ -11,6 +11,7 @@ from remuda.apiserver.storage.feeds import BufferedFeed
 from remuda.apiserver.storage.history import History
 from remuda.apiserver.storage.memory import Memory
 from remuda.apiserver.storage.types import Entry, Event, FeedOverflow, Revision
+from tests.lab.limits import LIMIT_SECONDS
 
 
 def added(revision: int, namespace: str = "ns", table: str = "t", size: int = 10) -> Event:
@@ -23,7 +24,7 @@ def memory() -> Memory:
 
 
 async def taken(feed: BufferedFeed) -> list[int]:
-    return [event.revision for event in await asyncio.wait_for(feed.next_batch(), 1)]
+    return [event.revision for event in await asyncio.wait_for(feed.next_batch(), LIMIT_SECONDS)]
 
 
 async def test_a_feed_gets_its_table_and_namespace_only(memory: Memory) -> None:

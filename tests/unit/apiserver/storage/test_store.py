@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from remuda.apiserver.storage.types import (
     StorageFailed,
     WriteConflict,
 )
+from tests.lab.limits import LIMIT_SECONDS
 
 T = "machines.cluster.x-k8s.io"
 
@@ -45,12 +47,15 @@ class Breaking:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.armed = False
+        self.released = threading.Event()  # no commit starts before
+        self.released.set()
         original = Disk.commit
 
         def fail() -> bool:
             raise OSError("no space left on device")
 
         def commit(disk: Disk, events: Sequence[Event], floor: Revision) -> None:
+            self.released.wait(LIMIT_SECONDS)
             disk._connection.set_commit_hook(fail if self.armed else None)
             original(disk, events, floor)
 
@@ -168,12 +173,15 @@ async def test_a_failed_commit_voids_every_write_on_its_way(
     feed = store.watch(T, since=store.revision)
     breaking = Breaking(monkeypatch)
     breaking.armed = True
+    breaking.released.clear()
     first = asyncio.ensure_future(store.put(T, "ns", "kept", text("w"), expect=kept))
     other = asyncio.ensure_future(store.put(T, "ns", "other", text("w"), expect=None))
     await asyncio.sleep(0)
     await asyncio.sleep(0)  # sent; what follows builds on it and is queued behind it
     behind = store.latest(T, "ns", "kept")
     follow = asyncio.ensure_future(store.put(T, "ns", "kept", text("x"), expect=behind))
+    await asyncio.sleep(0)
+    breaking.released.set()
     outcomes = await asyncio.gather(first, other, follow, return_exceptions=True)
     assert [type(o) for o in outcomes] == [StorageFailed] * 3
     assert "no space left" in str(outcomes[0])

@@ -10,6 +10,7 @@ import pytest
 from remuda.apiserver.upkeep import worker as module
 from remuda.apiserver.upkeep.worker import Worker
 from remuda.kube.errors import conflict
+from tests.lab.limits import LIMIT_SECONDS
 
 
 class Recorder:
@@ -35,7 +36,7 @@ class Recorder:
 
 
 async def finish(worker: Worker[str]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not worker.is_idle:
             await asyncio.sleep(0)
 

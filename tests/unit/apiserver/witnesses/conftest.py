@@ -12,6 +12,7 @@ import kubernetes as k8s
 import pytest
 
 from tests.lab import Ours
+from tests.lab.limits import LIMIT_SECONDS
 
 GROUP = "ranch.example"
 
@@ -76,7 +77,7 @@ def horses(api: k8s.client.ApiClient) -> str:
     for event in watch.stream(
         extensions.list_custom_resource_definition,
         field_selector=f"metadata.name=horses.{GROUP}",
-        timeout_seconds=10,
+        timeout_seconds=int(LIMIT_SECONDS),
     ):
         conditions = event["object"].status.conditions or []
         if any(c.type == "Established" and c.status == "True" for c in conditions):

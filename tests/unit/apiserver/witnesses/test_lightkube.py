@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx2
 import lightkube
 import pytest
 from lightkube.core.exceptions import ApiError
@@ -14,13 +15,16 @@ from lightkube.resources.core_v1 import ConfigMap, Namespace
 from lightkube.types import CascadeType, PatchType
 
 from tests.lab import Ours
+from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.apiserver.witnesses.conftest import GROUP
 
 
 @pytest.fixture(scope="module")
 def light(server: Ours) -> lightkube.Client:
     config = lightkube.KubeConfig.from_file(str(server.kubeconfig))
-    return lightkube.Client(config=config, field_manager="witness", trust_env=False)
+    return lightkube.Client(
+        config=config, field_manager="witness", timeout=httpx2.Timeout(LIMIT_SECONDS), trust_env=False
+    )
 
 
 def test_it_writes_reads_and_watches(light: lightkube.Client, space: str) -> None:

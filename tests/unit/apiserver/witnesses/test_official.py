@@ -13,6 +13,7 @@ from kubernetes.leaderelection import electionconfig, leaderelection
 from kubernetes.leaderelection.resourcelock.configmaplock import ConfigMapLock
 
 from tests.lab import Ours
+from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.apiserver.witnesses.conftest import GROUP
 
 
@@ -116,10 +117,11 @@ def test_a_watch_resumes_where_it_ended(core: k8s.client.CoreV1Api, space: str) 
     core.delete_namespaced_config_map("seen", space)
     watch = k8s.watch.Watch()
     listing = core.list_namespaced_config_map
-    seen = [
-        (event["type"], event["object"].metadata.resource_version)
-        for event in watch.stream(listing, space, resource_version=start, timeout_seconds=1)
-    ]
+    seen = []
+    for event in watch.stream(listing, space, resource_version=start, timeout_seconds=int(LIMIT_SECONDS)):
+        seen.append((event["type"], event["object"].metadata.resource_version))
+        if len(seen) == 3:
+            watch.stop()
     assert [type_ for type_, _ in seen] == ["ADDED", "MODIFIED", "DELETED"]
     revisions = [int(revision) for _, revision in seen]
     assert revisions == sorted(set(revisions))

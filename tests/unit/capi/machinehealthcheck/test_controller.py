@@ -24,6 +24,7 @@ from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
 from remuda.runtime.remote import Connection, RemoteClusters
+from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.apiserver.engine import Engine, loads
 from tests.unit.capi.machinehealthcheck.objects import T0, cluster, machine
 
@@ -119,7 +120,7 @@ async def _until(bench: Bench, kind: Kind[Any], name: str, holds: Any) -> None:
     seen = asyncio.Event()
     informer = bench.manager.caches.of(kind)
     informer.listen(lambda before, after, initial: seen.set() if after and holds(after) else None)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_SECONDS):
         await seen.wait()
 
 

@@ -18,6 +18,7 @@ from remuda.kube.http.tls import client_context, load_pair
 from remuda.providers.bootstrap.endpoints import Endpoints
 from remuda.providers.bootstrap.registration import ConnectionInfo, Refusal
 from remuda.providers.bootstrap.site import Site
+from tests.lab.limits import LIMIT_SECONDS
 
 TOKEN = "machine.abc.s3cret"
 
@@ -51,7 +52,7 @@ class Served:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port, ssl=self.context)
         lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{lines}\r\n".encode())
-        content = await asyncio.wait_for(reader.read(), 20)
+        content = await asyncio.wait_for(reader.read(), LIMIT_SECONDS)
         writer.close()
         return Answer(content)
 
@@ -96,7 +97,7 @@ async def serving(assets: Path | None = None, *, name: str = "127.0.0.1") -> Asy
     try:
         yield served
     finally:
-        await listener.stop(1)
+        await listener.stop(LIMIT_SECONDS)
 
 
 class Run:
@@ -133,7 +134,7 @@ async def run(script: str, folder: Path, *arguments: str, tools: str | None = No
         cwd=folder,
     )
     try:
-        out, _ = await asyncio.wait_for(process.communicate(script.encode()), 30)
+        out, _ = await asyncio.wait_for(process.communicate(script.encode()), LIMIT_SECONDS)
     except BaseException:
         process.kill()
         await process.wait()

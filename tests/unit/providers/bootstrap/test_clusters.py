@@ -10,6 +10,7 @@ import pytest
 
 from remuda.providers.bootstrap import clusters
 from remuda.providers.bootstrap.site import Site
+from tests.lab.limits import LIMIT_SECONDS
 
 
 @pytest.mark.parametrize("tampered", [False, True])
@@ -27,7 +28,7 @@ def test_the_line_runs_the_script_of_the_manager_it_names_and_of_no_other(tmp_pa
     _program(tmp_path / "sudo", 'exec "$@"\n')
     line = clusters.command(site, "cluster.YQ.b-c_d", {"GRASS": "it's $(green)"}) + " --worker"
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
-    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=environment, timeout=20)
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=environment, timeout=LIMIT_SECONDS)
     if tampered:
         assert (ran.returncode != 0, ran.stdout) == (True, "")
     else:

@@ -188,7 +188,7 @@ async def test_a_server_that_is_back_is_used(tmp_path: Path) -> None:
             return text(503, "not yet\n")
 
         served.listener.handler = refuse_once
-        done = await run(script.for_machine(served.site, TOKEN), tmp_path, REMUDA_PATIENCE_SECONDS="20")
+        done = await run(script.for_machine(served.site, TOKEN), tmp_path, REMUDA_PATIENCE_SECONDS="300")
     assert done.code == 0, done
     assert "the server says 503: not yet; next try in 1 s" in done.out
 

@@ -12,6 +12,7 @@ from remuda.providers.machine import ssh
 from remuda.providers.machine.login import Login, host_keys, known_hosts, reachable
 from remuda.providers.machine.spi import Address, DriverError
 from remuda.providers.machine.ssh import run_script
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ssh_host import Host
 
 
@@ -89,7 +90,7 @@ async def test_sshd_is_waited_for(heard: Heard, monkeypatch: pytest.MonkeyPatch)
     async with host.serving():
         pass  # the port is known now, and nobody listens
     running = asyncio.create_task(run_script(host.login(), b"echo up", heard.say, heard.pin))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while not heard.lines:
             await asyncio.sleep(0.01)
         async with host.serving():

@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 from remuda.providers.controlplane.artefacts import bundle
+from tests.lab.limits import LIMIT_SECONDS
 
 BUILD = "import sys, pathlib; from remuda.providers.controlplane.artefacts import bundle; "
 BUILD += "bundle.build('v1.36.4+nano7', pathlib.Path(sys.argv[1]))"
@@ -18,7 +19,7 @@ def test_it_is_the_same_bytes_and_runs_by_itself(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     bundle.build("v1.36.4+nano7", first)
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    subprocess.run([sys.executable, "-c", BUILD, str(second)], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", BUILD, str(second)], env=environment, check=True, timeout=LIMIT_SECONDS)
     assert first.read_bytes() == second.read_bytes()
     assert first.stat().st_size < 30_000_000
 
@@ -29,7 +30,9 @@ def test_it_is_the_same_bytes_and_runs_by_itself(tmp_path: Path) -> None:
     # The Python beneath this one has none of our packages.
     base = os.path.dirname(getattr(sys, "_base_executable", sys.executable))
     clean = {"PATH": f"{base}:/usr/bin:/bin", "PYTHONPATH": "/nowhere"}
-    said = subprocess.run([tmp_path / "nano", "--version"], env=clean, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(
+        [tmp_path / "nano", "--version"], env=clean, capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
     assert "v1.36.4+nano7" in said.stdout, said
     names = {path.name for path in (home / "bin").iterdir()}
     assert {"nano", "nano-killall.sh", "nano-uninstall.sh"} <= names
@@ -41,6 +44,6 @@ def test_a_host_without_that_python_is_told(tmp_path: Path) -> None:
     text = Path(bundle.__file__).with_name("nano.sh").read_text().replace("@PYTHON@", "3.2")
     launcher.write_text(text)
     launcher.chmod(0o755)
-    said = subprocess.run([launcher, "server"], capture_output=True, text=True, timeout=60)
+    said = subprocess.run([launcher, "server"], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert said.returncode == 127
     assert "needs Python 3.2" in said.stderr

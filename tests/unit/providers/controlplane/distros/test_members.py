@@ -19,6 +19,7 @@ from remuda.providers.controlplane.planner.observed import Member
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.render import plan as plans
 from tests.lab import certificates
+from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.providers.controlplane.render import sample
 
 _PID = os.getpid()
@@ -114,7 +115,9 @@ class Host:
             "REMUDA_PATIENCE_SECONDS": str(patience),
         }
         command = [instruction.command, *instruction.args]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+        )
 
     def stop(self) -> None:
         for server, thread in self._running:
@@ -176,10 +179,10 @@ def test_while_there_is_no_server_to_ask_that_is_told(host: Host) -> None:
 
 
 def test_a_server_that_has_just_been_started_is_given_a_moment(host: Host) -> None:
-    starts = threading.Timer(1.5, host.supervisor, [[member(1)]])
+    starts = threading.Timer(0.5, host.supervisor, [[member(1)]])
     host.own_health(healthy=True)
     starts.start()
-    done = host.look(patience=30)
+    done = host.look(patience=LIMIT_SECONDS)
     starts.join()
     assert done.returncode == 0, done.stderr
     assert [one["name"] for one in json.loads(done.stdout)["members"]] == ["m1-abc"]

@@ -26,6 +26,7 @@ from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.render import plan as plans
 from remuda.providers.controlplane.types import Installer
 from tests.lab import certificates
+from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.providers.controlplane.render import sample
 
 # Notes what it is asked, and says of a unit what the file `state` says.
@@ -140,7 +141,12 @@ class Machine:
             "REMUDA_PYTHON": sys.executable,
         }
         return subprocess.run(
-            [one.command, *one.args], env=environment, capture_output=True, text=True, timeout=60, check=False
+            [one.command, *one.args],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
         )
 
     def asked_of_systemd(self) -> list[str]:
@@ -472,7 +478,7 @@ def test_every_script_is_one_that_a_plain_shell_reads(distro: str, tmp_path: Pat
     for content in (init(cluster), render.retire(cluster, sample.host("server"))):
         plan = plans.read(content)
         for one in (*plan.instructions, *plan.periodic):
-            subprocess.run([one.command, "-n", *one.args], check=True, timeout=20)
+            subprocess.run([one.command, "-n", *one.args], check=True, timeout=LIMIT_SECONDS)
 
 
 def test_the_tool_is_one_that_an_old_python_reads() -> None:

@@ -15,6 +15,7 @@ from remuda.providers.controlplane import render
 from remuda.providers.controlplane.planner.observed import Cluster, Tokens
 from remuda.providers.controlplane.render import plan as plans
 from tests.lab import certificates
+from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.providers.controlplane.distros.test_scripts import Machine, Service
 from tests.unit.providers.controlplane.render import sample
 
@@ -196,7 +197,7 @@ def test_a_host_without_a_python_for_it_says_so(node: Node, python: str, words: 
         "REMUDA_PYTHON": str(name),
     }
     done = subprocess.run(
-        [one.command, *one.args], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [one.command, *one.args], env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
     )
     assert done.returncode == 0
     assert words in done.stdout

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from remuda.providers.machine.drivers import balancer
+from remuda.providers.machine.drivers import balancer, balancing
 from remuda.providers.machine.drivers.balancing import Balancing
 from tests.lab.balancers import Greeters, greeting, reached
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="addresses of 127.0.0.0/8 need Linux")
@@ -36,7 +37,7 @@ class Stage:
         await self.until(lambda report: report.revision == balancer.revision(json.dumps(config).encode()))
 
     async def until(self, holds: Any) -> Any:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while (report := self.balancing.report()) is None or not holds(report):
                 await asyncio.sleep(0.02)
         return report
@@ -48,7 +49,8 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    monkeypatch.setattr(balancing, "_READY_SECONDS", LIMIT_SECONDS)
     async with Greeters(["127.0.62.1", "127.0.62.2"]).serving() as greeters:
         made = Stage(tmp_path, greeters)
         await made.balancing.ensure(HERE, [greeters.port], greeters.addresses)
@@ -85,7 +87,7 @@ async def test_a_side_that_has_said_all_still_hears_the_other(stage: Stage) -> N
         writer.write_eof()
 
     sending = asyncio.ensure_future(send())
-    assert await asyncio.wait_for(reader.read(-1), 20) == sent + b"bye"
+    assert await asyncio.wait_for(reader.read(-1), LIMIT_SECONDS) == sent + b"bye"
     await sending
 
 
@@ -93,12 +95,14 @@ async def test_a_backend_taken_out_gets_nothing_new_and_keeps_what_it_has_for_a_
     await stage.tell(["127.0.62.1"])
     who, reader, writer = await greeting(HERE, stage.greeters.port)
     assert who == "127.0.62.1"
-    await stage.tell(["127.0.62.2"], drain=1.0)
+    await stage.tell(["127.0.62.2"], drain=LIMIT_SECONDS)
     assert [await stage.who() for _ in range(3)] == ["127.0.62.2"] * 3
     writer.write(b"still here")
     assert await reader.readexactly(10) == b"still here"
+    await stage.tell(["127.0.62.1"])  # or else the drain that has begun would go on
+    await stage.tell(["127.0.62.2"], drain=0.1)
     try:
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), LIMIT_SECONDS) == b""
     except ConnectionResetError:
         pass  # cut, as it was to be
 
@@ -116,7 +120,7 @@ async def test_a_file_it_cannot_read_is_told_and_changes_nothing(stage: Stage) -
 
 async def test_two_never_serve_one_folder(stage: Stage) -> None:
     second = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", balancer.__file__, str(stage.folder))
-    assert await asyncio.wait_for(second.wait(), 10) == 0
+    assert await asyncio.wait_for(second.wait(), LIMIT_SECONDS) == 0
     assert stage.balancing.runs()
 
 
@@ -125,9 +129,9 @@ async def test_it_needs_only_the_standard_library(tmp_path: Path) -> None:
     (tmp_path / balancer.CONFIG).write_text(json.dumps({"address": HERE, "ports": [free_port()], "backends": []}))
     process = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", balancer.__file__, str(tmp_path))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_SECONDS):
             while not (tmp_path / balancer.STATUS).exists():
                 await asyncio.sleep(0.02)
     finally:
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), LIMIT_SECONDS) == 0

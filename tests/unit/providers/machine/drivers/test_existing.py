@@ -21,6 +21,7 @@ from remuda.providers.machine.drivers.existing.remote import Place
 from remuda.providers.machine.spi import BadOptions, DriverError, Order
 from tests.lab.conformance import Conformance
 from tests.lab.drivers import Pets, processes_below
+from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.pets import USER, stop_all
 
 
@@ -67,7 +68,7 @@ async def test_a_server_is_taken_given_back_without_its_agent_and_taken_again(su
         )
         async with installed:
             environment = "CATTLE_REMOTE_ENABLED=false CATTLE_LOCAL_ENABLED=true"
-            await installed.run(f"{environment} {sys.executable} {agent} install", check=True, timeout=60)
+            await installed.run(f"{environment} {sys.executable} {agent} install", check=True, timeout=LIMIT_SECONDS)
         assert processes_below(pet.root.parent)
         await subject.act(order).remove(order)
         assert processes_below(pet.root.parent) == []

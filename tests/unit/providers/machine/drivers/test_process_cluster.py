@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from remuda.providers.machine.drivers import process
+from remuda.providers.machine.drivers import balancing, process
 from remuda.providers.machine.drivers.process.cluster import ProcessCluster
 from remuda.providers.machine.spi import ClusterInfrastructure, ClusterOrder
 from tests.lab.balancers import Greeters, reached
 from tests.lab.conformance import ClusterConformance, ClusterSubject
 from tests.lab.drivers import Processes, processes_below
+from tests.lab.limits import LIMIT_SECONDS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process hosts need Linux")
 
@@ -80,9 +81,12 @@ async def test_a_balancer_that_was_killed_comes_back_at_the_same_address(subject
     assert await subject.stands(order, again) == list(BACKENDS)
 
 
-async def test_a_port_that_is_taken_is_told(subject: Balancers) -> None:
+async def test_a_port_that_is_taken_is_told(subject: Balancers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balancing, "_PATIENCE_SECONDS", 0.0)
     async with Greeters(["127.0.61.9"]).serving() as somebody:
         order = subject.order(options={"address": "127.0.61.9"}, ports=(somebody.port,))
         with pytest.raises(process.DriverError, match=r"cannot listen at 127\.0\.61\.9.*in use"):
             await subject.act(order).ensure(order)
+    monkeypatch.setattr(balancing, "_PATIENCE_SECONDS", LIMIT_SECONDS)  # the old error stands until it has tried again
+    monkeypatch.setattr(balancing, "_READY_SECONDS", LIMIT_SECONDS)
     await subject.act(order).ensure(order)

@@ -14,6 +14,7 @@ from remuda.providers.machine.drivers.simcloud import FileCloud, SimCloud, SimSe
 from remuda.providers.machine.spi import TAG_OWNER, TAG_UID, DriverError
 from tests.lab.conformance import Conformance
 from tests.lab.drivers import SimInFile, SimInMemory
+from tests.lab.limits import LIMIT_SECONDS
 
 
 class TestInAFile(Conformance):
@@ -127,7 +128,7 @@ async def test_a_listener_hears_of_each_boot_with_its_user_data_and_of_each_end(
     cloud.listen(agents)
     await cloud.create(wish("late", boot_seconds=3600))
     await cloud.create(wish("a", user_data=b"script", boot_seconds=0.01))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_SECONDS):
         await agents.told.wait()
     await cloud.remove("server-a", "a")
     await cloud.remove("server-late", "late")
@@ -148,7 +149,7 @@ async def test_user_data_that_has_been_handed_over_is_forgotten_where_nobody_wan
         cloud.listen(agents)
         agents.told.clear()
         await cloud.create(wish("a", user_data=b"script"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT_SECONDS):
             await agents.told.wait()
         assert [server.user_data for server in await cloud.servers()] == [left]
 
