@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 ROUNDS ?=
 # Tests of hosts, peers and restarts mostly wait, so there are more workers than processors.
 AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
+# Types of unchanged files are not checked again, also in another clone: mypy compares their contents.
+export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/remuda/mypy
 
 .PHONY: help setup demo demo-clean test coverage check bench interop-peers interop interop-suite interop-controllers
 .PHONY: e2e e2e-k3s faults faults-kills faults-abuse clean
@@ -51,28 +53,28 @@ interop: interop-suite interop-controllers ## The real peers against ours, and t
 
 interop-suite: $(READY) interop-peers
 	interop/packages registry || true # without it, what needs a registry skips and says so
-	$(BIN)/python -m pytest tests/interop -q -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest tests/interop -q --durations 10 -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 interop-controllers: $(READY) interop-peers
-	$(BIN)/python -m pytest tests/controllers -q -n auto --dist loadfile --engine=kubernetes
+	$(BIN)/python -m pytest tests/controllers -q --durations 10 -n auto --dist loadfile --engine=kubernetes
 
 e2e: $(READY) ## The whole program as its users run it; as root on Debian also on real hosts
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then interop/packages hosts || true; \
 	  else echo "not root on Debian: tests on real hosts will skip, unless interop/packages hosts has been run" >&2; fi
-	$(BIN)/python -m pytest tests/e2e -q -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest tests/e2e -q --durations 10 -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 e2e-k3s: $(READY) ## Real k3s on real hosts: root on Debian, and Go, which builds it once
 	@if [ "$$(id -u)" = 0 ] && interop/packages hosts k3s; then interop/build k3s kubectl; \
 	  else echo "not root on Debian: nothing is built, and the tests will skip" >&2; fi
-	$(BIN)/python -m pytest tests/e2e_k3s -q -x
+	$(BIN)/python -m pytest tests/e2e_k3s -q -x --durations 10
 
 faults: faults-kills faults-abuse ## Kills, power cuts and hostile input; ROUNDS=full for whole campaigns
 
 faults-kills: $(READY)
-	REMUDA_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q -n $(AT_ONCE) --dist worksteal
+	REMUDA_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q --durations 10 -n $(AT_ONCE) --dist worksteal
 
 faults-abuse: $(READY)
-	$(BIN)/python -m pytest tests/faults/abuse -q
+	$(BIN)/python -m pytest tests/faults/abuse -q --durations 10
 
 bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulated fleet
 	interop/build etcd kube-apiserver system-agent remotedialer

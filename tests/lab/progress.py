@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+_DIST = "remuda_dist"  # how pytest-xdist distributes tests, as told to its workers
 DURATIONS = Path(__file__).resolve().parents[1] / "durations.json"
 
 _UNKNOWN_SECONDS = 0.01  # of a test in a file without an entry
@@ -37,9 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Progress(config), "remuda-progress")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    seconds = _read()
-    items.sort(key=lambda item: -seconds.get(_file(item.nodeid), 0.0))  # stable: the others keep their order
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    given: dict[str, Any] = getattr(config, "workerinput", {})
+    # Only with "worksteal" a worker begins with a share of its own; else all of them take from one queue.
+    workers = given.get("workercount", 1) if given.get(_DIST) == "worksteal" else 1
+    places = {nodeid: place for place, nodeid in enumerate(arranged((item.nodeid for item in items), _read(), workers))}
+    items.sort(key=lambda item: places[item.nodeid])
 
 
 class _Progress:
@@ -53,6 +57,10 @@ class _Progress:
         self._done_weight = self._total_weight = 0.0
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput[_DIST] = self._config.getoption("dist")
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:
         if not self._weights:
             self._weights = weights(ids, _read())
@@ -61,14 +69,21 @@ class _Progress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        return ("passed", "", "PASSED") if report.when == "call" and report.passed else None
+        if report.when == "call" and report.passed:
+            return "passed", "", "PASSED"
+        if report.failed:
+            return ("failed", "", "FAILED") if report.when == "call" else ("error", "", "ERROR")
+        return None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._failed += report.failed
+        reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
+        if report.failed:
+            self._failed += 1
+            reporter.ensure_newline()
+            reporter.write_line(f"FAILED {report.nodeid} ({report.when})")
         if report.when == "teardown":
             self._done += 1
             self._done_weight += self._weights.get(report.nodeid, 0.0)
-            reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
             now, is_terminal = time.monotonic(), reporter.isatty
             if now - self._printed >= (_TERMINAL_SECONDS if is_terminal else _LOG_SECONDS):
                 self._printed = now
@@ -92,6 +107,26 @@ class _Recorder:
             if seconds >= _RECORDED_SECONDS and (DURATIONS.parents[1] / file).exists()
         }
         DURATIONS.write_text(json.dumps(kept, indent=0) + "\n")
+
+
+def arranged(ids: Iterable[str], seconds: dict[str, float], workers: int) -> list[str]:
+    """Return the tests in equal shares, one after the other, each with its slowest files first.
+
+    Slow files are spread by their seconds, the others by their number of tests, so that both are about equal.
+    """
+    files: dict[str, list[str]] = {}
+    for test in ids:
+        files.setdefault(_file(test), []).append(test)
+    shares: list[list[str]] = [[] for _ in range(workers)]
+    work = [0.0] * workers
+    for file in sorted(files, key=lambda file: -seconds.get(file, 0.0)):  # stable
+        if file in seconds:
+            share = work.index(min(work))
+            work[share] += seconds[file]
+        else:
+            share = min(range(workers), key=lambda number: len(shares[number]))
+        shares[share] += files[file]
+    return [test for share in shares for test in share]
 
 
 def weights(ids: Iterable[str], seconds: dict[str, float]) -> dict[str, float]:

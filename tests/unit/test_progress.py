@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tests.lab.progress import progress, weights
+from tests.lab.progress import arranged, progress, weights
+
+
+def test_slow_files_come_first() -> None:
+    assert arranged(["a::1", "b::1", "c::1", "c::2"], {"b": 2.0, "c": 3.0}, 1) == ["c::1", "c::2", "b::1", "a::1"]
+
+
+def test_each_worker_gets_the_same_share_of_work_and_of_tests() -> None:
+    ids = ["slow::1", "slower::1", *(f"quick-{number}::1" for number in range(6))]
+    found = arranged(ids, {"slow": 5.0, "slower": 6.0}, 2)
+    assert (found[0], found[4]) == ("slower::1", "slow::1")
+    assert sorted(found) == sorted(ids)
 
 
 def test_tests_share_the_seconds_of_their_file() -> None:

@@ -97,7 +97,7 @@ def pampa(fleet: Fleet) -> Iterator[Nanos]:
 
 
 def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(prairie: Nanos, network: Network) -> None:
-    assert prairie.why() == (0, "Cluster prairie is ready\n")
+    prairie.until(lambda: prairie.why() == (0, "Cluster prairie is ready\n"), "remuda why reports that it is ready")
     assert prairie.voters() == {prairie.node_of(name) for name in prairie.machines(SERVERS)}
     assert {version_of(node) for node in prairie.nodes().values()} == {VERSION}
     assert all((prairie.folder(name) / "leader").exists() for name in prairie.machines())
