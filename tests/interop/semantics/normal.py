@@ -54,6 +54,8 @@ class Normaliser:
         return self.value(value)
 
     def _metadata(self, metadata: dict[str, Any], *, is_list: bool) -> dict[str, Any]:
+        if metadata.get("managedFields"):
+            metadata = {**metadata, "managedFields": _by_manager(metadata["managedFields"])}
         plain: dict[str, Any] = {self.text(key): self.value(item) for key, item in sorted(metadata.items())}
         revision = metadata.get("resourceVersion")
         if revision:
@@ -71,6 +73,19 @@ class Normaliser:
         if plain["type"] == "BOOKMARK":
             plain["object"].get("metadata", {})["resourceVersion"] = _LIST_REVISION
         return plain
+
+
+def _by_manager(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort the entries of managedFields without regard to their time.
+
+    Servers sort them by operation, time in whole seconds, and manager. So their order depends on whether a second began
+    between two requests. Entries in any other order stay as they are, and show as a difference.
+    """
+    times = [(entry["operation"], entry.get("time", "")) for entry in entries]
+    if times != sorted(times):
+        return entries
+    names = ("operation", "manager", "apiVersion", "subresource")
+    return sorted(entries, key=lambda entry: [entry.get(name, "") for name in names])
 
 
 def _sorted_causes(status: dict[str, Any]) -> dict[str, Any]:
