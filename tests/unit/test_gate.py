@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -101,7 +102,8 @@ def _pytest(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
         "--rootdir",
         str(folder),
     ]
-    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=LIMIT_SECONDS, env=environment)
 
 
 def test_quarantined_test_may_fail_and_is_listed(tmp_path: Path) -> None:

@@ -96,6 +96,8 @@ class Keeper:
 
     def keep(self) -> None:
         process = self._adopted()
+        if process is None and not self._place.wants(self._name):
+            return  # it was stopped after somebody had decided to start this keeper
         self._state = self._state._replace(state=self._state.state if process else "activating")
         self._place.write(self._name, self._state)
         while True:

@@ -92,6 +92,13 @@ class Systemctl:
         running = [name for name in options.names if self._place.wants(name)]
         return max((self._begin(name, options, anew=True) for name in running), default=0)
 
+    def resume(self, options: Options) -> int:
+        """Start missing keepers of wanted units. Unlike `start`, it never starts a unit that was stopped."""
+        for name in options.names:
+            if self._place.wants(name) and not self._place.has_keeper(name):
+                self._keeper(name)
+        return 0
+
     def stop(self, options: Options) -> int:
         missing = [name for name in options.names if not self._place.has(name) and not self._place.wants(name)]
         for name in options.names:
@@ -241,6 +248,7 @@ _VERBS: dict[str, Callable[[Systemctl, Options], int]] = {
     "stop": Systemctl.stop,
     "restart": Systemctl.restart,
     "try-restart": Systemctl.try_restart,
+    "resume": Systemctl.resume,  # the agent's own verb
     "reload-or-restart": Systemctl.restart,
     "enable": Systemctl.enable,
     "disable": Systemctl.disable,

@@ -44,7 +44,7 @@ def _watch(place: Place, command: list[str], stop: threading.Event) -> None:
                 if place.has(name) and not place.has_keeper(name):
                     log.info(f"the unit {name} is wanted, and nobody looks after it: it is seen to")
                     _start(command, name, stop)
-            except OSError as error:
+            except (OSError, subprocess.SubprocessError) as error:
                 log.warning(f"the unit {name} cannot be seen to: {error}")
         if stop.wait(_LOOK_SECONDS):
             return
@@ -52,4 +52,4 @@ def _watch(place: Place, command: list[str], stop: threading.Event) -> None:
 
 def _start(command: list[str], name: str, stop: threading.Event) -> None:
     if not stop.is_set():
-        subprocess.run([*command, "--no-block", "start", name], timeout=_LEAST_SECONDS, check=False)  # noqa: S603
+        subprocess.run([*command, "resume", name], timeout=_LEAST_SECONDS, check=False)  # noqa: S603

@@ -198,6 +198,22 @@ def test_whatever_was_killed_comes_back_once_and_what_was_stopped_stays(host: Ho
     assert host.run("is-active", "other").stdout == "inactive\n"
 
 
+def test_a_unit_that_was_stopped_is_not_resumed(host: Host) -> None:
+    host.put("etc/systemd/system/other.service", "[Service]\nExecStart=/bin/sleep 1000\n")
+    host.run("start", "other")
+    host.run("stop", "other")
+    assert host.run("resume", "other").returncode == 0
+    assert host.run("is-active", "other").stdout == "inactive\n"
+
+
+def test_a_keeper_of_a_unit_that_was_stopped_meanwhile_starts_nothing(host: Host) -> None:
+    host.run("start", "pony")
+    host.run("stop", "pony")
+    keep = [sys.executable, str(host.agent), "keep", "--root", str(host.root), "pony.service"]
+    assert subprocess.run(keep, timeout=LIMIT_SECONDS, check=False).returncode == 0
+    assert len(host.lines("starts")) == 1
+
+
 def test_enabled_units_start_with_the_machine(host: Host, agent: Callable[[], None]) -> None:
     host.run("enable", "pony")
     assert host.run("is-enabled", "pony").stdout == "enabled\n"
