@@ -22,6 +22,7 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@$(BIN)/python -m compileall -q src tests/lab # else each of several test workers compiles all of it
 	@touch $@
 
 setup: $(READY) ## A virtual environment in .venv with Remuda and its development tools
