@@ -4,7 +4,9 @@ installed ones do. Without it each of the hundreds of programs that tests start 
 import gc
 import os
 import sys
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.lab.repeatable import repeatable
@@ -13,10 +15,6 @@ __all__ = ["repeatable"]
 
 pytest_plugins = ["tests.lab.progress", "tests.lab.quarantine"]
 
-# Objects made by collection live as long as the run. If the garbage collector visits them again and again, tests take a
-# tenth more processor time.
-gc.disable()
-
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -24,7 +22,13 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
-def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Hide what collection makes from the garbage collector: it lives as long as the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
