@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.lab.reported import properties
+
 SHARE_SECONDS = 60.0  # of a short campaign; what has begun by then still ends, within two minutes
 _PROPERTY = "campaign"
 
@@ -76,14 +78,7 @@ def _requested_seed() -> int:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    lines = {
-        f"{report.nodeid}: {text}"
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if isinstance(report, pytest.TestReport)
-        for name, text in report.user_properties
-        if name == _PROPERTY
-    }
-    if lines:
+    if found := properties(terminalreporter, _PROPERTY):
         terminalreporter.section("random campaigns")
-        terminalreporter.write_line("\n".join(sorted(lines)))
+        for nodeid, text in sorted(found):
+            terminalreporter.write_line(f"{nodeid}: {text}")

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.lab.reported import properties
+
 MARK = "quarantine"
 _PROPERTY = "quarantined"
 
@@ -24,18 +26,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             reason, owner = mark.kwargs.get("reason"), mark.kwargs.get("owner")
             if not reason or not owner:
                 raise pytest.UsageError(f"{item.nodeid}: quarantine needs reason=... and owner=...")
-            item.user_properties.append((_PROPERTY, f"{item.nodeid}: {reason} (owner: {owner})"))
+            item.user_properties.append((_PROPERTY, f"{reason} (owner: {owner})"))
             item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    lines = {
-        text
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if isinstance(report, pytest.TestReport)
-        for name, text in report.user_properties
-        if name == _PROPERTY
-    }
-    for line in sorted(lines):
-        terminalreporter.write_line(f"quarantined: {line}")
+    for nodeid, text in sorted(properties(terminalreporter, _PROPERTY)):
+        terminalreporter.write_line(f"quarantined: {nodeid}: {text}")

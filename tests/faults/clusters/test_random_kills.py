@@ -106,6 +106,7 @@ async def test_anybody_dies_at_any_moment_and_the_cluster_lives(tmp_path: Path, 
                 killing.cancel()
         finally:
             print(f"{killer.killed.total()} kills: {dict(killer.killed)}")
+        assert killer.killed
         if not campaign.is_over():
             assert killer.killed.total() >= kills
             assert killer.killed.keys() == _WEIGHTS.keys()

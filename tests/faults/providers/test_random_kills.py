@@ -87,4 +87,5 @@ async def test_any_process_dies_at_any_moment(tmp_path: Path, campaign: Campaign
         finally:
             killing.cancel()
         print(f"{killer.killed.total()} kills: {dict(killer.killed)}")
+        assert killer.killed
         assert killer.killed.total() == kills or campaign.is_over()

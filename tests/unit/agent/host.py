@@ -108,7 +108,7 @@ class PlanSecret:
         return self.data()
 
     def failed(self, checksum: str, count: int = 1) -> dict[str, bytes]:
-        """Its data once this plan has failed so often, or more often: the agent tries again by itself."""
+        """Return its data once this plan has failed at least `count` times; the agent retries by itself."""
 
         def look() -> bool:
             data = self.data()

@@ -77,7 +77,7 @@ def test_every_command_is_told_in_one_line() -> None:
 
 
 def test_help_comes_at_once() -> None:
-    """Of the processor's time, the best of several; neighbours on the same core lengthen that of Python alone too."""
+    """Return the least processor time of several runs; neighbours on the same core slow down bare Python as well."""
     times = [_processor_seconds("-m", "remuda.cli.main", "--help") for _ in range(5)]
     if min(times) > _AT_ONCE:
         alone = [_processor_seconds("-c", "pass") for _ in range(5)]

@@ -184,7 +184,7 @@ def test_a_thread_that_is_late_to_start_is_not_held_against_the_loop(monkeypatch
 
 
 def test_a_watchdog_that_queues_for_a_processor_is_not_held_against_the_loop() -> None:
-    """It may hold the interpreter lock meanwhile, and the loop's thread then sleeps."""
+    """The watchdog may hold the interpreter lock while it queues; the loop's thread then sleeps."""
     judging = Guard(lambda offence: None)
     idle = guard._Work(own=0.0, others=0.0, watchdog=0.0, runnable=False)
     assert judging._has_waited(0.06, idle, idle)

@@ -327,7 +327,7 @@ async def test_too_many_at_once_are_told_when_to_come_back_and_do(place: Place) 
 
 
 class HaltedRate(AcceptRate):
-    """Its time passes when the test says so: on a slow machine two clients may come seconds apart."""
+    """Clock that the test moves: on a slow machine two clients may connect seconds apart."""
 
     now = 0.0
 
