@@ -43,6 +43,7 @@ class Plane:
                     *("--server-url", f"https://{name}:{port}"),
                 ),
                 folder,
+                forked=True,
             )
             for name in names
         ]

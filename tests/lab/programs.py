@@ -17,6 +17,7 @@ from pathlib import Path
 
 from remuda.runtime.steps import CRASHED
 from tests.lab.children import die_with_parent
+from tests.lab.forks import Forked, fork_server
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import tail
 
@@ -28,12 +29,20 @@ class Program:
     standard output."""
 
     def __init__(
-        self, name: str, arguments: Sequence[str], folder: Path, *, executable: str | Path = sys.executable
+        self,
+        name: str,
+        arguments: Sequence[str],
+        folder: Path,
+        *,
+        executable: str | Path = sys.executable,
+        forked: bool = False,
     ) -> None:
+        """`forked`: start each life from a process that has imported it (`tests.lab.forks`)."""
         self.name = name
         self.log = folder / f"{name}.log"
         self.lives = 0
-        self.process: Process | None = None
+        self.process: Process | Forked | None = None
+        self._forked = forked
         self._command = (str(executable), *arguments)
         self.printed = ""
         self._news = asyncio.Event()
@@ -44,19 +53,23 @@ class Program:
         """A new life. Returns before it is ready."""
         self.printed = ""
         self._said = self.log.stat().st_size if self.log.exists() else 0
+        variables = {**os.environ, **(environment or {})}
         with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=log,
-                env={**os.environ, **(environment or {})},
-                preexec_fn=die_with_parent,
-            )
+            if self._forked:
+                self.process = await fork_server().start(self._command[1:], variables, log)
+            else:
+                self.process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    stdin=DEVNULL,
+                    stdout=PIPE,
+                    stderr=log,
+                    env=variables,
+                    preexec_fn=die_with_parent,
+                )
         self.lives += 1
         self._reading = asyncio.create_task(self._read(self.process))
 
-    async def _read(self, process: Process) -> None:
+    async def _read(self, process: Process | Forked) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
             self.printed += line.decode(errors="replace")

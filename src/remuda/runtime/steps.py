@@ -90,10 +90,10 @@ _steps: dict[str, Step] = {}
 _crash = CrashPlan(os.environ[VARIABLE], os.environ.get(ONCE_VARIABLE, "")) if os.environ.get(VARIABLE) else None
 
 
-def crash_at(text: str) -> None:
-    """As REMUDA_CRASH_AT, for a process that was forked rather than started."""
+def crash_at(text: str, once: str = "") -> None:
+    """Set REMUDA_CRASH_AT and REMUDA_CRASH_ONCE of a process that was forked, not started."""
     global _crash
-    _crash = CrashPlan(text) if text else None
+    _crash = CrashPlan(text, once) if text else None
 
 
 def step(name: str, doc: str) -> Step:

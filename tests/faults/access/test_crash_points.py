@@ -7,8 +7,6 @@ Which points there are is asked of the program: a new step is killed at, or this
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,24 +23,25 @@ from remuda.kube.core import NAMESPACES, SECRETS
 from remuda.providers import names
 from remuda.providers.controlplane.identity import derived_id
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.runtime import steps
 from tests.controllers.doors import Doors
 from tests.controllers.engine import Engine, Json, named
 from tests.faults import register
-from tests.lab.children import die_with_parent
 from tests.lab.limits import LIMIT_SECONDS
+from tests.lab.programs import Program
 
 SUITE = "tests/faults/access/test_crash_points.py"
 _ROUNDS = 3
 
 
-class Program:
+class Access:
     """Started again whenever it has died, with the points it has not died at yet."""
 
     def __init__(self, kubeconfig: Path, namespace: str, folder: Path, points: set[str]) -> None:
-        self._arguments = ("-m", "tests.lab.access_manager", str(kubeconfig), namespace)
+        arguments = ("-m", "tests.lab.access_manager", str(kubeconfig), namespace)
+        self._program = Program("access", arguments, folder, forked=True)
         self._died = folder / "died"
         self._died.mkdir()
-        self._log = folder / "log"
         self._points = points
 
     @property
@@ -50,29 +49,18 @@ class Program:
         return self._points - {path.name for path in self._died.iterdir()}
 
     async def keep_alive(self) -> None:
-        while True:
-            with self._log.open("ab") as log:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    *self._arguments,
-                    stderr=log,
-                    env={
-                        **os.environ,
-                        "REMUDA_CRASH_AT": ",".join(sorted(self._points)),
-                        "REMUDA_CRASH_ONCE": str(self._died),
-                    },
-                    preexec_fn=die_with_parent,
-                )
-            try:
-                await process.wait()
-            except asyncio.CancelledError:
-                process.kill()
-                await process.wait()
-                raise
+        environment = {steps.VARIABLE: ",".join(sorted(self._points)), steps.ONCE_VARIABLE: str(self._died)}
+        try:
+            while True:
+                await self._program.start(environment)
+                await self._program.ended()
+        finally:
+            self._program.kill()
+            await self._program.ended()
 
 
 @asynccontextmanager
-async def alive(program: Program) -> AsyncIterator[None]:
+async def alive(program: Access) -> AsyncIterator[None]:
     task = asyncio.create_task(program.keep_alive())
     try:
         yield
@@ -88,7 +76,7 @@ async def test_it_dies_at_every_point_and_everything_comes_and_goes_whole(tmp_pa
     try:
         engine = Engine("embedded", server.client(), server.kubeconfig)
         doors = await Doors.create(engine)
-        program = Program(server.kubeconfig, doors.namespace, tmp_path, points)
+        program = Access(server.kubeconfig, doors.namespace, tmp_path, points)
         async with alive(program):
             for number in range(_ROUNDS):
                 await live(doors, declared=number % 2 == 0)

@@ -44,12 +44,11 @@ class Stage:
         self.config = folder / "data" / "admin.kubeconfig"
         served = ("--data-dir", str(folder / "data"), "--listen", f"127.0.0.1:{free_port()}")
         simulator = ("-m", "remuda.simulator", "--kubeconfig", str(self.config), "--cloud", str(self.cloud))
-        self.engine = Program(
-            "up" if together else "apiserver", (*_ours, "up" if together else "apiserver", *served), folder
-        )
-        self.providers = Program("providers", simulator, folder)
+        command = "up" if together else "apiserver"
+        self.engine = Program(command, (*_ours, command, *served), folder, forked=True)
+        self.providers = Program("providers", simulator, folder, forked=True)
         managed = ("manager", "--kubeconfig", str(self.config), "--no-leader-elect")
-        self.manager = self.engine if together else Program("manager", (*_ours, *managed), folder)
+        self.manager = self.engine if together else Program("manager", (*_ours, *managed), folder, forked=True)
         self.programs = list(dict.fromkeys((self.engine, self.manager, self.providers)))
         self._supervisors: list[asyncio.Task[None]] = []
         self._closing = False

@@ -62,8 +62,8 @@ class Replica:
     def __init__(self, engine: Ours, folder: Path) -> None:
         command = ("-m", "remuda.cli.main", "manager", "--kubeconfig", str(engine.kubeconfig))
         webhooks = ("--webhook-listen", f"127.0.0.1:{free_port()}")
-        self._manager = Program("manager", (*command, "--lease-seconds", "3", *webhooks), folder)
-        self._removal = Program("removal", (*command, "--remove-webhooks"), folder)
+        self._manager = Program("manager", (*command, "--lease-seconds", "3", *webhooks), folder, forked=True)
+        self._removal = Program("removal", (*command, "--remove-webhooks"), folder, forked=True)
         self.points = {point for point in points() if point.startswith(ELSEWHERE)}
         self.killed: list[str] = []
 
