@@ -11,7 +11,7 @@ AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/remuda/mypy
 
 .PHONY: help setup demo demo-clean test coverage check bench interop-peers interop interop-suite interop-controllers
-.PHONY: e2e e2e-k3s faults faults-kills faults-abuse clean
+.PHONY: e2e e2e-processes e2e-hosts e2e-k3s faults faults-kills faults-abuse clean
 
 help: ## What can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -59,10 +59,15 @@ interop-suite: $(READY) interop-peers
 interop-controllers: $(READY) interop-peers
 	$(BIN)/python -m pytest tests/controllers -q --durations 10 -n auto --dist loadfile --engine=kubernetes
 
-e2e: $(READY) ## The whole program as its users run it; as root on Debian also on real hosts
+e2e: e2e-processes e2e-hosts ## The whole program as its users run it; as root on Debian also on real hosts
+
+e2e-processes: $(READY)
+	$(BIN)/python -m pytest tests/e2e --ignore tests/e2e/hosts -q --durations 10 -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
+
+e2e-hosts: $(READY)
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then interop/packages hosts || true; \
 	  else echo "not root on Debian: tests on real hosts will skip, unless interop/packages hosts has been run" >&2; fi
-	$(BIN)/python -m pytest tests/e2e -q --durations 10 -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest tests/e2e/hosts -q --durations 10 -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 e2e-k3s: $(READY) ## Real k3s on real hosts: root on Debian, and Go, which builds it once
 	@if [ "$$(id -u)" = 0 ] && interop/packages hosts k3s; then interop/build k3s kubectl; \
