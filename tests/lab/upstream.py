@@ -8,7 +8,6 @@ from a production server are those a single throw-away process needs.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -24,9 +23,6 @@ from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_peer
 from tests.lab.server import Server, end, free_port
 
-# Collect garbage less often: there is memory enough, and most of these servers live for a minute. Benchmarks, which
-# want a durable server, leave it as it is.
-_QUICK = {"GOGC": "400"}
 DISABLED_PLUGINS = (
     "CertificateApproval",
     "CertificateSigning",
@@ -53,10 +49,9 @@ class Upstream(Server):
     def __init__(
         self, *flags: str, ready_seconds: float = LIMIT_SECONDS, durable: bool = False, controllers: bool = True
     ) -> None:
-        """`durable`: as in production: etcd syncs every write. `controllers=False`: only etcd and the API server."""
+        """`durable`: etcd syncs every write. `controllers=False`: only etcd and the API server."""
         self.folder = Path(tempfile.mkdtemp(prefix="remuda-lab-upstream-"))
         self.children: list[subprocess.Popen[bytes]] = []
-        self._environment = dict(os.environ) if durable else os.environ | _QUICK
         try:
             files = self._start(flags, durable, ready_seconds)
             if controllers:
@@ -108,13 +103,7 @@ class Upstream(Server):
         with (self.folder / f"{name}.log").open("wb") as log:
             # Its own name, not the file's with a version: it is the field manager of what the server writes itself.
             process = subprocess.Popen(
-                [name, *flags],
-                executable=program,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                env=self._environment,
-                preexec_fn=die_with_parent,
+                [name, *flags], executable=program, stdout=log, stderr=log, cwd=self.folder, preexec_fn=die_with_parent
             )
         self.children.append(process)
         return process
