@@ -154,6 +154,7 @@ class Stream:
             self._drop_held()
             if self._unsent:
                 self._mux.ending(self)
+                self._resume()  # else two ends that paused each other and both close would wait for each other
             else:
                 self.sent_all()
 
@@ -174,10 +175,14 @@ class Stream:
                 if self._state in (OPEN, DRAINING):
                     self._pieces.appendleft(memoryview(piece)[taken:])
                 break
-        if self._asked_to_pause and self._state == OPEN and self._held < self._mux.limits.resume_below:
+        if self._state == OPEN and self._held < self._mux.limits.resume_below:
+            self._resume()
+        self._tell_end()
+
+    def _resume(self) -> None:
+        if self._asked_to_pause:
             self._asked_to_pause = False
             self._mux.urge(self.number, protocol.RESUME)
-        self._tell_end()
 
     # What the other end does
 

@@ -272,6 +272,21 @@ def test_to_have_paused_does_not_hold_what_is_written() -> None:
     assert said(client) == [(far.number, protocol.DATA, b"y")]
 
 
+def test_ends_that_paused_each_other_and_both_close_still_send_the_rest() -> None:
+    server, client, near, near_reader, far, far_reader = both()
+    near_reader.takes = far_reader.takes = 0
+    for stream in (near, far):
+        stream.write(b"x" * 1500)
+    carry(server, client)
+    for stream in (near, far):
+        stream.write(b"rest")  # waits: either end has asked the other to pause
+        stream.close()
+    carry(server, client)
+    assert near.is_gone
+    assert far.is_gone
+    assert server.streams == client.streams == {}
+
+
 def test_an_end_that_does_not_pause_loses_that_stream_and_no_other() -> None:
     server, client, near, _, far, at_client = both()
     other = server.open("tcp", "a:1")
