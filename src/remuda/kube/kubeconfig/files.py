@@ -12,11 +12,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from remuda.kube import untrusted_yaml
 from remuda.kube.kubeconfig.access import KubeconfigError
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-_DEEPEST = 32
 _MOST_ALIASES = 64
 
 
@@ -127,8 +125,9 @@ class Merged:
 def read_config(text: bytes, origin: str) -> Config:
     """Whoever wrote it: never a crash, and no more work than its size is worth. Raises KubeconfigError."""
     try:
-        _check_shape(text, origin)
-        found = yaml.load(text, _Loader)  # noqa: S506 - a safe loader, in C where there is one
+        found = untrusted_yaml.load(text, most_aliases=_MOST_ALIASES)
+    except untrusted_yaml.TooComplex as error:
+        raise KubeconfigError(f"{origin} is no kubeconfig: {error}") from None
     except (yaml.YAMLError, ValueError) as error:
         # Without the text around it, which may be a key.
         where = getattr(error, "problem_mark", None)
@@ -138,16 +137,6 @@ def read_config(text: bytes, origin: str) -> Config:
         return msgspec.convert(found if found is not None else {}, Config)
     except msgspec.ValidationError as error:
         raise KubeconfigError(f"{origin} is no kubeconfig: {error}") from None
-
-
-def _check_shape(text: bytes, origin: str) -> None:
-    """Before the loader sees it: the C one recurses until the process ends, and aliases multiply."""
-    depth = aliases = 0
-    for event in yaml.parse(text, _Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        aliases += isinstance(event, yaml.AliasEvent)
-        if depth > _DEEPEST or aliases > _MOST_ALIASES:
-            raise KubeconfigError(f"{origin} is no kubeconfig: it is nested too deeply, or has too many aliases")
 
 
 def merge_files(paths: Iterable[Path]) -> Merged:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import yaml
 
 from remuda.capi.types import Reference
+from remuda.kube import untrusted_yaml
 from remuda.providers import names
 from remuda.providers.bootstrap.types import CUSTOM_MACHINE
 
@@ -25,7 +26,6 @@ _HEADER = "#cloud-config"
 _JINJA = "## template: jinja"
 _NOTHING = "#!/bin/sh\n# The host has registered itself: there is nothing left to run.\n"
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
@@ -81,7 +81,9 @@ def _user_config(userdata: str) -> dict[str, Any]:
     if not lines or not lines[0].startswith(_HEADER):
         raise ValueError(f"spec.userdata.inlineUserdata must begin with {_HEADER}")
     try:
-        config = yaml.load(userdata, Loader=_LOADER)  # noqa: S506 - both loaders are the safe one
+        config = untrusted_yaml.load(userdata)
+    except untrusted_yaml.TooComplex as error:
+        raise ValueError(f"spec.userdata.inlineUserdata cannot be used: {error}") from None
     except yaml.YAMLError as error:
         raise ValueError(f"spec.userdata.inlineUserdata is not YAML: {_where(error)}") from None
     if config is None:

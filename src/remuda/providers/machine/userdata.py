@@ -16,11 +16,11 @@ from typing import Any
 
 import yaml
 
+from remuda.kube import untrusted_yaml
 from remuda.providers.machine.spi import BadOptions
 
 _PATH = "/usr/local/custom_script/install.sh"  # where upstream's is, and people look for it
 _HEADER = "#cloud-config"
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
@@ -63,7 +63,9 @@ def fit(user_data: bytes, limit: int) -> bytes:
 
 def _parsed(own: str) -> dict[str, Any]:
     try:
-        config = yaml.load(own, Loader=_LOADER)  # noqa: S506 - both loaders are the safe one
+        config = untrusted_yaml.load(own)
+    except untrusted_yaml.TooComplex as error:
+        raise BadOptions(f"userdata: {error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)  # without the text itself: it may hold passwords
         where = f" (line {mark.line + 1})" if mark is not None else ""

@@ -73,6 +73,7 @@ def test_nothing_but_a_clear_error_comes_of_garbage(text: str, data: bytes) -> N
         b"a: {" * 1_000,
         b"a: 2020-13-45",
         b"a: &a [1]\nb: [" + b"*a, " * 100 + b"]",
+        b"a0: &a0 {k: v}\n" + b"".join(b"a%d: &a%d {<<: [*a%d, *a%d]}\n" % (n, n, n - 1, n - 1) for n in range(1, 31)),
         b"!!python/object/apply:os.system [ls]",
         b"- a",
         b"\xc3\x28",

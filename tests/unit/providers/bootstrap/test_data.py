@@ -63,6 +63,7 @@ def test_a_template_stays_one() -> None:
         ("#cloud-config\nruncmd: date\n", "runcmd in spec.userdata.inlineUserdata must be a list"),
         ("#cloud-config\npassword: hunter2\n a: [", "is not YAML"),
         ("#cloud-config\n" + "#" * 70_000, "longer than"),
+        ("#cloud-config\na: " + "[" * 60_000, "nested more than"),  # which ended the process
     ],
 )
 def test_what_cannot_be_used_is_refused_without_being_repeated(userdata: str, why: str) -> None:

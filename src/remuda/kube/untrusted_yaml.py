@@ -1,0 +1,48 @@
+"""YAML that somebody else wrote, loaded with bounds: user data, kubeconfigs in Secrets, files of plans.
+
+PyYAML has no limits of its own. Its C composer recurses until the process ends, so nesting is bounded before anything
+is composed. Merge keys (`<<`) copy what they merge, so the entries they add are bounded while they are merged. Aliases
+alone share what they name and cost nothing here; whoever walks the result must visit shared values once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+DEEPEST = 64
+_MOST_MERGED = 10_000  # entries of mappings that merge keys may copy
+
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class TooComplex(yaml.YAMLError):
+    """Nested too deeply, with too many aliases, or grown by merge keys."""
+
+
+class _Loader(_SafeLoader):  # type: ignore[misc]  # in C where there is one
+    merged = 0
+
+    def flatten_mapping(self, node: Any) -> None:
+        """PyYAML calls this for each mapping that is constructed and for each one that is merged into another."""
+        merges = any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value)
+        super().flatten_mapping(node)
+        if merges:
+            self.merged += len(node.value)
+            if self.merged > _MOST_MERGED:
+                raise TooComplex("its merge keys (<<) add too many entries")
+
+
+def load(text: str | bytes, *, most_aliases: int | None = None) -> Any:
+    """Return the value of one document. Raises yaml.YAMLError, and ValueError for scalars that are none (a date).
+    `most_aliases`: where the result is walked without care for shared values."""
+    depth = aliases = 0
+    for event in yaml.parse(text, _SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise TooComplex(f"it is nested more than {DEEPEST} levels deep")
+        aliases += isinstance(event, yaml.AliasEvent)
+        if most_aliases is not None and aliases > most_aliases:
+            raise TooComplex(f"it has more than {most_aliases} aliases")
+    return yaml.load(text, _Loader)  # noqa: S506 - a safe loader
