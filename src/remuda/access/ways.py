@@ -40,6 +40,7 @@ from remuda.providers.controlplane.types import RKEControlPlane
 from remuda.providers.names import admin_kubeconfig_secret
 from remuda.runtime.caches import Caches
 from remuda.runtime.outcome import Retryable
+from remuda.runtime.remote import MOST_ANSWER_BYTES
 from remuda.runtime.tasks import Tasks
 from remuda.tunnel.connector import TunnelConnector
 from remuda.tunnel.sessions import Event, Sessions
@@ -107,8 +108,8 @@ class Ways:
         except StatusError as error:
             raise Retryable(str(error)) from None
         if not self._sessions.has(id):
-            return HttpClient(access)
-        return HttpClient(self._through_tunnel(access), connector=self._tunnel(id))
+            return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)
+        return HttpClient(self._through_tunnel(access), connector=self._tunnel(id), most_bytes=MOST_ANSWER_BYTES)
 
     async def close(self) -> None:
         for cluster in list(self._ways):
@@ -180,7 +181,7 @@ class Ways:
     def _over_http(self, access: Access) -> Client:
         if access.server.startswith(self._own):
             raise Retryable(f"the {access.origin} leads through this manager, which needs another way of its own")
-        return HttpClient(access)
+        return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)
 
     # Directly, into nothing
 

@@ -21,7 +21,7 @@ from remuda.kube.kubeconfig import Access, KubeconfigError
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.caches import Caches, Informer
 from remuda.runtime.outcome import Retryable
-from remuda.runtime.remote import Dial
+from remuda.runtime.remote import MOST_ANSWER_BYTES, Dial
 
 SECRET = Kind("v1", "Secret", "secrets", Object)
 
@@ -71,7 +71,7 @@ def dialer(client: Client, connect: Connect | None = None) -> Dial:
 def _over_http(access: Access) -> Client:
     from remuda.kube.http import HttpClient
 
-    return HttpClient(access)
+    return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)
 
 
 def cluster_secrets(caches: Caches) -> Informer[Object]:

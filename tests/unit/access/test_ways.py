@@ -209,6 +209,21 @@ async def _asked(place: Proxied, key: Key) -> bytes:
         await client.close()
 
 
+async def test_cluster_cannot_fill_the_memory_of_our_controllers(
+    place: Proxied, far: FarCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remuda.access.ways.MOST_ANSWER_BYTES", 10)
+    far.answer = version
+    key = await place.cluster(ID, far.config())
+    await kubeconfig_of(place, Key(NAMESPACE, "foreign"), far.config())
+    for cluster in (key, Key(NAMESPACE, "foreign")):
+        with pytest.raises(StatusError, match="is larger than 10 bytes"):
+            await _asked(place, cluster)
+    await place.tunnel(ID)
+    with pytest.raises(StatusError, match="is larger than 10 bytes"):
+        await _asked(place, key)
+
+
 async def kubeconfig_of(place: Proxied, cluster: Key, config: dict[str, object]) -> None:
     """The contract's."""
     secret = {

@@ -42,7 +42,8 @@ class HttpClient:
 
     `timeout_seconds` bounds every request but watches, waits for a busy server included. `observe` is told of each
     exchange (see `transport.Observe`). `connector`: makes connections that do not lead where the URL says. `warn` is
-    told the server's warnings, each once; they are logged by default."""
+    told the server's warnings, each once; they are logged by default. `most_bytes` bounds the body of an answer, after
+    decompression; set it for a server that is not trusted."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class HttpClient:
         user_agent: str = USER_AGENT,
         connector: Connector = direct,
         warn: Warn | None = None,
+        most_bytes: int | None = None,
     ) -> None:
         self.access = access
         self._field_manager = field_manager
@@ -66,6 +68,7 @@ class HttpClient:
             user_agent=user_agent,
             connector=connector,
             warn=warn,
+            most_bytes=most_bytes,
         )
 
     # -- reading -------------------------------------------------------------------------------------------------

@@ -57,8 +57,10 @@ class Transport:
         user_agent: str = USER_AGENT,
         connector: Connector = direct,
         warn: Warn | None = None,
+        most_bytes: int | None = None,
     ) -> None:
         self.access = access
+        self._most_bytes = most_bytes
         self._warn = warn or self._log_warning
         self._connector = connector
         self.timeout_seconds = timeout_seconds
@@ -89,7 +91,7 @@ class Transport:
             async with asyncio.timeout_at(deadline), self._slots:
                 while True:
                     async with self._exchange(method, path, body, sent) as (answer, identity):
-                        content = await answer.read()
+                        content = await self._body(answer)
                         error = _error_in(answer, content)
                     if error is None:
                         return content
@@ -180,9 +182,21 @@ class Transport:
     async def _read_in_time(self, answer: aiohttp.ClientResponse, path: str) -> bytes:
         try:
             async with asyncio.timeout(self.timeout_seconds):
-                return await answer.read()
+                return await self._body(answer)
         except TimeoutError:
             raise self._late("GET", path) from None
+
+    async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
+        """Raises Unreachable for more than `most_bytes`, counted after decompression."""
+        if self._most_bytes is None:
+            return await answer.read()
+        content = bytearray()
+        async for piece in answer.content.iter_any():  # aiohttp unpacks no more than is read
+            content += piece
+            if len(content) > self._most_bytes:
+                answer.close()
+                raise Unreachable(f"the answer of {self.access.server} is larger than {self._most_bytes} bytes")
+        return bytes(content)
 
     def _late(self, method: str, path: str) -> Unreachable:
         text = f"{self.access.server} did not answer {method} {path} within {self.timeout_seconds:g} seconds"

@@ -126,6 +126,16 @@ class TestRequests:
         async with served(answering(200, gzip.compress(POD), Content_Encoding="gzip")) as (client, _):
             assert await client.get(PODS, "a", "b") == POD
 
+    async def test_answer_above_the_limit_is_refused_after_decompression(self) -> None:
+        bomb = answering(200, gzip.compress(bytes(64 << 20)), Content_Encoding="gzip")
+        plain = answering(200, bytes(2 << 20))
+        error = answering(500, bytes(2 << 20))
+        async with served(bomb, plain, error, OK, options={"most_bytes": 1 << 20}) as (client, _):
+            for _ in range(3):
+                refused = await refusal(client.get(PODS, "a", "b"))
+                assert refused.message.endswith(f"is larger than {1 << 20} bytes")
+            assert await client.get(PODS, "a", "b") == POD
+
     async def test_redirects_are_not_followed(self) -> None:
         async with served(answering(302, b"", Location="http://127.0.0.1:1/"), token="t") as (client, server):
             assert (await refusal(client.get(PODS, "a", "b"))).code == 302
