@@ -13,7 +13,12 @@ Json = dict[str, Any]
 
 MOST_OUTPUT = 256 << 10  # bytes of one stream that are kept
 _LEAST_OUTPUT = 64
+_MOST_UNPACKED = 64 << 20  # bytes; far above what this agent writes
 _GZIP = 31  # how zlib is told to read and write it
+
+
+class TooLarge(ValueError):
+    """The content of a gzip is larger than its reader accepts."""
 
 
 def pack(value: Json) -> bytes:
@@ -27,13 +32,26 @@ def unpack(value: bytes) -> Json:
     """What is not readable, or too large to have been ours, is as if it were not there."""
     if not value:
         return {}
-    reader = zlib.decompressobj(wbits=_GZIP)
     try:
-        content = reader.decompress(value, 64 << 20)
-        found = json.loads(content) if not reader.unconsumed_tail else None
-    except (zlib.error, ValueError, RecursionError):
+        found = json.loads(inflate(value, _MOST_UNPACKED))
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def inflate(value: bytes, most: int) -> bytes:
+    """Return the content of a gzip of one member. Raises TooLarge if it has more than `most` bytes, and ValueError if
+    it is damaged. A gzip can be a thousandth of its content, so no more than `most` bytes are ever unpacked."""
+    reader = zlib.decompressobj(wbits=_GZIP)
+    try:
+        content = reader.decompress(value, most + 1)  # one more: zlib reads the end of a content that fits exactly
+    except zlib.error as error:
+        raise ValueError(f"damaged gzip: {error}") from None
+    if len(content) > most:
+        raise TooLarge(f"unpacks to more than {most} bytes")
+    if not reader.eof:
+        raise ValueError("damaged gzip: it ends early")
+    return content
 
 
 def fitted(outputs: Json, room: int) -> bytes:

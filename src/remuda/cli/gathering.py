@@ -169,6 +169,7 @@ class Gathering:
         public = {text for key in self._clusters for text in key}
         for secret in found:
             self._redactor.learn_secret(secret, public)
+        self._left_out += self._redactor.unread
         return [one for one in found if self._is_asked_for(one)]
 
     def _outlines(self, what: str, found: list[Json]) -> None:

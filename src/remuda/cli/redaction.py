@@ -5,18 +5,20 @@ secret wherever it stands (keys, tokens, passwords in URLs and on command lines)
 Secrets hold, as they are and in base64. Secrets themselves are told as names, keys and sizes, never with values, and no
 hash of a secret is told. What is secret in doubt is hidden: a word too few can be asked for, one too many cannot be
 taken back.
+
+Nodes and tenants write some of these Secrets. So the content of a gzip is unpacked up to a limit only, YAML is read up
+to a limit only, and each value that was not searched for secrets for this reason is listed in `Redactor.unread`.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import gzip
 import re
-import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from remuda.agent import formats
 from remuda.providers.machine.scrub import HIDDEN
 
 Json = dict[str, Any]
@@ -36,6 +38,9 @@ _ABOUT = re.compile(
 _PLAIN_VARIABLES = re.compile(r"(?:https?|no|all)_proxy|(?:INSTALL|REMUDA|POD)_\w+|PATH|HOME", re.IGNORECASE)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _LEAST = 5  # what is shorter is found in everything
+_MOST_UNPACKED = 8 << 20  # bytes of one value of a Secret; outputs of a plan, which are the largest, have less
+_MOST_YAML = 1 << 20  # characters, as many as a Secret holds; a parser of YAML takes seconds for each million
+_DEEPEST = 16  # encodings within each other; a gzip can be written that contains itself
 
 _BLOCK = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*-----(?:.*?-----END [A-Z0-9 ]*-----|[A-Za-z0-9+/=\s\\]*)", re.DOTALL
@@ -63,6 +68,7 @@ class Redactor:
 
     def __init__(self, secret_fields: Mapping[str, Collection[str]] | None = None) -> None:
         self._fields = {kind: frozenset(names) for kind, names in (secret_fields or {}).items()}
+        self.unread: list[str] = []  # values of Secrets that were not searched, and why
         self._known: set[str] = set()
         self._sorted: list[str] | None = None
 
@@ -79,7 +85,7 @@ class Redactor:
 
     def learn_secret(self, secret: Json, public: Collection[str] = ()) -> None:
         """All that a Secret (or, of other kinds, a manifest of one) holds. `public`: names, which are no secrets."""
-        for value in values_of(secret):
+        for value in values_of(secret, self.unread.append):
             if value not in public:
                 self.learn(value)
 
@@ -158,57 +164,104 @@ def outline(secret: Json) -> Json:
     return {**({"type": secret["type"]} if secret.get("type") else {}), "metadata": found, "keys": sizes}
 
 
-def values_of(secret: Json) -> Iterator[str]:
-    """The texts in a Secret that must not be told."""
+def values_of(secret: Json, unread: Callable[[str], None] = lambda note: None) -> Iterator[str]:
+    """The texts in a Secret that must not be told. `unread` is called with a note for each value that is too large."""
     ours = secret.get("type") in _OURS
+    metadata = secret.get("metadata") or {}
     for key, encoded in (secret.get("data") or {}).items():
         if key in _PUBLIC_KEYS or not isinstance(encoded, str):
             continue
-        text = _decoded(encoded)
+        value = _Value()
+        text = value.decoded(encoded)
         if text is None:
             yield encoded
         elif "\n" not in text.strip() and not text.lstrip().startswith(("{", "[")):
             if (not ours or is_secret(key)) and not _PUBLIC_VALUE.fullmatch(text.strip()):
                 yield text
         else:
-            yield from _within(text)
-    for value in (secret.get("stringData") or {}).values():
-        yield str(value)
+            yield from value.within(text)
+        if value.unread:
+            name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+            unread(f"Secret {name}: {key} was not searched for secrets: {value.unread}")
+    for one in (secret.get("stringData") or {}).values():
+        yield str(one)
 
 
-def _within(text: str) -> Iterator[str]:
-    """What is secret in a text of several lines: a script, a key, a kubeconfig, a plan."""
-    import yaml
+class _Value:
+    """One value of a Secret, and how much was unpacked of it so far. `unread`: why some of it was not searched."""
 
-    for block in _BLOCK.findall(text):
-        yield from _KEY_LINE.findall(block)
-    for pattern in (_OPTION, _ASSIGNED, _TOLD):
-        for name, _, value in pattern.findall(text):
-            if is_secret(name):
-                yield value.rstrip(")}];,")
-    try:
-        yield from _leaves(yaml.safe_load(text))
-    except yaml.YAMLError:
-        return
+    def __init__(self) -> None:
+        self.unread = ""
+        self._left = _MOST_UNPACKED
+
+    def decoded(self, encoded: str) -> str | None:
+        try:
+            text = _decoded(encoded, self._left)
+        except formats.TooLarge:
+            self.unread = f"it unpacks to more than {_MOST_UNPACKED} bytes"
+            return None
+        self._left -= len(text or "")
+        return text
+
+    def within(self, text: str, depth: int = 0) -> Iterator[str]:
+        """What is secret in a text of several lines: a script, a key, a kubeconfig, a plan."""
+        for block in _BLOCK.findall(text):
+            yield from _KEY_LINE.findall(block)
+        for pattern in (_OPTION, _ASSIGNED, _TOLD):
+            for name, _, value in pattern.findall(text):
+                if is_secret(name):
+                    yield value.rstrip(")}];,")
+        for name, value in _leaves(self._parsed(text)):
+            if name != "content" and (not is_secret(name) or len(value) < _LEAST or _PUBLIC_VALUE.fullmatch(value)):
+                continue
+            if name != "content":
+                yield value
+            inner = self.decoded(value)
+            if inner is None or (inner == value and name == "content"):
+                continue
+            if depth == _DEEPEST:
+                self.unread = f"it has more than {_DEEPEST} encodings within each other"
+                continue
+            yield from self.within(inner, depth + 1)
+
+    def _parsed(self, text: str) -> Any:
+        import msgspec
+        import yaml
+
+        from remuda.kube import untrusted_yaml
+
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        if len(text) > _MOST_YAML:
+            self.unread = f"it has more than {_MOST_YAML} characters of YAML"
+            return None
+        try:
+            return untrusted_yaml.load(text)
+        except untrusted_yaml.TooComplex as error:
+            self.unread = str(error)
+        except (yaml.YAMLError, ValueError):  # of a date that is none, for instance
+            pass
+        return None
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[str]:
-    if isinstance(value, str):
-        if name == "content":
-            inner = _decoded(value)
-            if inner is not None and inner != value:
-                yield from _within(inner)
-        elif is_secret(name) and len(value) >= _LEAST and not _PUBLIC_VALUE.fullmatch(value):
-            inner = _decoded(value)
-            yield value
-            if inner is not None:
-                yield from _within(inner)
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from _leaves(one, str(key))
-    elif isinstance(value, list):
-        for one in value:
-            yield from _leaves(one, name)
+def _leaves(root: Any) -> Iterator[tuple[str, str]]:
+    """Return all texts with the names of their fields. Each mapping and list is visited once for each name: aliases of
+    YAML can make a few hundred bytes a tree of billions."""
+    seen: set[tuple[int, str]] = set()
+    waiting: list[tuple[str, Any]] = [("", root)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, str):
+            yield name, value
+        elif isinstance(value, dict | list) and (id(value), name) not in seen:
+            seen.add((id(value), name))
+            waiting += (
+                ((str(key), one) for key, one in value.items())
+                if isinstance(value, dict)
+                else ((name, one) for one in value)
+            )
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------
@@ -222,13 +275,18 @@ def plan(secret: Json, redactor: Redactor) -> Json:
     """What a plan Secret asks of its host and how that went: contents of files are sizes, outputs are left out."""
     import msgspec
 
-    data = {key: _decoded(value) or "" for key, value in (secret.get("data") or {}).items()}
     found: Json = {"metadata": outline(secret)["metadata"]}
+    data: dict[str, str] = {}
+    for key in (*_PLANS, *_RESULTS, *_TOLD_RESULTS):
+        try:
+            data[key] = _decoded(str((secret.get("data") or {}).get(key) or ""), _MOST_UNPACKED) or ""
+        except formats.TooLarge as error:
+            found[key] = f"left out: it {error}"
     for key in _PLANS:
         if data.get(key):
             try:
                 found[key] = _plan(msgspec.json.decode(data[key].encode()), redactor)
-            except (msgspec.DecodeError, AttributeError, TypeError):
+            except (msgspec.DecodeError, RecursionError, AttributeError, TypeError):
                 found[key] = f"no plan: {len(data[key])} bytes"
     found |= {key: data[key] for key in _RESULTS if data.get(key)}
     found |= {key: redactor.text(data[key]) for key in _TOLD_RESULTS if data.get(key)}
@@ -262,15 +320,12 @@ def _bytes(encoded: str) -> bytes:
         return encoded.encode()
 
 
-def _decoded(encoded: str) -> str | None:
-    """Unpacked, too; None: it is no text."""
+def _decoded(encoded: str, most: int) -> str | None:
+    """Unpacked, too; None: it is no text. Raises TooLarge if a gzip has more than `most` bytes."""
     raw = _bytes(encoded)
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error):
-            return None
     try:
-        return raw.decode()
-    except UnicodeDecodeError:
+        return (formats.inflate(raw, most) if raw[:2] == b"\x1f\x8b" else raw).decode()
+    except formats.TooLarge:
+        raise
+    except ValueError:
         return None

@@ -4,15 +4,21 @@ real server is shown in tests/controllers/test_diagnose_command.py."""
 from __future__ import annotations
 
 import base64
+import gzip
+import json
 import tarfile
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remuda.agent import formats
 from remuda.cli import bundle
-from remuda.cli.redaction import Redactor, is_secret, outline, values_of
+from remuda.cli.redaction import Redactor, is_secret, outline, plan, values_of
+from remuda.providers import names
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc+/=\nMIIEdef\n-----END RSA PRIVATE KEY-----"
 
@@ -145,3 +151,77 @@ def test_who_makes_the_file_meanwhile_keeps_it(tmp_path: Path) -> None:
     with pytest.raises(bundle.AlreadyThere):
         bundle.write(path, "f", Slow(), moment=0)
     assert path.read_text() == "mine"
+
+
+def bomb(size: int) -> str:
+    """gzip of so many zeros, in base64: about a thousandth of them."""
+    packer = zlib.compressobj(9, wbits=31)
+    piece = bytes(1 << 20)
+    packed = b"".join(packer.compress(piece) for _ in range(size >> 20)) + packer.flush()
+    return base64.b64encode(packed).decode()
+
+
+def learned(data: dict[str, str]) -> tuple[Redactor, int]:
+    """A Redactor that has read a Secret with these values, and the memory that took at most."""
+    secret = {"metadata": {"namespace": "fleet", "name": "m-plan"}, "type": names.PLAN_TYPE, "data": data}
+    redactor = Redactor()
+    tracemalloc.start()
+    try:
+        redactor.learn_secret(secret)
+        plan(secret, redactor)
+        return redactor, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("where", ["applied-output", "plan", "probe-statuses", "nested"])
+def test_gzip_bomb_of_a_node_is_not_unpacked_and_is_noted(where: str) -> None:
+    packed = bomb(256 << 20)
+    inner = base64.b64encode(f'{{"files":[{{"content":"{packed}"}}]}}'.encode()).decode()
+    redactor, peak = learned({"plan": inner} if where == "nested" else {where: packed})
+    assert peak < 64 << 20
+    key = "plan" if where == "nested" else where
+    assert redactor.unread == [
+        f"Secret fleet/m-plan: {key} was not searched for secrets: it unpacks to more than {8 << 20} bytes"
+    ]
+
+
+def test_plan_that_is_a_gzip_bomb_is_left_out_in_words() -> None:
+    secret = {"metadata": {"name": "m"}, "data": {"plan": bomb(16 << 20), "plan-state": ""}}
+    assert plan(secret, Redactor())["plan"] == f"left out: it unpacks to more than {8 << 20} bytes"
+
+
+def test_many_gzips_within_one_value_share_the_limit() -> None:
+    files = [{"content": bomb(3 << 20)} for _ in range(3)]
+    redactor, _ = learned({"plan": base64.b64encode(json.dumps({"files": files}).encode()).decode()})
+    assert len(redactor.unread) == 1
+
+
+def test_outputs_below_the_limit_are_searched() -> None:
+    stdout = base64.b64encode(b"password: hunter22\nand more").decode()
+    packed = formats.pack({"install": {"content": stdout, "filler": "x" * (4 << 20)}})
+    redactor, _ = learned({"applied-output": base64.b64encode(packed).decode()})
+    assert redactor.unread == []
+    assert redactor.text("it was hunter22") == "it was ***"
+
+
+def test_yaml_aliases_do_not_multiply() -> None:
+    lines = ["a0: &a0 {token: abcdefgh}"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40)]
+    redactor, _ = learned({"plan": base64.b64encode("\n".join(lines).encode()).decode()})
+    assert redactor.text("abcdefgh") == "***"
+
+
+def test_deeply_nested_values_do_not_end_the_bundle() -> None:
+    brackets = base64.b64encode(b"[" * 100_000 + b"\n").decode()
+    closed = base64.b64encode(b"[" * 100_000 + b"]" * 100_000).decode()
+    learned({"plan": brackets, "appliedPlan": closed, "probe-statuses": closed})
+
+
+def test_encodings_within_each_other_end_somewhere() -> None:
+    text = "password: hunter22\n"
+    for _ in range(30):
+        text = "content: " + base64.b64encode(gzip.compress(text.encode())).decode() + "\na: b\n"
+    redactor, _ = learned({"plan": base64.b64encode(text.encode()).decode()})
+    assert redactor.unread == [
+        "Secret fleet/m-plan: plan was not searched for secrets: it has more than 16 encodings within each other"
+    ]

@@ -7,8 +7,6 @@ counts only for the very plan that the host has.
 from __future__ import annotations
 
 import base64
-import binascii
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +33,7 @@ DRAIN_ERROR = "rke.cattle.io/drain-error"
 ETCD_MEMBERS = "etcd-members"  # the periodic instruction that tells of the members of etcd
 
 _MOST_MESSAGE = 2000
+_MOST_OUTPUT = 8 << 20  # bytes of periodic output, unpacked; an agent keeps 512 KiB of each instruction
 _MOST_MEMBERS = 64
 _STATES: Mapping[str, PlanState] = {
     rules.PENDING: "pending",
@@ -99,17 +98,35 @@ def _probes(data: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
     return {str(name): one for name, one in rules.probe_statuses(data).items() if isinstance(one, dict)}
 
 
+class _Outputs(msgspec.Struct):
+    """Outputs of periodic instructions. All but the one record that is read stay undecoded, because a host could write
+    a few bytes that decode to millions of objects."""
+
+    etcd_members: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"null"), name=ETCD_MEMBERS)
+
+
+class _Output(msgspec.Struct, rename="camel"):
+    exit_code: int | None = None
+    stdout: str | None = None  # base64
+
+
+class _Said(msgspec.Struct):
+    members: list[msgspec.Raw]
+
+
 def _members(data: Mapping[str, bytes]) -> Sequence[Member] | None:
-    record = formats.unpack(data.get(rules.PERIODIC_OUTPUT, b"")).get(ETCD_MEMBERS)
-    if not isinstance(record, dict) or record.get("exitCode") != 0:
-        return None
     try:
-        said = json.loads(base64.b64decode(record.get("stdout") or ""))
-        members = said["members"]
-        if not isinstance(members, list) or len(members) > _MOST_MEMBERS:
+        outputs = msgspec.json.decode(
+            formats.inflate(data.get(rules.PERIODIC_OUTPUT, b""), _MOST_OUTPUT), type=_Outputs
+        )
+        record = msgspec.json.decode(outputs.etcd_members, type=_Output)
+        if record.exit_code != 0:
             return None
-        return tuple(msgspec.convert(one, Member) for one in members)
-    except (ValueError, TypeError, KeyError, RecursionError, binascii.Error, msgspec.ValidationError):
+        said = msgspec.json.decode(base64.b64decode(record.stdout or ""), type=_Said)
+        if len(said.members) > _MOST_MEMBERS:
+            return None
+        return tuple(msgspec.json.decode(one, type=Member) for one in said.members)
+    except (ValueError, RecursionError):  # of a damaged gzip, of base64 and of msgspec
         return None
 
 

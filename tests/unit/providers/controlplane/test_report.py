@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tracemalloc
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +68,26 @@ def test_members_of_etcd_come_from_the_periodic_instruction() -> None:
     assert told.members == (Member(name="a-1", address="10.0.0.1", learner=True, healthy=False),)
     for bad in (members(b"{}"), members(b"["), members(json.dumps(listed).encode(), 1), b"nonsense"):
         assert report(secret(plan=PLAN, applied_periodic_output=bad)).members is None
+
+
+def test_members_in_a_gzip_bomb_are_not_unpacked() -> None:
+    listed = {"members": [{"name": "a-1", "address": "10.0.0.1"}]}
+    record = {"exitCode": 0, "stdout": base64.b64encode(json.dumps(listed).encode()).decode()}
+    small = formats.pack({"etcd-members": record, "other": "x" * (1 << 20)})
+    assert report(secret(plan=PLAN, applied_periodic_output=small)).members is not None
+    bomb = formats.pack({"etcd-members": record, "other": "x" * (16 << 20)})
+    assert report(secret(plan=PLAN, applied_periodic_output=bomb)).members is None
+
+
+def test_other_outputs_than_the_members_are_not_decoded() -> None:
+    """Empty lists cost three bytes here and sixty decoded."""
+    packed = formats.pack({"etcd-members": {"exitCode": 1}, "other": [[] for _ in range(1_000_000)]})
+    tracemalloc.start()
+    try:
+        report(secret(plan=PLAN, applied_periodic_output=packed))
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_a_host_says_again_wakes_nobody() -> None:

@@ -171,12 +171,13 @@ def _from_zip(content: bytes) -> Mapping[str, bytes]:
 
 
 def _from_tar(content: bytes) -> Mapping[str, bytes]:
-    found = {}
+    found, size = {}, 0
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
             for member in archive:
                 if member.isfile() and _is_driver(member.name):
-                    if member.size > _MOST_BYTES:
+                    size += member.size
+                    if size > _MOST_BYTES:
                         raise Unobtainable("what is in the archive is larger than any driver")
                     file = archive.extractfile(member)
                     found[member.name] = file.read() if file is not None else b""

@@ -40,12 +40,13 @@ def _zip(name: str) -> bytes:
     return made.getvalue()
 
 
-def _tar(name: str) -> bytes:
+def _tar(*names: str) -> bytes:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:gz") as archive:
-        entry = tarfile.TarInfo(name)
-        entry.size = len(PROGRAM)
-        archive.addfile(entry, io.BytesIO(PROGRAM))
+        for name in names:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(PROGRAM)
+            archive.addfile(entry, io.BytesIO(PROGRAM))
     return made.getvalue()
 
 
@@ -114,6 +115,13 @@ async def test_a_plugin_by_its_url_is_fetched_once(content: bytes, machine: str,
 async def test_other_places_are_refused(url: str, machine: str, tmp_path: Path) -> None:
     with pytest.raises(Unobtainable, match="cannot come from"):
         await obtain("x", url, "", machine=machine, directory=tmp_path)
+
+
+def test_programs_of_an_archive_share_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remuda.providers.machine.rancher_machine.program._MOST_BYTES", len(PROGRAM))
+    assert unpack(_tar("docker-machine-driver-a"), "it") == PROGRAM
+    with pytest.raises(Unobtainable, match="larger than any driver"):
+        unpack(_tar("docker-machine-driver-a", "docker-machine-driver-b"), "it")
 
 
 @pytest.mark.parametrize(
