@@ -27,6 +27,8 @@ log = logging.getLogger("remuda.audit")
 
 _GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _LONGEST = 1024  # of a path
+_LONGEST_NAME = 256  # of somebody who was to be impersonated
+_MOST_GROUPS = 16
 
 
 class Audit:
@@ -49,10 +51,13 @@ class Audit:
         *,
         user: str = "",
         cluster: str = "",
+        impersonated: dict[str, object] | None = None,
         id: str = "",
     ) -> None:
-        """Where there is no more to tell. `cluster`: the id that was claimed, if any."""
+        """Where there is no more to tell. `user`: who sent the request. `cluster`: the id that was claimed, if any."""
         line = _line(id or chance.uid(), Caller(name=user), address, cluster, verb, path, code)
+        if impersonated is not None:
+            line["impersonatedUser"] = impersonated
         self.write({**line, "why": why}, bounded=True)
 
     def write(self, line: dict[str, object], *, bounded: bool) -> None:
@@ -79,6 +84,7 @@ class Entry:
         self.through = ""
         self.bytes = 0  # of the answer's body
         self.why = ""  # it was refused, where the caller is not told in the same words
+        self._impersonated = impersonated(request)
         self._audit = audit
         self._address = request.peer.address
         self._loop = asyncio.get_running_loop()
@@ -96,6 +102,8 @@ class Entry:
             "seconds": round(self._loop.time() - self._began, 6),
             "bytes": self.bytes,
         }
+        if self._impersonated is not None:
+            line["impersonatedUser"] = self._impersonated
         if why:
             line["why"] = why
         self._audit.write(line, bounded=not self.caller.name)
@@ -110,6 +118,21 @@ def id_of(request: Request) -> str:
 def path_of(request: Request) -> str:
     """What stands before the path of an absolute target may be a password."""
     return request.target.partition("?")[0] if request.target.startswith("/") else request.path
+
+
+def impersonated(request: Request) -> dict[str, object] | None:
+    """Whom the request asks to act as (Impersonate-User, Impersonate-Group), permitted or not; None: nobody else."""
+    if not any(name.startswith(b"impersonate-") for name in request.headers):
+        return None
+    users = _texts(request, b"impersonate-user")
+    groups = _texts(request, b"impersonate-group")
+    return {"username": users[0] if users else "", "groups": groups}
+
+
+def _texts(request: Request, header: bytes) -> list[str]:
+    """Bounded, because the sender chooses them and the line is kept."""
+    values = request.header_values(header)[:_MOST_GROUPS]
+    return [value.encode("latin-1").decode("utf-8", "replace")[:_LONGEST_NAME] for value in values]
 
 
 def reason(error: StatusError) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Sequence
 import msgspec
 
 from remuda.access import reaching, setup
-from remuda.access.audit import Audit, id_of, path_of, reason
+from remuda.access.audit import Audit, id_of, impersonated, path_of, reason
 from remuda.access.clusters import Clusters
 from remuda.access.own import Own
 from remuda.access.proxy import Proxy
@@ -133,7 +133,16 @@ def tell_of_strangers(server: ApiServer, audit: Audit) -> None:
     def tell(request: Request, user: User | None, verb: str, error: StatusError) -> None:
         who = user.name if user is not None and user.name != ANONYMOUS else ""
         id = id_of(request)
-        audit.refused(request.peer.address, error.code, verb, path_of(request), reason(error), user=who, id=id)
+        audit.refused(
+            request.peer.address,
+            error.code,
+            verb,
+            path_of(request),
+            reason(error),
+            user=who,
+            impersonated=impersonated(request),
+            id=id,
+        )
         request.headers[b"audit-id"] = id.encode()  # the answer has the same
 
     server.front.kept_out = tell

@@ -238,6 +238,7 @@ async def test_tricks_do_not_reach_the_cluster(
     (line,) = audit.lines
     assert (line["user"], line["code"]) == ("ann", code)
     assert line["why"]
+    assert ("impersonatedUser" in line) == (lines[-1].lower().startswith("impersonate-"))
 
 
 async def test_what_a_connection_header_names_does_not_reach_the_cluster(

@@ -83,7 +83,8 @@ class HttpFront:
             self.metrics, {**(checks or {}), "shutdown": self._shutdown_check}, documents or {}, self._listed_paths
         )
         self._listener = _FrontListener(self.handle, self.limits)
-        # Told of everybody who is kept out (401, 403), as whom the request came if that is known, and why.
+        # Called for each request that is refused (401, 403): the request, who sent it if that is known (never the user
+        # it wanted to impersonate, nor the one it did), its verb, and the refusal.
         self.kept_out: Callable[[Request, User | None, str, StatusError], None] = lambda *what: None
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -115,20 +116,24 @@ class HttpFront:
     def handle(self, request: Request) -> Result | Awaitable[Result]:
         started = perf_counter()
         info = request_info(request)
-        user: User | None = None
+        sender: User | None = None  # who has authenticated
+        user: User | None = None  # whom the request acts as
         try:
             if not info.is_resource and (extra := self._extra_route(request.path)) is not None:
                 return extra(request)
-            user = self._user_of(request, info)
+            headers = HeaderView(request)
+            user = sender = self._authenticate(request.peer.certificate, headers)
+            if asks_to_impersonate(request):
+                user = self._impersonate(sender, headers, attributes_of(info))
             serve = self._resources.serve if info.is_resource else self._other
             answer = serve(request, info, user)
         except StatusError as error:
-            answer = self._refusal(request, info, user, error)
+            answer = self._refusal(request, info, sender, error)
         if type(answer) is Response:
             self._record(info, answer.status, started)
             return answer
         if isinstance(answer, Awaitable):
-            return self._counted(request, info, user, answer, started)
+            return self._counted(request, info, sender, user, answer, started)
         self._record(info, 200, started)
         return answer
 
@@ -149,13 +154,6 @@ class HttpFront:
                 return handler
         return None
 
-    def _user_of(self, request: Request, info: RequestInfo) -> User:
-        headers = HeaderView(request)
-        user = self._authenticate(request.peer.certificate, headers)
-        if not asks_to_impersonate(request):
-            return user
-        return self._impersonate(user, headers, attributes_of(info))
-
     def _other(self, request: Request, info: RequestInfo, user: User) -> Any:
         """Everything that is not about a resource."""
         path = request.path
@@ -175,7 +173,13 @@ class HttpFront:
     # -- bounds and counts ---------------------------------------------------------------------------------------
 
     async def _counted(
-        self, request: Request, info: RequestInfo, user: User | None, answer: Awaitable[Result], started: float
+        self,
+        request: Request,
+        info: RequestInfo,
+        sender: User | None,
+        user: User | None,
+        answer: Awaitable[Result],
+        started: float,
     ) -> Result:
         metrics, is_read = self.metrics, info.verb in _READS
         running = metrics.reads_in_flight if is_read else metrics.writes_in_flight
@@ -189,7 +193,7 @@ class HttpFront:
         try:
             result = await answer
         except StatusError as error:
-            result = self._refusal(request, info, user, error)
+            result = self._refusal(request, info, sender, error)
         finally:
             if is_read:
                 metrics.reads_in_flight -= 1
@@ -198,9 +202,9 @@ class HttpFront:
         self._record(info, result.status if isinstance(result, Response) else 200, started)
         return result
 
-    def _refusal(self, request: Request, info: RequestInfo, user: User | None, error: StatusError) -> Response:
+    def _refusal(self, request: Request, info: RequestInfo, sender: User | None, error: StatusError) -> Response:
         if error.code in (401, 403):
-            self.kept_out(request, user, info.verb, error)
+            self.kept_out(request, sender, info.verb, error)
         return error_response(request, error)
 
     def _turn_away(self, info: RequestInfo, answer: Awaitable[Result], started: float) -> Response:

@@ -1,0 +1,74 @@
+"""Audit lines of refusals at the management API: they name who sent the request."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from remuda.access.audit import Audit
+from remuda.app.access import tell_of_strangers
+from remuda.kube.client import Target
+from tests.lab.proxied import AuditLines, Proxied
+
+PODS = "/api/v1/namespaces/default/pods"
+ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
+BINDINGS = Target("rbac.authorization.k8s.io/v1", "clusterrolebindings")
+
+
+async def ask(place: Proxied, folder: Path, user: str, **headers: str) -> int:
+    """A GET with a client certificate of this user; returns the code of the answer."""
+    pair = place.engine.pki.issue_client_certificate(user)
+    path = folder / f"{user}.pem"
+    path.write_bytes(pair.certificate_pem + pair.key_pem)
+    context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
+    context.load_cert_chain(path)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    url = place.engine.url + PODS
+    async with aiohttp.ClientSession() as session, session.get(url, headers=named, ssl=context) as answer:
+        return answer.status
+
+
+async def test_refused_impersonation_names_the_sender(place: Proxied, audit: AuditLines, tmp_path: Path) -> None:
+    tell_of_strangers(place.engine, Audit())
+    masters = "system:masters"
+    assert await ask(place, tmp_path, "mallory", Impersonate_User="ann", Impersonate_Group=masters) == 403
+    (line,) = audit.lines
+    assert (line["user"], line["code"], line["path"]) == ("mallory", 403, PODS)
+    assert line["impersonatedUser"] == {"username": "ann", "groups": [masters]}
+
+
+async def test_refusal_of_an_impersonated_user_names_both(place: Proxied, audit: AuditLines, tmp_path: Path) -> None:
+    """The impersonation was permitted; what the impersonated user asks for is not."""
+    rule = {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}
+    await place.client.create(ROLES, "", {"metadata": {"name": "actor"}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": "actor"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "actor"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
+    }
+    await place.client.create(BINDINGS, "", binding)
+    tell_of_strangers(place.engine, Audit())
+    assert await ask(place, tmp_path, "bob", Impersonate_User="ann") == 403
+    (line,) = audit.lines
+    assert line["user"] == "bob"
+    assert line["impersonatedUser"] == {"username": "ann", "groups": []}
+    assert 'User "ann" cannot list' in line["why"]
+
+
+async def test_line_without_impersonation_has_no_such_field(place: Proxied, audit: AuditLines, tmp_path: Path) -> None:
+    tell_of_strangers(place.engine, Audit())
+    assert await ask(place, tmp_path, "mallory") == 403
+    (line,) = audit.lines
+    assert line["user"] == "mallory"
+    assert "impersonatedUser" not in line
+
+
+@pytest.mark.parametrize("length", [257, 4000])
+async def test_names_in_a_line_are_bounded(place: Proxied, audit: AuditLines, tmp_path: Path, length: int) -> None:
+    tell_of_strangers(place.engine, Audit())
+    assert await ask(place, tmp_path, "mallory", Impersonate_User="a" * length) == 403
+    (line,) = audit.lines
+    assert line["impersonatedUser"] == {"username": "a" * 256, "groups": []}
