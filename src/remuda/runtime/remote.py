@@ -32,9 +32,8 @@ Dial = Callable[[Key], Awaitable[Client]]
 Changed = Callable[[Key, Any], None]
 Explain = Callable[[Key, str], str]
 
-MOST_ANSWER_BYTES = (
-    128 << 20
-)  # of a workload cluster, whose owner may answer anything; a page of 500 large Pods is below
+# The owner of a workload cluster decides what it answers. A page of 500 large Pods is far smaller.
+MOST_ANSWER_BYTES = 128 << 20
 PROVIDER_ID = "providerID"  # the index of Nodes
 _UNAUTHORIZED = 401
 _LINGER_SECONDS = 5.0  # longer than most requests take
