@@ -20,6 +20,7 @@ from remuda.kube.admission import Registration
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.providers import setup as providers
+from remuda.providers.machine import restriction
 from remuda.provisioning import admission as provisioning_admission
 from remuda.provisioning import setup as provisioning
 from remuda.runtime.definitions import ForeignDefinitions, NotEstablished
@@ -39,6 +40,7 @@ ADMISSION: tuple[Registration, ...] = (
     *providers.ADMISSION,
     *provisioning_admission.FUNCTIONS,
     *access.ADMISSION,
+    *restriction.registrations(restriction.GUARDED_CORE),
 )
 
 _FORBIDDEN = 403
@@ -127,11 +129,13 @@ def has_access(chosen: Sequence[str]) -> bool:
     return bool(set(chosen) & set(access.CONTROLLERS))
 
 
-def webhooks(chosen: Sequence[str]) -> list[Webhook]:
-    """The admission of the kinds those controllers manage."""
+def webhooks(chosen: Sequence[str], own: str = "") -> list[Webhook]:
+    """The admission of the kinds those controllers manage. `own`: the user that the manager itself is."""
     found = join((one.kind for one in DEFINITIONS), admission.FUNCTIONS) if has_core(chosen) else []
-    found += providers.WEBHOOKS if has_providers(chosen) else ()
-    found += provisioning_admission.WEBHOOKS if has_provisioning(chosen) else ()
+    if has_core(chosen) and has_providers(chosen):
+        found += restriction.webhooks(restriction.GUARDED_CORE, own)
+    found += providers.webhooks(own) if has_providers(chosen) else ()
+    found += provisioning_admission.webhooks(own) if has_provisioning(chosen) else ()
     return [*found, *(access.WEBHOOKS if has_access(chosen) else ())]
 
 

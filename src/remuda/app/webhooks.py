@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from remuda.app.addresses import Address, shown, why_not
 from remuda.app.process import Refused
-from remuda.kube.client import Client
+from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.runtime.manager import Manager
@@ -20,6 +22,7 @@ from remuda.runtime.webhooks.service import WebhookService
 NAME = "remuda"  # of the two configurations
 SECRET_NAME = "remuda-webhooks"  # noqa: S105 - where the certificates are, not what they are
 
+_SELF = Target("authentication.k8s.io/v1", "selfsubjectreviews")
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - where nobody can be reached
 
 
@@ -59,6 +62,28 @@ def add(
     manager.at_start(start)
     manager.at_end(service.stop)
     return service
+
+
+class _UserInfo(msgspec.Struct):
+    username: str
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    user_info: _UserInfo
+
+
+class _SelfReview(msgspec.Struct):
+    status: _Status
+
+
+async def own_user(client: Client) -> str:
+    """Return the user name that this manager's credentials stand for: admission lets its own writes pass."""
+    wanted = {"apiVersion": _SELF.api_version, "kind": "SelfSubjectReview"}
+    try:
+        answer = await client.create(_SELF, "", wanted)
+    except StatusError as error:
+        raise Refused(f"cannot find out which user this manager is, which its webhooks have to know: {error}") from None
+    return msgspec.json.decode(answer, type=_SelfReview).status.user_info.username
 
 
 async def remove(client: Client) -> str:

@@ -30,6 +30,7 @@ from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.providers.infrastructure import controller as infrastructure
 from remuda.providers.machine import admission as machine_admission
+from remuda.providers.machine import restriction
 from remuda.providers.machine import setup as machine
 from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.types import NODE_DRIVER
@@ -50,12 +51,18 @@ ADMISSION: tuple[Admission, ...] = (
     *guard.FUNCTIONS,
     *machine_admission.FUNCTIONS,
     *control_plane_admission.FUNCTIONS,
+    *restriction.registrations(restriction.GUARDED),
 )
-WEBHOOKS: tuple[Webhook, ...] = (  # the same, for an API server elsewhere
-    *guard.WEBHOOKS,
-    *join((NODE_DRIVER,), machine_admission.FUNCTIONS),
-    *join((RKE_CONTROL_PLANE,), control_plane_admission.FUNCTIONS),
-)
+
+
+def webhooks(own: str = "") -> list[Webhook]:
+    """The same, for an API server elsewhere. `own`: the user that the manager itself is."""
+    return [
+        *guard.WEBHOOKS,
+        *join((NODE_DRIVER,), machine_admission.FUNCTIONS),
+        *join((RKE_CONTROL_PLANE,), control_plane_admission.FUNCTIONS),
+        *restriction.webhooks(restriction.GUARDED, own),
+    ]
 
 
 def entries(version: str) -> tuple[Entry, ...]:

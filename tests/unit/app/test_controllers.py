@@ -57,7 +57,18 @@ def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> No
 def test_of_secrets_only_those_writes_are_judged_that_hosts_make() -> None:
     """Otherwise no Secret of a cluster could be written while no manager runs."""
     for one in controllers.webhooks(controllers.EVERY):
-        assert bool(one.only) == (one.target.plural == "secrets")
+        assert bool(one.only) == (one.target.plural == "secrets" or one.kind.endswith("-driver"))
+
+
+def test_webhooks_have_paths_of_their_own() -> None:
+    paths = [one.path("validate") for one in controllers.webhooks(controllers.EVERY)]
+    assert len(paths) == len(set(paths))
+
+
+def test_writes_of_the_manager_are_not_sent_to_the_webhooks_of_restricted_drivers() -> None:
+    found = [one for one in controllers.webhooks(controllers.EVERY, "it's me") if one.kind.endswith("-driver")]
+    assert len(found) == 7
+    assert all("request.userInfo.username != 'it\\'s me'" in one.only for one in found)
 
 
 async def test_only_what_is_chosen_is_added() -> None:

@@ -218,6 +218,7 @@ class Driver(ABC, Generic[O]):
     credential_fields: ClassVar[tuple[str, ...]] = ()  # options (JSON names) that a cloud credential may bring instead
     user_data_format: ClassVar[Literal["cloud-config", "script"]] = "cloud-config"  # what `create` is given
     local: ClassVar[bool] = False  # its servers live on the machine that runs the Job: only our job runner can
+    on_manager: ClassVar[bool] = False  # its servers run code on the manager's machine: see `restriction`
     own_loopback: ClassVar[bool] = False  # 127.0.0.1 is another place on its servers: a manager there is out of reach
     cluster: ClassVar[type[ClusterDriver[Any]] | None] = None  # what it can make for a cluster as a whole, if anything
 

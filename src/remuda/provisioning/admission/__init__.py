@@ -1,27 +1,33 @@
 """Admission of provisioning Clusters, and of the `<Driver>Config`s their pools refer to.
 
-`FUNCTIONS` is what an engine registers, `WEBHOOKS` the same for an API server elsewhere. All of them are pure; what
+`FUNCTIONS` is what an engine registers, `webhooks` the same for an API server elsewhere. All of them are pure; what
 fits CEL is also in the definitions. Kinds of Configs come and go with drivers: one function is for all of them.
 """
 
 from remuda.kube.admission import EVERY_KIND, Registration
 from remuda.kube.client import Target
 from remuda.providers import names
-from remuda.provisioning.admission import cluster, policy
+from remuda.providers.machine import restriction
+from remuda.provisioning.admission import cluster, policy, pools
 from remuda.provisioning.types import CLUSTER
 from remuda.runtime.webhooks import Webhook, join
 
 FUNCTIONS: list[Registration] = [
     Registration(CLUSTER.group, CLUSTER.plural, cluster.admit),
     Registration(names.CONFIG_GROUP, EVERY_KIND, policy.admit_config, ("UPDATE",)),
+    *restriction.registrations((pools.GUARDED,)),
 ]
 
-WEBHOOKS: list[Webhook] = [
-    *join((CLUSTER,), FUNCTIONS[:1]),
-    Webhook(
-        kind="MachineConfig",
-        target=Target(names.CONFIG_API_VERSION, EVERY_KIND),
-        function=policy.admit_config,
-        operations=("UPDATE",),
-    ),
-]
+
+def webhooks(own: str = "") -> list[Webhook]:
+    """The same, for an API server elsewhere. `own`: the user that the manager itself is."""
+    return [
+        *join((CLUSTER,), FUNCTIONS[:1]),
+        Webhook(
+            kind="MachineConfig",
+            target=Target(names.CONFIG_API_VERSION, EVERY_KIND),
+            function=policy.admit_config,
+            operations=("UPDATE",),
+        ),
+        *restriction.webhooks((pools.GUARDED,), own),
+    ]

@@ -64,6 +64,7 @@ class Nspawn(Driver[NspawnOptions]):
     )
     options_type: ClassVar[type[NspawnOptions]] = NspawnOptions
     local: ClassVar[bool] = True
+    on_manager: ClassVar[bool] = True
     own_loopback: ClassVar[bool] = True
     cluster: ClassVar[type[ClusterDriver[Any]] | None] = NspawnCluster
 

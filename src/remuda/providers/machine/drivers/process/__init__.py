@@ -64,6 +64,7 @@ class Process(Driver[ProcessOptions]):
     options_type: ClassVar[type[ProcessOptions]] = ProcessOptions
     user_data_format = "script"
     local: ClassVar[bool] = True
+    on_manager: ClassVar[bool] = True
     cluster: ClassVar[type[ClusterDriver[Any]] | None] = ProcessCluster
 
     async def check(self, order: Order) -> None:
