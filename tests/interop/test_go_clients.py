@@ -23,6 +23,7 @@ from remuda.apiserver.kinds.idl import message
 from remuda.apiserver.kinds.normal import normalizer
 from tests.lab import Ours, Server, require_peer
 from tests.lab.limits import LIMIT_SECONDS
+from tests.lab.ours import OursWithWebhookRecords
 
 CONFLICT, INVALID, NOT_FOUND = "Conflict", "Invalid", "NotFound"
 
@@ -356,8 +357,20 @@ def test_typed_clients_in_protobuf(clients: Clients) -> None:
     }
 
 
-def test_what_is_stored_does_not_depend_on_the_encoding(clients: Clients) -> None:
-    report = clients("wire")
+@pytest.fixture(params=["ours", "upstream"])
+def storing_all(request: pytest.FixtureRequest, program: Path, run_tag: str) -> Iterator[Clients]:
+    """Of a server that stores every kind, webhook configurations too."""
+    group = f"{run_tag}.wire.example.com"
+    if request.param == "upstream":
+        yield Clients(program, request.getfixturevalue("upstream"), group)
+        return
+    server = OursWithWebhookRecords()
+    yield Clients(program, server, group)
+    server.stop()
+
+
+def test_what_is_stored_does_not_depend_on_the_encoding(storing_all: Clients) -> None:
+    report = storing_all("wire")
     assert len(report) == 32
     assert {kind: seen for kind, seen in report.items() if seen != "same"} == {}
 

@@ -16,6 +16,7 @@ from tests.lab.server import Server, end, free_port, tail
 
 class Ours(Server):
     name = "ours"
+    module = "remuda.cli.main"
     command = "apiserver"
     parent: Path | None = None  # of its folder; None: where temporary files are
 
@@ -35,7 +36,7 @@ class Ours(Server):
     def _run(self, ready_seconds: float) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "remuda.cli.main", self.command, *self._flags],
+                [sys.executable, "-m", self.module, self.command, *self._flags],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -73,3 +74,9 @@ class Ours(Server):
     def stop(self) -> None:
         super().stop()
         self._remove()
+
+
+class OursWithWebhookRecords(Ours):
+    """The same server, which stores webhook configurations though nobody is called: for those who register some."""
+
+    module = "tests.lab.webhook_records"

@@ -123,7 +123,7 @@ def test_the_rights_suffice_and_none_is_idle() -> None:
 
 @asynccontextmanager
 async def engine(folder: Path) -> AsyncIterator[tuple[ApiServer, Noting]]:
-    settings = Settings(data_dir=folder, port=0, volatile=True)
+    settings = Settings(data_dir=folder, port=0, volatile=True, webhook_records=True)
     server = await ApiServer.start(settings, admission=admission.FUNCTIONS)
     try:
         client = server.client()
@@ -229,6 +229,7 @@ async def lead_and_serve(client: Client) -> None:
         )
         await service.start("127.0.0.1", 0)
         await service.stop()
+    await webhooks.require(client)
     await unregister(client, webhooks.NAME)
 
 

@@ -39,6 +39,7 @@ from remuda.apiserver.handlers import register_handlers
 from remuda.apiserver.http.front import HttpFront
 from remuda.apiserver.http.presented import Presented
 from remuda.apiserver.kinds import builtin_resources, protobuf
+from remuda.apiserver.kinds.registration import ADMISSION_GROUP, WEBHOOK_PLURALS, refuse_webhooks
 from remuda.apiserver.registry.crds import TABLE as DEFINITIONS
 from remuda.apiserver.registry.crds import Definitions, with_schema_validation
 from remuda.apiserver.registry.logs import PodLogs
@@ -67,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     upkeep: bool = True  # off: kube-controller-manager runs against this server
     event_ttl_seconds: float = 3600.0
     volatile: bool = False  # objects end with the process: for simulations
+    webhook_records: bool = False  # webhook configurations are stored though nobody is called: for tests of registering
 
 
 class StartRefused(Exception):
@@ -98,6 +100,9 @@ class ApiServer:
         )
         served = Served(with_schema_validation(r) if r.table == DEFINITIONS else r for r in builtin_resources())
         self.registry = Registry(store, served, self.authorizer)
+        if not settings.webhook_records:
+            for plural in WEBHOOK_PLURALS:
+                self.registry.admission.register(ADMISSION_GROUP, plural, refuse_webhooks, ("CREATE", "UPDATE"))
         self._definitions = Definitions(store, served)
         self.pod_logs = PodLogs(self.registry)
         self.registry.connect_with("pods", "log", self.pod_logs.connector())

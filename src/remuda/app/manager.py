@@ -171,6 +171,8 @@ async def _manage(
     if election is not None:
         checks["lease"] = election.problem
     async with health.served(settings.health, manager, checks):
+        if found_at is not None:
+            await unless(stop, webhooks.require(client))
         await unless(stop, core.require(client, chosen))
         await unless(stop, controllers.install(client, chosen))
         if election is not None or found_at is not None or settings.nodes is not None:

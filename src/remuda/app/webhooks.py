@@ -17,6 +17,7 @@ from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.runtime.manager import Manager
 from remuda.runtime.webhooks import Location, Webhook, lookup_in, select_in, unregister
+from remuda.runtime.webhooks.configuration import FIELD_MANAGER, VALIDATING
 from remuda.runtime.webhooks.service import WebhookService
 
 NAME = "remuda"  # of the two configurations
@@ -62,6 +63,27 @@ def add(
     manager.at_start(start)
     manager.at_end(service.stop)
     return service
+
+
+async def require(client: Client) -> None:
+    """Refuse an API server that does not take webhook configurations, before anything is written there.
+
+    It is asked, by a dry run, and not known by its version: an engine that learns to call webhooks is accepted then."""
+    probe = {
+        "apiVersion": VALIDATING.api_version,
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": NAME},
+        "webhooks": [],
+    }
+    try:
+        await client.patch(
+            VALIDATING, "", NAME, probe, kind="apply", field_manager=FIELD_MANAGER, force=True, dry_run=True
+        )
+    except StatusError as error:
+        raise Refused(
+            f"cannot use --webhook-listen with this API server: {error.message}. Leave out --webhook-listen, or run "
+            "`remuda up`, which checks objects in its own process, or use a Kubernetes API server."
+        ) from None
 
 
 class _UserInfo(msgspec.Struct):

@@ -15,6 +15,7 @@ from tests.faults.controllers.corners import ByHand, WithoutControlPlane
 from tests.faults.controllers.stage import Stage, stage
 from tests.faults.controllers.story import Story
 from tests.lab import Ours
+from tests.lab.ours import OursWithWebhookRecords
 from tests.lab.programs import Program
 from tests.lab.server import free_port
 
@@ -88,7 +89,7 @@ class Replica:
 
 
 async def test_a_replica_dies_on_its_way_to_the_lead_and_out_of_it(tmp_path: Path) -> None:
-    engine = Ours()
+    engine = OursWithWebhookRecords()
     try:
         replica = Replica(engine, tmp_path)
         for act in (replica.live, replica.give_up):

@@ -46,7 +46,8 @@ PATIENT = {"lease_seconds": LIMIT_SECONDS}
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
     tokens = tmp_path / "tokens.csv"
     tokens.write_text("word-of-ben,ben,7\n")
-    running = await ApiServer.start(ServerSettings(data_dir=tmp_path / "engine", port=0, token_file=tokens))
+    wanted = ServerSettings(data_dir=tmp_path / "engine", port=0, token_file=tokens, webhook_records=True)
+    running = await ApiServer.start(wanted)
     yield running
     await running.stop()
 
@@ -379,6 +380,20 @@ async def test_beside_another_core_it_refuses_and_touches_nothing(
     assert said.startswith("clusters.cluster.x-k8s.io: already installed by another program")
     assert said.endswith("With --controllers=providers,provisioning,access this program works beside the other one.")
     assert len((await client.list(DEFINITION.target)).items) == 1
+
+
+async def test_webhooks_are_refused_where_nobody_would_call_them(tmp_path: Path) -> None:
+    """The embedded engine as users start it. Nothing is written there."""
+    engine = await ApiServer.start(ServerSettings(data_dir=tmp_path / "engine", port=0))
+    try:
+        said = await refused(Settings(kubeconfig=engine.kubeconfig, webhooks=("127.0.0.1", free_port())))
+        assert said.startswith("cannot use --webhook-listen with this API server: ")
+        assert "does not call admission webhooks yet" in said
+        assert "Leave out --webhook-listen, or run `remuda up`" in said
+        assert (await engine.client().list(DEFINITION.target)).items == []
+        assert (await engine.client().list(VALIDATING)).items == []
+    finally:
+        await engine.stop()
 
 
 @pytest.mark.parametrize("option", ["health", "webhooks"])

@@ -29,7 +29,7 @@ def loop_guard(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
-    running = await ApiServer.start(Settings(data_dir=tmp_path / "engine", port=0))
+    running = await ApiServer.start(Settings(data_dir=tmp_path / "engine", port=0, webhook_records=True))
     yield running
     await running.stop()
 

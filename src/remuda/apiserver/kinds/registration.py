@@ -1,4 +1,8 @@
-"""Webhook configurations and APIServices. Records for now: nothing here calls a webhook or another server."""
+"""Webhook configurations and APIServices. Nothing here calls a webhook or another server.
+
+Webhook configurations are served, and refused when somebody writes one (`refuse_webhooks`): whoever registers a webhook
+relies on being called.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from remuda.apiserver.kinds.columns import AGE, NAME, PLAIN, count, integer
 from remuda.apiserver.kinds.declare import Rules, declare
 from remuda.apiserver.resource import Obj
 from remuda.kube import errors, names
+from remuda.kube.admission import ALLOWED, Review, Verdict
 from remuda.kube.errors import FieldError
 
 ADMISSION_GROUP = "admissionregistration.k8s.io"
@@ -78,6 +83,19 @@ VALIDATING_WEBHOOKS = declare(
     Rules(validate=_validate_webhooks),
     **_WEBHOOKS,
 )
+
+WEBHOOK_PLURALS = (MUTATING_WEBHOOKS.plural, VALIDATING_WEBHOOKS.plural)
+_NOT_CALLED = (
+    "this API server (remuda, embedded engine) does not call admission webhooks yet, so the configuration would have "
+    "no effect; remove it. The kinds of remuda are checked without webhooks by `remuda up`; for rules of your own use "
+    "x-kubernetes-validations in a CustomResourceDefinition, or run on a Kubernetes API server"
+)
+
+
+def refuse_webhooks(review: Review) -> Verdict:
+    """Admission of webhook configurations. Those that are there can be deleted, also with finalizers."""
+    leaving = bool(((review.new or {}).get("metadata") or {}).get("deletionTimestamp"))
+    return ALLOWED if leaving else Verdict(denied=_NOT_CALLED)
 
 
 def _validate_api_service(service: Obj) -> list[FieldError]:
