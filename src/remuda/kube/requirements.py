@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from remuda.kube import errors, names
+from remuda.kube.cost import Budget
 from remuda.kube.errors import StatusError
 
 Operator = Literal["=", "==", "!=", "in", "notin", "exists", "!", "gt", "lt"]
@@ -53,9 +54,11 @@ def int64(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def parse_requirements(text: str) -> list[Requirement]:
-    """In the order written. Raises SelectorError."""
-    return _Parser(text).requirements()
+def parse_requirements(text: str, budget: Budget | None = None) -> list[Requirement]:
+    """In the order written. Raises SelectorError, and a 400 of the budget (a new one if none is given)."""
+    budget = budget or Budget()
+    budget.charge_selector(text)
+    return _Parser(text, budget).requirements()
 
 
 def requirement(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
@@ -104,7 +107,8 @@ _TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<symbol>==|!=|[=!(),><])|(?P<word>[^ \t\r\
 class _Parser:
     """Words and symbols in a row; `in` and `notin` are words except where an operator is due."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, budget: Budget) -> None:
+        self._budget = budget
         self._tokens = _tokens(text)
         self._at = 0
 
@@ -151,11 +155,13 @@ class _Parser:
             raise SelectorError(f"found '{key}', expected: identifier")
         if bad := names.qualified_name(key):
             raise SelectorError(str(errors.invalid("", key, "; ".join(bad))))
+        self._budget.charge_requirement()
         following_kind, following = self._peek()
         if negated or following_kind == "end" or (following_kind == "symbol" and following == ","):
             return requirement(key, "!" if negated else "exists", ())
         operator = self._operator()
         values = self._value_set() if operator in ("in", "notin") else self._exact_value()
+        self._budget.charge_values(len(values))
         return requirement(key, operator, sorted(values))
 
     def _operator(self) -> Operator:

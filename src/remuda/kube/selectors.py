@@ -7,10 +7,11 @@ rest. Parse errors carry the real server's wording. Selectors are immutable; bot
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from remuda.kube import errors, names
+from remuda.kube.cost import LIMITS, Budget
 from remuda.kube.requirements import Operator, Requirement, SelectorError, int64, parse_requirements, requirement
 
 __all__ = [
@@ -117,9 +118,9 @@ EVERYTHING = LabelSelector()
 NOTHING = LabelSelector(nothing=True)
 
 
-def parse_label_selector(text: str) -> LabelSelector:
-    """`app=web,tier in (a,b),!old,size>3`. Raises SelectorError."""
-    return LabelSelector(parse_requirements(text)) if text else EVERYTHING
+def parse_label_selector(text: str, budget: Budget | None = None) -> LabelSelector:
+    """`app=web,tier in (a,b),!old,size>3`. Raises SelectorError, and a 400 of the budget (a new one if none)."""
+    return LabelSelector(parse_requirements(text, budget)) if text else EVERYTHING
 
 
 _FROM_API: dict[str, Operator] = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
@@ -148,9 +149,24 @@ def validate_label_selector(selector: Mapping[str, Any] | None, path: str) -> li
     """Complaints about a `metav1.LabelSelector` inside an object."""
     if selector is None:
         return []
+    expressions = selector.get("matchExpressions") or ()
+    if large := _size_errors(selector.get("matchLabels") or {}, expressions, path):
+        return large
     found = names.validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
-    for index, expression in enumerate(selector.get("matchExpressions") or ()):
+    for index, expression in enumerate(expressions):
         found += _expression_errors(expression, f"{path}.matchExpressions[{index}]")
+    return found
+
+
+def _size_errors(labels: Labels, expressions: Sequence[Mapping[str, Any]], path: str) -> list[errors.FieldError]:
+    """Complaints about a selector that is too large to be looked at: each object is compared with all of it."""
+    found = []
+    for name, size in (("matchLabels", len(labels)), ("matchExpressions", len(expressions))):
+        if size > LIMITS.requirements:
+            found.append(errors.too_many(f"{path}.{name}", size, LIMITS.requirements))
+    values = sum(len(expression.get("values") or ()) for expression in expressions)
+    if values > LIMITS.selector_values:
+        found.append(errors.too_many(f"{path}.matchExpressions.values", values, LIMITS.selector_values))
     return found
 
 
@@ -235,12 +251,17 @@ def escape_field_value(value: str) -> str:
     return re.sub(r"([\\,=])", r"\\\1", value)
 
 
-def parse_field_selector(text: str) -> FieldSelector:
-    """`metadata.name=a,status.phase!=Failed`; a backslash escapes `,`, `=` and itself. Raises SelectorError."""
+def parse_field_selector(text: str, budget: Budget | None = None) -> FieldSelector:
+    """`metadata.name=a,status.phase!=Failed`; a backslash escapes `,`, `=` and itself.
+
+    Raises SelectorError, and a 400 of the budget (a new one if none is given)."""
+    budget = budget or Budget()
+    budget.charge_selector(text)
     found = []
     for term in sorted(_split_terms(text)):
         if not term:
             continue
+        budget.charge_requirement()
         parts = _TERM_PARTS.fullmatch(term)
         if parts is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")

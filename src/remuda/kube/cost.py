@@ -1,0 +1,151 @@
+"""Cost budget of one request: how much a body, a selector or a schema may make the server compute.
+
+One process serves every client on one event loop, so what matters is how long a request may keep the loop: about
+100 ms. A body of 3 MiB can hold a million values and cost seconds, so bytes alone are no bound. Whatever walks input
+charges the budget of its request, which is passed along explicitly; a caller without a request uses a new one.
+
+What must stay true: charging costs nothing for small requests (a body of less than `FREE_BYTES` cannot exceed a limit),
+and a refusal names what is too large and the limit, in the form in which the real server refuses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.kube.errors import StatusError, bad_request
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one request. The real server has none of them except the bytes; real clients stay far below.
+
+    The largest definition of Cluster API 1.13 (KubeadmControlPlane) has 4,200 values, 851 schema nodes and 9 rules of
+    613 characters together. Ours have at most 1,100 values. A Secret of 1 MiB has a dozen values.
+    """
+
+    # Values of one object: each member of an object and each element of a list. Validation costs 1 to 5 µs for each.
+    values: int = 50_000
+    # Members of one object, or elements of one list: bounds what is compared with all others of its list.
+    items: int = 10_000
+    # Requirements of the selectors of one request. Each is checked for every object that is listed: 10,000 objects and
+    # 250 requirements take 0.2 s.
+    requirements: int = 250
+    # Values in these (`in (a,b,…)`): each costs 2 µs to check, and nothing to match.
+    selector_values: int = 5_000
+    # As long as a query string can be (`http.limits.head_bytes`), so that a review may ask what a list may.
+    selector_bytes: int = 64 * 1024
+    # Versions of one definition: each is served, discovered and documented on its own.
+    versions: int = 100
+    # Nodes of the schemas of one definition, all versions together: each costs about 20 µs to check and compile.
+    schema_nodes: int = 10_000
+    # CEL rules of one definition, and characters of all their expressions: a short rule costs about 80 µs to compile.
+    rules: int = 1_000
+    expression_characters: int = 100_000
+
+
+LIMITS = Limits()
+
+# Every value takes two bytes at least, itself and what separates it from the next.
+FREE_BYTES = 2 * min(LIMITS.items, LIMITS.values)
+
+_PIECE = 64 * 1024
+
+
+class Budget:
+    """What one request has spent of its limits."""
+
+    __slots__ = ("limits", "received", "requirements", "selector_values")
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.limits = limits
+        self.received = 0  # bytes of the body
+        self.requirements = 0
+        self.selector_values = 0
+
+    def charge_text(self, body: bytes) -> bool:
+        """Charge JSON before it is decoded: whether its values must be counted by `charge_object` as well. Raises 413.
+
+        To decode a million values takes a second, so what has far too many is refused by its text. Every value has a
+        separator before or behind it; every container, a bracket: there are at most twice as many marks as values.
+        """
+        self.received = len(body)
+        # A large Secret or text is not looked at closely: it has few marks, wherever they stand.
+        if len(body) <= FREE_BYTES or marks(body) < self.limits.items:
+            return False
+        most = 2 * self.limits.values + 1
+        if _marks_outside_strings(body, most) > most:
+            raise too_large(f"The allowed maximum number of values in an object is {self.limits.values}")
+        return True
+
+    def charge_result(self, value: dict[str, Any], stored: int) -> None:
+        """Charge what a patch made of an object of `stored` bytes: many small patches make a large object too.
+
+        Field ownership does not count: it grows with the number of managers, and no client can help that."""
+        if self.received + stored > FREE_BYTES:
+            metadata = value.get("metadata")
+            if isinstance(metadata, dict) and "managedFields" in metadata:
+                value = {**value, "metadata": {**metadata, "managedFields": None}}
+            self.charge_object(value)
+
+    def charge_object(self, value: Any) -> None:
+        """Charge a decoded object, level by level and without recursion. Raises 413."""
+        most, items = self.limits.values, self.limits.items
+        level = [value] if isinstance(value, dict | list) else []
+        count = 0
+        while level:
+            below: list[Any] = []
+            for container in level:
+                size = len(container)
+                count += size
+                if size > items:
+                    what = "members in an object" if isinstance(container, dict) else "elements in a list"
+                    raise too_large(f"The allowed maximum number of {what} is {items}, got {size}")
+                if count > most:
+                    raise too_large(f"The allowed maximum number of values in an object is {most}")
+                inner = container.values() if isinstance(container, dict) else container
+                below.extend(x for x in inner if isinstance(x, dict | list))
+            level = below
+
+    # -- selectors -----------------------------------------------------------------------------------------------
+
+    def charge_selector(self, text: str) -> None:
+        """Charge the text of a selector, before it is parsed. Raises 400."""
+        if len(text) > self.limits.selector_bytes:
+            raise bad_request(f"selector is too long: must have at most {self.limits.selector_bytes} bytes")
+
+    def charge_requirement(self) -> None:
+        """Charge one requirement of a selector. Raises 400."""
+        self.requirements += 1
+        if self.requirements > self.limits.requirements:
+            raise bad_request(f"selector has too many requirements: must have at most {self.limits.requirements}")
+
+    def charge_values(self, count: int) -> None:
+        """Charge the values of a requirement, before they are checked. Raises 400."""
+        self.selector_values += count
+        if self.selector_values > self.limits.selector_values:
+            raise bad_request(f"selector has too many values: must have at most {self.limits.selector_values}")
+
+
+def marks(text: bytes) -> int:
+    """Separators and opening brackets of JSON: at least as many as there are values."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def _marks_outside_strings(body: bytes, most: int) -> int:
+    """How many separators and opening brackets of JSON are not text; a little more than `most` if there are more."""
+    if b"\\" in body:
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    count = inside = 0
+    for start in range(0, len(body), _PIECE):
+        pieces = body[start : start + _PIECE].split(b'"')
+        count += marks(b"".join(pieces[inside::2]))
+        if count > most:
+            break
+        inside ^= (len(pieces) - 1) & 1
+    return count
+
+
+def too_large(why: str) -> StatusError:
+    """413, worded as the real server words its limit on the operations of a JSON patch."""
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
