@@ -1,8 +1,8 @@
 """JSON patch (RFC 6902), with the liberties of the library the real server uses.
 
 Those are: `replace` of a missing member adds it, an absent `value` is null, null and missing are the same to `test`,
-negative indices count from the end. Bounded: at most 10,000 operations, 3 MiB copied, pointers of 500 segments.
-Every operation that does not apply gives the same sentence with code 422, because that is all upstream tells.
+negative indices count from the end. Bounded: at most 10,000 operations, 3 MiB or 50,000 values copied, pointers of 500
+segments. Every operation that does not apply gives the same sentence with code 422, because that is all upstream tells.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from remuda.kube import errors
+from remuda.kube.cost import LIMITS, marks
 from remuda.kube.errors import StatusError
 from remuda.kube.patches.copying import copy_json, same_json
 from remuda.kube.patches.go_text import json_type
@@ -78,6 +79,7 @@ class _Document:
     def __init__(self, root: Any) -> None:
         self.root = root
         self._copied = 0
+        self._copied_values = 0
 
     def apply(self, operation: dict[str, Any]) -> None:
         act = _ACTIONS.get(operation.get("op") or "")
@@ -128,8 +130,11 @@ class _Document:
         node, key = self._find(_pointer(operation, "from"))
         value = _get(node, key)
         if value is not None:
-            self._copied += len(msgspec.json.encode(value))
-        if self._copied > _MAX_COPIED_BYTES:
+            text = msgspec.json.encode(value)
+            self._copied += len(text)
+            # Few bytes may be many values: copies of copies of empty lists.
+            self._copied_values += marks(text) if len(text) > 2 else 1
+        if self._copied > _MAX_COPIED_BYTES or self._copied_values > LIMITS.values:
             raise _DoesNotApply("the copies grow too large")
         node, key = self._find(_pointer(operation, "path"))
         _insert(node, key, copy_json(value))

@@ -189,19 +189,21 @@ def _are_maps(*lists: list[Any]) -> bool:
 def _apply_element_directives(original: list[Any], patch: list[Any], key_of: KeyOf) -> tuple[list[Any], list[Any]]:
     """Deletes and replaces as the patch's elements say; the patch without those elements."""
     plain, replaces = [], False
+    doomed: set[Any] = set()
     for element in patch:
         directive = element.get(_DIRECTIVE, _DROPPED)
         if directive is _DROPPED:
             plain.append(element)
         elif directive == "delete":
-            doomed = _key(element, key_of)
-            original = [item for item in original if key_of.find(item) != doomed]
+            doomed.add(_key(element, key_of))
         elif directive == "replace":
             replaces = True
         elif directive == "merge":
             raise _failure("merging lists cannot yet be specified in the patch")
         else:
             raise _unknown_directive(directive, element)
+    if doomed:  # in one go: one pass for each would be quadratic
+        original = [item for item in original if key_of.find(item) not in doomed]
     return (plain, []) if replaces else (original, plain)
 
 

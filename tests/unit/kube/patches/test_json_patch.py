@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -160,3 +161,11 @@ def test_a_difference_names_what_differs() -> None:
         op("replace", "/a/c", value=[1, 2]),
         op("add", "/e", value={}),
     ]
+
+
+def test_copies_of_copies_of_a_list_are_bounded_by_their_values() -> None:
+    copies = [{"op": "copy", "from": "/l", "path": "/l/-"} for _ in range(9_000)]
+    started = time.process_time()
+    with pytest.raises(StatusError, match="the server rejected our request"):
+        apply_json_patch({"l": ["a"]}, copies)
+    assert time.process_time() - started < 0.5
