@@ -22,6 +22,7 @@ from remuda.apiserver.kinds.protobuf import Malformed, Unfit
 from remuda.apiserver.registry.calls import FieldValidation, PatchKind
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP, too_deep
+from remuda.kube.cost import Budget
 from remuda.kube.errors import StatusError, bad_request, invalid, invalid_object
 from remuda.kube.malformed_json import json_complaint, open_containers
 from remuda.kube.web import Request
@@ -67,8 +68,10 @@ def target_of(resource: Resource, subresource: str) -> Target:
     return Target(resource.group, resource.version, resource.kind, resource.custom)
 
 
-def decode_json(body: bytes, *, custom: bool = False) -> Any:
-    """Raises Unreadable."""
+def decode_json(body: bytes, *, custom: bool = False, budget: Budget | None = None) -> Any:
+    """Raises Unreadable, and a 413 of the budget (a new one if none is given)."""
+    budget = budget or Budget()
+    is_large = budget.charge_text(body)
     try:
         value = decode_numbers(body) if custom else _decode(body)
     except NumberTooLarge as number:
@@ -77,6 +80,8 @@ def decode_json(body: bytes, *, custom: bool = False) -> Any:
         raise Unreadable(json_complaint(body, str(error))) from None
     except (RecursionError, ValueError):
         raise Unreadable(_nests_too_deeply(body)) from None
+    if is_large:
+        budget.charge_object(value)
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and too_deep(value):
         raise Unreadable(_nests_too_deeply(body))
     return value
@@ -99,15 +104,22 @@ class ObjectReader:
         return body_media_type(request, (JSON, YAML) if resource.custom else self._accepted)
 
     def read(
-        self, body: bytes, media: str, resource: Resource, subresource: str, validation: FieldValidation
+        self,
+        body: bytes,
+        media: str,
+        resource: Resource,
+        subresource: str,
+        validation: FieldValidation,
+        budget: Budget | None = None,
     ) -> tuple[Obj, list[str]]:
-        """The object, with its apiVersion and kind, and warnings about fields given twice."""
+        """The object, with its apiVersion and kind, and warnings about fields given twice. Charges the budget."""
         target = target_of(resource, subresource)
         if media == PROTOBUF and self.protobuf is not None:
             decoded = _read_protobuf(self.protobuf, body, target)
+            (budget or Budget()).charge_object(decoded)
             _settle_kind(decoded, target, body)
             return decoded, []
-        value, repeated = self._parse(body, media, target, validation)
+        value, repeated = self._parse(body, media, target, validation, budget)
         if value is None:
             value = {}  # to Go's decoder null is an object without fields
         if not isinstance(value, dict):
@@ -118,11 +130,13 @@ class ObjectReader:
             raise _unfit(str(value["kind"]), str(value["apiVersion"]), target, problem)
         return value, repeated
 
-    def _parse(self, body: bytes, media: str, target: Target, validation: FieldValidation) -> tuple[Any, list[str]]:
+    def _parse(
+        self, body: bytes, media: str, target: Target, validation: FieldValidation, budget: Budget | None
+    ) -> tuple[Any, list[str]]:
         try:
             if media == YAML:
-                return _parse_yaml(body, custom=target.custom)
-            value = decode_json(body, custom=target.custom)
+                return _parse_yaml(body, custom=target.custom, budget=budget)
+            value = decode_json(body, custom=target.custom, budget=budget)
         except YamlError as error:
             raise _unrecognized(target, str(error), body) from None
         except OutOfRange as error:
@@ -142,13 +156,13 @@ def _read_protobuf(decode: ProtobufDecoder, body: bytes, target: Target) -> Obj:
 
 
 def read_patch(
-    body: bytes, kind: PatchKind, validation: FieldValidation, *, custom: bool = False
+    body: bytes, kind: PatchKind, validation: FieldValidation, *, custom: bool = False, budget: Budget | None = None
 ) -> tuple[Any, list[str]]:
     """The decoded patch, whatever it is, and complaints about fields that are given twice or unknown in a patch."""
     if kind == "apply":
-        return _read_apply(body, validation, custom=custom)
+        return _read_apply(body, validation, custom=custom, budget=budget)
     try:
-        value = decode_json(body, custom=custom)
+        value = decode_json(body, custom=custom, budget=budget)
     except Unreadable as error:
         raise bad_request(str(error) if kind == "strategic" else f"error decoding patch: {error}") from None
     if validation == "Ignore":
@@ -171,9 +185,11 @@ def _unknown_members(operations: Any) -> list[str]:
     ]
 
 
-def _read_apply(body: bytes, validation: FieldValidation, *, custom: bool) -> tuple[Obj, list[str]]:
+def _read_apply(
+    body: bytes, validation: FieldValidation, *, custom: bool, budget: Budget | None
+) -> tuple[Obj, list[str]]:
     try:
-        value, repeated = _parse_yaml(body, custom=custom)
+        value, repeated = _parse_yaml(body, custom=custom, budget=budget)
     except YamlError as error:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     if not isinstance(value, dict):
@@ -183,15 +199,16 @@ def _read_apply(body: bytes, validation: FieldValidation, *, custom: bool) -> tu
     return value, [] if validation == "Ignore" else repeated
 
 
-def _parse_yaml(body: bytes, *, custom: bool) -> tuple[Any, list[str]]:
+def _parse_yaml(body: bytes, *, custom: bool, budget: Budget | None) -> tuple[Any, list[str]]:
     """Most of what is sent as YAML is JSON (which YAML contains), and JSON is a hundred times quicker to read."""
     if body[:1] == b"{":
         try:
-            value = decode_json(body, custom=custom)
+            value = decode_json(body, custom=custom, budget=budget)
             return value, repeated_fields(body, value)
         except Unreadable:
             pass
     value, repeated = decode_yaml(body)
+    (budget or Budget()).charge_object(value)  # by value: aliases make more of a body than is written in it
     try:
         return settled(value) if custom else value, repeated
     except NumberTooLarge as number:

@@ -171,7 +171,7 @@ class ResourceRequests:
         form = negotiate(request)
         body = await request.body()
         chosen = options.patch_options(request, kind)
-        read = partial(read_patch, body, kind, chosen.field_validation, custom=call.resource.custom)
+        read = partial(read_patch, body, kind, chosen.field_validation, custom=call.resource.custom, budget=call.budget)
         patch, complaints = await asyncio.to_thread(read) if kind == "apply" and _is_slow(body) else read()
         written = await self._registry.patch(call, kind, patch, chosen, complaints)
         return await self._answer(request, call, 201 if written.created else 200, written.value, form)
@@ -199,7 +199,7 @@ class ResourceRequests:
     }
 
     async def _read(self, body: bytes, media: str, call: Call, validation: FieldValidation) -> tuple[Obj, list[str]]:
-        arguments = (body, media, call.resource, call.subresource, validation)
+        arguments = (body, media, call.resource, call.subresource, validation, call.budget)
         if media == YAML and _is_slow(body):
             return await asyncio.to_thread(self._reader.read, *arguments)
         return self._reader.read(*arguments)

@@ -20,7 +20,7 @@ import yaml
 from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP
 
 _FREE_NODES = 50_000  # that aliases may add to any document, and ten times what is written in it
-_MOST_NODES = 200_000  # written in one document: reading it takes a second or two, in which nobody else is served
+_MOST_NODES = 100_000  # written in one document: reading it takes a second of a thread, beside which others are slow
 _EXCESSIVE = "yaml: document contains excessive aliasing"
 _NOT_JSON = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _INT = re.compile(r"^(?:[-+]?0b[0-1_]+|[-+]?0o?[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$")

@@ -14,6 +14,7 @@ import msgspec
 from remuda.apiserver.auth.user import User
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.types import EventType, Revision
+from remuda.kube.cost import Budget
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 PatchKind = Literal["json", "merge", "strategic", "apply"]
@@ -24,9 +25,11 @@ class Call:
 
     `fine` is the registry's note that decoding found nothing wrong with the object and that nothing but its metadata
     has changed since, so that validation need not ask its schema again: on an ordinary write that would be the most
-    expensive step of all, done twice."""
+    expensive step of all, done twice.
 
-    __slots__ = ("fine", "name", "namespace", "resource", "subresource", "user", "verb", "warnings")
+    `budget` bounds what the request may cost: whatever reads its body, its selectors or its schemas charges it."""
+
+    __slots__ = ("budget", "fine", "name", "namespace", "resource", "subresource", "user", "verb", "warnings")
 
     def __init__(
         self, user: User, verb: str, resource: Resource, namespace: str, name: str, subresource: str = ""
@@ -39,6 +42,7 @@ class Call:
         self.subresource = subresource
         self.warnings: list[str] = []
         self.fine = False
+        self.budget = Budget()
 
 
 class ListOptions(msgspec.Struct, kw_only=True):

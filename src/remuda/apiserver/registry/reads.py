@@ -99,7 +99,7 @@ class Reader:
 
     def list(self, call: Call, options: ListOptions) -> Page:
         resource = call.resource
-        selection = Selection(resource, call.namespace, options.label_selector, options.field_selector)
+        selection = Selection(resource, call.namespace, options.label_selector, options.field_selector, call.budget)
         if options.continue_token:
             return self._next_page(resource, selection, options)
         asked = parse_revision(options.resource_version, refusal=400)
@@ -150,7 +150,7 @@ class Reader:
 
     def watch(self, call: Call, options: WatchOptions) -> RegistryWatch:
         resource = call.resource
-        selection = Selection(resource, call.namespace, options.label_selector, options.field_selector)
+        selection = Selection(resource, call.namespace, options.label_selector, options.field_selector, call.budget)
         asked = parse_revision(options.resource_version)
         initial: Literal["none", "plain", "marked"] = "none"
         if options.send_initial_events:

@@ -105,6 +105,7 @@ class Registry:
     def _to_create(self, call: Call) -> Call:
         created = self.authorize(call.user, "create", call.resource, call.namespace, call.name)
         created.warnings = call.warnings
+        created.budget = call.budget
         return created
 
     # -- reads ---------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 from remuda.apiserver.registry.objects import at_path, decode
 from remuda.apiserver.resource import Resource
 from remuda.apiserver.storage.types import Entry
+from remuda.kube.cost import Budget
 from remuda.kube.errors import bad_request
 from remuda.kube.quoting import quoted
 from remuda.kube.selectors import parse_field_selector, parse_label_selector
@@ -25,14 +26,16 @@ class Selection:
 
     __slots__ = ("_extract", "_fields", "_labels", "is_mutable", "name", "namespace")
 
-    def __init__(self, resource: Resource, namespace: str, labels: str, fields: str) -> None:
-        self._labels = parse_label_selector(labels) if labels else None
+    def __init__(
+        self, resource: Resource, namespace: str, labels: str, fields: str, budget: Budget | None = None
+    ) -> None:
+        self._labels = parse_label_selector(labels, budget) if labels else None
         self._fields = None
         self._extract: Extract | None = None
         self.namespace = namespace
         self.name = ""
         if fields:
-            selector = parse_field_selector(fields)
+            selector = parse_field_selector(fields, budget)
             for requirement in selector.requirements:
                 if requirement.field not in _KEY_FIELDS and requirement.field not in resource.selectable:
                     raise bad_request(_unknown_field(resource, requirement.field))

@@ -282,6 +282,8 @@ class Writer:
         resource = call.resource
         live = self._reader.object(resource, entry)
         new = change(live)
+        if call.verb == "patch":
+            call.budget.charge_result(new, len(entry.value))
         self._check_same_object(call, new, live)
         if keep_other_side(resource, call.subresource, new, live):
             call.fine = False

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -244,3 +245,34 @@ def test_fields_given_twice_in_patches() -> None:
 def test_unknown_members_of_operations() -> None:
     _, complaints = read_patch(b'[{"op":"remove","path":"/a","why":1,"op":"test"}]', "json", "Warn")
     assert complaints == ['json patch duplicate field "[0].op"', 'json patch unknown field "[0].why"']
+
+
+@pytest.mark.parametrize(
+    ("body", "media"),
+    [
+        (b'{"spec":{"containers":[' + b"{}," * 900_000 + b"{}]}}", JSON),
+        (b'{"spec":{' + b'"a":1,' * 480_000 + b'"a":1}}', JSON),
+        (b"[" + b"[]," * 900_000 + b"[]]", JSON),
+        (b"{spec: [" + b"1," * 1_400_000 + b"]}", YAML),
+        (b"spec: &a [" + b"1," * 9000 + b"1]\nb: [*a, *a, *a, *a, *a, *a]", YAML),
+    ],
+)
+def test_body_with_too_many_values_costs_little_and_is_refused_with_413(body: bytes, media: str) -> None:
+    started = time.process_time()
+    error = refusal(body, media=media)
+    assert time.process_time() - started < 0.5
+    assert (error.code, error.reason) == (413, "RequestEntityTooLarge")
+    assert "The allowed maximum number of values in an object is 50000" in error.message
+
+
+def test_patch_with_too_many_values_is_refused_with_413() -> None:
+    for kind in ("json", "merge", "strategic", "apply"):
+        with pytest.raises(StatusError) as caught:
+            read_patch(b'{"data":[' + b"1," * 1_000_000 + b"1]}", kind, "Warn")  # type: ignore[arg-type]
+        assert caught.value.code == 413
+
+
+def test_secret_of_one_mebibyte_is_read() -> None:
+    body = json.dumps({"data": {f"part{n}": "QUFB" * 35_000 for n in range(10)}}).encode()
+    assert len(body) > 1024 * 1024
+    assert len(read(body)[0]["data"]) == 10

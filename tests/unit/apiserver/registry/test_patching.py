@@ -105,3 +105,12 @@ async def test_rules_that_came_later_are_only_run_where_something_may_break_them
     assert await _patch(registry, {"spec": {"size": 5}}, "Warn", []) == []
     assert await _patch(registry, {"spec": {"colour": "red"}}, "Warn", []) == []
     assert looked == [True, True, True, False]
+
+
+async def test_patches_that_make_an_object_too_large_are_refused(client: LocalClient) -> None:
+    await client.create(NAMESPACES, "", {"metadata": {"name": "grown"}})
+    labels = [{f"k{n}-{part}": "v" for n in range(6000)} for part in range(2)]
+    await client.patch(NAMESPACES, "", "grown", {"metadata": {"labels": labels[0]}})
+    error = await refused(client.patch(NAMESPACES, "", "grown", {"metadata": {"labels": labels[1]}}))
+    assert (error.code, error.reason) == (413, "RequestEntityTooLarge")
+    assert "The allowed maximum number of members in an object is 10000, got 12000" in error.message
