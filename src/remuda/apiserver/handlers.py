@@ -50,12 +50,14 @@ def _reviews(authenticator: Authenticator, authorizer: RbacAuthorizer) -> dict[s
     return {
         f"tokenreviews.{authentication}": lambda call, obj: reviews.token_review(obj, authenticator),
         f"selfsubjectreviews.{authentication}": lambda call, obj: reviews.self_subject_review(call.user, time.time()),
-        f"subjectaccessreviews.{authorization}": lambda call, obj: reviews.subject_access_review(obj, authorizer),
+        f"subjectaccessreviews.{authorization}": lambda call, obj: reviews.subject_access_review(
+            obj, authorizer, call.budget
+        ),
         f"selfsubjectaccessreviews.{authorization}": lambda call, obj: reviews.self_subject_access_review(
-            obj, call.user, authorizer
+            obj, call.user, authorizer, call.budget
         ),
         f"localsubjectaccessreviews.{authorization}": lambda call, obj: reviews.local_subject_access_review(
-            obj, call.namespace, authorizer
+            obj, call.namespace, authorizer, call.budget
         ),
         f"selfsubjectrulesreviews.{authorization}": lambda call, obj: reviews.self_subject_rules_review(
             obj, call.user, authorizer

@@ -15,6 +15,7 @@ from remuda.apiserver.auth.rbac import RbacAuthorizer
 from remuda.apiserver.auth.tokens import TokenRejected
 from remuda.apiserver.auth.user import Attributes, Authorizer, User
 from remuda.kube import clock, errors, names
+from remuda.kube.cost import Budget
 from remuda.kube.errors import FieldError
 from remuda.kube.selectors import SelectorError, label_selector_from, parse_field_selector, parse_label_selector
 
@@ -67,43 +68,43 @@ def user_info(user: User) -> Obj:
 # ---- may they ----------------------------------------------------------------------------------------------------
 
 
-def subject_access_review(obj: Obj, authorizer: Authorizer) -> Obj:
-    spec = obj.get("spec") or {}
-    problems = _spec_errors(spec) + _subject_errors(spec) + _selector_errors(spec) + _metadata_errors(obj)
-    return _access_review(obj, "SubjectAccessReview", problems, lambda: _reviewed_user(spec), authorizer)
+def subject_access_review(obj: Obj, authorizer: Authorizer, budget: Budget | None = None) -> Obj:
+    spec, budget = obj.get("spec") or {}, budget or Budget()
+    problems = _spec_errors(spec) + _subject_errors(spec) + _selector_errors(spec, budget) + _metadata_errors(obj)
+    return _access_review(obj, "SubjectAccessReview", problems, lambda: _reviewed_user(spec), authorizer, budget)
 
 
-def self_subject_access_review(obj: Obj, user: User, authorizer: Authorizer) -> Obj:
-    spec = obj.get("spec") or {}
-    problems = _spec_errors(spec) + _selector_errors(spec) + _metadata_errors(obj)
-    return _access_review(obj, "SelfSubjectAccessReview", problems, lambda: user, authorizer)
+def self_subject_access_review(obj: Obj, user: User, authorizer: Authorizer, budget: Budget | None = None) -> Obj:
+    spec, budget = obj.get("spec") or {}, budget or Budget()
+    problems = _spec_errors(spec) + _selector_errors(spec, budget) + _metadata_errors(obj)
+    return _access_review(obj, "SelfSubjectAccessReview", problems, lambda: user, authorizer, budget)
 
 
-def local_subject_access_review(obj: Obj, namespace: str, authorizer: Authorizer) -> Obj:
+def local_subject_access_review(obj: Obj, namespace: str, authorizer: Authorizer, budget: Budget | None = None) -> Obj:
     """`namespace` is that of the request; the object's own, if it names one, and the question's must be the same."""
     metadata = dict(obj.get("metadata") or {})
     if metadata.setdefault("namespace", namespace) != namespace:
         raise errors.bad_request(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
     obj = {**obj, "metadata": metadata}
-    spec = obj.get("spec") or {}
-    problems = _spec_errors(spec) + _subject_errors(spec) + _selector_errors(spec)
+    spec, budget = obj.get("spec") or {}, budget or Budget()
+    problems = _spec_errors(spec) + _subject_errors(spec) + _selector_errors(spec, budget)
     problems += _metadata_errors(obj, allowed=("namespace",), sentence="must be empty except for namespace")
     problems += _local_errors(spec, namespace)
-    return _access_review(obj, "LocalSubjectAccessReview", problems, lambda: _reviewed_user(spec), authorizer)
+    return _access_review(obj, "LocalSubjectAccessReview", problems, lambda: _reviewed_user(spec), authorizer, budget)
 
 
 def _access_review(
-    obj: Obj, kind: str, problems: list[FieldError], user: Callable[[], User], authorizer: Authorizer
+    obj: Obj, kind: str, problems: list[FieldError], user: Callable[[], User], authorizer: Authorizer, budget: Budget
 ) -> Obj:
     if problems:
         # The kind is missing from upstream's message.
         raise errors.invalid_object(AUTHORIZATION, "", "", problems)
     spec = obj["spec"]
+    evaluation = _evaluation_error(spec.get("resourceAttributes") or {}, budget)
     decision = authorizer.authorize(user(), attributes_of(spec))
     status: Obj = {"allowed": decision.allowed}
     if decision.reason:
         status["reason"] = decision.reason
-    evaluation = _evaluation_error(spec.get("resourceAttributes") or {})
     if evaluation:
         status["evaluationError"] = evaluation
     return _answered(obj, AUTHORIZATION, kind, status)
@@ -166,14 +167,31 @@ def _metadata_errors(obj: Obj, allowed: tuple[str, ...] = (), sentence: str = "m
 # ---- selectors in a question: RBAC ignores them, but they must make sense ------------------------------------------
 
 
-def _selector_errors(spec: Mapping[str, Any]) -> list[FieldError]:
+def _selector_errors(spec: Mapping[str, Any], budget: Budget) -> list[FieldError]:
     resource = spec.get("resourceAttributes") or {}
     found = []
     for key in ("fieldSelector", "labelSelector"):
         selector = resource.get(key)
         if selector is not None:
-            found += _one_selector_errors(selector, f"spec.resourceAttributes.{key}", key == "labelSelector")
+            path = f"spec.resourceAttributes.{key}"
+            found += _size_errors(selector, path, budget) or _one_selector_errors(
+                selector, path, key == "labelSelector"
+            )
     return found
+
+
+def _size_errors(selector: Mapping[str, Any], path: str, budget: Budget) -> list[FieldError]:
+    """Complaints about a selector that is too large to be looked at. Anybody may send a review."""
+    raw, requirements = selector.get("rawSelector") or "", selector.get("requirements") or ()
+    limits = budget.limits
+    if len(raw) > limits.selector_bytes:
+        return [errors.too_long(f"{path}.rawSelector", limits.selector_bytes)]
+    if len(requirements) > limits.requirements:
+        return [errors.too_many(f"{path}.requirements", len(requirements), limits.requirements)]
+    values = sum(len(requirement.get("values") or ()) for requirement in requirements)
+    if values > limits.selector_values:
+        return [errors.too_many(f"{path}.requirements.values", values, limits.selector_values)]
+    return []
 
 
 def _one_selector_errors(selector: Mapping[str, Any], path: str, of_labels: bool) -> list[FieldError]:
@@ -206,8 +224,8 @@ def _requirement_errors(requirement: Mapping[str, Any], path: str, of_labels: bo
     return found
 
 
-def _evaluation_error(resource: Mapping[str, Any]) -> str:
-    """Says which selectors were not understood, and whether a part of them was."""
+def _evaluation_error(resource: Mapping[str, Any], budget: Budget) -> str:
+    """Says which selectors were not understood, and whether a part of them was. Raises a 400 of the budget."""
     sentences = []
     for key, understood in (("fieldSelector", _understood_fields), ("labelSelector", _understood_labels)):
         selector = resource.get(key)
@@ -215,7 +233,7 @@ def _evaluation_error(resource: Mapping[str, Any]) -> str:
             continue
         requirements = selector.get("requirements") or ()
         good = [one for one in requirements if understood(one)] if requirements else []
-        is_bad = len(good) < len(requirements) if requirements else not _parses(key, selector["rawSelector"])
+        is_bad = len(good) < len(requirements) if requirements else not _parses(key, selector["rawSelector"], budget)
         if is_bad:
             how = "partially ignored" if good else "ignored"
             sentences.append(f"spec.resourceAttributes.{key} {how} due to parse error")
@@ -234,9 +252,9 @@ def _understood_labels(requirement: Mapping[str, Any]) -> bool:
     return True
 
 
-def _parses(key: str, raw: str) -> bool:
+def _parses(key: str, raw: str, budget: Budget) -> bool:
     try:
-        (parse_field_selector if key == "fieldSelector" else parse_label_selector)(raw)
+        (parse_field_selector if key == "fieldSelector" else parse_label_selector)(raw, budget)
     except SelectorError:
         return False
     return True

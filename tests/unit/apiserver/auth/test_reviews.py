@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -238,3 +239,45 @@ class Careless:
 def test_an_authenticator_that_ignores_audiences_is_not_believed() -> None:
     text = message(reviews.token_review, {"spec": {"token": "x"}}, Authenticator([Careless()]))
     assert text == "Internal error occurred: error validating audiences"
+
+
+@pytest.mark.parametrize(
+    ("key", "selector", "complaint"),
+    [
+        ("labelSelector", {"rawSelector": "a=b," * 700_000 + "a"}, "rawSelector: Too long: may not be more than 65536"),
+        ("fieldSelector", {"rawSelector": "a=b," * 700_000 + "a"}, "rawSelector: Too long: may not be more than 65536"),
+        (
+            "labelSelector",
+            {"requirements": [{"key": "_"}] * 9000},
+            "requirements: Too many: 9000: must have at most 250",
+        ),
+        (
+            "fieldSelector",
+            {"requirements": [{"key": "_"}] * 9000},
+            "requirements: Too many: 9000: must have at most 250",
+        ),
+        (
+            "labelSelector",
+            {"requirements": [{"key": "a", "operator": "In", "values": ["_"] * 9000}]},
+            "requirements.values: Too many: 9000: must have at most 5000",
+        ),
+    ],
+)
+def test_review_with_a_selector_above_a_limit_is_invalid(
+    authorizer: RbacAuthorizer, key: str, selector: dict[str, Any], complaint: str
+) -> None:
+    spec = {"resourceAttributes": {**PODS, key: selector}, "user": "jane"}
+    started = time.process_time()
+    said = [
+        message(reviews.self_subject_access_review, sar(spec), JANE, authorizer),
+        message(reviews.subject_access_review, sar(spec), authorizer),
+        message(reviews.local_subject_access_review, sar(spec), "", authorizer),
+    ]
+    assert time.process_time() - started < 0.5  # one of them took 6 s
+    assert all(f"spec.resourceAttributes.{key}.{complaint}" in sentence for sentence in said), said
+
+
+def test_review_with_too_many_requirements_in_its_raw_selector_is_refused(authorizer: RbacAuthorizer) -> None:
+    spec = {"resourceAttributes": {**PODS, "labelSelector": {"rawSelector": "a=b," * 250 + "a"}}}
+    said = message(reviews.self_subject_access_review, sar(spec), JANE, authorizer)
+    assert said == "selector has too many requirements: must have at most 250"
