@@ -2,8 +2,9 @@
 
 Judging and compiling the schemas of a large definition takes tens of milliseconds. The newest that were found good are
 kept, so that a definition is compiled once on its way from the write to being served, and a change of its labels costs
-nothing. What is in the store was judged before: it is only read, and its rules are compiled for the first object that
-they are asked about, so that a start pays for no kind that nobody uses.
+nothing. How large a definition may be is bounded; a large one is judged in a thread, and what is wrong with it is kept
+until validation reports it. What is in the store was judged before: it is only read, and its rules are compiled for the
+first object that they are asked about, so that a start pays for no kind that nobody uses.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from remuda.apiserver.cel.rules import compile_rules, has_rules
 from remuda.apiserver.resource import Obj
 from remuda.apiserver.schema.parse import parse_crd_schema, read_crd_schema
 from remuda.apiserver.schema.walk import RulesValidator
-from remuda.kube.errors import FieldError
+from remuda.kube.cost import LIMITS
+from remuda.kube.errors import TOO_MANY, FieldError, too_many
 from remuda.kube.schema import Schema
 
 _FREE_FORM: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _KEPT = 64
+_REFUSED_KEPT = 8
+_LARGE = 1_000  # schema nodes: judging them takes about 20 ms
+_MANY_RULES = 100  # compiling them takes about 20 ms
 
 
 class Compiled(NamedTuple):
@@ -47,6 +52,9 @@ class _Uncompiled:
 # By the schema's JSON, and whether there is a status subresource: then a little more is asked of the root.
 _good: OrderedDict[tuple[bytes, bool], Compiled] = OrderedDict()
 
+# Of large schemas, by place too: what is wrong with them.
+_refused: OrderedDict[tuple[bytes, bool, str], list[FieldError]] = OrderedDict()
+
 
 def compiled(version: dict[str, Any]) -> Compiled:
     """The schema and rules of a version that has been judged before."""
@@ -66,7 +74,9 @@ def _has_status(version: dict[str, Any]) -> bool:
 
 def schema_errors(crd: Obj) -> list[FieldError]:
     """What is wrong with the schemas and CEL rules of a definition, version by version."""
-    errors: list[FieldError] = []
+    errors = _size_errors(crd)
+    if errors:
+        return errors
     versions = crd.get("spec", {}).get("versions", [])
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
     if len(schemas) > 1 and all(schema == schemas[0] for schema in schemas):
@@ -80,16 +90,85 @@ def schema_errors(crd: Obj) -> list[FieldError]:
     return errors
 
 
+def is_large(crd: Obj) -> bool:
+    """Whether judging its schemas takes so long that others should not wait for it."""
+    return _is_large(_measure(_schemas(crd)))
+
+
+def _schemas(crd: Obj) -> list[dict[str, Any]]:
+    found = ((version.get("schema") or {}).get("openAPIV3Schema") for version in crd["spec"].get("versions") or ())
+    return [given for given in found if given is not None]
+
+
+class _Size(NamedTuple):
+    nodes: int
+    rules: int
+    characters: int
+
+
+def _is_large(size: _Size) -> bool:
+    return size.nodes > _LARGE or size.rules > _MANY_RULES
+
+
+def _measure(schemas: list[dict[str, Any]]) -> _Size:
+    """How many objects the schemas consist of, which are their nodes and little else, and how much CEL they hold."""
+    nodes = rules = characters = 0
+    pending: list[Any] = list(schemas)
+    while pending:
+        one = pending.pop()
+        if type(one) is list:
+            pending += [inner for inner in one if type(inner) in _CONTAINERS]
+            continue
+        nodes += 1
+        pending += [inner for name, inner in one.items() if type(inner) in _CONTAINERS and name != _RULES]
+        found = one.get(_RULES)
+        for rule in found if type(found) is list else ():
+            rules += 1
+            if type(rule) is dict:
+                expressions = (rule.get("rule"), rule.get("messageExpression"))
+                characters += sum(len(text) for text in expressions if type(text) is str)
+    return _Size(nodes, rules, characters)
+
+
+_RULES = "x-kubernetes-validations"
+_CONTAINERS = frozenset((dict, list))
+
+
+def _size_errors(crd: Obj) -> list[FieldError]:
+    """What of a definition is more than may be compiled, all versions together."""
+    versions = crd["spec"].get("versions") or ()
+    if len(versions) > LIMITS.versions:
+        return [too_many("spec.versions", len(versions), LIMITS.versions)]
+    size = _measure(_schemas(crd))
+    bounds = (
+        (size.nodes, LIMITS.schema_nodes, "schema nodes"),
+        (size.rules, LIMITS.rules, "x-kubernetes-validations rules"),
+        (size.characters, LIMITS.expression_characters, "characters in CEL expressions"),
+    )
+    return [
+        FieldError(TOO_MANY, "spec.versions", found, f"must have at most {most} {what}")
+        for found, most, what in bounds
+        if found > most
+    ]
+
+
 def _judge(given: dict[str, Any], path: str, has_status: bool) -> list[FieldError]:
     key = (msgspec.json.encode(given), has_status)
     if key in _good:
         return []
+    refused = _refused.pop((*key, path), None)
+    if refused is not None:
+        return refused
     schema, errors = parse_crd_schema(given, path=path, has_status=has_status)
-    if errors:
-        return errors
-    rules, errors = compile_rules(schema, path)
+    rules = None
+    if not errors:
+        rules, errors = compile_rules(schema, path)
     if not errors:
         _keep(key, Compiled(schema, rules))
+    elif _is_large(_measure([given])):
+        _refused[*key, path] = errors
+        if len(_refused) > _REFUSED_KEPT:
+            _refused.popitem(last=False)
     return errors
 
 

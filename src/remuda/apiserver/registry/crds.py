@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from remuda.apiserver.registry.crd_schemas import compiled, schema_errors
+from remuda.apiserver.registry.crd_schemas import compiled, is_large, schema_errors
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.scaling import scale_errors, scale_status_errors
 from remuda.apiserver.registry.served import Served, Shape
@@ -37,7 +38,11 @@ _CLOSED = "create not allowed while custom resource definition is terminating"
 def with_schema_validation(resource: Resource) -> Resource:
     """The CRD kind, validating the schemas inside its objects as well."""
     own = resource.behaviour.validate
-    behaviour = replace(resource.behaviour, validate=lambda crd: own(crd) or schema_errors(crd))
+    behaviour = replace(
+        resource.behaviour,
+        validate=lambda crd: own(crd) or schema_errors(crd),
+        ahead=lambda crd: partial(schema_errors, crd) if is_large(crd) else None,
+    )
     return replace(resource, behaviour=behaviour)
 
 
@@ -222,4 +227,5 @@ _KINDS = ("kind", "listKind")
 def _clashes(wanted: Any, accepted: Any, taken: Container[Any]) -> list[str]:
     if not isinstance(wanted, list):
         return [wanted] if wanted and wanted != accepted and wanted in taken else []
-    return [name for name in wanted if name not in (accepted or ()) and name in taken]
+    own = set(accepted or ())
+    return [name for name in wanted if name not in own and name in taken]

@@ -8,6 +8,7 @@ finalizer of an object being deleted removes the object.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -132,6 +133,7 @@ class Writer:
         resource.behaviour.prepare_create(obj)
         obj = await self._admitted(call, "CREATE", obj, None, options)
         self._guard(call, obj, None)
+        await _work_ahead(resource, obj)
         structural = self._served.shape(resource).structural
         validate(call, structural, obj, None)
         name = metadata(obj)["name"]
@@ -307,6 +309,7 @@ class Writer:
             metadata(new)["generation"] = metadata(live).get("generation", 0) + 1
         new = await self._admitted(call, "UPDATE", new, live, options)
         self._guard(call, new, live)
+        await _work_ahead(resource, new)
         structural = self._served.shape(resource).structural
         keeps_rules = validate(call, structural, new, live)
         managed.keep_times(live, new)
@@ -357,6 +360,13 @@ class Writer:
         else:
             meta.pop("generation", None)
         meta.pop("selfLink", None)
+
+
+async def _work_ahead(resource: Resource, obj: Obj) -> None:
+    """Does what takes long before validation asks for it, so that other requests are served meanwhile."""
+    work = resource.behaviour.ahead(obj)
+    if work is not None:
+        await asyncio.to_thread(work)
 
 
 def _unfit_yaml(problem: str) -> StatusError:

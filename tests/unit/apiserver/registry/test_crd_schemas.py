@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from typing import Any
 
 import pytest
 
+from remuda.access import definitions as access
 from remuda.apiserver.registry import crd_schemas
-from remuda.apiserver.registry.crd_schemas import compiled, schema_errors
+from remuda.apiserver.registry.crd_schemas import compiled, is_large, schema_errors
+from remuda.capi import definitions as core
+from remuda.kube.cost import LIMITS
+from remuda.providers import setup as providers
+from remuda.provisioning import setup as provisioning
 
 RULED = {
     "type": "object",
@@ -88,3 +94,62 @@ def test_only_the_newest_are_remembered() -> None:
     for n in range(200):
         compiled(version({"type": "object", "description": str(n)}))
     assert len(crd_schemas._good) <= 64
+
+
+def properties(count: int, **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"p{n}": {"type": "string", **more} for n in range(count)}}
+
+
+@pytest.mark.parametrize(
+    ("versions", "complaint"),
+    [
+        ([version(properties(50_000))], "spec.versions: Too many: 50002: must have at most 10000 schema nodes"),
+        (
+            [version({"type": "object", "x-kubernetes-validations": [{"rule": "self.a == self.b"}] * 3000})],
+            "spec.versions: Too many: 3000: must have at most 1000 x-kubernetes-validations rules",
+        ),
+        (
+            [version({"type": "object", "x-kubernetes-validations": [{"rule": "true || " * 20_000 + "true"}]})],
+            "spec.versions: Too many: 160004: must have at most 100000 characters in CEL expressions",
+        ),
+        ([version({"type": "string", "anyOf": [{"pattern": "a"}] * 20_000})], "must have at most 10000 schema nodes"),
+        ([version(properties(1), f"v{n}") for n in range(1, 102)], "Too many: 101: must have at most 100 items"),
+        ([version(properties(6000), "v1"), version(properties(6001), "v2")], "at most 10000 schema nodes"),
+    ],
+)
+def test_definition_above_a_limit_is_refused_before_it_is_compiled(
+    versions: list[dict[str, Any]], complaint: str
+) -> None:
+    started = time.process_time()
+    (found,) = schema_errors(crd(*versions))
+    assert time.process_time() - started < 0.5
+    assert complaint in str(found)
+
+
+def test_large_definition_is_compiled_in_a_thread_and_served_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crd_schemas, "_good", OrderedDict())
+    small, large = crd(version(properties(100))), crd(version(properties(2000)))
+    assert not is_large(small)
+    assert is_large(large)
+    assert is_large(crd(version({"type": "object", "x-kubernetes-validations": [{"rule": "true"}] * 101})))
+    assert schema_errors(large) == []
+    monkeypatch.setattr(crd_schemas, "parse_crd_schema", None)
+    assert schema_errors(large) == []  # as validation asks again, on the loop
+
+
+def test_complaints_about_a_large_definition_are_kept_until_they_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = crd(version({"type": "object", "properties": {f"p{n}": {} for n in range(2000)}}))
+    first = schema_errors(wrong)
+    assert first
+    with monkeypatch.context() as patched:
+        patched.setattr(crd_schemas, "parse_crd_schema", None)
+        assert schema_errors(wrong) == first
+    assert schema_errors(wrong) == first  # judged anew: nothing is kept for longer
+
+
+def test_limits_are_far_above_our_own_definitions() -> None:
+    for one in [*core.definitions(), *providers.definitions(), *provisioning.definitions(), *access.definitions()]:
+        size = crd_schemas._measure([v["schema"]["openAPIV3Schema"] for v in one["spec"]["versions"]])
+        assert size.nodes * 10 < LIMITS.schema_nodes, one["metadata"]["name"]
+        assert size.rules * 10 < LIMITS.rules
+        assert size.characters * 10 < LIMITS.expression_characters
