@@ -7,6 +7,7 @@ administrator) may make them for anybody.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +19,7 @@ from remuda.access.types import (
     GRANT,
     KINDS,
     MANAGEMENT_CLUSTER,
+    MOST_CLUSTERS,
     NO_HASH,
     ROLES,
     TOKEN,
@@ -28,7 +30,7 @@ from remuda.access.types import (
 )
 from remuda.kube import clock, names
 from remuda.kube.admission import ALLOWED, AdmissionFunction, Registration, Review, Unseen, Verdict
-from remuda.kube.errors import OMITTED, FieldError, forbidden, invalid, not_supported, required
+from remuda.kube.errors import OMITTED, FieldError, forbidden, invalid, not_supported, required, too_many
 from remuda.kube.objects import Kind, Object, without_nulls
 from remuda.providers.controlplane.identity import id_of
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
@@ -37,6 +39,7 @@ from remuda.runtime.webhooks import Webhook, join
 T = TypeVar("T", bound=Object)
 
 _MASTERS = "system:masters"
+_MOST_SHOWN = 16  # complaints in one audit line
 _FIXED = "cannot be changed: make another one, and delete this one"
 
 
@@ -45,6 +48,9 @@ def admit_token(review: Review) -> Verdict:
     if read is None:
         return ALLOWED
     old, new = read
+    if len(new.cluster_names) > MOST_CLUSTERS:
+        # Admission runs before the schema is asked, and each name is looked up.
+        return Verdict(errors=(too_many("clusterNames", len(new.cluster_names), MOST_CLUSTERS),))
     found = token_complaints(new)
     if old is not None:
         fixed = (("userId", old.user_id, new.user_id), ("hash", old.hash, new.hash))
@@ -54,9 +60,8 @@ def admit_token(review: Review) -> Verdict:
     if old is None and not found:
         found += _own(review, new) or _known_user(review, new.user_id, "userId")
     before = set(old.cluster_names) if old is not None else set()
-    for index, cluster in enumerate(new.cluster_names):
-        if cluster not in before:
-            found += _known_cluster(review, cluster, f"clusterNames[{index}]")
+    added = {cluster: index for index, cluster in enumerate(new.cluster_names) if cluster not in before}
+    found += _known_clusters(review, {cluster: f"clusterNames[{index}]" for cluster, index in added.items()})
     return Verdict(errors=tuple(found))
 
 
@@ -103,7 +108,7 @@ def admit_grant(review: Review) -> Verdict:
         return Verdict(errors=tuple(forbidden(path, _FIXED) for path, before, after in pairs if before != after))
     found = grant_complaints(new, review.namespace)
     if not found:
-        found = _known_cluster(review, new.cluster_name, "clusterName")
+        found = _known_clusters(review, {new.cluster_name: "clusterName"})
         found += _known_user(review, new.user_name, "userName") if new.user_name else []
     return Verdict(errors=tuple(found))
 
@@ -132,16 +137,21 @@ def _known_user(review: Review, name: str, path: str) -> list[FieldError]:
     return [] if found is not None else [invalid(path, name, "there is no such user: remuda user create makes one")]
 
 
-def _known_cluster(review: Review, id: str, path: str) -> list[FieldError]:
+def _known_clusters(review: Review, paths: Mapping[str, str]) -> list[FieldError]:
+    """Complaints about those ids that are no cluster's; `paths` says where each stands. Control planes are read once,
+    however many ids there are: decoding them is what costs."""
     try:
-        if review.lookup(MANAGEMENT_CLUSTER.api_version, MANAGEMENT_CLUSTER.plural, "", id) is not None:
-            return []
-        planes = review.select(RKE_CONTROL_PLANE.api_version, RKE_CONTROL_PLANE.plural, "", {})
+        unknown = [
+            id
+            for id in paths
+            if review.lookup(MANAGEMENT_CLUSTER.api_version, MANAGEMENT_CLUSTER.plural, "", id) is None
+        ]
+        planes = review.select(RKE_CONTROL_PLANE.api_version, RKE_CONTROL_PLANE.plural, "", {}) if unknown else []
     except Unseen:
         return []
-    if any(id_of(RKE_CONTROL_PLANE.decode(msgspec.json.encode(plane))) == id for plane in planes):
-        return []
-    return [invalid(path, id, "there is no cluster with this id: kubectl get clusters.management.cattle.io has them")]
+    ids = {id_of(RKE_CONTROL_PLANE.decode(msgspec.json.encode(plane))) for plane in planes}
+    why = "there is no cluster with this id: kubectl get clusters.management.cattle.io has them"
+    return [invalid(paths[id], id, why) for id in unknown if id not in ids]
 
 
 def _read(kind: Kind[T], review: Review) -> tuple[T | None, T] | None:
@@ -171,7 +181,10 @@ def audited(judge: AdmissionFunction) -> AdmissionFunction:
         if verdict.errors:
             place = f"/namespaces/{review.namespace}" if review.namespace else ""
             path = f"/apis/{review.group}/{review.version}{place}/{review.resource}/{review.name}".rstrip("/")
-            why = "; ".join(map(str, verdict.errors))
+            shown = verdict.errors[:_MOST_SHOWN]
+            why = "; ".join(map(str, shown))
+            if len(shown) < len(verdict.errors):
+                why += f"; and {len(verdict.errors) - len(shown)} more"
             refused_by_admission(review.user, review.operation.lower(), path, 422, why)
         return verdict
 

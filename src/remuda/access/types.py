@@ -26,6 +26,8 @@ DIGEST = rf"^{DIGEST_PREFIX}[0-9a-f]{{64}}$"
 ROLES = {"cluster-owner": "cluster-admin", "cluster-member": "edit", "cluster-viewer": "view"}
 ANY_ROLE = "clusterrole:"
 
+MOST_CLUSTERS = 100  # that one token is limited to
+
 READY = "Ready"  # of a grant: both ends say so
 
 _FIXED = Rule(rule="self == oldSelf", message="cannot be changed: make another one, and delete this one")
@@ -60,7 +62,7 @@ class Token(Object):
         Field(
             "The ids of the clusters it is good for, and then for nothing else; none: whatever its user may do.",
             list_type="set",
-            max_items=100,
+            max_items=MOST_CLUSTERS,
             items=Field(max_length=63),
         ),
     ] = ()
