@@ -37,8 +37,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     selector_bytes: int = 64 * 1024
     # Versions of one definition: each is served, discovered and documented on its own.
     versions: int = 100
-    # Nodes of the schemas of one definition, all versions together: each costs about 20 µs to check and compile.
-    schema_nodes: int = 10_000
+    # Nodes of the schemas of one definition, all versions together: each costs about 20 µs to compile, in a thread.
+    schema_nodes: int = 20_000
     # CEL rules of one definition, and characters of all their expressions: a short rule costs about 80 µs to compile.
     rules: int = 1_000
     expression_characters: int = 100_000
