@@ -33,6 +33,7 @@ from remuda.app.process import tune
 from remuda.capi import setup as core
 from remuda.capi.definitions import definitions as core_definitions
 from remuda.jobs.in_process import InProcess
+from remuda.jobs.marks import JobKey
 from remuda.jobs.runner import JobRunner
 from remuda.jobs.runner import Settings as JobSettings
 from remuda.kube.client import Client, Target
@@ -46,6 +47,7 @@ from remuda.providers.bootstrap.site import Site
 from remuda.providers.machine import job
 from remuda.providers.machine.drivers import sim
 from remuda.providers.machine.drivers.simcloud import SimCloud, SimServer
+from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.types import DriverMachine, machine_kind
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
@@ -108,11 +110,17 @@ async def measure(machines: int, clusters: int, boot_seconds: float, idle_second
     manager = Manager(client, name="machines")
     core.add_controllers(manager)
     site = Site(server_url=server.url, ca_pem=server.pki.ca_certificate_pem)
-    added = providers.add(manager, providers.Settings(site=site))
+    key = JobKey.new()
+    added = providers.add(manager, providers.Settings(site=site, machine=MachineSettings(job_key=key)))
     JobRunner(
         manager,
         JobSettings(
-            directory=folder / "jobs", hosts=folder / "hosts", server_url=server.url, ca_pem=site.ca_pem, concurrency=32
+            directory=folder / "jobs",
+            hosts=folder / "hosts",
+            server_url=server.url,
+            ca_pem=site.ca_pem,
+            key=key,
+            concurrency=32,
         ),
         InProcess(job.in_process(client, folder / "hosts")),
     )

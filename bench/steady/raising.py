@@ -34,6 +34,7 @@ from remuda.app.process import tune
 from remuda.capi import setup as core
 from remuda.capi.names import CLUSTER_NAME
 from remuda.jobs.in_process import InProcess
+from remuda.jobs.marks import JobKey
 from remuda.jobs.runner import JobRunner
 from remuda.jobs.runner import Settings as JobSettings
 from remuda.kube import conditions
@@ -45,6 +46,7 @@ from remuda.providers.bootstrap.site import Site
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
 from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.machine import job
+from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.names import plan_secret as plan_secret_name
 from remuda.provisioning import setup as provisioning
 from remuda.runtime.manager import Manager
@@ -86,8 +88,13 @@ class Fleet(DeclaredWorld):
         provisioning.add(manager)
         doors = Access(manager, site, embedded(server), controllers.EVERY)
         doors.add(manager, remote)
+        key = JobKey.new()
         wanted = providers.Settings(
-            site=site, artefacts=Artefacts(data / "artefacts"), tunnels=True, proxied=doors.proxied
+            site=site,
+            machine=MachineSettings(job_key=key),
+            artefacts=Artefacts(data / "artefacts"),
+            tunnels=True,
+            proxied=doors.proxied,
         )
         added = providers.add(manager, wanted, remote=remote)
         assert added.registration is not None
@@ -97,6 +104,7 @@ class Fleet(DeclaredWorld):
             hosts=data / "hosts",
             server_url=site.server_url,
             ca_pem=site.ca_pem,
+            key=key,
             concurrency=32,
         )
         JobRunner(manager, jobs, InProcess(job.in_process(server.client(), data / "hosts")))

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from remuda.jobs import MANAGED_BY
+from remuda.jobs import COMMAND, MANAGED_BY, marks
+from remuda.jobs.marks import FILE, Inputs, JobKey
 from remuda.jobs.processes import Processes
 from remuda.jobs.runner import JobRunner, Settings
-from remuda.kube.core import JOBS, PODS
+from remuda.kube.client import Target
+from remuda.kube.core import JOBS, PODS, SECRETS
 from remuda.runtime.manager import Manager
 from tests.controllers.engine import Engine, is_true
 
 Json = dict[str, Any]
 
-PROGRAM = (sys.executable, str(Path(__file__).parents[1] / "lab" / "job_program.py"))
+PROGRAM = "tests.lab.job_program"
+_WORDS = "tests/words"  # annotation of a Job: what the stand-in for remuda is to do
 
 
 class Runner:
@@ -34,13 +37,35 @@ class Runner:
             hosts=directory / "hosts",
             server_url=cluster["server"],
             ca_pem=base64.b64decode(cluster["certificate-authority-data"]),
+            key=JobKey.load(directory / FILE),
             concurrency=concurrency,
         )
+        self._engine = engine
         self.runner: JobRunner | None = None
 
     def setup(self, manager: Manager) -> None:
         launcher = Processes(self.settings.directory, self.settings.hosts, program=PROGRAM)
         self.runner = JobRunner(manager, self.settings, launcher)
+
+    async def submit(self, namespace: str, made: Json, given: Inputs | None = None) -> Json:
+        """Create a Job as the manager would. `given`: what it mounts that is not there yet."""
+        words = made["metadata"].get("annotations", {}).get(_WORDS)
+        if words:
+            data = {"stringData": {"words.json": words}}
+            await put(self._engine, SECRETS, namespace, f"{made['metadata']['name']}-words", data)
+        return await self._engine.create(JOBS, namespace, await self.signed(namespace, made, given))
+
+    async def signed(self, namespace: str, made: Json, given: Inputs | None = None) -> Json:
+        """Return the Job with a mark that covers what it mounts now."""
+        made = {**made, "metadata": {**made["metadata"], "namespace": namespace}}
+        found = {**(given or {})}
+        for volume in made["spec"]["template"]["spec"].get("volumes") or ():
+            name = volume.get("secret", {}).get("secretName", "")
+            secret = await self._engine.get(SECRETS, namespace, name) if name else None
+            if secret is not None:
+                data = secret.get("data") or {}
+                found[f"secrets/{name}"] = {key: base64.b64decode(value) for key, value in data.items()}
+        return marks.sign(self.settings.key, made, found)
 
     async def log(self, pod: Json, **query: str) -> str:
         assert self.runner is not None
@@ -49,16 +74,37 @@ class Runner:
         return b"".join([chunk async for chunk in found]).decode()
 
 
-def job(name: str, *arguments: str, command: str = "remuda", container: Json | None = None, pod: Json | None = None,
-        **spec: Any) -> Json:  # fmt: skip
-    inner = {"name": "work", "image": "remuda", "command": [command, *arguments], **(container or {})}
-    template = {"spec": {"restartPolicy": "Never", "containers": [inner], **(pod or {})}}
+def job(
+    name: str,
+    *arguments: str,
+    command: Sequence[str] = COMMAND,
+    container: Json | None = None,
+    pod: Json | None = None,
+    **spec: Any,
+) -> Json:
+    """`arguments`: what the stand-in for remuda is to do. It reads them from a Secret, because the command is fixed."""
+    container, pod = {**(container or {})}, {**(pod or {})}
+    metadata: Json = {"name": name}
+    if arguments:
+        metadata["annotations"] = {_WORDS: json.dumps(arguments)}
+        mount = {"name": "words", "mountPath": "/run/words"}
+        container["volumeMounts"] = [*container.get("volumeMounts", ()), mount]
+        pod["volumes"] = [*pod.get("volumes", ()), {"name": "words", "secret": {"secretName": f"{name}-words"}}]
+    inner = {"name": "work", "image": "remuda", "command": list(command), **container}
+    template = {"spec": {"restartPolicy": "Never", "containers": [inner], **pod}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name},
+        "metadata": metadata,
         "spec": {"managedBy": MANAGED_BY, "backoffLimit": 0, "template": template, **spec},
     }
+
+
+async def put(engine: Engine, target: Target, namespace: str, name: str, obj: Json) -> None:
+    if await engine.get(target, namespace, name) is None:
+        await engine.create(target, namespace, {"metadata": {"name": name}, **obj})
+    else:
+        await engine.patch(target, namespace, name, obj)
 
 
 async def finished(engine: Engine, namespace: str, name: str) -> Json:

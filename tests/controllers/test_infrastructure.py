@@ -52,7 +52,7 @@ class Range:
         def add(manager: Manager) -> None:
             add_controllers(manager, only=("cluster",))
             rules = Rules(first_seconds=0.2, most_seconds=0.2)
-            controller.add(manager, MachineSettings(rules=rules))
+            controller.add(manager, MachineSettings(rules=rules, job_key=self.jobs.settings.key))
             if run_jobs:
                 JobRunner(manager, self.jobs.settings)
 

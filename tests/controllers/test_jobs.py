@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ def runner(engine: Engine, tmp_path: Path) -> Runner:
 async def test_a_job_runs_and_is_complete_with_its_log(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("hello", "say", "good morning", "say", "good night"))
+        await runner.submit(namespace, job("hello", "say", "good morning", "say", "good night"))
         done = await finished(engine, namespace, "hello")
         pod = await pod_of(engine, namespace, "hello")
         text = await runner.log(pod)
@@ -52,16 +51,16 @@ async def test_the_program_is_remuda_itself(engine: Engine, tmp_path: Path) -> N
         runner.runner = JobRunner(manager, runner.settings)
 
     async with engine.running(namespace, setup):
-        await engine.create(JOBS, namespace, job("version", "--version"))
-        assert is_true(await finished(engine, namespace, "version"), "Complete")
-        assert (await runner.log(await pod_of(engine, namespace, "version"))).startswith("remuda, version ")
+        await runner.submit(namespace, job("bare"))
+        assert is_true(await finished(engine, namespace, "bare"), "Failed")
+        assert "the order of this Job cannot be read" in ended(await pod_of(engine, namespace, "bare"))["message"]
 
 
 async def test_a_failing_program_fails_the_job_with_its_last_lines(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("bad", "say", "the quota is spent", "exit", "3", container=container))
+        await runner.submit(namespace, job("bad", "say", "the quota is spent", "exit", "3", container=container))
         failed = await finished(engine, namespace, "bad")
         pod = await pod_of(engine, namespace, "bad")
     assert condition(failed, "Failed")["reason"] == "BackoffLimitExceeded"
@@ -74,44 +73,33 @@ async def test_a_failing_program_fails_the_job_with_its_last_lines(engine: Engin
 async def test_what_is_written_to_the_termination_log_is_the_message(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("words", "say", "noise", "last-words", "no such image", "exit", "1"))
+        await runner.submit(namespace, job("words", "say", "noise", "last-words", "no such image", "exit", "1"))
         await finished(engine, namespace, "words")
         assert ended(await pod_of(engine, namespace, "words"))["message"] == "no such image"
 
 
-async def test_it_finds_its_volumes_and_variables_and_nothing_of_the_runner(
+async def test_program_finds_its_volumes_and_nothing_of_the_runner(
     engine: Engine, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THE_RUNNER", "hush")
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
     namespace = await engine.namespace()
-    data = {"order.json": "e30=", "token": base64.b64encode(b"sesame").decode()}
-    await engine.create(SECRETS, namespace, {"metadata": {"name": "given"}, "data": data})
-    container = {
-        "volumeMounts": [{"name": "order", "mountPath": "/run/secrets/machine"}],
-        "env": [
-            {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "given", "key": "token"}}},
-            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "BOTH", "value": "$(TOKEN)-$(UNKNOWN)"},
-        ],
-        "envFrom": [{"prefix": "ALL_", "secretRef": {"name": "given"}}],
-    }
+    await engine.create(SECRETS, namespace, {"metadata": {"name": "given"}, "data": {"order.json": "e30="}})
+    container = {"volumeMounts": [{"name": "order", "mountPath": "/run/secrets/machine"}]}
     pod_spec = {"volumes": [{"name": "order", "secret": {"secretName": "given"}}]}
     words = [
-        "show-file", "/run/secrets/machine/order.json", "show-env", "TOKEN", "show-env", "BOTH", "show-env",
-        "ALL_token", "show-env", "SECRET_OF_THE_RUNNER", "show-env", "POD", "show-env", "REMUDA_JOB_DIRECTORY",
+        "show-file", "/run/secrets/machine/order.json", "show-env", "SECRET_OF_THE_RUNNER", "show-env", "PYTHONPATH",
+        "show-env", "REMUDA_JOB_DIRECTORY",
     ]  # fmt: skip
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("look", *words, container=container, pod=pod_spec))
+        await runner.submit(namespace, job("look", *words, container=container, pod=pod_spec))
         assert is_true(await finished(engine, namespace, "look"), "Complete")
         pod = await pod_of(engine, namespace, "look")
         lines = (await runner.log(pod)).splitlines()
     assert lines == [
         "600 {}",
-        "TOKEN=sesame",
-        "BOTH=sesame-$(UNKNOWN)",
-        "ALL_token=sesame",
         "SECRET_OF_THE_RUNNER=None",
-        f"POD={pod['metadata']['name']}",
+        "PYTHONPATH=None",
         f"REMUDA_JOB_DIRECTORY={runner.settings.hosts}",
     ]
     left = runner.directory / pod["metadata"]["uid"]
@@ -133,7 +121,7 @@ async def test_its_account_reads_what_its_role_says_and_nothing_else(engine: Eng
     await engine.create(ROLE_BINDINGS, namespace, binding)
     words = ["read-secret", "mine", "read-secret", "theirs"]
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("reader", *words, pod={"serviceAccountName": "worker"}))
+        await runner.submit(namespace, job("reader", *words, pod={"serviceAccountName": "worker"}))
         assert is_true(await finished(engine, namespace, "reader"), "Complete")
         assert await runner.log(await pod_of(engine, namespace, "reader")) == "read mine\n403 Forbidden\n"
 
@@ -144,7 +132,7 @@ async def test_a_job_of_somebody_else_is_left_alone(engine: Engine, runner: Runn
     foreign["spec"]["managedBy"] = "example.com/other"
     async with engine.running(namespace, runner.setup):
         await engine.create(JOBS, namespace, foreign)
-        await engine.create(JOBS, namespace, job("ours", "say", "hello"))
+        await runner.submit(namespace, job("ours", "say", "hello"))
         await finished(engine, namespace, "ours")
         found = await engine.get(JOBS, namespace, "foreign")
         pods = await engine.list(PODS, namespace)
@@ -156,7 +144,7 @@ async def test_a_job_of_somebody_else_is_left_alone(engine: Engine, runner: Runn
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"command": "bash"}, "only remuda itself is run here, not bash"),
+        ({"command": ["bash"]}, "the command must be remuda machine-job, not bash"),
         ({"parallelism": 2, "completions": 2}, "a Job runs once here"),
         ({"pod": {"restartPolicy": "OnFailure"}}, "restartPolicy must be Never, not OnFailure"),
         (
@@ -173,23 +161,28 @@ async def test_what_cannot_be_run_fails_at_once_and_says_why(
 ) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("odd", "say", "hello", **changed))
+        await runner.submit(namespace, job("odd", "say", "hello", **changed))
         failed = await finished(engine, namespace, "odd")
     assert condition(failed, "Failed")["reason"] == "NotRunnable"
     assert words in condition(failed, "Failed")["message"]
 
 
+LATE = {"volumeMounts": [{"name": "late", "mountPath": "/run/late"}]}
+LATE_VOLUME = {"volumes": [{"name": "late", "secret": {"secretName": "late"}}]}
+LATE_CONTENT = {"secrets/late": {"WORD": b"here"}}
+
+
 async def test_a_missing_secret_is_waited_for(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
-    container = {"envFrom": [{"secretRef": {"name": "late"}}]}
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("patient", "show-env", "WORD", container=container))
+        patient = job("patient", "show-file", "/run/late/WORD", container=LATE, pod=LATE_VOLUME)
+        await runner.submit(namespace, patient, LATE_CONTENT)
         waiting = await pod_of(engine, namespace, "patient", lambda pod: pod["status"].get("containerStatuses"))
         state = waiting["status"]["containerStatuses"][0]["state"]["waiting"]
         assert (state["reason"], state["message"]) == ("CreateContainerConfigError", "secret 'late' not found")
         await engine.create(SECRETS, namespace, {"metadata": {"name": "late"}, "stringData": {"WORD": "here"}})
         assert is_true(await finished(engine, namespace, "patient"), "Complete")
-        assert await runner.log(await pod_of(engine, namespace, "patient")) == "WORD=here\n"
+        assert await runner.log(await pod_of(engine, namespace, "patient")) == "600 here\n"
 
 
 async def test_a_deadline_ends_the_program_and_all_it_has_started(engine: Engine, runner: Runner) -> None:
@@ -197,7 +190,7 @@ async def test_a_deadline_ends_the_program_and_all_it_has_started(engine: Engine
     words = ["pid", "spawn", "600", "stubborn", "say", "ready", "sleep", "600"]
     pod_spec = {"terminationGracePeriodSeconds": 1}
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("slow", *words, activeDeadlineSeconds=6, pod=pod_spec))
+        await runner.submit(namespace, job("slow", *words, activeDeadlineSeconds=6, pod=pod_spec))
         failed = await finished(engine, namespace, "slow")
         pod = await pod_of(engine, namespace, "slow")
         pids = [int(pid) for pid in re.findall(r"(?:pid|spawned) (\d+)", await runner.log(pod))]
@@ -212,13 +205,13 @@ async def test_deleting_a_job_ends_its_program_before_another_of_its_name_starts
 ) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("work", "pid", "sleep", "600"))
+        await runner.submit(namespace, job("work", "pid", "sleep", "600"))
         first = await pod_of(engine, namespace, "work", running)
         await eventually(lambda: said(runner, first, "pid"))
         pid = int((await runner.log(first)).split()[1])
         await engine.client.delete(JOBS, namespace, "work", propagation="Background")
         await engine.gone(JOBS, namespace, "work")
-        await engine.create(JOBS, namespace, job("work", "say", "second"))
+        await runner.submit(namespace, job("work", "say", "second"))
         assert is_true(await finished(engine, namespace, "work"), "Complete")
         assert not alive(pid)
         uid = first["metadata"]["uid"]
@@ -239,7 +232,7 @@ async def test_a_failed_attempt_is_tried_again_after_a_while(
     monkeypatch.setattr("remuda.jobs.decisions._FIRST_WAIT_SECONDS", 0.2)
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("again", "exit", "1", backoffLimit=2))
+        await runner.submit(namespace, job("again", "exit", "1", backoffLimit=2))
         failed = await finished(engine, namespace, "again")
         pods = await engine.list(PODS, namespace)
     assert failed["status"]["failed"] == 3
@@ -253,7 +246,7 @@ async def test_a_restarted_runner_starts_what_it_had_running_anew(
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("long", "wait-for", str(gate), "say", "through"))
+        await runner.submit(namespace, job("long", "wait-for", str(gate), "say", "through"))
         first = await pod_of(engine, namespace, "long", running)
     gate.touch()
     async with engine.running(namespace, runner.setup):
@@ -270,7 +263,7 @@ async def test_a_suspended_job_stops_and_goes_on_when_resumed(engine: Engine, ru
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("pause", "wait-for", str(gate)))
+        await runner.submit(namespace, job("pause", "wait-for", str(gate)))
         await pod_of(engine, namespace, "pause", running)
         await engine.patch(JOBS, namespace, "pause", {"spec": {"suspend": True}})
         held = await engine.until(JOBS, namespace, "pause", lambda found: is_true(found, "Suspended"))
@@ -284,7 +277,7 @@ async def test_a_suspended_job_stops_and_goes_on_when_resumed(engine: Engine, ru
 async def test_a_finished_job_goes_when_its_time_is_over(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("brief", "say", "hello", ttlSecondsAfterFinished=1))
+        await runner.submit(namespace, job("brief", "say", "hello", ttlSecondsAfterFinished=1))
         await engine.gone(JOBS, namespace, "brief")
         await engine.when(PODS, namespace, lambda pods: not pods)
         await eventually(lambda: empty(runner.directory))
@@ -300,7 +293,7 @@ async def test_only_so_many_run_at_a_time_and_namespaces_take_turns(engine: Engi
     gate = tmp_path / "gate"
     async with engine.running(namespace, runner.setup) as manager:
         for number in range(4):
-            await engine.create(JOBS, namespace, job(f"job-{number}", "wait-for", str(gate)))
+            await runner.submit(namespace, job(f"job-{number}", "wait-for", str(gate)))
         await engine.when(PODS, namespace, lambda pods: sum(map(running, pods)) == 2)
         await eventually(lambda: waiting(manager, 2))
         # another Pod may be there: one that was held because its account was missing
@@ -319,7 +312,7 @@ async def test_a_log_is_followed_to_its_end(engine: Engine, runner: Runner, tmp_
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("talk", "say", "one", "wait-for", str(gate), "say", "two"))
+        await runner.submit(namespace, job("talk", "say", "one", "wait-for", str(gate), "say", "two"))
         pod = await pod_of(engine, namespace, "talk", running)
         assert runner.runner is not None
         source = runner.runner.log_source(pod, {"follow": "true"})
@@ -334,7 +327,7 @@ async def test_a_flood_of_output_keeps_its_beginning_and_its_end(engine: Engine,
     namespace = await engine.namespace()
     words = ["say", "begin", "flood", "40", "line", "3000000", "say", "the end"]
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("flood", *words))
+        await runner.submit(namespace, job("flood", *words))
         assert is_true(await finished(engine, namespace, "flood"), "Complete")
         pod = await pod_of(engine, namespace, "flood")
         text = await runner.log(pod)
@@ -353,7 +346,7 @@ async def test_a_pod_that_is_deleted_is_an_attempt_less(engine: Engine, runner: 
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("robbed", "wait-for", str(gate)))
+        await runner.submit(namespace, job("robbed", "wait-for", str(gate)))
         pod = await pod_of(engine, namespace, "robbed", running)
         await engine.delete(PODS, namespace, pod["metadata"]["name"])
         uid = pod["metadata"]["uid"]
@@ -365,7 +358,7 @@ async def test_a_pod_that_is_deleted_is_an_attempt_less(engine: Engine, runner: 
 async def test_a_finished_job_causes_no_further_writes(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
-        await engine.create(JOBS, namespace, job("quiet", "say", "hello"))
+        await runner.submit(namespace, job("quiet", "say", "hello"))
         before = await finished(engine, namespace, "quiet")
     async with engine.running(namespace, runner.setup) as manager:
         await eventually(lambda: idle(manager))
@@ -381,8 +374,7 @@ async def idle(manager: Any) -> bool:
 async def test_a_log_that_has_not_begun_is_refused_in_words(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
-        container = {"envFrom": [{"secretRef": {"name": "never"}}]}
-        await engine.create(JOBS, namespace, job("mute", "say", "x", container=container))
+        await runner.submit(namespace, job("mute", "say", "x", container=LATE, pod=LATE_VOLUME), LATE_CONTENT)
         pod = await pod_of(engine, namespace, "mute")
         with pytest.raises(StatusError, match="is waiting to start"):
             await runner.log(pod)

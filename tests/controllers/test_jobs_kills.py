@@ -50,7 +50,7 @@ async def test_no_program_outlives_a_killed_runner(engine: Engine, tmp_path: Pat
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
     words = ["pid", "spawn", "600", "stubborn", "wait-for", str(gate)]
-    await engine.create(JOBS, namespace, job("long", *words))
+    await Runner(engine, tmp_path).submit(namespace, job("long", *words))
     async with a_runner(engine, namespace, tmp_path) as process:
         pod = await pod_of(engine, namespace, "long", running)
         log = Reader(tmp_path / "jobs" / pod["metadata"]["uid"] / "log")
@@ -77,7 +77,7 @@ async def test_no_program_outlives_a_killed_runner(engine: Engine, tmp_path: Pat
 @pytest.mark.parametrize("point", [f"{name}:{when}" for name in STEPS for when in ("before", "after")])
 async def test_a_job_is_done_once_wherever_the_runner_is_killed(engine: Engine, tmp_path: Path, point: str) -> None:
     namespace = await engine.namespace()
-    await engine.create(JOBS, namespace, job("work", "say", "hello"))
+    await Runner(engine, tmp_path).submit(namespace, job("work", "say", "hello"))
     await dies(engine, namespace, tmp_path, point)
     runner = Runner(engine, tmp_path)
     async with engine.running(namespace, runner.setup):
@@ -96,7 +96,7 @@ async def test_a_job_whose_time_is_over_goes_wherever_the_runner_is_killed(
     if engine.name == "kubernetes":
         pytest.skip("kube-controller-manager deletes it too, whoever is faster")
     namespace = await engine.namespace()
-    await engine.create(JOBS, namespace, job("brief", "say", "hello", ttlSecondsAfterFinished=0))
+    await Runner(engine, tmp_path).submit(namespace, job("brief", "say", "hello", ttlSecondsAfterFinished=0))
     await dies(engine, namespace, tmp_path, f"jobrunner.delete-job:{when}")
     runner = Runner(engine, tmp_path)
     async with engine.running(namespace, runner.setup):
@@ -110,7 +110,7 @@ async def test_a_suspended_job_has_no_pod_wherever_the_runner_is_killed(
 ) -> None:
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
-    await engine.create(JOBS, namespace, job("pause", "wait-for", str(gate)))
+    await Runner(engine, tmp_path).submit(namespace, job("pause", "wait-for", str(gate)))
 
     async def suspend() -> None:
         await pod_of(engine, namespace, "pause", running)

@@ -18,8 +18,7 @@ import pytest
 from remuda.jobs import DIRECTORY_VARIABLE, ROOT_VARIABLE
 from remuda.jobs.in_process import InProcess
 from remuda.jobs.runner import JobRunner
-from remuda.kube.client import Target
-from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRET, SECRETS, SERVICE_ACCOUNTS
+from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRET, SECRETS, SERVICE_ACCOUNTS
 from remuda.providers.machine import job as machine_job
 from remuda.providers.machine.drivers import sim, simcloud
 from remuda.providers.machine.drivers.simcloud import FileCloud, SimCloud
@@ -31,7 +30,7 @@ from remuda.providers.machine.state import STATE, State, read
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import CRASHED
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, condition, is_true
-from tests.controllers.jobs import Runner, ended, finished, job, pod_of
+from tests.controllers.jobs import Runner, ended, finished, job, pod_of, put
 from tests.lab.drivers import Pets
 from tests.lab.pets import USER, stop_all
 from tests.lab.ssh_host import Host
@@ -66,7 +65,9 @@ async def ask(
 ) -> None:
     """Everything but the Job."""
     order = msgspec.structs.replace(order, namespace=namespace)
-    await put(engine, SECRETS, namespace, STATE_SECRET, {"type": "rke.cattle.io/machine-state"})
+    if await engine.get(SECRETS, namespace, STATE_SECRET) is None:
+        state = {"metadata": {"name": STATE_SECRET}, "type": "rke.cattle.io/machine-state"}
+        await engine.create(SECRETS, namespace, state)
     files = {"order.json": msgspec.json.encode(order), "value": script, "format": b"script"}
     data = {name: base64.b64encode(content).decode() for name, content in files.items()}
     await put(engine, SECRETS, namespace, "order", {"data": data})
@@ -86,17 +87,9 @@ async def ask(
     await put(engine, ROLE_BINDINGS, namespace, "provision", binding)
 
 
-async def put(engine: Engine, target: Target, namespace: str, name: str, obj: Json) -> None:
-    found = await engine.get(target, namespace, name)
-    if found is None:
-        await engine.create(target, namespace, {"metadata": {"name": name}, **obj})
-    elif name != STATE_SECRET:
-        await engine.patch(target, namespace, name, obj)
-
-
 def provision(name: str, **more: Any) -> Json:
     container = {"volumeMounts": MOUNTS, "terminationMessagePolicy": "FallbackToLogsOnError", **more}
-    return job(name, "machine-job", container=container, pod={"volumes": VOLUMES, "serviceAccountName": "provision"})
+    return job(name, container=container, pod={"volumes": VOLUMES, "serviceAccountName": "provision"})
 
 
 async def state_of(engine: Engine, namespace: str) -> State:
@@ -124,13 +117,13 @@ async def test_a_job_makes_a_server_and_another_removes_it(engine: Engine, progr
     namespace = await engine.namespace()
     await ask(engine, namespace, an_order(bootSeconds=0.3, zone="z-1"))
     async with engine.running(namespace, program.setup):
-        await engine.create(JOBS, namespace, provision("create"))
+        await program.submit(namespace, provision("create"))
         assert is_true(await finished(engine, namespace, "create"), "Complete")
         made = await state_of(engine, namespace)
         (server,) = await program.cloud().servers()
         log = await program.log(await pod_of(engine, namespace, "create"))
         await ask(engine, namespace, an_order("remove"))
-        await engine.create(JOBS, namespace, provision("remove"))
+        await program.submit(namespace, provision("remove"))
         assert is_true(await finished(engine, namespace, "remove"), "Complete")
     assert (made.phase, made.provider_id, made.failure_domain) == ("created", "sim://default/m-1", "z-1")
     assert made.by_user_data
@@ -146,13 +139,13 @@ async def test_what_the_infrastructure_refuses_is_said_and_may_work_next_time(en
     namespace = await engine.namespace()
     await ask(engine, namespace, an_order(failures=1))
     async with engine.running(namespace, program.setup):
-        await engine.create(JOBS, namespace, provision("first"))
+        await program.submit(namespace, provision("first"))
         assert is_true(await finished(engine, namespace, "first"), "Failed")
         end = ended(await pod_of(engine, namespace, "first"))
         assert end["exitCode"] == 1
         assert end["message"].startswith("the simulated cloud did not make m-1")
         assert (await state_of(engine, namespace)).phase == "creating", "the intent stays: something may have been made"
-        await engine.create(JOBS, namespace, provision("second"))
+        await program.submit(namespace, provision("second"))
         assert is_true(await finished(engine, namespace, "second"), "Complete")
 
 
@@ -171,7 +164,7 @@ async def test_what_cannot_work_ends_with_3_and_names_it(
     namespace = await engine.namespace()
     await ask(engine, namespace, order, credentials)
     async with engine.running(namespace, program.setup):
-        await engine.create(JOBS, namespace, provision("create"))
+        await program.submit(namespace, provision("create"))
         failed = await finished(engine, namespace, "create")
         end = ended(await pod_of(engine, namespace, "create"))
     assert condition(failed, "Failed")["reason"] == "BackoffLimitExceeded"
@@ -184,7 +177,7 @@ async def test_secrets_are_in_no_log_and_no_status(engine: Engine, program: Prog
     secret = "hush-hush-9000"
     await ask(engine, namespace, an_order(refuses=f"no: {secret} and 0123456789abcdef0123"), {"token": secret})
     async with engine.running(namespace, program.setup):
-        await engine.create(JOBS, namespace, provision("create"))
+        await program.submit(namespace, provision("create"))
         failed = await finished(engine, namespace, "create")
         pod = await pod_of(engine, namespace, "create")
         told = await program.log(pod) + str(pod) + str(failed)
@@ -205,7 +198,7 @@ async def test_as_tasks_of_this_process_many_are_made_at_once(engine: Engine, tm
     await ask(engine, namespace, an_order(cloud="many"))
     try:
         async with engine.running(namespace, setup):
-            await engine.create(JOBS, namespace, provision("create"))
+            await runner.submit(namespace, provision("create"))
             assert is_true(await finished(engine, namespace, "create"), "Complete")
             log = await runner.log(await pod_of(engine, namespace, "create"))
         assert log.splitlines()[-1] == "the server m-1 is there"
@@ -221,7 +214,7 @@ async def test_a_host_of_this_machine_is_free_of_the_limits_of_its_job(engine: E
     await ask(engine, namespace, an_order(driver="process"), script=script)
     limits = {"limits": {"memory": "512Mi"}}
     async with engine.running(namespace, program.setup):
-        await engine.create(JOBS, namespace, provision("create", resources=limits))
+        await program.submit(namespace, provision("create", resources=limits))
         assert is_true(await finished(engine, namespace, "create"), "Failed")
         log = await program.log(await pod_of(engine, namespace, "create"))
     assert f"data unlimited, niceness {os.getpriority(os.PRIO_PROCESS, 0)}" in log

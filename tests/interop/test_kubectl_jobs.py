@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from remuda.jobs import MANAGED_BY
+from remuda.jobs import COMMAND, MANAGED_BY, marks
+from remuda.jobs.marks import FILE, JobKey
 from tests.interop.test_kubectl import Kubectl
 from tests.lab import require_peer
 from tests.lab.limits import LIMIT_SECONDS
@@ -39,23 +40,24 @@ kind: RoleBinding
 metadata: {name: state}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: state}
 subjects: [{kind: ServiceAccount, name: default, namespace: default}]
----
-apiVersion: batch/v1
-kind: Job
-metadata: {name: m-1-machine-provision}
-spec:
-  managedBy: MANAGED_BY
-  backoffLimit: 0
-  template:
-    spec:
-      restartPolicy: Never
-      containers:
-      - name: machine
-        image: remuda
-        command: [remuda, machine-job]
-        volumeMounts: [{name: order, mountPath: /run/secrets/machine}]
-      volumes: [{name: order, secret: {secretName: order}}]
-""".replace("ORDER", json.dumps(ORDER)).replace("MANAGED_BY", MANAGED_BY)
+""".replace("ORDER", json.dumps(ORDER))
+CONTAINER = {
+    "name": "machine",
+    "image": "remuda",
+    "command": [*COMMAND],
+    "volumeMounts": [{"name": "order", "mountPath": "/run/secrets/machine"}],
+}
+POD = {
+    "restartPolicy": "Never",
+    "containers": [CONTAINER],
+    "volumes": [{"name": "order", "secret": {"secretName": "order"}}],
+}
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "m-1-machine-provision", "namespace": "default"},
+    "spec": {"managedBy": MANAGED_BY, "backoffLimit": 0, "template": {"spec": POD}},
+}
 
 
 @pytest.fixture
@@ -75,6 +77,9 @@ def server(kubectl: Kubectl) -> Up:
 
 def test_a_job_is_followed_and_looked_at_with_kubectl(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=MANIFEST)
+    content = {"order.json": json.dumps(ORDER).encode(), "value": b"#!/bin/sh"}
+    key = JobKey.load(server(kubectl).kubeconfig.parent / FILE)  # as the manager, who alone has it
+    kubectl("create", "-f", "-", stdin=json.dumps(marks.sign(key, JOB, {"secrets/order": content})))
     kubectl("wait", "--for=jsonpath={.status.ready}=1", "job/m-1-machine-provision", f"--timeout={LIMIT_SECONDS:.0f}s")
     followed = kubectl("logs", "-f", "job/m-1-machine-provision")
     assert followed.splitlines()[0] == "asking sim for the server m-1"

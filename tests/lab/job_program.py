@@ -1,4 +1,4 @@
-"""Stands for `remuda` in Jobs of tests: does what its arguments say, one after the other.
+"""Stands for `remuda` in Jobs of tests: does what the words in a mounted file say, or its arguments.
 
 say TEXT | sleep SECONDS | exit CODE | flood MEGABYTES | line BYTES | spawn SECONDS | stubborn | last-words TEXT
 show-env NAME | show-file PATH | read-secret NAME | wait-for PATH | touch PATH
@@ -7,6 +7,7 @@ show-env NAME | show-file PATH | read-secret NAME | wait-for PATH | touch PATH
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +17,8 @@ from pathlib import Path
 
 
 def main() -> None:
-    words = iter(sys.argv[1:])
+    given = sys.argv[1:]
+    words = iter(json.loads(below("/run/words/words.json").read_text()) if given == ["machine-job"] else given)
     for word in words:
         match word:
             case "say":

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import yaml
 
+from remuda.jobs.marks import FILE, JobKey
 from remuda.jobs.processes import Processes
 from remuda.jobs.runner import JobRunner, Settings
 from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
 from remuda.runtime.manager import Manager
 
-PROGRAM = (sys.executable, str(Path(__file__).with_name("job_program.py")))
+PROGRAM = "tests.lab.job_program"
 
 
 async def main(config: Path, namespace: str, directory: Path) -> None:
@@ -24,7 +25,13 @@ async def main(config: Path, namespace: str, directory: Path) -> None:
     client = HttpClient(kubeconfig.load(config))
     manager = Manager(client, namespace=namespace, name="runner")
     hosts = directory / "hosts"
-    settings = Settings(directory=directory / "jobs", hosts=hosts, server_url=cluster["server"], ca_pem=ca_pem)
+    settings = Settings(
+        directory=directory / "jobs",
+        hosts=hosts,
+        server_url=cluster["server"],
+        ca_pem=ca_pem,
+        key=JobKey.load(directory / FILE),
+    )
     JobRunner(manager, settings, Processes(settings.directory, hosts, program=PROGRAM))
     await manager.run(asyncio.Event())
 

@@ -17,6 +17,7 @@ from remuda.app import controllers, nodes
 from remuda.app.node_server import NodeServer
 from remuda.app.site import Settings as SiteSettings
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT
+from remuda.jobs.marks import JobKey
 from remuda.jobs.runner import Settings as JobSettings
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client, Target
@@ -78,7 +79,13 @@ async def at_work(server: ApiServer, folder: Path) -> AsyncIterator[Registration
     manager = Manager(mine, interval=0.02)
     ca_pem = server.pki.ca_certificate_pem
     site = SiteSettings().settled(("127.0.0.1", server.front.port), ca_pem)
-    jobs = JobSettings(directory=folder / "jobs", hosts=folder / "hosts", server_url=server.url, ca_pem=ca_pem)
+    jobs = JobSettings(
+        directory=folder / "jobs",
+        hosts=folder / "hosts",
+        server_url=server.url,
+        ca_pem=ca_pem,
+        key=JobKey.new(),
+    )
     added = controllers.add(manager, controllers.EVERY, providers.Settings(site=site, jobs=jobs))
     assert added is not None
     assert added.registration is not None

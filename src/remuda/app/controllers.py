@@ -16,6 +16,7 @@ from remuda.app.access import Access
 from remuda.app.process import Refused
 from remuda.capi import admission, inventory, setup
 from remuda.capi.definitions import DEFINITIONS, definitions
+from remuda.jobs import admission as job_admission
 from remuda.kube.admission import Registration
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
@@ -42,6 +43,8 @@ ADMISSION: tuple[Registration, ...] = (
     *access.ADMISSION,
     *restriction.registrations(restriction.GUARDED_CORE),
 )
+# On the embedded engine alone: who the manager is, is only known there.
+EMBEDDED_ADMISSION: tuple[Registration, ...] = (*ADMISSION, *job_admission.FUNCTIONS)
 
 _FORBIDDEN = 403
 

@@ -221,7 +221,13 @@ def _job_settings(settings: Settings, client: HttpClient) -> JobSettings | None:
         return None
     data, access = settings.data_dir.absolute(), client.access
     ca_pem = access.ca.read_bytes() if isinstance(access.ca, Path) else access.ca
-    return JobSettings(directory=data / "jobs", hosts=data / "hosts", server_url=access.server, ca_pem=ca_pem)
+    return JobSettings(
+        directory=data / "jobs",
+        hosts=data / "hosts",
+        server_url=access.server,
+        ca_pem=ca_pem,
+        key=process.job_key(data),
+    )
 
 
 def _webhooks_at(settings: Settings, chosen: tuple[str, ...]) -> Location | None:

@@ -46,7 +46,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     routes = nodes.starting() if controllers.has_providers(chosen) else None
     wanted = _with_names(settings, chosen)
     presented = settings.site.presented((wanted.host, wanted.port))
-    server = await apiserver.start(wanted, admission=controllers.ADMISSION, routes=routes, presented=presented)
+    server = await apiserver.start(wanted, admission=controllers.EMBEDDED_ADMISSION, routes=routes, presented=presented)
 
     def tell() -> None:
         process.announce(
@@ -90,7 +90,13 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
     site = settings.site.settled(listens, server.authorities)
     await tell_of_unknown_name(site)
     data = settings.server.data_dir.absolute()
-    jobs = JobSettings(directory=data / "jobs", hosts=data / "hosts", server_url=server.url, ca_pem=server.authorities)
+    jobs = JobSettings(
+        directory=data / "jobs",
+        hosts=data / "hosts",
+        server_url=server.url,
+        ca_pem=server.authorities,
+        key=process.job_key(data),
+    )
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
     kept = settings.site.kept_artefacts(data)
     access = Access(manager, site, embedded(server), chosen)

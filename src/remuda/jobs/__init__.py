@@ -4,6 +4,7 @@ Only Jobs that ask for it by `spec.managedBy` are taken; kube-controller-manager
 """
 
 MANAGED_BY = "remuda.dev/job-runner"
+COMMAND = ("remuda", "machine-job")  # the only one that is run
 
 # What a program finds in its environment when it runs here rather than in a container.
 ROOT_VARIABLE = (

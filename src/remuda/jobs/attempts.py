@@ -10,6 +10,7 @@ import msgspec
 from remuda.jobs import decisions, pods
 from remuda.jobs.children import Child
 from remuda.jobs.launching import Launcher, Started, Work
+from remuda.jobs.marks import Mark
 from remuda.jobs.materials import NotRunnable, gather
 from remuda.jobs.podlog import last_lines
 from remuda.jobs.tokens import kubeconfig
@@ -54,15 +55,15 @@ class Attempts:
             raise NotRunnable(f"a Pod {present.key} that is not its own has the name of its Pod")
         return present
 
-    async def start(self, job: Job, pod: Pod) -> Started:
-        """Raises NotReady and NotRunnable."""
-        work = await self._work(job, pod)
+    async def start(self, job: Job, pod: Pod, mark: Mark) -> Started:
+        """`mark`: verified for this Job. Raises NotReady and NotRunnable."""
+        work = await self._work(job, pod, mark)
         async with START:
             return await self._launcher.start(work)
 
-    async def _work(self, job: Job, pod: Pod) -> Work:
+    async def _work(self, job: Job, pod: Pod, mark: Mark) -> Work:
         container = job.spec.template.spec.containers[0]
-        materials = await gather(self._client, job, pod)
+        materials = await gather(self._client, job, mark)
         config = b""
         if self._launcher.needs_kubeconfig:
             config = await kubeconfig(self._client, self._server_url, self._ca_pem, job, pod)

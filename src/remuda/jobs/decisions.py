@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from remuda.jobs import COMMAND
 from remuda.jobs.types import Job, Pod
 from remuda.kube import clock
 
@@ -153,8 +154,10 @@ def refusal(job: Job) -> str:
         return f"restartPolicy must be Never, not {pod.restart_policy}"
     if len(pod.containers) != 1 or pod.init_containers:
         return "there must be one container, and no init containers"
-    command = pod.containers[0].command
-    if not command or command[0] != "remuda":
-        named = f"not {command[0]}" if command else "and the container names no command"
-        return f"only remuda itself is run here, {named}"
+    container = pod.containers[0]
+    command = (*container.command, *container.args)
+    if command != COMMAND:
+        return f"the command must be {' '.join(COMMAND)}, not {' '.join(command) or 'that of an image'}"
+    if container.env or container.env_from:
+        return "environment variables are not supported: env and envFrom must be empty"
     return ""

@@ -7,6 +7,9 @@
 
 Credentials are on disk only while the program runs; the log stays until the Pod goes. The process dies with this one
 (`guardian`), and inherits of its environment only what is not secret.
+
+Neither the command nor the environment comes from the Job. The interpreter runs isolated (`python -I`), so that no
+variable and no file of the working directory can add code. It finds modules where this process does.
 """
 
 from __future__ import annotations
@@ -21,27 +24,33 @@ from pathlib import Path
 
 import msgspec
 
-from remuda.jobs import DIRECTORY_VARIABLE, ROOT_VARIABLE
+from remuda.jobs import COMMAND, DIRECTORY_VARIABLE, ROOT_VARIABLE
 from remuda.jobs.launching import Work
 from remuda.jobs.logfile import Reader
 from remuda.jobs.pods import LONGEST_MESSAGE
 from remuda.runtime import steps
 
 _INHERITED = (
-    "PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     steps.VARIABLE, steps.ONCE_VARIABLE,  # of fault tests: a Job may be told to die as this process may
 )  # fmt: skip
 _LEAST_MEMORY = 256 * 1024 * 1024  # below that Python and a cloud's SDK do not even start
 _NICE = 5
-_REMUDA = (sys.executable, "-m", "remuda.cli.main")
+_REMUDA = "remuda.cli.main"
+_GUARDIAN = "remuda.jobs.guardian"
+# With -I the variable PYTHONPATH is not read: the path of this process is passed on as an argument.
+_MAIN = (
+    "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
 
 
 class Processes:
     needs_kubeconfig = True
 
-    def __init__(self, directory: Path, hosts: Path, *, program: Sequence[str] = _REMUDA) -> None:
-        """`program`: what the command `remuda` of a container means here."""
+    def __init__(self, directory: Path, hosts: Path, *, program: str = _REMUDA) -> None:
+        """`program`: the module that the command `remuda` of a container means here."""
         self._directory = directory
         self._hosts = hosts
         self._program = program
@@ -50,29 +59,32 @@ class Processes:
         place = self._directory / work.uid
         await asyncio.to_thread(_lay_out, place, work)
         order = {
-            "command": [*self._program, *work.materials.arguments],
+            "command": self._isolated(self._program, *COMMAND[1:]),
             "log": str(place / "log"),
             "memory": max(work.memory, _LEAST_MEMORY) if work.memory else 0,
             "nice": _NICE if os.geteuid() == 0 else 0,  # nobody else could take it back
         }
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "remuda.jobs.guardian", msgspec.json.encode(order).decode(),
-            stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL,
-            env=self._environment(place, work), cwd=place / "home", start_new_session=True,
+            *self._isolated(_GUARDIAN, msgspec.json.encode(order).decode()), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL,
+            env=self._environment(place), cwd=place / "home", start_new_session=True,
         )  # fmt: skip
         return ProcessStarted(process, _below(place / "root", work.termination_path))
 
-    def _environment(self, place: Path, work: Work) -> dict[str, str]:
+    def _isolated(self, module: str, *arguments: str) -> list[str]:
+        """Never with relative entries, which mean the working directory, nor with places that Jobs write to."""
+        written = (self._directory.absolute(), self._hosts.absolute())
+        path = [entry for entry in sys.path if os.path.isabs(entry) and not _is_below(Path(entry), written)]
+        return [sys.executable, "-I", "-u", "-c", _MAIN, msgspec.json.encode(path).decode(), module, *arguments]
+
+    def _environment(self, place: Path) -> dict[str, str]:
         own = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         return {
             **own,
-            **work.materials.environment,
             "HOME": str(place / "home"),
             "TMPDIR": str(place / "tmp"),
             "KUBECONFIG": str(place / "kubeconfig"),
             ROOT_VARIABLE: str(place / "root"),
             DIRECTORY_VARIABLE: str(self._hosts),
-            "PYTHONUNBUFFERED": "1",
         }
 
     def log(self, uid: str) -> Reader | None:
@@ -117,6 +129,10 @@ class ProcessStarted:
                 return file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
         except OSError:
             return ""
+
+
+def _is_below(path: Path, folders: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def _below(root: Path, path: str) -> Path:

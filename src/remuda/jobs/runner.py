@@ -5,6 +5,7 @@ phase and its container's end, the Job's counts and conditions. What must stay t
 
 - a Job's programs run one at a time, also across a Job that was deleted and made anew under its name;
 - a program dies with the runner. A Pod found running that nobody here runs has failed, and is tried again;
+- it runs only Jobs that the manager has signed (`marks`), with what they mounted then;
 - nothing is decided from memory: what ran and ended is in Pods, so a restart anywhere goes on from there.
 """
 
@@ -16,11 +17,12 @@ from typing import Any
 
 import msgspec
 
-from remuda.jobs import MANAGED_BY, conditions, decisions, pods
+from remuda.jobs import MANAGED_BY, conditions, decisions, marks, pods
 from remuda.jobs.attempts import Attempts
 from remuda.jobs.children import Child, Children
 from remuda.jobs.decisions import Attempt, Finish, Suspend, Wait
 from remuda.jobs.launching import Launcher
+from remuda.jobs.marks import BadMark, JobKey, Mark
 from remuda.jobs.materials import NotReady, NotRunnable
 from remuda.jobs.podlog import parse, stream
 from remuda.jobs.processes import Processes
@@ -31,7 +33,7 @@ from remuda.kube.errors import StatusError, bad_request
 from remuda.kube.objects import Key
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
+from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
 from remuda.runtime.steps import step
 
 CONTROLLER = "job-runner"
@@ -50,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     hosts: Path  # where drivers whose servers live on this machine keep them
     server_url: str  # how a Job reaches the API server
     ca_pem: bytes  # what its certificate is verified with
+    key: JobKey  # with which the manager signs the Jobs that it makes
     concurrency: int = 8
 
 
@@ -163,16 +166,21 @@ class JobRunner:
                 return Again(seconds, why)
 
     async def _attempt(self, job: Job, found: list[Pod], attempt: Attempt) -> Outcome:
+        raw = self._jobs.raw(*job.key) or b"{}"
+        try:
+            job, mark = self._authenticate(raw, job)
+        except NotRunnable as error:
+            return await self._finish(job, found, Finish(False, decisions.NOT_RUNNABLE, str(error)))
         if not self._turns.ask(job.key):
             others = f"{self._turns.taken} others run, {self._turns.waiting - 1} others wait"
             return Blocked("WaitingForTurn", f"Job {job.key}", others)
         pod = attempt.pod
         try:
             if pod is None:
-                pod = await self._attempts.make(job, self._jobs.raw(*job.key) or b"{}", attempt.index)
+                pod = await self._attempts.make(job, raw, attempt.index)
                 found = [*found, pod]
             started = clock.time()
-            child = self._children.add(job, pod, await self._attempts.start(job, pod), started)
+            child = self._children.add(job, pod, await self._attempts.start(job, pod, mark), started)
         except NotReady as error:
             return await self._hold(job, found, str(error))
         except NotRunnable as error:
@@ -185,6 +193,20 @@ class JobRunner:
         if job.spec.active_deadline_seconds is None:
             return Blocked("Running", f"Job {job.key}", "its program runs")
         return Again(job.spec.active_deadline_seconds, "its program runs")
+
+    def _authenticate(self, raw: bytes, job: Job) -> tuple[Job, Mark]:
+        """Decode the bytes that were verified, so that what runs is what was signed. Raises NotRunnable."""
+        content = msgspec.json.decode(raw)
+        if (content.get("metadata") or {}).get("uid") != job.metadata.uid:
+            raise Retryable(f"Job {job.key} was deleted")
+        try:
+            mark = marks.verify(self._settings.key, content)
+        except BadMark as error:
+            raise NotRunnable(str(error)) from None
+        verified = JOB.decode(raw)
+        if why := decisions.refusal(verified):
+            raise NotRunnable(why)
+        return verified, mark
 
     async def _hold(self, job: Job, found: list[Pod], why: str) -> Outcome:
         """Something is missing that may come yet; others have their turn meanwhile."""

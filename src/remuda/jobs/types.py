@@ -29,42 +29,6 @@ class JobCondition(Part):
     last_transition_time: str | None = None
 
 
-class KeyRef(Part):
-    """One key of a Secret or a ConfigMap."""
-
-    name: str = ""
-    key: str = ""
-    optional: bool = False
-
-
-class FieldRef(Part):
-    field_path: str = ""
-
-
-class EnvSource(Part):
-    secret_key_ref: KeyRef | None = None
-    config_map_key_ref: KeyRef | None = None
-    field_ref: FieldRef | None = None
-    resource_field_ref: Mapping[str, Any] | None = None
-
-
-class Env(Part):
-    name: str = ""
-    value: str = ""
-    value_from: EnvSource | None = None
-
-
-class Named(Part):
-    name: str = ""
-    optional: bool = False
-
-
-class EnvFrom(Part):
-    prefix: str = ""
-    secret_ref: Named | None = None
-    config_map_ref: Named | None = None
-
-
 class Mount(Part):
     name: str = ""
     mount_path: str = ""
@@ -80,8 +44,8 @@ class Container(Part):
     image: str = ""
     command: Sequence[str] = ()
     args: Sequence[str] = ()
-    env: Sequence[Env] = ()
-    env_from: Sequence[EnvFrom] = ()
+    env: Sequence[Mapping[str, Any]] = ()
+    env_from: Sequence[Mapping[str, Any]] = ()
     volume_mounts: Sequence[Mount] = ()
     resources: Resources = Resources()
     termination_message_path: str = "/dev/termination-log"

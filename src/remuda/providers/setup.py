@@ -142,7 +142,9 @@ def _machine_settings(settings: Settings) -> MachineSettings:
     found = msgspec.structs.replace(settings.machine, only_here=settings.site.only_here)
     if settings.jobs is None:
         return found
-    return msgspec.structs.replace(found, driver_directory=str(settings.jobs.hosts / "drivers"))
+    return msgspec.structs.replace(
+        found, driver_directory=str(settings.jobs.hosts / "drivers"), job_key=settings.jobs.key
+    )
 
 
 async def register_drivers(client: Client, only: Collection[str] = CONTROLLERS) -> None:

@@ -26,6 +26,7 @@ from remuda.capi import admission as core_admission
 from remuda.capi import setup as core
 from remuda.capi.types import MACHINE
 from remuda.jobs.in_process import InProcess
+from remuda.jobs.marks import JobKey
 from remuda.jobs.runner import JobRunner
 from remuda.jobs.runner import Settings as JobSettings
 from remuda.kube import conditions
@@ -40,6 +41,7 @@ from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPla
 from remuda.providers.machine import job
 from remuda.providers.machine.drivers import sim
 from remuda.providers.machine.drivers.simcloud import SimCloud
+from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.types import NODE_DRIVER, config_kind, machine_kind
 from remuda.provisioning import admission as provisioning_admission
 from remuda.provisioning import setup as provisioning
@@ -78,6 +80,7 @@ class DeclaredWorld(World):
         self._folder = tempfile.TemporaryDirectory(prefix="remuda-declared-")
         self._site = Site(server_url=server.url, ca_pem=server.pki.ca_certificate_pem)
         self._boot_seconds = boot_seconds
+        self._job_key = JobKey(bytes(32))  # the same in every run: nobody attacks a simulation
         self.registration: Registration
         self.judge = Judge()
         self.herd = Herd(self.judge, lambda: self.registration, catch_up_seconds)
@@ -94,7 +97,8 @@ class DeclaredWorld(World):
         manager = Manager(self._server.client(), name="world")
         remote = core.add_controllers(manager, dial=self.herd.dial)
         provisioning.add(manager)
-        added = providers.add(manager, providers.Settings(site=self._site), remote=remote)
+        machine = MachineSettings(job_key=self._job_key)
+        added = providers.add(manager, providers.Settings(site=self._site, machine=machine), remote=remote)
         assert added.registration is not None
         self.registration = added.registration
         folder = Path(self._folder.name)
@@ -103,6 +107,7 @@ class DeclaredWorld(World):
             hosts=folder / "hosts",
             server_url=self._site.server_url,
             ca_pem=self._site.ca_pem,
+            key=self._job_key,
             concurrency=32,
         )
         JobRunner(manager, settings, InProcess(job.in_process(self._server.client(), folder / "hosts")))

@@ -8,22 +8,25 @@ import asyncio
 import base64
 from pathlib import Path
 
+import msgspec
+
 from remuda.capi.types import MACHINE
-from remuda.jobs import MANAGED_BY
-from remuda.kube.core import JOBS, PODS, SECRETS
+from remuda.jobs import COMMAND, MANAGED_BY, marks
+from remuda.jobs.marks import FILE, JobKey
+from remuda.kube.core import JOBS, PODS, ROLE_BINDINGS, ROLES, SECRETS
 from remuda.providers import names
 from remuda.providers.bootstrap import clusters
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.machine.spi import Order
 from tests.faults import register
 from tests.faults.machines import story
-from tests.faults.machines.story import NAMESPACE, Json, Teller
+from tests.faults.machines.story import NAMESPACE, Teller
 from tests.faults.plane import Plane, running
 from tests.lab.limits import LIMIT_SECONDS
 
 _ROUNDS = 8
 _LOOK_SECONDS = 0.1
-_FOR_EVER = ("apiserver", "--listen", "127.0.0.1:0", "--data-dir", "data")
-_SHORT = ("version",)
+_FOR_EVER, _SHORT = 3600.0, 0.0  # seconds until the server of a Job runs
 
 
 async def bootstrap(teller: Teller) -> None:
@@ -55,9 +58,9 @@ async def _told(teller: Teller, name: str) -> bool:
     return True
 
 
-async def suspend(teller: Teller, name: str) -> None:
+async def suspend(teller: Teller, plane: Plane, name: str) -> None:
     """While its program runs; then nothing of it does."""
-    await teller.make(JOBS, NAMESPACE, "Job", name, spec=_spec(_FOR_EVER))
+    await job(teller, plane, name, _FOR_EVER)
     await teller.until(JOBS, NAMESPACE, name, lambda obj: (obj or {}).get("status", {}).get("ready"))
     await teller.patch(JOBS, NAMESPACE, name, {"spec": {"suspend": True}})
     await teller.until(JOBS, NAMESPACE, name, lambda obj: story._said(obj, "Suspended") == "True")
@@ -72,15 +75,40 @@ async def _active(teller: Teller, job: str) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods if pod and pod["status"]["phase"] in ("Pending", "Running")]
 
 
-async def expire(teller: Teller, name: str) -> None:
-    await teller.make(JOBS, NAMESPACE, "Job", name, spec=_spec(_SHORT, ttlSecondsAfterFinished=0))
+async def expire(teller: Teller, plane: Plane, name: str) -> None:
+    await job(teller, plane, name, _SHORT, ttlSecondsAfterFinished=0)
     await teller.until(JOBS, NAMESPACE, name, lambda obj: obj is None)
 
 
-def _spec(command: tuple[str, ...], **fields: int) -> Json:
-    container = {"name": "it", "image": "remuda", "command": ["remuda", *command]}
-    pod = {"restartPolicy": "Never", "containers": [container]}
-    return {"managedBy": MANAGED_BY, "backoffLimit": 0, "template": {"spec": pod}, **fields}
+async def job(teller: Teller, plane: Plane, name: str, boot_seconds: float, **fields: int) -> None:
+    """As the manager would make it: for a server of the driver sim."""
+    order = Order(
+        driver="sim", action="create", name=name, hostname=name, namespace=NAMESPACE, machine=name, uid=name,
+        cluster="c", owner="us", options={"bootSeconds": boot_seconds}, state_secret=f"{name}-state",
+    )  # fmt: skip
+    content = {"order.json": msgspec.json.encode(order)}
+    data = {key: base64.b64encode(value).decode() for key, value in content.items()}
+    await teller.make(SECRETS, NAMESPACE, "Secret", name, data=data)
+    await teller.make(SECRETS, NAMESPACE, "Secret", f"{name}-state")
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "update", "patch"]}
+    await teller.make(ROLES, NAMESPACE, "Role", "state", rules=[rule])
+    await teller.make(
+        *(ROLE_BINDINGS, NAMESPACE, "RoleBinding", "state"),
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "state"},
+        subjects=[{"kind": "ServiceAccount", "name": "default", "namespace": NAMESPACE}],
+    )
+    container = {
+        "name": "it",
+        "image": "remuda",
+        "command": [*COMMAND],
+        "volumeMounts": [{"name": "order", "mountPath": "/run/secrets/machine"}],
+    }
+    volume = {"name": "order", "secret": {"secretName": name}}
+    pod = {"restartPolicy": "Never", "containers": [container], "volumes": [volume]}
+    spec = {"managedBy": MANAGED_BY, "backoffLimit": 0, "template": {"spec": pod}, **fields}
+    made = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+    signed = marks.sign(JobKey.load(plane.data / FILE), made, {f"secrets/{name}": content})
+    await teller.make(JOBS, NAMESPACE, "Job", name, metadata=signed["metadata"], spec=spec)
 
 
 async def test_it_dies_in_every_corner_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -92,8 +120,8 @@ async def test_it_dies_in_every_corner_and_nothing_is_lost(tmp_path: Path) -> No
         for number in range(_ROUNDS):
             if plane.left:
                 await move(teller, plane)
-                await suspend(teller, f"long-{number}")
-                await expire(teller, f"short-{number}")
+                await suspend(teller, plane, f"long-{number}")
+                await expire(teller, plane, f"short-{number}")
         print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
         assert plane.left == set(), "nothing has come here"
         await _nobody_is_left(plane)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,11 @@ def a_job(status: JobStatus | None = None, **spec: Any) -> Job:
         spec=JobSpec(**{"template": template, **spec}),
         status=status or JobStatus(),
     )
+
+
+def with_container(**changes: Any) -> dict[str, Any]:
+    changed = msgspec.structs.replace(CONTAINER, **changes)
+    return {"template": PodTemplate(spec=PodSpec(restart_policy="Never", containers=(changed,)))}
 
 
 def a_pod(index: int, phase: str, *, ended_ago: float = 0.0, disrupted: bool = False) -> Pod:
@@ -132,7 +138,14 @@ def test_a_suspended_job_does_nothing() -> None:
         ({"pod_failure_policy": {"rules": []}}, "podFailurePolicy"),
         ({"template": PodTemplate(spec=PodSpec(restart_policy="OnFailure", containers=(CONTAINER,)))}, "Never"),
         ({"template": PodTemplate(spec=PodSpec(restart_policy="Never", containers=(CONTAINER,) * 2))}, "one container"),
-        ({"template": PodTemplate(spec=PodSpec(restart_policy="Never", containers=(Container(),)))}, "no command"),
+        (
+            {"template": PodTemplate(spec=PodSpec(restart_policy="Never", containers=(Container(),)))},
+            "must be remuda machine-job",
+        ),
+        (with_container(args=("--help",)), "must be remuda machine-job"),
+        (with_container(command=("remuda", "up")), "must be remuda machine-job"),
+        (with_container(env=({"name": "PYTHONPATH", "value": "../root/evil"},)), "env and envFrom must be empty"),
+        (with_container(env_from=({"secretRef": {"name": "evil"}},)), "env and envFrom must be empty"),
     ],
 )
 def test_what_is_not_supported_is_refused_in_words(spec: dict[str, Any], words: str) -> None:

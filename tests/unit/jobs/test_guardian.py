@@ -23,7 +23,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     (tmp_path / "log").mkdir()
 
     def begin(*words: str, **limits: int) -> subprocess.Popen[bytes]:
-        order = {"command": [*PROGRAM, *words], "log": str(tmp_path / "log"), **limits}
+        order = {"command": [sys.executable, "-m", PROGRAM, *words], "log": str(tmp_path / "log"), **limits}
         command = [sys.executable, "-m", "remuda.jobs.guardian", json.dumps(order)]
         started.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
         return started[-1]

@@ -11,7 +11,7 @@ from remuda.jobs.materials import Materials
 from remuda.jobs.podlog import last_lines
 from tests.lab.limits import LIMIT_SECONDS
 
-WORK = Work(uid="1", name="default/job", materials=Materials(arguments=(), environment={}, files={}, directories=()))
+WORK = Work(uid="1", name="default/job", materials=Materials(files={}, directories=()))
 
 
 async def test_a_program_returns_its_code_and_leaves_its_words() -> None:

@@ -6,23 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.jobs.materials import File, NotReady, NotRunnable, _inside, _items, _mounted, expand
+from remuda.jobs.materials import File, NotReady, NotRunnable, _inside, _items, _mounted
 from remuda.jobs.types import Item, Mount
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("$(A)", "1"),
-        ("x$(A)y$(A)", "x1y1"),
-        ("$(UNKNOWN)", "$(UNKNOWN)"),
-        ("$$(A)", "$(A)"),
-        ("$A", "$A"),
-        ("$(A", "$(A"),
-    ],
-)
-def test_references_are_put_in(text: str, expected: str) -> None:
-    assert expand(text, {"A": "1"}) == expected
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "/..", ""])

@@ -8,13 +8,14 @@ else.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from remuda.capi import names as capi_names
-from remuda.jobs import MANAGED_BY, TERMINATION_LOG
+from remuda.jobs import COMMAND, MANAGED_BY, TERMINATION_LOG
+from remuda.jobs.marks import input_name
 from remuda.kube.objects import Kind, ObjectMeta, OwnerReference
 from remuda.providers import names
 from remuda.providers.machine.settings import MachineSettings
@@ -101,6 +102,16 @@ def _secret(place: Place, name: str, data: Mapping[str, bytes]) -> Json:
     return {**place.named(name, "Secret", "v1"), "type": "Opaque", "data": encoded}
 
 
+def contents(secrets: Sequence[Json]) -> dict[str, dict[str, bytes]]:
+    """What Secrets hold, under the names by which a Job's mark knows them."""
+    return {
+        input_name("secrets", secret["metadata"]["name"]): {
+            key: base64.b64decode(value) for key, value in secret["data"].items()
+        }
+        for secret in secrets
+    }
+
+
 def account(place: Place) -> Json:
     return place.named(place.provision, "ServiceAccount", "v1")
 
@@ -169,7 +180,7 @@ def _pod(place: Place, settings: MachineSettings, credentials: bool) -> Json:
     container: Json = {
         "name": "machine",
         "image": settings.image or "remuda",
-        "command": ["remuda", "machine-job"],
+        "command": [*COMMAND],
         "resources": {"limits": limits},
         "volumeMounts": [{"name": key, "mountPath": path, "readOnly": True} for key, (_, path) in mounted.items()],
         "terminationMessagePath": TERMINATION_LOG,

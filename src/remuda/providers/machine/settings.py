@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from remuda.jobs.marks import JobKey
 from remuda.providers.machine.budget import Rules
 
 OUT_OF_REACH = "ServerUrlOnlyHere"
@@ -11,6 +12,7 @@ OUT_OF_REACH = "ServerUrlOnlyHere"
 
 class MachineSettings(msgspec.Struct, frozen=True, kw_only=True):
     run_jobs: bool = True  # Jobs are for our own runner (spec.managedBy); otherwise the cluster runs them
+    job_key: JobKey | None = None  # with which Jobs for our own runner are signed: it runs no others
     image: str = ""  # where the cluster runs Jobs: what their container is made of
     image_pull_policy: str = ""
     job_seconds: int = 1800  # a Job that takes longer is ended, and counts as failed

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.jobs import marks
 from remuda.jobs.types import Job
 from remuda.kube.client import Client, Propagation, Target
 from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
@@ -87,13 +88,17 @@ async def start(
     if local and not desk.settings.run_jobs:
         raise Retryable(f"only the job runner of remuda can run Jobs of the driver {order.driver}")
     await _make(desk, SECRETS, manifests.state_secret(place))
-    await _make(desk, SECRETS, manifests.order_secret(place, order, value, format), renew=True)
+    mounted = [manifests.order_secret(place, order, value, format)]
     if fields:
-        await _make(desk, SECRETS, manifests.credential_secret(place, fields), renew=True)
+        mounted.append(manifests.credential_secret(place, fields))
+    for secret in mounted:
+        await _make(desk, SECRETS, secret, renew=True)
     await _make(desk, SERVICE_ACCOUNTS, manifests.account(place))
     await _make(desk, ROLES, manifests.role(place))
     await _make(desk, ROLE_BINDINGS, manifests.role_binding(place))
     job = manifests.job(place, order, desk.settings, credentials=bool(fields), pool=pool, owner=owner, digest=digest)
+    if desk.settings.run_jobs and desk.settings.job_key is not None:
+        job = marks.sign(desk.settings.job_key, job, manifests.contents(mounted))
     async with START:
         await desk.client.create(JOBS, place.metadata.namespace, job)
 

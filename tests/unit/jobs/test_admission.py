@@ -1,0 +1,54 @@
+"""Admission of Jobs: those of the job runner are written by the management plane alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remuda.jobs import MANAGED_BY
+from remuda.jobs.admission import judge
+from remuda.kube.admission import Operation, Review
+
+Json = dict[str, Any]
+
+
+def review(operation: Operation, new: Json, old: Json | None = None, groups: tuple[str, ...] = ()) -> str:
+    return judge(
+        Review(
+            operation=operation, group="batch", version="v1", kind="Job", resource="jobs", namespace="default",
+            name="j", user="tenant", groups=groups, lookup=lambda *_: None, new=new, old=old,
+        )
+    ).denied  # fmt: skip
+
+
+def a_job(managed_by: str = MANAGED_BY, metadata: Json | None = None, **spec: Any) -> Json:
+    return {"metadata": {"name": "j", **(metadata or {})}, "spec": {"managedBy": managed_by, "template": {}, **spec}}
+
+
+def test_tenant_cannot_create_a_job_of_the_runner() -> None:
+    assert "only the manager of Remuda may write Jobs" in review("CREATE", a_job())
+    assert review("CREATE", a_job("example.com/other")) == ""
+    assert review("CREATE", {"metadata": {}, "spec": {"template": {}}}) == ""
+
+
+def test_manager_creates_jobs_of_the_runner() -> None:
+    assert review("CREATE", a_job(), groups=("system:masters",)) == ""
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        a_job(backoffLimit=3),
+        a_job(template={"spec": {}}),
+        a_job(metadata={"labels": {"a": "b"}}),
+        a_job(metadata={"annotations": {"remuda.dev/job-mark": "x"}}),
+    ],
+)
+def test_tenant_cannot_change_a_job_of_the_runner(changed: Json) -> None:
+    assert "only the manager of Remuda may write Jobs" in review("UPDATE", changed, a_job())
+
+
+def test_tenant_may_suspend_a_job_and_release_it() -> None:
+    assert review("UPDATE", a_job(suspend=True), a_job(suspend=False)) == ""
+    assert review("UPDATE", a_job(metadata={"finalizers": []}), a_job(metadata={"finalizers": ["x/y"]})) == ""
