@@ -7,7 +7,8 @@ name. An administrator opens a driver to all users with the annotation ALLOW_ALL
 
 A change of metadata or status is nobody's use of a driver and passes. On a cluster whose core is upstream's, its
 controllers clone templates into <Driver>Machines under an account of their own, so a service account may create a
-machine from a template that is there; templates are restricted themselves.
+machine that names its template. Templates are restricted themselves. Where they are seen, as in the embedded engine,
+the machine must have the template's options.
 """
 
 from __future__ import annotations
@@ -131,11 +132,13 @@ def _is_clone(review: Review) -> bool:
         return False
     annotations = _at(review.new, "metadata", "annotations")
     template = annotations.get(capi_names.CLONED_FROM_NAME) if isinstance(annotations, Mapping) else None
+    if not template:
+        return False
     plural = f"{review.kind.removesuffix(_MACHINE)}{_TEMPLATE}s".lower()
     try:
-        found = review.lookup(names.MACHINE_API_VERSION, plural, review.namespace, str(template or ""))
+        found = review.lookup(names.MACHINE_API_VERSION, plural, review.namespace, str(template))
     except Unseen:
-        return False
+        return True  # a manager does not watch templates: without this, upstream's core could make no machine
     return found is not None and _includes(_at(review.new, "spec"), _at(found, "spec", "template", "spec"))
 
 

@@ -198,6 +198,10 @@ def test_controllers_of_others_clone_templates_that_are_there() -> None:
     assert denial(use, annotations=cloned, seen=seen) != ""
     assert denial(use, user=ACCOUNT, groups=accounts, seen=seen) != ""
     assert denial(use, user=ACCOUNT, groups=accounts, annotations=cloned) != ""
+    unseen = Seen(unseen=True)
+    assert denial(use, user=ACCOUNT, groups=accounts, annotations=cloned, seen=unseen) == ""
+    assert denial(use, user=ACCOUNT, groups=accounts, seen=unseen) != ""
+    assert denial(use, annotations=cloned, seen=unseen) != ""
     other = (*use[:3], {"spec": {"address": "127.0.0.1"}})
     assert denial(other, user=ACCOUNT, groups=accounts, annotations=cloned, seen=seen) != ""
 
