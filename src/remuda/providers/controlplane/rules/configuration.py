@@ -104,12 +104,18 @@ def credential(reference: str, namespace: str, path: str) -> list[FieldError]:
     return [invalid(path, reference, text) for text in kube_names.dns1123_subdomain(place.name)]
 
 
+# Reading so many takes less than 100 ms; a manifest of 10,000 lines has about a third of them.
+_MOST_EVENTS = 100_000
+
+
 @lru_cache(maxsize=64)
 def manifest_problem(text: str) -> str:
     """Why it is no YAML of objects; empty if it is. Read as far as its shape: no anchor is followed."""
     depth = 0
     try:
-        for event in yaml.parse(text, Loader=_Loader):
+        for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
+            if count > _MOST_EVENTS:
+                return f"is too large: must have at most {_MOST_EVENTS} YAML nodes"
             if isinstance(event, yaml.DocumentStartEvent):
                 depth = 0
             elif isinstance(event, yaml.CollectionStartEvent):

@@ -266,3 +266,11 @@ def test_a_refused_field_is_refused_by_name(spec: dict[str, Any], path: str) -> 
     (complaint,) = fields.complaints(fields.CONFIGURATION, read(spec), "spec")
     assert complaint.path == path
     assert "not supported" in complaint.detail
+
+
+def test_manifest_with_too_many_nodes_is_refused() -> None:
+    started = time.process_time()
+    assert (
+        configuration.manifest_problem("a: b\n---\n" * 300_000) == "is too large: must have at most 100000 YAML nodes"
+    )
+    assert time.process_time() - started < 0.5
