@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from remuda.apiserver.registry.calls import Call, WriteOptions
 from remuda.apiserver.registry.objects import decode, metadata
 from remuda.apiserver.registry.served import Served
-from remuda.apiserver.resource import Obj
+from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
 from remuda.kube.admission import EVERY_KIND, AdmissionFunction, Operation, Review
 from remuda.kube.errors import forbidden_request, invalid_object
@@ -74,6 +74,10 @@ class AdmissionChain:
             if verdict.patch is not None and new is not None:
                 new = apply_merge_patch(new, verdict.patch)
         return new
+
+    def concerns(self, resource: Resource) -> bool:
+        """Whether any function is called for it."""
+        return bool(self._concerned(resource.group, resource.plural))
 
     def _concerned(self, group: str, plural: str) -> list[tuple[AdmissionFunction, tuple[Operation, ...]]]:
         return [*self._functions.get((group, plural), ()), *self._functions.get((group, EVERY_KIND), ())]

@@ -151,6 +151,13 @@ class Writer:
     async def _admitted(
         self, call: Call, operation: Operation, new: Obj, old: Obj | None, options: WriteOptions
     ) -> Obj:
+        resource = call.resource
+        if resource.custom and not call.fine and self._admission.concerns(resource):
+            # Before validation, because an admission function may look up, or compare, each element of a list.
+            large = self._served.shape(resource).structural.size_errors(new, old)
+            if large:
+                name = metadata(new).get("name", "")
+                raise invalid_object(resource.group_in_complaints, resource.kind, name, large)
         admitted = await self._admission.admit(call, operation, new, old, options)
         assert admitted is not None
         if admitted is not new:

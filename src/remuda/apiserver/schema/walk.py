@@ -23,7 +23,7 @@ from remuda.apiserver.schema.quick import Check, compile_check
 from remuda.apiserver.schema.ratchet import Correlation
 from remuda.apiserver.schema.validate import Validation
 from remuda.kube import errors
-from remuda.kube.errors import FieldError
+from remuda.kube.errors import TOO_LONG, TOO_MANY, FieldError
 from remuda.kube.schema import Schema
 
 Obj = dict[str, Any]
@@ -138,6 +138,13 @@ class Structural:
         found += embedded_errors(self.schema, obj)
         found += self._list_errors(obj, old)
         return self._with_rules(found, obj, old, warnings)
+
+    def size_errors(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
+        """Lists and texts that are longer than the schema allows: what must be known before anybody works on them."""
+        if self.native or self.is_fine(obj):
+            return []
+        was = Correlation(obj, old, self.schema) if old is not None else None
+        return [one for one in Validation().run(self.schema, obj, was) if one.kind in (TOO_MANY, TOO_LONG)]
 
     def validate_status(self, obj: Obj, old: Obj | None = None, warnings: list[str] | None = None) -> list[FieldError]:
         """Of a write to the status subresource: the rest of the object is not looked at, except by the rules."""
