@@ -42,6 +42,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # CEL rules of one definition, and characters of all their expressions: a short rule costs about 80 µs to compile.
     rules: int = 1_000
     expression_characters: int = 100_000
+    # Nodes times rules: a rule may name the whole schema, whose type is then walked for each (0.2 µs a node).
+    compiled_terms: int = 2_000_000
 
 
 LIMITS = Limits()

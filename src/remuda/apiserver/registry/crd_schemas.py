@@ -144,6 +144,7 @@ def _size_errors(crd: Obj) -> list[FieldError]:
         (size.nodes, LIMITS.schema_nodes, "schema nodes"),
         (size.rules, LIMITS.rules, "x-kubernetes-validations rules"),
         (size.characters, LIMITS.expression_characters, "characters in CEL expressions"),
+        (size.nodes * size.rules, LIMITS.compiled_terms, "schema nodes times rules"),
     )
     return [
         FieldError(TOO_MANY, "spec.versions", found, f"must have at most {most} {what}")

@@ -112,6 +112,10 @@ def properties(count: int, **more: Any) -> dict[str, Any]:
             [version({"type": "object", "x-kubernetes-validations": [{"rule": "true || " * 20_000 + "true"}]})],
             "spec.versions: Too many: 160004: must have at most 100000 characters in CEL expressions",
         ),
+        (
+            [version({**properties(9000), "x-kubernetes-validations": [{"rule": "self == self"}] * 900})],
+            "Too many: 8101800: must have at most 2000000 schema nodes times rules",
+        ),
         ([version({"type": "string", "anyOf": [{"pattern": "a"}] * 20_000})], "must have at most 20000 schema nodes"),
         ([version(properties(1), f"v{n}") for n in range(1, 102)], "Too many: 101: must have at most 100 items"),
         ([version(properties(12_000), "v1"), version(properties(12_001), "v2")], "at most 20000 schema nodes"),
