@@ -41,6 +41,7 @@ class Runner:
             concurrency=concurrency,
         )
         self._engine = engine
+        self.rights: Sequence[str] = ("host_files",)  # stand-ins write to the test's directory
         self.runner: JobRunner | None = None
 
     def setup(self, manager: Manager) -> None:
@@ -65,7 +66,7 @@ class Runner:
             if secret is not None:
                 data = secret.get("data") or {}
                 found[f"secrets/{name}"] = {key: base64.b64decode(value) for key, value in data.items()}
-        return marks.sign(self.settings.key, made, found)
+        return marks.sign(self.settings.key, made, found, self.rights)
 
     async def log(self, pod: Json, **query: str) -> str:
         assert self.runner is not None

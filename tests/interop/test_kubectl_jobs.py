@@ -9,6 +9,7 @@ import pytest
 
 from remuda.jobs import COMMAND, MANAGED_BY, marks
 from remuda.jobs.marks import FILE, JobKey
+from remuda.providers.machine.drivers.sim import Sim
 from tests.interop.test_kubectl import Kubectl
 from tests.lab import require_peer
 from tests.lab.limits import LIMIT_SECONDS
@@ -79,7 +80,7 @@ def test_a_job_is_followed_and_looked_at_with_kubectl(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=MANIFEST)
     content = {"order.json": json.dumps(ORDER).encode(), "value": b"#!/bin/sh"}
     key = JobKey.load(server(kubectl).kubeconfig.parent / FILE)  # as the manager, who alone has it
-    kubectl("create", "-f", "-", stdin=json.dumps(marks.sign(key, JOB, {"secrets/order": content})))
+    kubectl("create", "-f", "-", stdin=json.dumps(marks.sign(key, JOB, {"secrets/order": content}, Sim.needs.rights)))
     kubectl("wait", "--for=jsonpath={.status.ready}=1", "job/m-1-machine-provision", f"--timeout={LIMIT_SECONDS:.0f}s")
     followed = kubectl("logs", "-f", "job/m-1-machine-provision")
     assert followed.splitlines()[0] == "asking sim for the server m-1"

@@ -11,7 +11,7 @@ from remuda.jobs import decisions, pods
 from remuda.jobs.children import Child
 from remuda.jobs.launching import Launcher, Started, Work
 from remuda.jobs.marks import Mark
-from remuda.jobs.materials import NotRunnable, gather
+from remuda.jobs.materials import NotRunnable, gather, inside
 from remuda.jobs.podlog import last_lines
 from remuda.jobs.tokens import kubeconfig
 from remuda.jobs.types import POD, Job, Pod
@@ -73,7 +73,8 @@ class Attempts:
             materials=materials,
             kubeconfig=config,
             memory=_memory(container.resources.limits.get("memory")),
-            termination_path=container.termination_message_path,
+            termination_path=inside(container.termination_message_path),
+            privileged=bool(mark.rights),
         )
 
     async def waits(self, job: Job, pod: Pod, message: str) -> Pod:

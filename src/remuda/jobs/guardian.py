@@ -1,10 +1,13 @@
 """The process between the runner and a Job's program: starts it, keeps its log, and sees that it does not outlive them.
 
-    python -m remuda.jobs.guardian '{"command": […], "log": DIR, "memory": BYTES, "nice": N}'
+    python -m remuda.jobs.guardian '{"command": […], "log": DIR, "memory": BYTES, "nice": N, "confine": {…}}'
 
 Its standard input is the lifeline: whoever started it holds the other end, so when that ends, however it does, the
 program and all of its process group are killed. SIGTERM is handed on to them; closing the lifeline kills. Of what the
 program leaves behind in its group nothing stays either. What has made a session of its own is meant to stay.
+
+With `confine` the program runs as a user of its own (`{"user": UID, "hide": DIR, "show": DIR}`): it sees nothing of the
+directory `hide`, the manager's data, but the directory `show` below it, and can gain no rights by running programs.
 
 Standard library and `logfile` only: it is started once per Job and should cost next to nothing.
 """
@@ -27,7 +30,9 @@ from remuda.jobs import logfile
 _LIFELINE = 0
 _PIECE = 64 * 1024
 _LAST_PIECES = 64  # of output still in the pipe when the program has ended; what it left running may write for ever
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_CLONE_NEWNS = 0x00020000
+_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x1000, 0x4000, 0x40000
 _CANNOT_START = 127
 
 
@@ -55,7 +60,6 @@ def _become(order: dict[str, Any], output: int, guardian: int) -> NoReturn:
     """In the child: everything up to the program itself."""
     try:
         os.setpgid(0, 0)
-        _die_with_parent()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -66,12 +70,45 @@ def _become(order: dict[str, Any], output: int, guardian: int) -> NoReturn:
             limit = order["memory"] if most == resource.RLIM_INFINITY else min(order["memory"], most)
             resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold credentials
+        if order.get("confine"):
+            _confine(**order["confine"])
+        _die_with_parent()  # after the change of user, which takes this back
         if os.getppid() == guardian:
             os.execvp(order["command"][0], order["command"])  # noqa: S606
     except OSError as error:
         os.write(2, f"{order['command'][0]} cannot be started: {error.strerror}\n".encode())
     finally:
         os._exit(_CANNOT_START)
+
+
+def _confine(user: int, hide: str, show: str) -> None:
+    """Become this user in a mount namespace of its own. Raises OSError."""
+    folder = os.path.relpath(os.getcwd(), show)
+    _call("unshare", _CLONE_NEWNS)
+    _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+    shown = os.open(show, os.O_RDONLY | os.O_DIRECTORY)
+    _mount("remuda", hide, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755,size=64k")
+    os.umask(0o022)
+    os.makedirs(show)
+    _mount(f"/proc/self/fd/{shown}", show, None, _MS_BIND)
+    os.close(shown)
+    os.chdir(os.path.join(show, folder))  # the same directory, now seen from inside
+    os.umask(0o077)
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    texts = [None if text is None else text.encode() for text in (source, target, kind, options)]
+    _call("mount", texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
+
+
+def _call(function: str, *arguments: Any) -> None:
+    if getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function}: {os.strerror(number)}")
 
 
 def _die_with_parent() -> None:

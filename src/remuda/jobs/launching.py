@@ -18,6 +18,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: bytes = b""
     memory: int = 0  # bytes; 0: no limit
     termination_path: str = ""
+    privileged: bool = False  # runs as the user of the runner; otherwise, where possible, as one of its own
 
 
 class Log(Protocol):

@@ -4,8 +4,9 @@ A Job is code execution on the manager's machine, and anybody with `edit` in a n
 manager puts an HMAC into an annotation of the Job. The key is a file in the manager's data directory; no API serves it.
 
 The mark covers the namespace, the name, the uid of the controlling owner, the whole spec with its Pod template, the
-time, and a digest of every Secret and ConfigMap that the Job mounts. The runner compares these digests with the bytes
-that it lays out, at each attempt, so that there is no gap between the check and the use.
+time, the rights that the Job's driver needs on this machine, and a digest of every Secret and ConfigMap that the Job
+mounts. The runner compares these digests with the bytes that it lays out, at each attempt, so that there is no gap
+between the check and the use.
 
 The API server fills in defaults between the signature and the check. Both sides therefore drop known defaults before
 they compute the HMAC; any other difference makes the mark invalid. The Job's own uid is not known when it is signed.
@@ -19,7 +20,7 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     issued: str
     inputs: Mapping[str, str]  # digests by `input_name`
     mac: str
+    rights: Sequence[str] = ()  # on the runner's machine; without any, the program runs as a user of its own
 
 
 def input_name(plural: str, name: str) -> str:
@@ -131,10 +133,11 @@ def digest(data: Mapping[str, bytes]) -> str:
     return hashlib.sha256(_canonical(content)).hexdigest()
 
 
-def sign(key: JobKey, job: Json, inputs: Inputs) -> Json:
+def sign(key: JobKey, job: Json, inputs: Inputs, rights: Sequence[str] = ()) -> Json:
     """Return the Job with its mark, ready to be created. `inputs`: everything that it mounts."""
     issued, digests = clock.now(), {name: digest(data) for name, data in inputs.items()}
-    mark = Mark(issued=issued, inputs=digests, mac=_mac(key, job, issued, digests))
+    draft = Mark(issued=issued, inputs=digests, rights=rights, mac="")
+    mark = msgspec.structs.replace(draft, mac=_mac(key, job, draft))
     metadata = job["metadata"]
     annotations = {**(metadata.get("annotations") or {}), ANNOTATION: msgspec.json.encode(mark).decode()}
     return {**job, "metadata": {**metadata, "annotations": annotations}}
@@ -151,7 +154,7 @@ def verify(key: JobKey, job: Json) -> Mark:
         age = clock.parse(metadata["creationTimestamp"]) - clock.parse(mark.issued)
     except (msgspec.MsgspecError, ValueError, KeyError):
         raise BadMark("the manager did not make this Job: its mark cannot be read") from None
-    if not hmac.compare_digest(mark.mac.encode(), _mac(key, job, mark.issued, mark.inputs).encode()):
+    if not hmac.compare_digest(mark.mac.encode(), _mac(key, job, mark).encode()):
         raise BadMark(
             "the manager did not make this Job: its mark is for another namespace, name, owner or spec, or another "
             "manager made it"
@@ -161,7 +164,7 @@ def verify(key: JobKey, job: Json) -> Mark:
     return mark
 
 
-def _mac(key: JobKey, job: Json, issued: str, digests: Mapping[str, str]) -> str:
+def _mac(key: JobKey, job: Json, mark: Mark) -> str:
     metadata = job["metadata"]
     covered = {
         "version": 1,
@@ -169,8 +172,9 @@ def _mac(key: JobKey, job: Json, issued: str, digests: Mapping[str, str]) -> str
         "name": metadata.get("name", ""),
         "owner": _owner(metadata),
         "spec": _spec(job["spec"]),
-        "issued": issued,
-        "inputs": dict(digests),
+        "issued": mark.issued,
+        "inputs": dict(mark.inputs),
+        "rights": list(mark.rights),
     }
     return key.mac(_canonical(covered))
 

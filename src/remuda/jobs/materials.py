@@ -52,7 +52,7 @@ async def gather(client: Client, job: Job, mark: Mark) -> Materials:
     for mount in container.volume_mounts:
         volume = volumes[mount.name]
         if volume.empty_dir is not None:
-            directories.append(_inside(mount.mount_path))
+            directories.append(inside(mount.mount_path))
         else:
             files |= _mounted(mount, await _contents(source, volume))
     return Materials(files=files, directories=directories)
@@ -120,7 +120,7 @@ def _items(
     files = {}
     for item in items:
         if item.key in found:
-            path = _inside(f"/{item.path}")[1:]
+            path = inside(f"/{item.path}")[1:]
             files[path] = File(found[item.key], (usual if item.mode is None else item.mode) & 0o700)
         elif not optional:
             raise NotReady(f"the volume {volume} refers to a key that is not there: {item.key}")
@@ -128,7 +128,7 @@ def _items(
 
 
 def _mounted(mount: Mount, files: Mapping[str, File]) -> dict[str, File]:
-    base = _inside(mount.mount_path)
+    base = inside(mount.mount_path)
     if not mount.sub_path:
         return {posixpath.join(base, path): file for path, file in files.items()}
     below = mount.sub_path.strip("/")
@@ -141,7 +141,7 @@ def _mounted(mount: Mount, files: Mapping[str, File]) -> dict[str, File]:
     }
 
 
-def _inside(path: str) -> str:
+def inside(path: str) -> str:
     """An absolute path that stays where it says."""
     if not path.startswith("/") or ".." in path.split("/"):
         raise NotRunnable(f"the path {path} is not an absolute one without ..")

@@ -8,6 +8,9 @@
 Credentials are on disk only while the program runs; the log stays until the Pod goes. The process dies with this one
 (`guardian`), and inherits of its environment only what is not secret.
 
+Where this process is root, a program whose Job has no rights on this machine runs as a user of its own, another one in
+each attempt, in a mount namespace in which the data directory holds nothing but its own directory.
+
 Neither the command nor the environment comes from the Job. The interpreter runs isolated (`python -I`), so that no
 variable and no file of the working directory can add code. It finds modules where this process does.
 """
@@ -15,18 +18,24 @@ variable and no file of the working directory can add code. It finds modules whe
 from __future__ import annotations
 
 import asyncio
+import errno
+import hashlib
+import logging
 import os
 import shutil
+import stat
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from remuda.jobs import COMMAND, DIRECTORY_VARIABLE, ROOT_VARIABLE
 from remuda.jobs.launching import Work
 from remuda.jobs.logfile import Reader
+from remuda.jobs.materials import Materials
+from remuda.jobs.podlog import last_lines
 from remuda.jobs.pods import LONGEST_MESSAGE
 from remuda.runtime import steps
 
@@ -39,11 +48,20 @@ _LEAST_MEMORY = 256 * 1024 * 1024  # below that Python and a cloud's SDK do not 
 _NICE = 5
 _REMUDA = "remuda.cli.main"
 _GUARDIAN = "remuda.jobs.guardian"
+_FIRST_USER = 0x70000000
+_NAME = "remuda"
+_TRIAL = "trial"  # the directory of the program that tries out a user of its own
 # With -I the variable PYTHONPATH is not read: the path of this process is passed on as an argument.
 _MAIN = (
     "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
+_TRY = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); open(sys.argv[2]).close(); "
+    "import remuda.cli.main, remuda.kube.http, remuda.providers.machine.job, remuda.providers.machine.ssh"
+)
+
+log = logging.getLogger(__name__)
 
 
 class Processes:
@@ -51,35 +69,72 @@ class Processes:
 
     def __init__(self, directory: Path, hosts: Path, *, program: str = _REMUDA) -> None:
         """`program`: the module that the command `remuda` of a container means here."""
-        self._directory = directory
-        self._hosts = hosts
+        self._directory = directory.absolute()
+        self._hosts = hosts.absolute()
         self._program = program
+        self._trying = asyncio.Lock()
+        self._confines: bool | None = None  # None: not tried yet
 
     async def start(self, work: Work) -> ProcessStarted:
         place = self._directory / work.uid
-        await asyncio.to_thread(_lay_out, place, work)
+        user = 0 if work.privileged or not await self.can_confine() else _user(work.uid)
+        await asyncio.to_thread(_lay_out, place, work, user)
+        return await self._start(place, work, user, self._isolated(_MAIN, self._program, *COMMAND[1:]))
+
+    async def _start(self, place: Path, work: Work, user: int, command: Sequence[str]) -> ProcessStarted:
         order = {
-            "command": self._isolated(self._program, *COMMAND[1:]),
+            "command": command,
             "log": str(place / "log"),
             "memory": max(work.memory, _LEAST_MEMORY) if work.memory else 0,
             "nice": _NICE if os.geteuid() == 0 else 0,  # nobody else could take it back
+            "confine": {"user": user, "hide": str(self._directory.parent), "show": str(place)} if user else None,
         }
         process = await asyncio.create_subprocess_exec(
-            *self._isolated(_GUARDIAN, msgspec.json.encode(order).decode()), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL,
-            env=self._environment(place), cwd=place / "home", start_new_session=True,
+            *self._isolated(_MAIN, _GUARDIAN, msgspec.json.encode(order).decode()),
+            stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL,
+            env=self._environment(place, user), cwd=place / "home", start_new_session=True,
         )  # fmt: skip
-        return ProcessStarted(process, _below(place / "root", work.termination_path))
+        return ProcessStarted(process, place / "root", work.termination_path)
 
-    def _isolated(self, module: str, *arguments: str) -> list[str]:
+    async def can_confine(self) -> bool:
+        """Whether programs can run as users of their own: tried out once, with a program that does nothing."""
+        if os.geteuid() != 0:
+            return False
+        async with self._trying:
+            if self._confines is None:
+                why = await self._try_to_confine()
+                self._confines = not why
+                if why:
+                    log.warning("Jobs run as the manager's user, not as users of their own: %s", why)
+        return self._confines
+
+    async def _try_to_confine(self) -> str:
+        """Return why it cannot be done; nothing if it can."""
+        work = Work(uid=_TRIAL, name=_TRIAL, materials=Materials(files={}, directories=()))
+        place, user = self._directory / _TRIAL, _user(_TRIAL)
+        try:
+            await asyncio.to_thread(_lay_out, place, work, user)
+            started = await self._start(place, work, user, self._isolated(_TRY, str(place / "kubeconfig")))
+            code = await started.wait()
+            said = last_lines(self.log(_TRIAL), 1, LONGEST_MESSAGE).strip()
+        except OSError as error:
+            return str(error)
+        finally:
+            await self.forget(_TRIAL)
+        return said or f"the trial ended with {code}" if code else ""
+
+    def _isolated(self, code: str, *arguments: str) -> list[str]:
         """Never with relative entries, which mean the working directory, nor with places that Jobs write to."""
-        written = (self._directory.absolute(), self._hosts.absolute())
+        written = (self._directory, self._hosts)
         path = [entry for entry in sys.path if os.path.isabs(entry) and not _is_below(Path(entry), written)]
-        return [sys.executable, "-I", "-u", "-c", _MAIN, msgspec.json.encode(path).decode(), module, *arguments]
+        return [sys.executable, "-I", "-u", "-c", code, msgspec.json.encode(path).decode(), *arguments]
 
-    def _environment(self, place: Path) -> dict[str, str]:
+    def _environment(self, place: Path, user: int) -> dict[str, str]:
         own = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        named = {"LOGNAME": _NAME, "USER": _NAME} if user else {}  # no account has the number: asyncssh asks for a name
         return {
             **own,
+            **named,
             "HOME": str(place / "home"),
             "TMPDIR": str(place / "tmp"),
             "KUBECONFIG": str(place / "kubeconfig"),
@@ -102,9 +157,10 @@ class Processes:
 
 
 class ProcessStarted:
-    def __init__(self, process: Process, termination_log: Path) -> None:
+    def __init__(self, process: Process, root: Path, termination_path: str) -> None:
         self._process = process
-        self._termination_log = termination_log
+        self._root = root
+        self._termination_path = termination_path
 
     @property
     def pid(self) -> int:
@@ -125,7 +181,7 @@ class ProcessStarted:
 
     def termination_message(self) -> str:
         try:
-            with self._termination_log.open("rb") as file:
+            with os.fdopen(_open_inside(self._root, self._termination_path), "rb") as file:
                 return file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
         except OSError:
             return ""
@@ -135,12 +191,39 @@ def _is_below(path: Path, folders: Sequence[Path]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 
+def _user(uid: str) -> int:
+    """A number that nobody else has: systemd gives out none from here on, and no account has such a high one."""
+    return _FIRST_USER + int.from_bytes(hashlib.sha256(uid.encode()).digest()[:3])
+
+
+def _open_inside(root: Path, path: str) -> int:
+    """Open a regular file that the program may have replaced by anything: a link would be followed with the rights of
+    this process. Raises OSError."""
+    parts = PurePosixPath(path.lstrip("/")).parts
+    if not parts or ".." in parts:
+        raise OSError(errno.EINVAL, "not a path of a file")
+    *folders, name = parts
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for one in folders:
+            inner = os.open(one, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        found = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return found
+
+
 def _below(root: Path, path: str) -> Path:
     return root / path.lstrip("/")
 
 
-def _lay_out(place: Path, work: Work) -> None:
-    """Whatever a killed start has left is written over."""
+def _lay_out(place: Path, work: Work, user: int) -> None:
+    """Whatever a killed start has left is written over. `user`: who gets all but the log; 0: nobody else."""
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in (place, *(place / name for name in ("root", "home", "tmp", "log"))):
@@ -153,6 +236,16 @@ def _lay_out(place: Path, work: Work) -> None:
     if work.termination_path:
         _write(_below(root, work.termination_path), b"", 0o600)
     _write(place / "kubeconfig", work.kubeconfig, 0o600)
+    if user:
+        _give(place, user)
+
+
+def _give(place: Path, user: int) -> None:
+    place.chmod(0o711)
+    for path in (place / "kubeconfig", *(place / name for name in ("root", "home", "tmp"))):
+        os.chown(path, user, user)
+        for inner in path.rglob("*"):
+            os.chown(inner, user, user)
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import msgspec
 
 from remuda.providers.machine.drivers.existing import Existing
-from remuda.providers.machine.spi import Order, Server
+from remuda.providers.machine.spi import Needs, Order, Server
 
 _REPOSITORY = Path(__file__).parent.parent.parent.parent
 
@@ -21,6 +21,7 @@ _REPOSITORY = Path(__file__).parent.parent.parent.parent
 class Drifter(Existing):
     name: ClassVar[str] = "drifter"
     doc: ClassVar[str] = "Servers that are never the same."
+    needs: ClassVar[Needs] = Needs(host_files=True)  # it counts in a file there
 
     async def create(self, order: Order, user_data: bytes) -> Server:
         server = await super().create(order, user_data)

@@ -17,6 +17,7 @@ from remuda.kube.core import JOBS, PODS, ROLE_BINDINGS, ROLES, SECRETS
 from remuda.providers import names
 from remuda.providers.bootstrap import clusters
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.machine.drivers import sim
 from remuda.providers.machine.spi import Order
 from tests.faults import register
 from tests.faults.machines import story
@@ -107,7 +108,7 @@ async def job(teller: Teller, plane: Plane, name: str, boot_seconds: float, **fi
     pod = {"restartPolicy": "Never", "containers": [container], "volumes": [volume]}
     spec = {"managedBy": MANAGED_BY, "backoffLimit": 0, "template": {"spec": pod}, **fields}
     made = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-    signed = marks.sign(JobKey.load(plane.data / FILE), made, {f"secrets/{name}": content})
+    signed = marks.sign(JobKey.load(plane.data / FILE), made, {f"secrets/{name}": content}, sim.Sim.needs.rights)
     await teller.make(JOBS, NAMESPACE, "Job", name, metadata=signed["metadata"], spec=spec)
 
 

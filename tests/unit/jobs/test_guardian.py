@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -134,3 +136,46 @@ def test_a_program_that_ends_before_anybody_listens_is_noticed(tmp_path: Path) -
     finally:
         process.kill()
         process.communicate()
+
+
+LOOK = """
+id -u; id -G; umask; grep -E '^(CapEff|NoNewPrivs)' /proc/self/status
+cat "$1/secret" 2>&1; ls "$1" "$1/jobs"; echo mine > "$2/home/made"; cat "$2/log/x" 2>&1; pwd
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run programs as other users")
+def test_confined_program_sees_its_own_directory_alone() -> None:
+    user = 0x70000001
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # one that every user can reach
+        Path(folder).chmod(0o755)
+        data = Path(folder, "data")
+        place = data / "jobs" / "mine"
+        for path in (place / "home", place / "log", data / "jobs" / "others"):
+            path.mkdir(parents=True)
+        data.chmod(0o700)
+        (data / "secret").write_text("the key of the authority")
+        (data / "secret").chmod(0o644)
+        (place / "log" / "x").write_text("x")
+        (place / "log").chmod(0o700)
+        os.chown(place / "home", user, user)
+        order = {
+            "command": ["/bin/sh", "-c", LOOK, "sh", str(data), str(place)],
+            "log": str(place / "log"),
+            "confine": {"user": user, "hide": str(data), "show": str(place)},
+        }
+        command = [sys.executable, "-m", "remuda.jobs.guardian", json.dumps(order)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd=place / "home") as process:
+            code = process.wait(LIMIT_SECONDS)
+        lines = [line.partition(" F ")[2] for line in Reader(place / "log").read(0)[0].decode().splitlines()]
+        if "cannot be started: unshare: " in "\n".join(lines):
+            pytest.skip("no mount namespaces here")
+        assert code == 0
+        assert (place / "home" / "made").stat().st_uid == user
+        assert (data / "secret").exists()
+    assert lines == [
+        str(user), str(user), "0077", "CapEff:\t0000000000000000", "NoNewPrivs:\t1",
+        f"cat: {data}/secret: No such file or directory",
+        f"{data}:", "jobs", "", f"{data}/jobs:", "mine",
+        f"cat: {place}/log/x: Permission denied", str(place / "home"),
+    ]  # fmt: skip

@@ -117,6 +117,15 @@ def test_change_of_the_digests_makes_the_mark_invalid() -> None:
         marks.verify(KEY, job)
 
 
+def test_rights_that_the_manager_did_not_give_make_the_mark_invalid() -> None:
+    job = stored()
+    text = job["metadata"]["annotations"][ANNOTATION]
+    assert '"rights":[]' in text
+    job["metadata"]["annotations"][ANNOTATION] = text.replace('"rights":[]', '"rights":["root"]')
+    with pytest.raises(BadMark, match="another namespace, name, owner or spec"):
+        marks.verify(KEY, job)
+
+
 def test_mark_of_another_manager_is_invalid() -> None:
     with pytest.raises(BadMark, match="another manager made it"):
         marks.verify(JobKey.new(), stored())

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.jobs.materials import File, NotReady, NotRunnable, _inside, _items, _mounted
+from remuda.jobs.materials import File, NotReady, NotRunnable, _items, _mounted, inside
 from remuda.jobs.types import Item, Mount
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "/..", ""])
 def test_a_path_that_leaves_its_place_is_refused(path: str) -> None:
     with pytest.raises(NotRunnable):
-        _inside(path)
+        inside(path)
 
 
 @given(st.text(alphabet="a./", max_size=12))
 def test_no_path_leaves_its_place(path: str) -> None:
     try:
-        found = _inside(f"/{path}")
+        found = inside(f"/{path}")
     except NotRunnable:
         return
     assert found.startswith("/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from remuda.jobs.processes import Processes
 from tests.lab.limits import LIMIT_SECONDS
 
 WORDS = '["show-env", "PYTHONPATH", "show-env", "LD_PRELOAD", "show-env", "REMUDA_CRASH_AT"]'
+
+ROOT = "uid 0, machine-job"
 
 
 async def test_program_imports_nothing_from_its_directory_and_environment(
@@ -35,13 +38,67 @@ async def test_program_imports_nothing_from_its_directory_and_environment(
     monkeypatch.syspath_prepend(str(tmp_path / "jobs" / "1" / "root" / "evil"))
     monkeypatch.syspath_prepend("../root/evil")
     monkeypatch.chdir(os.path.dirname(__file__))
+    assert await run(launcher, work) == ["PYTHONPATH=None", "LD_PRELOAD=None", "REMUDA_CRASH_AT=nowhere"]
+    assert not loot.exists()
+
+
+async def run(launcher: Processes, work: Work) -> list[str]:
     started = await launcher.start(work)
     async with asyncio.timeout(LIMIT_SECONDS):
-        code_of_it = await started.wait()
-    log = launcher.log("1")
+        code = await started.wait()
+    log = launcher.log(work.uid)
     assert log is not None
-    said = log.read(0)[0].decode()
-    assert code_of_it == 0, said
-    assert not loot.exists()
-    lines = [line.rpartition(" ")[2] for line in said.splitlines()]
-    assert lines == ["PYTHONPATH=None", "LD_PRELOAD=None", "REMUDA_CRASH_AT=nowhere"]
+    lines = [line.partition(" F ")[2] for line in log.read(0)[0].decode().splitlines()]
+    assert code == 0, lines
+    return lines
+
+
+def who(uid: str, *, privileged: bool) -> Work:
+    return Work(
+        uid=uid,
+        name="default/job",
+        materials=Materials(files={"/run/a": File(b"", 0o600)}, directories=()),
+        termination_path="/dev/termination-log",
+        privileged=privileged,
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run programs as other users")
+async def test_program_without_rights_runs_as_a_user_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """Where that user cannot read the interpreter, one warning says so."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # one that every user can reach
+        Path(folder).chmod(0o755)
+        data = Path(folder, "data")
+        launcher = Processes(data / "jobs", data / "hosts", program="tests.unit.jobs.whoami")
+        assert await run(launcher, who("1", privileged=True)) == [ROOT]
+        assert caplog.messages == []
+        first, second = [await run(launcher, who(uid, privileged=False)) for uid in ("2", "3")]
+        assert sorted(path.name for path in (data / "jobs").iterdir()) == ["1", "2", "3"]
+    if caplog.messages:
+        assert len(caplog.messages) == 1
+        assert "Jobs run as the manager's user, not as users of their own" in caplog.text
+        assert "cannot be started: Permission denied" in caplog.text or "unshare" in caplog.text
+        assert (first, second) == ([ROOT], [ROOT])
+    else:
+        assert len({ROOT, *first, *second}) == 3
+
+
+async def test_link_in_the_place_of_the_last_words_is_not_followed(tmp_path: Path) -> None:
+    launcher = Processes(tmp_path / "jobs", tmp_path / "hosts", program="tests.unit.jobs.whoami")
+    started = await launcher.start(who("1", privileged=True))
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await started.wait()
+    assert started.termination_message() == "bye"
+    secret = tmp_path / "termination-log"
+    secret.write_text("the key of the authority")
+    words = tmp_path / "jobs" / "1" / "root" / "dev" / "termination-log"
+    words.unlink()
+    words.symlink_to(secret)
+    assert started.termination_message() == ""
+    words.unlink()
+    os.mkfifo(words)
+    assert started.termination_message() == ""
+    words.unlink()
+    words.parent.rmdir()
+    words.parent.symlink_to(tmp_path)
+    assert started.termination_message() == ""

@@ -114,7 +114,7 @@ async def _start(scope: Scope, retry: str) -> Outcome:
     await scope.save(PROTECT)
     order = await scope.order()
     driver = await asyncio.to_thread(drivers.find_cluster, order.driver)
-    await work.start(scope.desk, order, fields, local=driver.local, digest=digest(order))
+    await work.start(scope.desk, order, fields, local=driver.local, needs=driver.needs, digest=digest(order))
     return Blocked(status.MAKING, f"Job {scope.obj.metadata.namespace}/{name}", "what the cluster shares is being made")
 
 
@@ -198,7 +198,9 @@ async def _remove_again(scope: Scope, job: Job | None) -> Outcome:
         return _busy(scope, job, "the Job of the attempt before goes, then the next one starts")
     try:
         driver = await asyncio.to_thread(drivers.find_cluster, scope.wanted.driver)
-        await work.start(scope.desk, await scope.order(), await scope.credential_fields(), local=driver.local)
+        await work.start(
+            scope.desk, await scope.order(), await scope.credential_fields(), local=driver.local, needs=driver.needs
+        )
     except (Missing, drivers.NoSuchDriver) as error:
         return await _cannot(scope, str(error))
     except StatusError as error:

@@ -59,7 +59,11 @@ def _native(name: str) -> type[Driver[Any]] | None:
 
 def _of_native(driver: type[Driver[Any]]) -> FoundDriver:
     return FoundDriver(
-        name=driver.name, model=options.of_driver(driver), local=driver.local, own_loopback=driver.own_loopback
+        name=driver.name,
+        model=options.of_driver(driver),
+        local=driver.local,
+        needs=driver.needs,
+        own_loopback=driver.own_loopback,
     )
 
 
@@ -69,6 +73,7 @@ def _directory(settings: MachineSettings) -> Path:
 
 async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDriver:
     from remuda.providers.machine.rancher_machine import flags, program
+    from remuda.providers.machine.rancher_machine.driver import RancherMachine
 
     name, spec = driver.metadata.name, driver.spec
     try:
@@ -99,4 +104,4 @@ async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDri
     how = {key: value for key, value in said.items() if value}
     if facts.files:
         how["files"] = json.dumps(dict(facts.files), sort_keys=True)
-    return FoundDriver(name=name, model=model, program=how)
+    return FoundDriver(name=name, model=model, needs=RancherMachine.needs, program=how)

@@ -141,6 +141,7 @@ async def _start(scope: Scope, owner: Machine) -> Outcome:
         bootstrap["value"],
         bootstrap.get("format", b"cloud-config"),
         local=scope.driver.local,
+        needs=scope.driver.needs,
         pool=scope.pool.name,
         owner=owner.metadata.name,
     )

@@ -95,7 +95,9 @@ async def _start(scope: Scope) -> Outcome:
     order = await scope.order("remove")
     name = names.provision(scope.machine.metadata.name)
     owner = scope.owner.metadata.name if scope.owner is not None else ""
-    await work.start(scope.desk, order, fields, local=scope.driver.local, pool=scope.pool.name, owner=owner)
+    await work.start(
+        scope.desk, order, fields, local=scope.driver.local, needs=scope.driver.needs, pool=scope.pool.name, owner=owner
+    )
     status.removing(scope.draft.status, str(scope), name)
     return Blocked(status.REMOVING, f"Job {scope.machine.metadata.namespace}/{name}", "the server is being removed")
 

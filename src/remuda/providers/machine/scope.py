@@ -21,7 +21,7 @@ from remuda.providers.machine.options import OptionModel
 from remuda.providers.machine.orders import Action
 from remuda.providers.machine.pools import PoolName, Pools, pool_of
 from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.spi import Order
+from remuda.providers.machine.spi import Needs, Order
 from remuda.providers.machine.types import CREATE_JOB, DriverMachine, machine_kind
 from remuda.providers.machine.work import Desk, credential_fields
 from remuda.runtime.draft import Draft, save
@@ -38,6 +38,7 @@ class FoundDriver(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     model: OptionModel
     local: bool = False  # only our own runner can run its Jobs
+    needs: Needs = Needs()  # what its Jobs may do on the machine of our own runner
     own_loopback: bool = False  # its servers cannot reach a manager on loopback
     program: Mapping[str, str] = {}  # of a driver that is a program: how a Job gets it
 

@@ -37,6 +37,18 @@ class BadOptions(DriverError):
     """Cannot work with these options or credentials, however often it is tried."""
 
 
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """Rights that a driver's Jobs have on the machine of our job runner. Without any, a Job runs as a user of its own,
+    who sees nothing of the manager's data and nothing of other Jobs."""
+
+    root: bool = False  # containers, networks, mounts
+    host_files: bool = False  # files and processes in `Context.directory`, which belong to the manager's user
+
+    @property
+    def rights(self) -> tuple[str, ...]:
+        return tuple(name for name in self.__struct_fields__ if getattr(self, name))
+
+
 class Options(Part):
     """Base of a driver's options: one field per option, `Annotated[type, Field("What it is.", …)] = default`.
 
@@ -186,6 +198,7 @@ class ClusterDriver(ABC, Generic[O]):
     options_type: ClassVar[type[Any]]
     credential_fields: ClassVar[tuple[str, ...]] = ()
     local: ClassVar[bool] = False
+    needs: ClassVar[Needs] = Needs()
     own_loopback: ClassVar[bool] = False
 
     def __init__(self, options: O, context: Context) -> None:
@@ -219,6 +232,7 @@ class Driver(ABC, Generic[O]):
     user_data_format: ClassVar[Literal["cloud-config", "script"]] = "cloud-config"  # what `create` is given
     local: ClassVar[bool] = False  # its servers live on the machine that runs the Job: only our job runner can
     on_manager: ClassVar[bool] = False  # its servers run code on the manager's machine: see `restriction`
+    needs: ClassVar[Needs] = Needs()  # what its Jobs may do on the machine of our job runner
     own_loopback: ClassVar[bool] = False  # 127.0.0.1 is another place on its servers: a manager there is out of reach
     cluster: ClassVar[type[ClusterDriver[Any]] | None] = None  # what it can make for a cluster as a whole, if anything
 

@@ -21,7 +21,7 @@ from remuda.providers.machine import credentials, manifests
 from remuda.providers.machine.manifests import Place
 from remuda.providers.machine.office import Office
 from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.spi import ClusterOrder, Order
+from remuda.providers.machine.spi import ClusterOrder, Needs, Order
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
@@ -79,11 +79,12 @@ async def start(
     format: bytes = b"",
     *,
     local: bool,
+    needs: Needs,
     pool: str = "",
     owner: str = "",
     digest: str = "",
 ) -> None:
-    """`local`: only our own runner can run it."""
+    """`local`: only our own runner can run it. `needs`: the rights that it has there."""
     place = desk.place
     if local and not desk.settings.run_jobs:
         raise Retryable(f"only the job runner of remuda can run Jobs of the driver {order.driver}")
@@ -98,7 +99,7 @@ async def start(
     await _make(desk, ROLE_BINDINGS, manifests.role_binding(place))
     job = manifests.job(place, order, desk.settings, credentials=bool(fields), pool=pool, owner=owner, digest=digest)
     if desk.settings.run_jobs and desk.settings.job_key is not None:
-        job = marks.sign(desk.settings.job_key, job, manifests.contents(mounted))
+        job = marks.sign(desk.settings.job_key, job, manifests.contents(mounted), needs.rights)
     async with START:
         await desk.client.create(JOBS, place.metadata.namespace, job)
 

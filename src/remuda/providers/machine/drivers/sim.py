@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar
 from remuda.kube.objects import Field
 from remuda.providers.machine.drivers import simcloud
 from remuda.providers.machine.drivers.simcloud import FileCloud, Refused, SimCloud, SimServer, Wish
-from remuda.providers.machine.spi import Address, BadOptions, Driver, DriverError, Options, Order, Server
+from remuda.providers.machine.spi import Address, BadOptions, Driver, DriverError, Needs, Options, Order, Server
 from remuda.runtime.steps import step
 
 CREATE = step("simdriver.create-server", "the driver sim makes a server")
@@ -53,6 +53,7 @@ class Sim(Driver[SimOptions]):
     options_type: ClassVar[type[SimOptions]] = SimOptions
     credential_fields: ClassVar[tuple[str, ...]] = ("token",)
     local: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(host_files=True)
 
     async def check(self, order: Order) -> None:
         if (self.options.token or self.context.credentials.get("token")) == _WRONG:

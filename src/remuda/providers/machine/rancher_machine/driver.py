@@ -30,6 +30,7 @@ from remuda.providers.machine.spi import (
     Context,
     Driver,
     DriverError,
+    Needs,
     Order,
     Server,
     ServerState,
@@ -77,6 +78,7 @@ class RancherMachine(Driver[Any]):
     doc: ClassVar[str] = "Any driver that rancher-machine has, or that comes as a plugin for it."
     options_type: ClassVar[type[Any]] = dict
     user_data_format: ClassVar[Any] = "script"
+    needs: ClassVar[Needs] = Needs(host_files=True)  # its store and the programs of drivers are there
 
     def __init__(self, options: Mapping[str, Any], context: Context) -> None:
         super().__init__(options, context)

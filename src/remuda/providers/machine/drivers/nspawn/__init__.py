@@ -38,6 +38,7 @@ from remuda.providers.machine.spi import (
     ClusterDriver,
     Driver,
     DriverError,
+    Needs,
     Order,
     Server,
     ServerState,
@@ -65,6 +66,7 @@ class Nspawn(Driver[NspawnOptions]):
     options_type: ClassVar[type[NspawnOptions]] = NspawnOptions
     local: ClassVar[bool] = True
     on_manager: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(root=True)
     own_loopback: ClassVar[bool] = True
     cluster: ClassVar[type[ClusterDriver[Any]] | None] = NspawnCluster
 

@@ -33,6 +33,7 @@ from remuda.providers.machine.spi import (
     ClusterInfrastructure,
     ClusterOrder,
     DriverError,
+    Needs,
     Options,
 )
 from remuda.runtime.steps import step
@@ -64,6 +65,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class NspawnCluster(ClusterDriver[NspawnClusterOptions]):
     options_type: ClassVar[type[NspawnClusterOptions]] = NspawnClusterOptions
     local: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(root=True)
     own_loopback: ClassVar[bool] = True
 
     async def check(self, order: ClusterOrder) -> None:

@@ -28,6 +28,7 @@ from remuda.providers.machine.spi import (
     ClusterDriver,
     Driver,
     DriverError,
+    Needs,
     Options,
     Order,
     Server,
@@ -65,6 +66,7 @@ class Process(Driver[ProcessOptions]):
     user_data_format = "script"
     local: ClassVar[bool] = True
     on_manager: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(host_files=True)
     cluster: ClassVar[type[ClusterDriver[Any]] | None] = ProcessCluster
 
     async def check(self, order: Order) -> None:

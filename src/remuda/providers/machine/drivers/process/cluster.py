@@ -24,6 +24,7 @@ from remuda.providers.machine.spi import (
     ClusterEndpoint,
     ClusterInfrastructure,
     ClusterOrder,
+    Needs,
     Options,
 )
 from remuda.runtime.steps import step
@@ -43,6 +44,7 @@ class ProcessClusterOptions(Options):
 class ProcessCluster(ClusterDriver[ProcessClusterOptions]):
     options_type: ClassVar[type[ProcessClusterOptions]] = ProcessClusterOptions
     local: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(host_files=True)
 
     async def check(self, order: ClusterOrder) -> None:
         if not proc.available():

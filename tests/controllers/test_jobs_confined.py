@@ -1,0 +1,52 @@
+"""A Job of a driver that needs no rights, where the manager is root: it works as a user of its own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from remuda.jobs.processes import Processes
+from tests.controllers.engine import Engine, is_true
+from tests.controllers.jobs import finished, pod_of
+from tests.controllers.test_machine_job import Program, an_order, ask, provision, state_of
+from tests.lab.drivers import Pets
+from tests.lab.pets import stop_all
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run programs as other users")
+async def test_job_without_rights_bootstraps_a_server_over_ssh(
+    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    namespace, pets = await engine.namespace(), Pets(tmp_path, count=1)
+    await pets.start()
+    pet = pets.pets[0]
+    sudo = tmp_path / "bin" / "sudo"
+    sudo.parent.mkdir()
+    sudo.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+    sudo.chmod(0o755)
+    pet.environment = {**pet.environment, "PATH": f"{sudo.parent}:{pet.environment['PATH']}"}
+    order = msgspec.structs.replace(an_order(driver="existing", **pets.options), namespace=namespace)
+    await ask(engine, namespace, order, dict(pets.credentials), script=b"echo bootstrapped\n")
+    try:
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # one that every user can reach
+            Path(folder).chmod(0o755)
+            program = Program(engine, Path(folder, "data"))
+            program.rights = ()
+            async with engine.running(namespace, program.setup):
+                await program.submit(namespace, provision("create"))
+                done = await finished(engine, namespace, "create")
+                assert program.runner is not None
+                assert isinstance(program.runner.launcher, Processes)
+                confined = await program.runner.launcher.can_confine()
+                said = await program.log(await pod_of(engine, namespace, "create"))
+    finally:
+        await stop_all(pets.pets)
+    assert is_true(done, "Complete"), said
+    assert "bootstrapped" in said
+    assert (await state_of(engine, namespace)).phase == "bootstrapped"
+    warnings = [text for text in caplog.messages if "not as users of their own" in text]
+    assert len(warnings) == (0 if confined else 1), "where it is impossible, one warning says why"
