@@ -199,7 +199,10 @@ class Nspawn(Driver[NspawnOptions]):
     async def remove(self, order: Order) -> None:
         folder = self._folder(order.name)
         about = folder.read()
-        if about is None or about.tags.get(TAG_UID) != order.uid:
+        if about is None:
+            await asyncio.to_thread(folder.delete_unowned)
+            return
+        if about.tags.get(TAG_UID) != order.uid:
             return
         judge_machine()
         self.context.say(f"removing {order.name}")

@@ -28,6 +28,7 @@ from remuda.providers.machine.spi import DriverError
 _ORDERLY_SECONDS = 10.0
 _KILLED_SECONDS = 10.0
 _CONSOLE_LINES = 12
+_UNFINISHED = ".host.json.part"  # as `keep` calls it
 _REBOOT = (
     133  # what systemd-nspawn ends with when its service manager, or whoever is in its place, is to start it again
 )
@@ -131,6 +132,16 @@ class Folder:
             else:
                 entry.unlink()
         self.path.rmdir()
+
+    def delete_unowned(self) -> None:
+        """Delete the folder if it holds nothing but a host.json that was never finished: a Job was killed while it made
+        the folder, or between the last two steps of `delete`."""
+        try:
+            if {entry.name for entry in self.path.iterdir()} <= {_UNFINISHED}:
+                (self.path / _UNFINISHED).unlink(missing_ok=True)
+                self.path.rmdir()
+        except FileNotFoundError:
+            pass
 
     def last_words(self) -> str:
         """The end of what it said, in one line."""

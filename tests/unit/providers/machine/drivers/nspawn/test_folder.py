@@ -34,6 +34,19 @@ def test_what_is_written_is_read_again_and_is_nobody_elses(folder: Folder) -> No
     assert folder.path.stat().st_mode & 0o777 == 0o700
 
 
+def test_folder_without_an_owner_is_deleted(folder: Folder) -> None:
+    (folder.path / "host.json").rename(folder.path / ".host.json.part")  # as a kill leaves it
+    folder.delete_unowned()
+    assert not folder.path.exists()
+    folder.delete_unowned()
+
+
+def test_folder_that_holds_anything_else_is_kept(folder: Folder) -> None:
+    folder.keep_key("secret")
+    folder.delete_unowned()
+    assert folder.read() == about()
+
+
 def test_a_damaged_one_is_told_of(folder: Folder) -> None:
     (folder.path / "host.json").write_text("{")
     with pytest.raises(DriverError, match=r"host.json is damaged"):
