@@ -91,7 +91,9 @@ class Budget:
             self.charge_object(value)
 
     def charge_object(self, value: Any) -> None:
-        """Charge a decoded object, level by level and without recursion. Raises 413."""
+        """Charge a decoded object, level by level and without recursion. Raises 413.
+
+        A list is a JSON patch: its operations have a limit and words of their own (`patches.json_patch`)."""
         most, items = self.limits.values, self.limits.items
         level = [value] if isinstance(value, dict | list) else []
         count = 0
@@ -100,7 +102,7 @@ class Budget:
             for container in level:
                 size = len(container)
                 count += size
-                if size > items:
+                if size > items and (container is not value or isinstance(value, dict)):
                     what = "members in an object" if isinstance(container, dict) else "elements in a list"
                     raise too_large(f"The allowed maximum number of {what} is {items}, got {size}")
                 if count > most:
