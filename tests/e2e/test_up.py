@@ -137,7 +137,7 @@ def test_watches_end_whole_and_nothing_is_left_behind(data: Path, start: Start) 
     assert response.read() == b""
     connection.close()
     left = {path.name for path in data.iterdir() if not path.name.startswith("lab-")}
-    assert left <= {"admin.kubeconfig", "lock", "pki", "state.db", "jobs", "hosts", "drivers"}
+    assert left <= {"admin.kubeconfig", "job.key", "lock", "pki", "state.db", "jobs", "hosts", "drivers"}
 
 
 def refused(ended: Ended) -> str:

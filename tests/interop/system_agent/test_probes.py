@@ -17,16 +17,21 @@ from tests.lab.server import free_port
 
 
 class Endpoint:
-    """What is probed: `status` is what it answers."""
+    """What is probed: `status` is what it answers. A slow machine can miss the state between two probes, so a test that
+    waits for one lets it answer once (`answer_once`) and holds the next answer until it has seen the state."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.status = 200
         self.asked = 0
+        self._answers = threading.Semaphore(0)
+        self._is_held = False
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 outer.asked += 1
+                if outer._is_held:
+                    outer._answers.acquire()
                 self.send_response(outer.status if self.path != "/there" else 200)
                 if 300 <= outer.status < 400 and self.path != "/there":
                     self.send_header("Location", "/there")
@@ -42,7 +47,17 @@ class Endpoint:
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_port}/health"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
+    def answer_once(self, status: int) -> None:
+        self._is_held = True
+        self.status = status
+        self._answers.release()
+
+    def answer_all(self) -> None:
+        self._is_held = False
+        self._answers.release(100)
+
     def close(self) -> None:
+        self.answer_all()
         self._server.shutdown()
         self._server.server_close()
 
@@ -70,15 +85,16 @@ def says(name: str, **status: Any) -> Callable[[Data], bool]:
 
 def probe(url: str, **more: Any) -> dict[str, Any]:
     http = {"url": url, **more.pop("http", {})}
-    return {"timeoutSeconds": 60, "successThreshold": 1, "failureThreshold": 2, "httpGet": http, **more}
+    return {"timeoutSeconds": 240, "successThreshold": 1, "failureThreshold": 2, "httpGet": http, **more}
 
 
 def test_healthy_and_not_any_more_and_again(host: Host, endpoint: Callable[..., Endpoint]) -> None:
     target = endpoint()
     host.give({"probes": {"p": probe(target.url)}})
     host.wait(says("p", healthy=True, successCount=1), "it is healthy")
-    target.status = 500
+    target.answer_once(500)
     host.wait(says("p", healthy=True, failureCount=1), "one failure is not enough")
+    target.answer_all()
     host.wait(says("p", failureCount=2), "two are")
     seen = len(host.secret.states)
     target.status = 204
@@ -87,6 +103,7 @@ def test_healthy_and_not_any_more_and_again(host: Host, endpoint: Callable[..., 
 
 def test_thresholds_have_defaults(host: Host, endpoint: Callable[..., Endpoint]) -> None:
     target = endpoint()
+    target.answer_once(200)
     plan = {
         "probes": {
             "slow": probe(target.url, successThreshold=3),
@@ -95,6 +112,7 @@ def test_thresholds_have_defaults(host: Host, endpoint: Callable[..., Endpoint])
     }
     host.give(plan)
     host.wait(says("slow", successCount=1), "not healthy yet")
+    target.answer_all()
     host.wait(says("slow", healthy=True, successCount=3), "healthy after three")
     host.wait(says("bad", failureCount=3), "three failures are the default")
     host.settle(2)
