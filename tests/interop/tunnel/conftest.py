@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,15 @@ class Tunnel(NamedTuple):
     @property
     def server_is_go(self) -> bool:
         return self.pair.startswith("go-")
+
+
+@pytest.fixture(scope="package", autouse=True)
+def usual_garbage_collection() -> Iterator[None]:
+    """Upstream's ends as their users run them: their memory and their pace are compared with ours."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "GOGC" in os.environ:
+            patch.delenv("GOGC")
+        yield
 
 
 @pytest.fixture(params=PAIRS, scope="session")
