@@ -1,8 +1,7 @@
 """Settings every test shares: on a busy machine a slow example is no finding, and programs keep their bytecode, as
 installed ones do. Without it each of the hundreds of programs that tests start would compile all of itself again.
 
-Garbage is collected less often, here as in our own servers, and in the Go programs that tests start: most of them live
-for seconds, and there is memory enough.
+Garbage is collected less often, as in our own servers.
 """
 
 import gc
@@ -21,7 +20,6 @@ pytest_plugins = ["tests.lab.progress", "tests.lab.quarantine"]
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-os.environ.setdefault("GOGC", "400")
 gc.set_threshold(20_000, 20, 50)
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -125,8 +125,12 @@ async def live(teller: Teller, name: str) -> None:
 
 
 async def retire_driver(teller: Teller) -> None:
+    """Delete the driver and wait until that object is gone. A program that dies now registers the driver again."""
+    before = await teller.get(NODE_DRIVER.target, "", "sim")
+    assert before is not None
+    uid = before["metadata"]["uid"]
     await teller.delete(NODE_DRIVER.target, "", "sim")
-    await teller.until(NODE_DRIVER.target, "", "sim", lambda obj: obj is None)
+    await teller.until(NODE_DRIVER.target, "", "sim", lambda obj: obj is None or obj["metadata"]["uid"] != uid)
 
 
 async def left(teller: Teller, name: str) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,15 +35,6 @@ class Tunnel(NamedTuple):
     @property
     def server_is_go(self) -> bool:
         return self.pair.startswith("go-")
-
-
-@pytest.fixture(scope="package", autouse=True)
-def usual_garbage_collection() -> Iterator[None]:
-    """Upstream's ends as their users run them: their memory and their pace are compared with ours."""
-    with pytest.MonkeyPatch.context() as patch:
-        if "GOGC" in os.environ:
-            patch.delenv("GOGC")
-        yield
 
 
 @pytest.fixture(params=PAIRS, scope="session")
