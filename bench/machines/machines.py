@@ -22,20 +22,19 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
+import msgspec
 import uvloop
 
 from bench.fleet.fleet import Counts
 from remuda.agent.plan import Instruction
 from remuda.agent.rules import Result
 from remuda.apiserver.server import ApiServer, Settings
-from remuda.app import controllers
+from remuda.app import controllers, jobs
 from remuda.app.process import tune
 from remuda.capi import setup as core
 from remuda.capi.definitions import definitions as core_definitions
 from remuda.jobs.in_process import InProcess
-from remuda.jobs.marks import JobKey
 from remuda.jobs.runner import JobRunner
-from remuda.jobs.runner import Settings as JobSettings
 from remuda.kube.client import Client, Target
 from remuda.kube.core import SECRETS
 from remuda.kube.errors import StatusError
@@ -110,20 +109,9 @@ async def measure(machines: int, clusters: int, boot_seconds: float, idle_second
     manager = Manager(client, name="machines")
     core.add_controllers(manager)
     site = Site(server_url=server.url, ca_pem=server.pki.ca_certificate_pem)
-    key = JobKey.new()
-    added = providers.add(manager, providers.Settings(site=site, machine=MachineSettings(job_key=key)))
-    JobRunner(
-        manager,
-        JobSettings(
-            directory=folder / "jobs",
-            hosts=folder / "hosts",
-            server_url=server.url,
-            ca_pem=site.ca_pem,
-            key=key,
-            concurrency=32,
-        ),
-        InProcess(job.in_process(client, folder / "hosts")),
-    )
+    settings = msgspec.structs.replace(jobs.settings(folder, server.url, site.ca_pem), concurrency=32)
+    added = providers.add(manager, providers.Settings(site=site, machine=MachineSettings(job_key=settings.key)))
+    JobRunner(manager, settings, InProcess(job.in_process(client, settings.hosts)))
     cloud = sim.clouds["default"] = SimCloud(keeps_user_data=False)
     assert added.registration is not None
     hosts = Hosts(added.registration)

@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bench.report import Broken
 from bench.steady.copying import multiply
 from bench.steady.world import DATA, WORLD, Host, Known, Workload, address, name, write
@@ -28,15 +30,13 @@ from remuda.access.setup import let_users_in
 from remuda.agent.plan import parse
 from remuda.apiserver.server import ApiServer, Settings
 from remuda.apiserver.storage.types import Event
-from remuda.app import controllers
+from remuda.app import controllers, jobs
 from remuda.app.access import Access, embedded
 from remuda.app.process import tune
 from remuda.capi import setup as core
 from remuda.capi.names import CLUSTER_NAME
 from remuda.jobs.in_process import InProcess
-from remuda.jobs.marks import JobKey
 from remuda.jobs.runner import JobRunner
-from remuda.jobs.runner import Settings as JobSettings
 from remuda.kube import conditions
 from remuda.kube.core import SECRET, SECRETS, Secret
 from remuda.kube.objects import Key, ObjectMeta
@@ -88,10 +88,10 @@ class Fleet(DeclaredWorld):
         provisioning.add(manager)
         doors = Access(manager, site, embedded(server), controllers.EVERY)
         doors.add(manager, remote)
-        key = JobKey.new()
+        settings = msgspec.structs.replace(jobs.settings(data, site.server_url, site.ca_pem), concurrency=32)
         wanted = providers.Settings(
             site=site,
-            machine=MachineSettings(job_key=key),
+            machine=MachineSettings(job_key=settings.key),
             artefacts=Artefacts(data / "artefacts"),
             tunnels=True,
             proxied=doors.proxied,
@@ -99,15 +99,7 @@ class Fleet(DeclaredWorld):
         added = providers.add(manager, wanted, remote=remote)
         assert added.registration is not None
         self.registration = added.registration
-        jobs = JobSettings(
-            directory=data / "jobs",
-            hosts=data / "hosts",
-            server_url=site.server_url,
-            ca_pem=site.ca_pem,
-            key=key,
-            concurrency=32,
-        )
-        JobRunner(manager, jobs, InProcess(job.in_process(server.client(), data / "hosts")))
+        JobRunner(manager, settings, InProcess(job.in_process(server.client(), settings.hosts)))
         return manager
 
     def _definitions(self) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from remuda.app import controllers, core, health, process, webhooks
+from remuda.app import controllers, core, health, jobs, process, webhooks
 from remuda.app.access import Access, kubernetes
 from remuda.app.addresses import Address
 from remuda.app.node_server import NodeServer
@@ -221,13 +221,7 @@ def _job_settings(settings: Settings, client: HttpClient) -> JobSettings | None:
         return None
     data, access = settings.data_dir.absolute(), client.access
     ca_pem = access.ca.read_bytes() if isinstance(access.ca, Path) else access.ca
-    return JobSettings(
-        directory=data / "jobs",
-        hosts=data / "hosts",
-        server_url=access.server,
-        ca_pem=ca_pem,
-        key=process.job_key(data),
-    )
+    return jobs.settings(data, access.server, ca_pem)
 
 
 def _webhooks_at(settings: Settings, chosen: tuple[str, ...]) -> Location | None:

@@ -11,10 +11,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
-from remuda.jobs.marks import FILE, JobKey
 from remuda.runtime import guard
 
 # The thread that writes to disk comes back from every commit into a busy event loop and waits for the interpreter lock.
@@ -28,15 +26,6 @@ _COLLECT_AFTER = (20_000, 20, 50)
 
 class Refused(Exception):
     """The command cannot start, or cannot go on; the text tells the person why and what to do."""
-
-
-def job_key(data: Path) -> JobKey:
-    """Return the key with which Jobs are signed; make it where the data directory has none."""
-    path = data / FILE
-    try:
-        return JobKey.load(path)
-    except (OSError, ValueError) as error:
-        raise Refused(f"cannot read the key that signs Jobs, {path}: {error}") from None
 
 
 def run(command: str, serve: Callable[[asyncio.Event], Coroutine[Any, Any, int]], *, verbose: bool = False) -> int:

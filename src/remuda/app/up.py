@@ -12,13 +12,12 @@ import msgspec
 
 from remuda.access.setup import let_users_in
 from remuda.apiserver.server import ApiServer
-from remuda.app import apiserver, controllers, health, nodes, process
+from remuda.app import apiserver, controllers, health, jobs, nodes, process
 from remuda.app.access import Access, UserTokens, embedded, tell_of_strangers
 from remuda.app.addresses import Address
 from remuda.app.apiserver import Settings as ServerSettings
 from remuda.app.site import Settings as SiteSettings
 from remuda.app.site import tell_of_unknown_name
-from remuda.jobs.runner import Settings as JobSettings
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.setup import BootstrapSettings
 from remuda.providers.machine.settings import MachineSettings
@@ -90,13 +89,6 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
     site = settings.site.settled(listens, server.authorities)
     await tell_of_unknown_name(site)
     data = settings.server.data_dir.absolute()
-    jobs = JobSettings(
-        directory=data / "jobs",
-        hosts=data / "hosts",
-        server_url=server.url,
-        ca_pem=server.authorities,
-        key=process.job_key(data),
-    )
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
     kept = settings.site.kept_artefacts(data)
     access = Access(manager, site, embedded(server), chosen)
@@ -108,7 +100,7 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
         site=site,
         bootstrap=settings.bootstrap,
         machine=machine,
-        jobs=jobs,
+        jobs=jobs.settings(data, server.url, server.authorities),
         artefacts=kept,
         tunnels=True,
         proxied=access.proxied,

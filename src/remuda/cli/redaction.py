@@ -204,7 +204,7 @@ class _Value:
         return text
 
     def within(self, text: str, depth: int = 0) -> Iterator[str]:
-        """What is secret in a text of several lines: a script, a key, a kubeconfig, a plan."""
+        """Yield the secrets in a text of several lines: a script, a key, a kubeconfig, a plan."""
         for block in _BLOCK.findall(text):
             yield from _KEY_LINE.findall(block)
         for pattern in (_OPTION, _ASSIGNED, _TOLD):

@@ -96,7 +96,7 @@ class JobKey:
 
 
 def _write_once(path: Path, secret: bytes) -> None:
-    """A link appears whole or not at all, and never replaces the key of another process."""
+    """Write the file whole or not at all, by a link, which never replaces the key of another process."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
@@ -128,7 +128,7 @@ def input_name(plural: str, name: str) -> str:
 
 
 def digest(data: Mapping[str, bytes]) -> str:
-    """Of the contents of a Secret or a ConfigMap."""
+    """Return the digest of the contents of a Secret or a ConfigMap."""
     content = {key: hashlib.sha256(value).hexdigest() for key, value in data.items()}
     return hashlib.sha256(_canonical(content)).hexdigest()
 
@@ -192,7 +192,8 @@ def _owner(metadata: Json) -> str:
 
 
 def _spec(spec: Json) -> Json:
-    """`suspend` may change at any time. The selector is made by the API server, and the runner does not read it."""
+    """Drop defaults, and fields that may differ: `suspend` changes at any time; the API server makes the selector, and
+    the runner does not read it."""
     kept = _without(spec, _SPEC_DEFAULTS, "suspend", "selector")
     return {**kept, "template": _template(spec.get("template") or {})}
 
@@ -213,7 +214,7 @@ def _pod(pod: Json) -> Json:
 
 
 def _container(container: Json) -> Json:
-    """No image is pulled here; what `imagePullPolicy` defaults to depends on the image."""
+    """Drop defaults, also that of `imagePullPolicy`, which depends on the image. The runner pulls no images."""
     kept = _without(container, _CONTAINER_DEFAULTS, "imagePullPolicy")
     if resources := kept.get("resources"):
         kept["resources"] = {name: _quantities(value) for name, value in resources.items()}
@@ -221,7 +222,7 @@ def _container(container: Json) -> Json:
 
 
 def _quantities(value: Any) -> Any:
-    """The API server writes quantities in its own form: 0.5 becomes 500m."""
+    """Return quantities in the form that the API server gives them: 0.5 becomes 500m."""
     if not isinstance(value, dict):
         return value
     try:

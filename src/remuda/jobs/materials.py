@@ -1,8 +1,8 @@
-"""What a Job's program is given: the files of its volumes. Its arguments and its environment are fixed by the runner.
+"""Read the files that a Job's volumes provide. The runner itself sets the arguments and the environment.
 
-As in a container, with one difference: paths begin below a directory of the Job's own. Only what is listed here is
-known; anything else is refused in words, rather than left out silently. The contents of each Secret and ConfigMap are
-read once and compared with the digest in the Job's mark; exactly these bytes are laid out.
+Files are laid out as in a container, but below a directory of the Job's own. A Job that asks for anything else is
+refused with a message that names it. The contents of each Secret and ConfigMap are read once and compared with the
+digest in the Job's mark; exactly these bytes are laid out.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MODE = 0o644
 
 
 class NotReady(Exception):
-    """Something it refers to is missing; may come yet."""
+    """An object that the Job refers to does not exist yet."""
 
 
 class NotRunnable(Exception):
-    """It asks for something that is not supported, or the manager did not make it."""
+    """The Job asks for something that is not supported, or the manager did not make it."""
 
 
 class File(msgspec.Struct, frozen=True):

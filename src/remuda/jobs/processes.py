@@ -97,7 +97,7 @@ class Processes:
         return ProcessStarted(process, place / "root", work.termination_path)
 
     async def can_confine(self) -> bool:
-        """Whether programs can run as users of their own: tried out once, with a program that does nothing."""
+        """Return True if programs can run as users of their own. Tries it once, with a program that does nothing."""
         if os.geteuid() != 0:
             return False
         async with self._trying:

@@ -63,7 +63,7 @@ class JobRunner:
         self._manager = manager
         self._client = manager.client
         self._settings = settings
-        self.launcher: Launcher = launcher or Processes(settings.directory, settings.hosts)
+        self._launcher: Launcher = launcher or Processes(settings.directory, settings.hosts)
         self._jobs = manager.caches.of(JOB)
         self._pods = manager.caches.of(POD, label_selector=pods.LABEL)
         self._pods.index(_OF_JOB, _owner)
@@ -71,7 +71,7 @@ class JobRunner:
             CONTROLLER, JOB, self.reconcile, concurrency=max(10, settings.concurrency)
         )
         self._controller.watch(self._pods, self._job_of, "pods")
-        self._attempts = Attempts(self._client, self._pods, self.launcher, settings.server_url, settings.ca_pem)
+        self._attempts = Attempts(self._client, self._pods, self._launcher, settings.server_url, settings.ca_pem)
         self._turns = Turns(settings.concurrency, self._controller.enqueue)
         self._children = Children(self._ended)
         self._pods.listen(self._gone)
@@ -88,7 +88,7 @@ class JobRunner:
         metadata = pod["metadata"]
         name, uid = metadata["name"], metadata["uid"]
         container = spec["containers"][0]["name"]
-        found = self.launcher.log(uid)
+        found = self._launcher.log(uid)
         if found is None:
             raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating')
         key = Key(metadata.get("namespace", ""), name)
@@ -110,14 +110,14 @@ class JobRunner:
 
     async def _forget(self, pod: Pod) -> None:
         await self._children.ended(pod.metadata.uid)
-        await self.launcher.forget(pod.metadata.uid)
+        await self._launcher.forget(pod.metadata.uid)
 
     def _ended(self, child: Child) -> None:
         self._turns.give_back(child.key)
         self._controller.enqueue(child.key)
 
     async def _sweep(self) -> None:
-        await self.launcher.sweep({pod.metadata.uid for pod in self._pods.all()})
+        await self._launcher.sweep({pod.metadata.uid for pod in self._pods.all()})
 
     # one Job
 

@@ -33,7 +33,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 
 # What is saved besides the database, as patterns below the data directory.
-KEYS_AND_CERTIFICATES = ("pki/**/*", "*.kubeconfig")
+KEYS_AND_CERTIFICATES = ("pki/**/*", "*.key", "*.kubeconfig")
 
 # More writes than a server makes between a backup and its restore.
 _REVISIONS_SKIPPED = 1_000_000_000

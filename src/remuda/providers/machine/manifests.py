@@ -103,7 +103,7 @@ def _secret(place: Place, name: str, data: Mapping[str, bytes]) -> Json:
 
 
 def contents(secrets: Sequence[Json]) -> dict[str, dict[str, bytes]]:
-    """What Secrets hold, under the names by which a Job's mark knows them."""
+    """Return the data of Secrets by the names that a Job's mark uses."""
     return {
         input_name("secrets", secret["metadata"]["name"]): {
             key: base64.b64decode(value) for key, value in secret["data"].items()

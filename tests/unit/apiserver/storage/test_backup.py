@@ -35,6 +35,7 @@ async def home(path: Path) -> Path:
     (path / "pki" / "ca.key").write_text("secret")
     (path / "pki" / "deep" / "x.crt").write_text("certificate")
     (path / "admin.kubeconfig").write_text("kubeconfig")
+    (path / "job.key").write_text("key")
     (path / "unrelated").write_text("not ours")
     return path
 
@@ -48,6 +49,7 @@ async def test_what_is_restored_is_what_was_there(tmp_path: Path) -> None:
     assert restore(tmp_path / "file", target) == manifest
     assert sorted(p.relative_to(target).as_posix() for p in target.rglob("*") if p.is_file()) == [
         "admin.kubeconfig",
+        "job.key",
         "pki/ca.key",
         "pki/deep/x.crt",
         "state.db",

@@ -1,0 +1,19 @@
+"""Settings of the job runner: where Jobs live below the data directory, and the key that signs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from remuda.app.process import Refused
+from remuda.jobs.marks import FILE, JobKey
+from remuda.jobs.runner import Settings
+
+
+def settings(data: Path, server_url: str, ca_pem: bytes) -> Settings:
+    """Return the settings for an absolute data directory. Makes the key where there is none."""
+    path = data / FILE
+    try:
+        key = JobKey.load(path)
+    except (OSError, ValueError) as error:
+        raise Refused(f"cannot read the key that signs Jobs, {path}: {error}") from None
+    return Settings(directory=data / "jobs", hosts=data / "hosts", server_url=server_url, ca_pem=ca_pem, key=key)
