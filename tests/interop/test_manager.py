@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from remuda.jobs import MANAGED_BY
 from tests.e2e.program import Ended, run
 from tests.lab import Reply, Upstream
 from tests.lab.limits import LIMIT_SECONDS
@@ -20,6 +21,8 @@ from tests.lab.programs import Program
 from tests.lab.server import free_port
 
 CLUSTERS = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -71,11 +74,13 @@ async def until(server: Upstream, obj: dict[str, Any], code: int) -> Reply:
 async def test_webhooks_check_stay_and_can_be_taken_back(
     server: Upstream, programs: AsyncExitStack, tmp_path: Path
 ) -> None:
-    manager = await started(server, programs, tmp_path, "--webhook-listen", f"127.0.0.1:{free_port()}")
+    serves = ("--webhook-listen", f"127.0.0.1:{free_port()}", "--nodes-listen", f"127.0.0.1:{free_port()}")
+    manager = await started(server, programs, tmp_path, *serves, "--run-jobs", "--data-dir", str(tmp_path / "data"))
     refused = await until(server, cluster("c", block="ten"), 422)
     assert '"validation.cluster.cluster.x-k8s.io" denied the request' in refused.body["message"]
     assert "must be a range of addresses" in refused.body["message"]
     assert server.http("POST", CLUSTERS, cluster("c")).code == 201
+    refuses_jobs_for_the_runner(server)
 
     manager.kill()
     await manager.ended()
@@ -86,6 +91,22 @@ async def test_webhooks_check_stay_and_can_be_taken_back(
     assert (removed.code, removed.err) == (0, "")
     assert removed.out.startswith("remuda manager: the webhooks are removed")
     await until(server, cluster("d"), 201)
+
+
+def refuses_jobs_for_the_runner(server: Upstream) -> None:
+    """Try it as a user with `edit`, who may create every other Job."""
+    binding = {
+        "metadata": {"name": "tenant"},
+        "subjects": [{"kind": "User", "name": "tenant", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"kind": "ClusterRole", "name": "edit", "apiGroup": "rbac.authorization.k8s.io"},
+    }
+    assert server.http("POST", ROLE_BINDINGS, binding).code == 201
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}
+    job = {"metadata": {"name": "j"}, "spec": {"template": template}}
+    forged = {"metadata": {"name": "forged"}, "spec": {"template": template, "managedBy": MANAGED_BY}}
+    assert server.http("POST", JOBS, job, as_user="tenant").code == 201
+    refused = server.http("POST", JOBS, forged, as_user="tenant")
+    assert (refused.code, "only the manager of Remuda may write Jobs" in refused.body["message"]) == (403, True)
 
 
 async def test_webhooks_left_behind_do_not_keep_the_next_manager_out(

@@ -17,6 +17,7 @@ from remuda.app.process import Refused
 from remuda.capi import admission, inventory, setup
 from remuda.capi.definitions import DEFINITIONS, definitions
 from remuda.jobs import admission as job_admission
+from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
 from remuda.kube.admission import Registration
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
@@ -138,6 +139,7 @@ def webhooks(chosen: Sequence[str], own: str = "") -> list[Webhook]:
     if has_core(chosen) and has_providers(chosen):
         found += restriction.webhooks(restriction.GUARDED_CORE, own)
     found += providers.webhooks(own) if has_providers(chosen) else ()
+    found += job_admission.webhooks(own) if JOB_RUNNER in chosen else ()
     found += provisioning_admission.webhooks(own) if has_provisioning(chosen) else ()
     return [*found, *(access.WEBHOOKS if has_access(chosen) else ())]
 

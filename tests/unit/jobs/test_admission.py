@@ -13,8 +13,10 @@ from remuda.kube.admission import Operation, Review
 Json = dict[str, Any]
 
 
-def review(operation: Operation, new: Json, old: Json | None = None, groups: tuple[str, ...] = ()) -> str:
-    return judge(
+def review(
+    operation: Operation, new: Json, old: Json | None = None, groups: tuple[str, ...] = (), own: str = ""
+) -> str:
+    return judge(own)(
         Review(
             operation=operation, group="batch", version="v1", kind="Job", resource="jobs", namespace="default",
             name="j", user="tenant", groups=groups, lookup=lambda *_: None, new=new, old=old,
@@ -34,6 +36,8 @@ def test_tenant_cannot_create_a_job_of_the_runner() -> None:
 
 def test_manager_creates_jobs_of_the_runner() -> None:
     assert review("CREATE", a_job(), groups=("system:masters",)) == ""
+    assert review("CREATE", a_job(), own="tenant") == ""
+    assert review("CREATE", a_job(), own="manager") != ""
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from remuda.providers import names
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine import drivers
 from remuda.providers.machine.types import NODE_DRIVER
-from remuda.runtime.webhooks import Webhook
+from remuda.runtime.webhooks import Webhook, unless_user
 
 Json = dict[str, Any]
 DriversOf = Callable[[str, Json], Iterable[str]]  # of an object of this kind: the drivers it uses
@@ -84,7 +84,7 @@ def registrations(guarded: Iterable[Guarded]) -> list[Registration]:
 def webhooks(guarded: Iterable[Guarded], own: str = "") -> list[Webhook]:
     """The same, for an API server elsewhere. It does not ask about writes of the manager and of administrators."""
     masters = f"has(request.userInfo.groups) && '{_MASTERS}' in request.userInfo.groups"
-    only = f"!({masters}) && request.userInfo.username != {_quoted(own)}"
+    only = f"!({masters}) && {unless_user(own)}"
     return [
         Webhook(
             kind=f"{one.name}-driver",
@@ -220,11 +220,6 @@ def _content(obj: Json) -> Json:
     if isinstance(spec, Mapping) and "replicas" in spec:
         found["spec"] = {name: value for name, value in spec.items() if name != "replicas"}
     return found
-
-
-def _quoted(text: str) -> str:
-    """A string of CEL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _why(driver: str) -> str:
