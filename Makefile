@@ -58,7 +58,8 @@ interop-suite: $(READY) interop-peers
 	interop/packages registry || true # without it, what needs a registry skips and says so
 	$(BIN)/python -m pytest tests/interop -q --durations 10 -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
-interop-controllers: $(READY) interop-peers
+interop-controllers: $(READY)
+	interop/build etcd kube-apiserver kube-controller-manager
 	$(BIN)/python -m pytest tests/controllers -q --durations 10 -n auto --dist loadfile --engine=kubernetes
 
 e2e: e2e-processes e2e-hosts ## The whole program as its users run it; as root on Debian also on real hosts

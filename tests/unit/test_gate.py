@@ -42,16 +42,18 @@ def gate(tmp_path: Path) -> Gate:
 
 
 def test_gate_passes_if_all_suites_pass(gate: Gate) -> None:
-    code, said = gate.run("one packages echo first", "two peers echo second", "three k3s true")
+    code, said = gate.run("one packages echo first", "two peers echo second", "three k3s true", "four kube true")
     assert code == 0
     assert "first" in said
     assert "second" in said
-    assert [line.split()[:2] for line in said.splitlines()[-6:]] == [
+    assert [line.split()[:2] for line in said.splitlines()[-8:]] == [
         ["k3s", "built"],
+        ["kube", "built"],
         ["peers", "built"],
         ["one", "ok"],
         ["two", "ok"],
         ["three", "ok"],
+        ["four", "ok"],
         ["quarantined", "tests:"],
     ]
     assert said.endswith("quarantined tests: 0\n")
