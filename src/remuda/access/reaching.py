@@ -9,13 +9,13 @@ there, and not in clusters.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 
 from remuda.access.seams import Caller, Identify, MayReach
 from remuda.access.tokens import AUTHENTICATED, Tokens
 from remuda.access.types import MANAGEMENT_CLUSTER
+from remuda.kube.authorization import Access, Subject, permits
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import forbidden_request, unauthorized
 from remuda.kube.web import Request
@@ -26,7 +26,6 @@ Permits = Callable[[Caller, str], Awaitable[bool]]  # may the caller get the man
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 _ANONYMOUS = "system:anonymous"
 _TOKEN_REVIEWS = Target("authentication.k8s.io/v1", "tokenreviews")
-_ACCESS_REVIEWS = Target("authorization.k8s.io/v1", "subjectaccessreviews")
 
 
 def identifier(tokens: Tokens, others: Others) -> Identify:
@@ -83,14 +82,6 @@ class _TokenReview(msgspec.Struct):
     status: _TokenReviewStatus = msgspec.field(default_factory=_TokenReviewStatus)
 
 
-class _AccessReviewStatus(msgspec.Struct):
-    allowed: bool = False
-
-
-class _AccessReview(msgspec.Struct):
-    status: _AccessReviewStatus = msgspec.field(default_factory=_AccessReviewStatus)
-
-
 def reviewed_tokens(client: Client) -> Others:
     """Tokens the cluster knows: it is asked about each."""
 
@@ -112,18 +103,8 @@ def reviewed_access(client: Client) -> Permits:
     """What the cluster's rules say: it is asked each time, so that a right that was taken back is taken back."""
 
     async def ask(caller: Caller, cluster: str) -> bool:
-        resource = {
-            "group": MANAGEMENT_CLUSTER.group,
-            "resource": MANAGEMENT_CLUSTER.plural,
-            "verb": "get",
-            "name": cluster,
-        }
-        spec: dict[str, Any] = {"user": caller.name, "groups": list(caller.groups), "resourceAttributes": resource}
-        if caller.uid:
-            spec["uid"] = caller.uid
-        if caller.extra:
-            spec["extra"] = {key: list(values) for key, values in caller.extra.items()}
-        obj = {"apiVersion": _ACCESS_REVIEWS.api_version, "kind": "SubjectAccessReview", "spec": spec}
-        return msgspec.json.decode(await client.create(_ACCESS_REVIEWS, "", obj), type=_AccessReview).status.allowed
+        subject = Subject(name=caller.name, uid=caller.uid, groups=caller.groups, extra=caller.extra)
+        group, plural = MANAGEMENT_CLUSTER.group, MANAGEMENT_CLUSTER.plural
+        return await permits(client, subject, Access(verb="get", group=group, resource=plural, name=cluster))
 
     return ask

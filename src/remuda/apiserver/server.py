@@ -32,7 +32,7 @@ from remuda.apiserver.auth.token_authenticators import (
 )
 from remuda.apiserver.auth.tokens import Settings as TokenSettings
 from remuda.apiserver.auth.tokens import openid_configuration
-from remuda.apiserver.auth.user import MASTERS, User
+from remuda.apiserver.auth.user import MANAGER, MASTERS, User
 from remuda.apiserver.bootstrap import bootstrap
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.handlers import register_handlers
@@ -241,7 +241,7 @@ class ApiServer:
         """An in-process client; without a user it may do everything."""
         return LocalClient(
             self.registry,
-            user or User("remuda", groups=(MASTERS,)),
+            user or User(MANAGER, groups=(MASTERS,)),
             field_manager=field_manager,
             read_path=self.front.read_path,
         )

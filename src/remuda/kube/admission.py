@@ -2,15 +2,19 @@
 
 The embedded engine calls them in process; on Kubernetes the same functions are served as webhooks. A function
 must not keep state, must not write, and must answer the same for the same review.
+
+Beside its function a registration may have `needs`: the rights that the author of a write must have for what the write
+newly refers to. The engine checks them as that user, before it calls the function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from remuda.kube.authorization import Access, Subject
 from remuda.kube.errors import FieldError
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
@@ -55,9 +59,16 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     select: Select = nothing
     subresource: str = ""
     groups: tuple[str, ...] = ()
+    uid: str = ""  # of the user
+    extra: Mapping[str, tuple[str, ...]] = {}  # of the user
+    by_manager: bool = False  # the user is this manager itself
     old: dict[str, Any] | None = None
     new: dict[str, Any] | None = None
     dry_run: bool = False
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(name=self.user, uid=self.uid, groups=self.groups, extra=self.extra)
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +83,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 ALLOWED = Verdict()
 
 AdmissionFunction = Callable[[Review], Verdict]
+Needs = Callable[[Review], Sequence[Access]]
+
+
+def allow(review: Review) -> Verdict:
+    """An AdmissionFunction for registrations that only have needs."""
+    return ALLOWED
+
+
+def all_needs(*several: Needs) -> Needs:
+    def needs(review: Review) -> list[Access]:
+        return [access for each in several for access in each(review)]
+
+    return needs
 
 
 class Registration(NamedTuple):
@@ -81,3 +105,4 @@ class Registration(NamedTuple):
     plural: str
     function: AdmissionFunction
     operations: tuple[Operation, ...] = ("CREATE", "UPDATE")
+    needs: Needs | None = None

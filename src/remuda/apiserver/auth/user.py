@@ -13,6 +13,7 @@ ANONYMOUS = "system:anonymous"
 UNAUTHENTICATED = "system:unauthenticated"
 AUTHENTICATED = "system:authenticated"
 MASTERS = "system:masters"
+MANAGER = "remuda"  # with MASTERS: the manager in the process of the embedded engine
 SERVICE_ACCOUNTS = "system:serviceaccounts"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"  # key of User.extra
 

@@ -1,19 +1,22 @@
 """The admission chain: in-process functions registered by whoever embeds the server.
 
 Runs after defaults and preparation, before validation, so that what a function patches is validated like everything
-else. The chain is awaited: webhooks called over the network take the same place.
+else. The chain is awaited: webhooks called over the network take the same place. What a write needs of its author's
+rights is checked before its function is called, so that a denied user learns nothing from the function's warnings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from remuda.apiserver.auth.user import MANAGER, MASTERS, Attributes, Authorizer
 from remuda.apiserver.registry.calls import Call, WriteOptions
 from remuda.apiserver.registry.objects import decode, metadata
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
-from remuda.kube.admission import EVERY_KIND, AdmissionFunction, Operation, Review
+from remuda.kube.admission import EVERY_KIND, AdmissionFunction, Needs, Operation, Registration, Review
+from remuda.kube.authorization import Access, denial
 from remuda.kube.errors import forbidden_request, invalid_object
 from remuda.kube.patches import apply_merge_patch
 from remuda.kube.selectors import label_selector_from_labels
@@ -22,10 +25,11 @@ _EVERY_OPERATION: tuple[Operation, ...] = ("CREATE", "UPDATE", "DELETE")
 
 
 class AdmissionChain:
-    def __init__(self, store: Store, served: Served) -> None:
+    def __init__(self, store: Store, served: Served, authorizer: Authorizer) -> None:
         self._store = store
         self._served = served
-        self._functions: dict[tuple[str, str], list[tuple[AdmissionFunction, tuple[Operation, ...]]]] = {}
+        self._authorizer = authorizer
+        self._registered: dict[tuple[str, str], list[Registration]] = {}
 
     def register(
         self,
@@ -33,38 +37,45 @@ class AdmissionChain:
         plural: str,
         function: AdmissionFunction,
         operations: tuple[Operation, ...] = _EVERY_OPERATION,
+        needs: Needs | None = None,
     ) -> None:
         """Calls `function` for every write of a resource, in the order of registration; those for every kind of a
         group come last."""
-        self._functions.setdefault((group, plural), []).append((function, operations))
+        registration = Registration(group, plural, function, operations, needs)
+        self._registered.setdefault((group, plural), []).append(registration)
 
     async def admit(
         self, call: Call, operation: Operation, new: Obj | None, old: Obj | None, options: WriteOptions
     ) -> Obj | None:
         """The object as the functions want it. Raises what they refuse."""
         resource = call.resource
-        for function, operations in self._concerned(resource.group, resource.plural):
-            if operation not in operations:
+        for registration in self._concerned(resource.group, resource.plural):
+            if operation not in registration.operations:
                 continue
-            verdict = function(
-                Review(
-                    operation=operation,
-                    group=resource.group,
-                    version=resource.version,
-                    kind=resource.kind,
-                    resource=resource.plural,
-                    subresource=call.subresource,
-                    namespace=call.namespace,
-                    name=call.name or (metadata(new).get("name", "") if new else ""),
-                    user=call.user.name,
-                    groups=call.user.groups,
-                    old=old,
-                    new=new,
-                    dry_run=options.dry_run,
-                    lookup=self.lookup,
-                    select=self.select,
-                )
+            review = Review(
+                operation=operation,
+                group=resource.group,
+                version=resource.version,
+                kind=resource.kind,
+                resource=resource.plural,
+                subresource=call.subresource,
+                namespace=call.namespace,
+                name=call.name or (metadata(new).get("name", "") if new else ""),
+                user=call.user.name,
+                groups=call.user.groups,
+                uid=call.user.uid,
+                extra=call.user.extra,
+                by_manager=call.user.name == MANAGER and MASTERS in call.user.groups,
+                old=old,
+                new=new,
+                dry_run=options.dry_run,
+                lookup=self.lookup,
+                select=self.select,
             )
+            for access in registration.needs(review) if registration.needs is not None else ():
+                if not self._permits(call, access):
+                    raise forbidden_request(resource.group, resource.plural, call.name, denial(access))
+            verdict = registration.function(review)
             call.warnings.extend(verdict.warnings)
             if verdict.denied:
                 raise forbidden_request(resource.group, resource.plural, call.name, verdict.denied)
@@ -79,8 +90,18 @@ class AdmissionChain:
         """Whether any function is called for it."""
         return bool(self._concerned(resource.group, resource.plural))
 
-    def _concerned(self, group: str, plural: str) -> list[tuple[AdmissionFunction, tuple[Operation, ...]]]:
-        return [*self._functions.get((group, plural), ()), *self._functions.get((group, EVERY_KIND), ())]
+    def _concerned(self, group: str, plural: str) -> list[Registration]:
+        return [*self._registered.get((group, plural), ()), *self._registered.get((group, EVERY_KIND), ())]
+
+    def _permits(self, call: Call, access: Access) -> bool:
+        attributes = Attributes(
+            verb=access.verb,
+            group=access.group,
+            resource=access.resource,
+            namespace=access.namespace,
+            name=access.name,
+        )
+        return self._authorizer.authorize(call.user, attributes).allowed
 
     def select(self, api_version: str, plural: str, namespace: str, labels: Mapping[str, str]) -> list[Obj]:
         group, _, version = api_version.rpartition("/")

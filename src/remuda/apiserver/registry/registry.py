@@ -50,7 +50,7 @@ class Registry:
     def __init__(self, store: Store, served: Served, authorizer: Authorizer) -> None:
         self.store = store
         self.resources = served
-        self.admission = AdmissionChain(store, served)
+        self.admission = AdmissionChain(store, served, authorizer)
         self.reader = Reader(store, served)
         self._authorizer = authorizer
         self._writer = Writer(store, served, self.reader, self.admission, self._to_create)

@@ -1,14 +1,14 @@
-"""One AdmissionReview in, one out: the pure part of a webhook.
+"""One AdmissionReview in, one out. Only the question whether the user has a right goes to the API server.
 
 A function's verdict is split over the two calls the API server makes: the mutating one answers with what it fills in
 and refuses nothing, since others may still change the object; the validating one sees the object as it will be stored,
-refuses and warns.
+refuses and warns. What the write needs of the user's rights is asked in the validating call, before the function.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from remuda.kube.admission import (
     AdmissionFunction,
     Lookup,
+    Needs,
     Operation,
     Registration,
     Review,
@@ -24,6 +25,7 @@ from remuda.kube.admission import (
     Verdict,
     nothing,
 )
+from remuda.kube.authorization import Access, Subject, denial
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError, bad_request, forbidden_request, invalid_object
 from remuda.kube.objects import Kind
@@ -34,6 +36,7 @@ from remuda.runtime.caches import Caches, Informer
 API_VERSION = "admission.k8s.io/v1"
 
 Call = Literal["mutate", "validate"]
+Permits = Callable[[Subject, Access], Awaitable[bool]]
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +46,9 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     function: AdmissionFunction
     operations: tuple[Operation, ...]
+    needs: Needs | None = None
     only: str = ""  # a CEL expression over the request: the API server calls only where it holds
+    except_manager: bool = False  # the API server does not call for writes of the manager itself
 
     def path(self, call: Call) -> str:
         """`/mutate-cluster-x-k8s-io-v1beta2-machine`."""
@@ -58,11 +63,11 @@ def join(kinds: Iterable[Kind[Any]], registrations: Iterable[Registration]) -> l
     """Functions with the kinds they are for. Raises ValueError for one whose kind is not there."""
     known = {(kind.group, kind.plural): kind for kind in kinds}
     found = []
-    for group, plural, function, operations in registrations:
+    for group, plural, function, operations, needs in registrations:
         kind = known.get((group, plural))
         if kind is None:
             raise ValueError(f"no kind is given for the admission of {plural}.{group}")
-        found.append(Webhook(kind=kind.name, target=kind.target, function=function, operations=operations))
+        found.append(Webhook(kind=kind.name, target=kind.target, function=function, operations=operations, needs=needs))
     return found
 
 
@@ -104,7 +109,9 @@ def select_in(caches: Caches) -> Select:
 
 class _User(msgspec.Struct):
     username: str = ""
+    uid: str = ""
     groups: tuple[str, ...] | None = ()
+    extra: dict[str, tuple[str, ...]] | None = None
 
 
 class _GroupVersionKind(msgspec.Struct):
@@ -142,13 +149,28 @@ class _AdmissionReview(msgspec.Struct, rename="camel"):
 _decode = msgspec.json.Decoder(_AdmissionReview).decode
 
 
-def answer(webhook: Webhook, call: Call, body: bytes, lookup: Lookup, select: Select = nothing) -> bytes:
-    """Raises a 400 StatusError for what is no AdmissionReview v1."""
+async def answer(
+    webhook: Webhook,
+    call: Call,
+    body: bytes,
+    lookup: Lookup,
+    select: Select = nothing,
+    *,
+    permits: Permits,
+    own: str = "",
+) -> bytes:
+    """`own`: the user that the manager itself is. Raises a 400 StatusError for what is no AdmissionReview v1, and what
+    the API server says when it cannot be asked about rights."""
     request = _read(body)
     if request.operation not in webhook.operations_of(call):
         return _response(request, {"allowed": True})
-    verdict = webhook.function(_review(request, lookup, select))
-    return _response(request, _mutated(request, verdict) if call == "mutate" else _validated(request, verdict))
+    review = _review(request, lookup, select, own)
+    if call == "mutate":
+        return _response(request, _mutated(request, webhook.function(review)))
+    for access in webhook.needs(review) if webhook.needs is not None else ():
+        if not await permits(review.subject, access):
+            return _response(request, _validated(request, Verdict(denied=denial(access))))
+    return _response(request, _validated(request, webhook.function(review)))
 
 
 def _read(body: bytes) -> _Request:
@@ -161,7 +183,7 @@ def _read(body: bytes) -> _Request:
     return review.request
 
 
-def _review(request: _Request, lookup: Lookup, select: Select) -> Review:
+def _review(request: _Request, lookup: Lookup, select: Select, own: str) -> Review:
     return Review(
         operation=request.operation,  # type: ignore[arg-type]  # one of the webhook's own
         group=request.resource.group,
@@ -173,6 +195,9 @@ def _review(request: _Request, lookup: Lookup, select: Select) -> Review:
         name=request.name or _metadata_name(request),
         user=request.user_info.username,
         groups=request.user_info.groups or (),
+        uid=request.user_info.uid,
+        extra=request.user_info.extra or {},
+        by_manager=bool(own) and request.user_info.username == own,
         old=request.old_object,
         new=request.object,
         dry_run=request.dry_run or False,

@@ -75,26 +75,32 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def configurations(
-    name: str, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes
+    name: str, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes, own: str = ""
 ) -> list[tuple[Target, dict[str, Any]]]:
-    mutating = _configuration("MutatingWebhookConfiguration", name, "mutate", webhooks, location, ca_pem)
-    validating = _configuration("ValidatingWebhookConfiguration", name, "validate", webhooks, location, ca_pem)
+    """`own`: the user that the manager itself is."""
+    mutating = _configuration("MutatingWebhookConfiguration", name, "mutate", webhooks, location, ca_pem, own)
+    validating = _configuration("ValidatingWebhookConfiguration", name, "validate", webhooks, location, ca_pem, own)
     return [(MUTATING, mutating), (VALIDATING, validating)]
 
 
 def _configuration(
-    kind: str, name: str, call: Call, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes
+    kind: str, name: str, call: Call, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes, own: str
 ) -> dict[str, Any]:
     return {
         "apiVersion": GROUP_VERSION,
         "kind": kind,
         "metadata": {"name": name},
-        "webhooks": [_entry(call, webhook, location, ca_pem) for webhook in webhooks if webhook.operations_of(call)],
+        "webhooks": [
+            _entry(call, webhook, location, ca_pem, own) for webhook in webhooks if webhook.operations_of(call)
+        ],
     }
 
 
-def _entry(call: Call, webhook: Webhook, location: Location, ca_pem: bytes) -> dict[str, Any]:
+def _entry(call: Call, webhook: Webhook, location: Location, ca_pem: bytes, own: str) -> dict[str, Any]:
     target = webhook.target
+    conditions = [{"name": "concerned", "expression": webhook.only}] if webhook.only else []
+    if own and webhook.except_manager:
+        conditions.append({"name": "not-by-manager", "expression": f"request.userInfo.username != {_quoted(own)}"})
     return {
         "name": f"{_NAMES[call]}.{webhook.kind.lower()}.{target.group or 'core'}",
         "admissionReviewVersions": ["v1"],
@@ -108,7 +114,7 @@ def _entry(call: Call, webhook: Webhook, location: Location, ca_pem: bytes) -> d
                 "scope": "*",
             }
         ],
-        **({"matchConditions": [{"name": "concerned", "expression": webhook.only}]} if webhook.only else {}),
+        **({"matchConditions": conditions} if conditions else {}),
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "sideEffects": "None",
@@ -116,9 +122,16 @@ def _entry(call: Call, webhook: Webhook, location: Location, ca_pem: bytes) -> d
     }
 
 
-async def register(client: Client, name: str, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes) -> None:
+def _quoted(text: str) -> str:
+    """A string of CEL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+async def register(
+    client: Client, name: str, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes, own: str = ""
+) -> None:
     """Every replica says the same, so it does not matter which one says it last; saying it again changes nothing."""
-    for target, wanted in configurations(name, webhooks, location, ca_pem):
+    for target, wanted in configurations(name, webhooks, location, ca_pem, own):
         async with REGISTER:
             await client.patch(target, "", name, wanted, kind="apply", field_manager=FIELD_MANAGER, force=True)
 

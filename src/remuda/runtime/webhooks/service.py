@@ -15,6 +15,7 @@ from aiohttp import web
 
 from remuda.kube import clock
 from remuda.kube.admission import Lookup, Select, nothing
+from remuda.kube.authorization import Access, Subject, permits
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.http.tls import load_pair
@@ -44,8 +45,10 @@ class WebhookService:
         secret: Key,
         select: Select = nothing,
         name: str = "remuda",
+        own: str = "",
     ) -> None:
-        """`secret` holds the certificates, `name` is that of the two configurations."""
+        """`secret` holds the certificates, `name` is that of the two configurations. `own`: the user that the manager
+        itself is."""
         self._client = client
         self._webhooks = webhooks
         self._lookup = lookup
@@ -53,6 +56,7 @@ class WebhookService:
         self.location = location
         self._secret = secret
         self._name = name
+        self._own = own
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._backoff = Backoff(first=1.0, most=300.0)
@@ -93,12 +97,17 @@ class WebhookService:
         async def handle(request: web.Request) -> web.StreamResponse:
             body = await request.read()
             try:
-                answered = answer(webhook, call, body, self._lookup, self._select)
+                answered = await answer(
+                    webhook, call, body, self._lookup, self._select, permits=self._permits, own=self._own
+                )
             except StatusError as error:
                 return web.Response(status=error.code, text=error.message)
             return web.Response(body=answered, content_type="application/json")
 
         return handle
+
+    async def _permits(self, subject: Subject, access: Access) -> bool:
+        return await permits(self._client, subject, access)
 
     # -- certificates --------------------------------------------------------------------------------------------
 
@@ -107,7 +116,7 @@ class WebhookService:
         load_pair(self._context, serving.certificate_pem, serving.key_pem, f"the Secret {self._secret}")
 
     async def _register(self, serving: certificates.Serving) -> None:
-        await register(self._client, self._name, self._webhooks, self.location, serving.ca_pem)
+        await register(self._client, self._name, self._webhooks, self.location, serving.ca_pem, self._own)
 
     async def _keep_renewed(self, serving: certificates.Serving) -> None:
         failures = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 
@@ -12,12 +13,13 @@ from hypothesis import strategies as st
 
 from remuda.apiserver.server import ApiServer
 from remuda.kube.admission import ALLOWED, Registration, Review, Unseen, Verdict
+from remuda.kube.authorization import Access, Subject
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind, Object
 from remuda.kube.patches import apply_json_patch, apply_merge_patch
 from remuda.runtime.caches import Caches
-from remuda.runtime.webhooks.answering import Call, Webhook, answer, join, lookup_in, select_in
+from remuda.runtime.webhooks.answering import Call, Permits, Webhook, answer, join, lookup_in, select_in
 from tests.suites.horses import horse, horse_webhook
 from tests.unit.runtime.things import CONFIG_MAP, create
 
@@ -50,8 +52,13 @@ def review(operation: str, new: Any = None, old: Any = None, **request: Any) -> 
     )
 
 
-def ask(call: Call, body: bytes, webhook: Webhook = HORSES) -> dict[str, Any]:
-    answered = msgspec.json.decode(answer(webhook, call, body, nothing))
+async def only_grey_horses(subject: Subject, access: Access) -> bool:
+    """Jane may get the Secret of grey horses."""
+    return (subject.name, subject.uid, subject.groups) == ("jane", "7", ("a",)) and access.name == "grey"
+
+
+def ask(call: Call, body: bytes, webhook: Webhook = HORSES, permits: Permits = only_grey_horses) -> dict[str, Any]:
+    answered = msgspec.json.decode(asyncio.run(answer(webhook, call, body, nothing, permits=permits)))
     assert (answered["apiVersion"], answered["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     response: dict[str, Any] = answered["response"]
     assert response.pop("uid") == "u-1"
@@ -113,6 +120,22 @@ class TestValidating:
         assert (status["code"], status["reason"]) == (403, "Forbidden")
         assert status["message"] == 'horses.ranch.example "pegasus" is forbidden: only zeus rides it'
 
+    def test_missing_right_is_forbidden_before_the_function_is_asked(self) -> None:
+        seen: list[Review] = []
+
+        def needs(review: Review) -> list[Access]:
+            name = (review.new or {})["metadata"]["name"]
+            return [Access(verb="get", group="", resource="secrets", namespace="ns", name=name, field="spec.saddle")]
+
+        webhook = msgspec.structs.replace(noting(seen, Verdict(warnings=("there is no saddle",))), needs=needs)
+        response = ask("validate", review("CREATE", horse(GROUP, "black")), webhook)
+        assert response["status"]["code"] == 403
+        assert "spec.saddle: you need the right to get secrets ns/black; " in response["status"]["message"]
+        assert "warnings" not in response
+        assert not seen
+        assert ask("mutate", review("CREATE", horse(GROUP, "black")), webhook) == {"allowed": True}
+        assert ask("validate", review("CREATE", horse(GROUP, "grey")), webhook)["allowed"]
+
     def test_warnings_are_passed_on_once(self) -> None:
         response = ask("validate", review("CREATE", horse(GROUP, "a", legs=3)))
         assert response == {"allowed": True, "warnings": ["three legs are odd"]}
@@ -152,7 +175,7 @@ class TestTheReview:
     )
     def test_anything_else_is_a_bad_request(self, body: bytes) -> None:
         with pytest.raises(StatusError, match="not an AdmissionReview") as caught:
-            answer(HORSES, "mutate", body, nothing)
+            asyncio.run(answer(HORSES, "mutate", body, nothing, permits=only_grey_horses))
         assert caught.value.code == 400
 
 

@@ -1,0 +1,81 @@
+"""Rights as questions: whether a user may do something with an object.
+
+Every API server answers them by a SubjectAccessReview, the embedded one included, so one function serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from remuda.kube.client import Client, Target
+
+SUBJECT_ACCESS_REVIEWS = Target("authorization.k8s.io/v1", "subjectaccessreviews")
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """A user as the API server knows them."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """A right to one object. `field`: the field of a manifest that calls for it."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    field: str = ""
+    advice: str = ""  # why the right is needed and what else would help, for users
+
+    @property
+    def right(self) -> tuple[str, str, str, str, str]:
+        """The right alone, wherever it is needed."""
+        return self.verb, self.group, self.resource, self.namespace, self.name
+
+    @property
+    def object(self) -> str:
+        """The object, for users: `secrets fleet/cloud`, `nodedrivers.management.cattle.io process`."""
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{resource} {self.namespace}/{self.name}" if self.namespace else f"{resource} {self.name}"
+
+
+def denial(access: Access) -> str:
+    """Explain to a user which right is missing. The text is the same whether or not the object exists."""
+    advice = access.advice or "ask an administrator for this right, or refer to an object that you may use"
+    where = f"{access.field}: " if access.field else ""
+    return f"{where}you need the right to {access.verb} {access.object}; {advice}"
+
+
+class _Status(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+async def permits(client: Client, subject: Subject, access: Access) -> bool:
+    """Ask the API server. Each call asks anew, so that a revoked right is noticed."""
+    attributes = {"verb": access.verb, "group": access.group, "resource": access.resource, "name": access.name}
+    if access.namespace:
+        attributes["namespace"] = access.namespace
+    spec: dict[str, Any] = {
+        "user": subject.name,
+        "groups": list(subject.groups),
+        "resourceAttributes": attributes,
+    }
+    if subject.uid:
+        spec["uid"] = subject.uid
+    if subject.extra:
+        spec["extra"] = {key: list(values) for key, values in subject.extra.items()}
+    review = {"apiVersion": SUBJECT_ACCESS_REVIEWS.api_version, "kind": "SubjectAccessReview", "spec": spec}
+    answer = await client.create(SUBJECT_ACCESS_REVIEWS, "", review)
+    return msgspec.json.decode(answer, type=_Review).status.allowed
