@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
 import pytest
 
-from remuda.kube import kubeconfig
-from remuda.kube.client import Client, Target
+from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
-from remuda.kube.http import HttpClient
-from remuda.kube.kubeconfig import Impersonation
 from remuda.kube.objects import Kind
 from remuda.providers import setup as providers
 from remuda.providers.infrastructure.types import RKE_CLUSTER
@@ -26,20 +19,14 @@ from remuda.providers.machine.types import NODE_DRIVER, config_kind
 from remuda.provisioning import setup as provisioning
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.engine import Engine, Json, eventually
+from tests.controllers.tenants import EVERYTHING, acting_as, grant, new_name
 
 CONFIG = config_kind("process")
-ROLES = Target("rbac.authorization.k8s.io/v1", "roles")
-BINDINGS = Target("rbac.authorization.k8s.io/v1", "rolebindings")
-RBAC = "rbac.authorization.k8s.io"
 INFRASTRUCTURE = {"spec": {"infrastructure": {"driver": "process"}}}
 
 
 def typed(kind: Kind[Any], name: str, **content: object) -> Json:
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, **content}
-
-
-def named(name: str, **content: object) -> Json:
-    return {"metadata": {"name": name}, **content}
 
 
 def declared(name: str) -> Json:
@@ -53,39 +40,23 @@ def declared(name: str) -> Json:
     return typed(CLUSTER, name, spec={"kubernetesVersion": "v1.36.4+k3s1", "rkeConfig": {"machinePools": [pool]}})
 
 
-@asynccontextmanager
-async def user(engine: Engine, namespace: str) -> AsyncIterator[Client]:
-    """One who may do everything in the namespace."""
-    name = f"rider-{secrets.token_hex(3)}"
-    rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-    await engine.create(ROLES, namespace, named("all", rules=[rule]))
-    subject = {"apiGroup": RBAC, "kind": "User", "name": name}
-    reference = {"apiGroup": RBAC, "kind": "Role", "name": "all"}
-    await engine.create(BINDINGS, namespace, named("all", roleRef=reference, subjects=[subject]))
-    access = msgspec.structs.replace(kubeconfig.load(engine.kubeconfig), impersonate=Impersonation(user=name))
-    client = HttpClient(access)
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
 async def test_user_is_refused_until_an_administrator_opens_the_driver(engine: Engine) -> None:
     model = await asyncio.to_thread(options.of_driver, Process)
     await engine.install([*providers.definitions(), *provisioning.definitions(), *definitions.of_driver(model)])
-    namespace = await engine.namespace()
+    namespace, user = await engine.namespace(), new_name()
+    await grant(engine, namespace, user, "all", [EVERYTHING])
     if await engine.get(NODE_DRIVER.target, "", "process") is None:
         await engine.create(NODE_DRIVER.target, "", typed(NODE_DRIVER, "process", spec={"active": False}))
     async with (
         engine.running(namespace, lambda manager: manager.caches.of(NODE_DRIVER) and None),
-        user(engine, namespace) as client,
+        acting_as(engine, user) as client,
     ):
 
         async def is_refused(target: Target, obj: Json) -> bool:
             try:
                 await client.create(target, namespace, obj, dry_run=True)
             except StatusError as error:
-                return error.code == 403 and "only administrators (cluster-admin) may use it" in error.message
+                return error.code == 403 and "only administrators may use it" in error.message
             return False
 
         await eventually(lambda: is_refused(CONFIG.target, typed(CONFIG, "small")))

@@ -36,8 +36,9 @@ from tests.lab.server import free_port
 from tests.unit.test_permissions import MANAGER, NAMESPACE, PROVIDERS, RIGHTS, Noting, aggregated, rights
 
 # What no story short enough for a test asks for: a Pod that is there before it is made, a Job that is suspended, files
-# of nodes that are in a ConfigMap.
-RARE = {("get", "pods"), ("delete", "pods"), ("get", "configmaps")}
+# of nodes that are in a ConfigMap, a server with a credential that somebody is recorded as having chosen.
+REVIEW = ("create", "subjectaccessreviews.authorization.k8s.io")
+RARE = {("get", "pods"), ("delete", "pods"), ("get", "configmaps"), REVIEW}
 PROCESS_MACHINE = machine_kind("process")
 EXISTING_MACHINE = machine_kind("existing")
 OF_CLUSTER = {"cluster.x-k8s.io/cluster-name": "prairie"}

@@ -21,8 +21,8 @@ from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
 from remuda.kube.admission import Registration
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
+from remuda.providers import guards
 from remuda.providers import setup as providers
-from remuda.providers.machine import restriction
 from remuda.provisioning import admission as provisioning_admission
 from remuda.provisioning import setup as provisioning
 from remuda.runtime.definitions import ForeignDefinitions, NotEstablished
@@ -42,7 +42,7 @@ ADMISSION: tuple[Registration, ...] = (
     *providers.ADMISSION,
     *provisioning_admission.FUNCTIONS,
     *access.ADMISSION,
-    *restriction.registrations(restriction.GUARDED_CORE),
+    *guards.registrations(guards.GUARDED_CORE),
 )
 # On the embedded engine alone: who the manager is, is only known there.
 EMBEDDED_ADMISSION: tuple[Registration, ...] = (*ADMISSION, *job_admission.FUNCTIONS)
@@ -133,14 +133,14 @@ def has_access(chosen: Sequence[str]) -> bool:
     return bool(set(chosen) & set(access.CONTROLLERS))
 
 
-def webhooks(chosen: Sequence[str], own: str = "") -> list[Webhook]:
-    """The admission of the kinds those controllers manage. `own`: the user that the manager itself is."""
+def webhooks(chosen: Sequence[str]) -> list[Webhook]:
+    """The admission of the kinds those controllers manage."""
     found = join((one.kind for one in DEFINITIONS), admission.FUNCTIONS) if has_core(chosen) else []
     if has_core(chosen) and has_providers(chosen):
-        found += restriction.webhooks(restriction.GUARDED_CORE, own)
-    found += providers.webhooks(own) if has_providers(chosen) else ()
-    found += job_admission.webhooks(own) if JOB_RUNNER in chosen else ()
-    found += provisioning_admission.webhooks(own) if has_provisioning(chosen) else ()
+        found += guards.webhooks(guards.GUARDED_CORE)
+    found += providers.webhooks() if has_providers(chosen) else ()
+    found += job_admission.WEBHOOKS if JOB_RUNNER in chosen else ()
+    found += provisioning_admission.webhooks() if has_provisioning(chosen) else ()
     return [*found, *(access.WEBHOOKS if has_access(chosen) else ())]
 
 

@@ -181,8 +181,9 @@ async def _manage(
             await unless(stop, controllers.make_workspaces(client, chosen))
         await unless(stop, _add_controllers(manager, client, settings, chosen))
         if found_at is not None and settings.webhooks is not None:
-            hooks = controllers.webhooks(chosen, await unless(stop, webhooks.own_user(client)))
-            webhooks.add(manager, hooks, settings.webhooks, found_at, settings.lease.namespace)
+            own = await unless(stop, webhooks.own_user(client))
+            hooks = controllers.webhooks(chosen)
+            webhooks.add(manager, hooks, settings.webhooks, found_at, settings.lease.namespace, own)
         manager.at_start(tell_ready)
         manager.at_lead(tell_lead)
         await manager.run(stop, election)

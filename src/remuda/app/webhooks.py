@@ -39,9 +39,10 @@ def location(listen: Address, url: str) -> Location:
 
 
 def add(
-    manager: Manager, webhooks: Sequence[Webhook], listen: Address, found_at: Location, namespace: str
+    manager: Manager, webhooks: Sequence[Webhook], listen: Address, found_at: Location, namespace: str, own: str
 ) -> WebhookService:
-    """Served from the moment the caches are filled until the manager ends. The certificates are in `namespace`."""
+    """Serve webhooks from the moment the caches are filled until the manager ends. The certificates are in `namespace`.
+    `own`: the user that the manager itself is."""
     service = WebhookService(
         manager.client,
         webhooks,
@@ -50,6 +51,7 @@ def add(
         select=select_in(manager.caches),
         secret=Key(namespace, SECRET_NAME),
         name=NAME,
+        own=own,
     )
 
     async def start() -> None:

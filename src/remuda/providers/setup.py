@@ -18,6 +18,7 @@ from remuda.jobs import runner
 from remuda.jobs.runner import JobRunner
 from remuda.kube.admission import Registration as Admission
 from remuda.kube.client import Client
+from remuda.providers import guards
 from remuda.providers.bootstrap import definitions as bootstrap_definitions
 from remuda.providers.bootstrap import guard
 from remuda.providers.bootstrap import setup as bootstrap
@@ -30,7 +31,6 @@ from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.providers.infrastructure import controller as infrastructure
 from remuda.providers.machine import admission as machine_admission
-from remuda.providers.machine import restriction
 from remuda.providers.machine import setup as machine
 from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.types import NODE_DRIVER
@@ -51,17 +51,17 @@ ADMISSION: tuple[Admission, ...] = (
     *guard.FUNCTIONS,
     *machine_admission.FUNCTIONS,
     *control_plane_admission.FUNCTIONS,
-    *restriction.registrations(restriction.GUARDED),
+    *guards.registrations(guards.GUARDED),
 )
 
 
-def webhooks(own: str = "") -> list[Webhook]:
-    """The same, for an API server elsewhere. `own`: the user that the manager itself is."""
+def webhooks() -> list[Webhook]:
+    """The same, for an API server elsewhere."""
     return [
         *guard.WEBHOOKS,
         *join((NODE_DRIVER,), machine_admission.FUNCTIONS),
         *join((RKE_CONTROL_PLANE,), control_plane_admission.FUNCTIONS),
-        *restriction.webhooks(restriction.GUARDED, own),
+        *guards.webhooks(guards.GUARDED),
     ]
 
 

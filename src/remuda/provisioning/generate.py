@@ -14,7 +14,7 @@ import msgspec
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.kube.durations import BadDuration
-from remuda.providers import names
+from remuda.providers import author, names
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.controlplane.types import INIT_NODE_MACHINE_ID, RKE_CONTROL_PLANE
 from remuda.providers.infrastructure.types import RKE_CLUSTER
@@ -81,6 +81,15 @@ def takes_config(pool: MachinePool) -> bool:
 
 def credential(cluster: Cluster, pool: MachinePool) -> str:
     return pool.cloud_credential_secret_name or cluster.spec.cloud_credential_secret_name
+
+
+def uses_credential(cluster: Cluster) -> bool:
+    """Whether a driver of ours is given a credential for it."""
+    config = cluster.spec.rke_config
+    if config is None:
+        return False
+    shared = config.cluster_infrastructure is not None and cluster.spec.cloud_credential_secret_name
+    return bool(shared) or any(takes_config(pool) and credential(cluster, pool) for pool in config.machine_pools)
 
 
 def complaints(cluster: Cluster) -> list[str]:
@@ -181,9 +190,9 @@ def _infrastructure(raw: Mapping[str, Any], cluster: Cluster) -> Json:
     name = cluster.metadata.name
     missing = cluster.metadata.annotations.get(DELETE_MISSING)
     labels = {capi_names.CLUSTER_NAME: name}
-    made = _object(
-        RKE_CLUSTER.api_version, RKE_CLUSTER.name, name, labels, {DELETE_MISSING: missing} if missing else {}
-    )
+    annotations = {DELETE_MISSING: missing} if missing else {}
+    annotations |= author.copied(cluster.metadata.annotations)
+    made = _object(RKE_CLUSTER.api_version, RKE_CLUSTER.name, name, labels, annotations)
     asked = raw["spec"]["rkeConfig"].get("clusterInfrastructure")
     if asked:
         credential = cluster.spec.cloud_credential_secret_name
@@ -223,6 +232,7 @@ def _pool(cluster: Cluster, pool: MachinePool, material: Material | None) -> Des
             raise ValueError(f"nothing is known of {pool.machine_config_ref.kind} {pool.machine_config_ref.name}")
         deployment = pools.deployment_name(name, pool.name)
         template = machinetemplates.machine_template(name, deployment, pool, credential(cluster, pool), material)
+        template["metadata"]["annotations"] |= author.copied(cluster.metadata.annotations)
         noted = machinetemplates.note(material.options if material.pinned is None else material.pinned)
         reference = {
             "apiGroup": names.MACHINE_GROUP,

@@ -16,10 +16,13 @@ from remuda.capi.types import Cluster as CapiCluster
 from remuda.kube import conditions
 from remuda.kube.conditions import UNKNOWN, condition
 from remuda.kube.objects import Condition
+from remuda.providers import author
 from remuda.providers.controlplane.types import READY as CONTROL_PLANE_READY
 from remuda.providers.controlplane.types import RKEControlPlane
 from remuda.provisioning.consequence import Consequence
+from remuda.provisioning.generate import uses_credential
 from remuda.provisioning.types import (
+    AUTHOR_RECORDED,
     CREATED,
     HELD,
     PROVISIONED,
@@ -62,6 +65,10 @@ def write(status: Json, cluster: Cluster, facts: Facts) -> None:
         *_progress(ready, problem),
     ]
     remove = [REMOVED]
+    if author.of(cluster.metadata.annotations) is None and uses_credential(cluster):
+        news.append(condition(AUTHOR_RECORDED, False, author.NO_AUTHOR, author.unknown(f"Cluster {cluster.key}")))
+    else:
+        remove.append(AUTHOR_RECORDED)
     if facts.held:
         news.append(condition(HELD, True, "WouldReplaceMachines", "; ".join(str(one) for one in facts.held)))
     else:

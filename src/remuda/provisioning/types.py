@@ -30,6 +30,7 @@ READY, UPDATED, PROVISIONED = "Ready", "Updated", "Provisioned"  # all three tel
 RECONCILING, STALLED = "Reconciling", "Stalled"
 REMOVED = "Removed"
 HELD = "Held"  # a change is not made, because the user has forbidden what it would do
+AUTHOR_RECORDED = "AuthorRecorded"  # False: nobody is known to have chosen its credentials
 
 IN_PLACE_ONLY, REPLACE = "inPlaceOnly", "replace"
 

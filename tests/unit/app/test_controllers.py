@@ -13,6 +13,7 @@ from remuda.capi import admission, setup
 from remuda.providers import setup as providers
 from remuda.provisioning import admission as provisioning
 from remuda.runtime.manager import Manager
+from remuda.runtime.webhooks.configuration import Location, configurations
 
 NAMES = st.lists(st.sampled_from([*controllers.GROUPS, *controllers.EVERY]), min_size=1)
 
@@ -57,7 +58,7 @@ def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> No
 def test_of_secrets_only_those_writes_are_judged_that_hosts_make() -> None:
     """Otherwise no Secret of a cluster could be written while no manager runs."""
     for one in controllers.webhooks(controllers.EVERY):
-        assert bool(one.only) == (one.target.plural == "secrets" or one.kind.endswith("-driver"))
+        assert bool(one.only) == (one.target.plural == "secrets")
 
 
 def test_webhooks_have_paths_of_their_own() -> None:
@@ -65,10 +66,14 @@ def test_webhooks_have_paths_of_their_own() -> None:
     assert len(paths) == len(set(paths))
 
 
-def test_writes_of_the_manager_are_not_sent_to_the_webhooks_of_restricted_drivers() -> None:
-    found = [one for one in controllers.webhooks(controllers.EVERY, "it's me") if one.kind.endswith("-driver")]
-    assert len(found) == 7
-    assert all("request.userInfo.username != 'it\\'s me'" in one.only for one in found)
+def test_writes_of_the_manager_are_not_sent_to_the_webhooks_of_rights() -> None:
+    found = [one for one in controllers.webhooks(controllers.EVERY) if one.except_manager]
+    assert len(found) == 6
+    for _, rendered in configurations("n", found, Location(url="https://a"), b"", "it's me"):
+        for entry in rendered["webhooks"]:
+            assert [one["expression"] for one in entry["matchConditions"]] == [
+                "request.userInfo.username != 'it\\'s me'"
+            ]
 
 
 async def test_only_what_is_chosen_is_added() -> None:

@@ -20,6 +20,7 @@ def review(
         Review(
             operation=operation, group="batch", version="v1", kind="Job", resource="jobs", namespace="default",
             name="j", user="tenant", groups=groups, lookup=lambda *_: None, new=new, old=old,
+            by_manager=by_manager,
         )
     ).denied  # fmt: skip
 
@@ -36,8 +37,7 @@ def test_tenant_cannot_create_a_job_of_the_runner() -> None:
 
 def test_manager_creates_jobs_of_the_runner() -> None:
     assert review("CREATE", a_job(), groups=("system:masters",)) == ""
-    assert review("CREATE", a_job(), own="tenant") == ""
-    assert review("CREATE", a_job(), own="manager") != ""
+    assert review("CREATE", a_job(), by_manager=True) == ""
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,14 @@ def _read(kind: Kind[T], value: dict[str, Any]) -> T:
         return msgspec.convert(without_nulls(judged), kind.type)
 
 
+def read(kind: Kind[T], value: dict[str, Any] | None) -> T | None:
+    """Return an object as admission judges it; None where there is none, or of the wrong shape."""
+    try:
+        return _read(kind, value) if value is not None else None
+    except msgspec.ValidationError:
+        return None
+
+
 def _unreadable(error: msgspec.ValidationError) -> FieldError:
     """Of the wrong shape. The schema would say so too, but it is asked later."""
     detail, _, path = str(error).partition(" - at `$.")

@@ -6,10 +6,11 @@ those who write one themselves.
 
 from __future__ import annotations
 
-from remuda.capi.admission.rules import admission
+from remuda.capi.admission.rules import admission, read
 from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
+from remuda.kube.authorization import Access
 from remuda.kube.errors import FieldError, forbidden, required
-from remuda.providers.controlplane import distros
+from remuda.providers.controlplane import distros, references
 from remuda.providers.controlplane.rules import configuration, fields, keys, versions
 from remuda.providers.controlplane.rules.among import running
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
@@ -50,6 +51,16 @@ def among(review: Review, old: RKEControlPlane | None, new: RKEControlPlane) -> 
     return Verdict(errors=tuple(errors), warnings=tuple(said))
 
 
+def needs(review: Review) -> list[Access]:
+    """Return the rights to the Secrets and ConfigMaps that a write newly names."""
+    if review.subresource or review.new is None or review.by_manager:
+        return []
+    old, new = read(RKE_CONTROL_PLANE, review.old), read(RKE_CONTROL_PLANE, review.new)
+    if new is None:
+        return []
+    return references.added(old.spec if old is not None else None, new.spec, review.namespace, "spec")
+
+
 def version_problem(text: str) -> str:
     """Why no node can run it; empty if one may."""
     return "; ".join(error.detail for error in versions.complaints(text, _VERSION))
@@ -60,5 +71,6 @@ FUNCTIONS: list[Registration] = [
         RKE_CONTROL_PLANE.group,
         RKE_CONTROL_PLANE.plural,
         admission(RKE_CONTROL_PLANE, complaints=complaints, transitions=transitions, among=among),
+        needs=needs,
     ),
 ]

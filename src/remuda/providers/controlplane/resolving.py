@@ -10,23 +10,24 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
+from remuda.capi.remote import SECRET
 from remuda.kube.objects import Key
 from remuda.kube.selectors import SelectorError
 from remuda.kube.waits import Wait
 from remuda.providers.controlplane.configuration import S3, FileSourceObject, RegistryConfig, SelectorFiles
-from remuda.providers.controlplane.named import Held, Named
+from remuda.providers.controlplane.named import CONFIG_MAP, Held, Named
 from remuda.providers.controlplane.planner.observed import ExtraFile, ExtraFiles, RegistryAccess, S3Access
-from remuda.providers.controlplane.types import RKEControlPlane, RKEControlPlaneSpec
+from remuda.providers.controlplane.references import config_value_key, config_values, references
+from remuda.providers.controlplane.types import RKEControlPlane
 from remuda.providers.machine import credentials
 from remuda.providers.machine.credentials import BadReference
 
 AUTHORIZED_FILES = "rke.cattle.io/object-authorized-for-clusters"  # annotation: names of clusters
 AUTHORIZED_CONFIG = "v2prov-secret-authorized-for-cluster"
-ELSEWHERE = "secret://"  # a config value that begins so names a Secret: secret://namespace:name
 _CONFIG_KEY = "credential"
 
 _AUTH_CONFIG, _BASIC, _DOCKER = (
@@ -66,7 +67,7 @@ async def resolve(named: Named, plane: RKEControlPlane) -> Resolved:
                 found.problems.append(problem.wait)
     for entry in spec.machine_selector_files:
         found.files.append(await _files(named, plane, entry, found.problems))
-    for value in sorted(set(_elsewhere(spec))):
+    for value in sorted({value for _, value in config_values(spec, "spec")}):
         try:
             found.config_files[value] = await _config_value(named, plane, value)
         except _Problem as problem:
@@ -81,24 +82,10 @@ async def resolve(named: Named, plane: RKEControlPlane) -> Resolved:
 
 def names(plane: RKEControlPlane) -> list[str]:
     """Of Secrets and ConfigMaps, as `place` has them."""
-    spec, namespace = plane.spec, plane.metadata.namespace
-    found = []
-    for config in spec.registries.configs.values() if spec.registries is not None else ():
-        found += [config.auth_config_secret_name, config.tls_secret_name]
-    places = [place("Secret", Key(namespace, name)) for name in found if name]
-    for entry in spec.machine_selector_files:
-        for source in entry.file_sources:
-            if source.secret is not None:
-                places.append(place("Secret", Key(namespace, source.secret.name)))
-            if source.config_map is not None:
-                places.append(place("ConfigMap", Key(namespace, source.config_map.name)))
-    places += [place("Secret", key) for value in _elsewhere(spec) if (key := _elsewhere_key(value)) is not None]
-    if spec.etcd is not None and spec.etcd.s3 is not None and spec.etcd.s3.cloud_credential_name:
-        try:
-            places.append(place("Secret", credentials.place(spec.etcd.s3.cloud_credential_name, namespace)))
-        except BadReference:
-            pass
-    return places
+    return [
+        place(CONFIG_MAP.name if one.resource == CONFIG_MAP.plural else SECRET.name, Key(one.namespace, one.name))
+        for one, _ in references(plane.spec, plane.metadata.namespace, "spec")
+    ]
 
 
 def place(kind: str, key: Key) -> str:
@@ -241,20 +228,8 @@ def _authorized(held: Held, annotation: str, plane: RKEControlPlane) -> None:
 # ---- config values -----------------------------------------------------------------------------------------------
 
 
-def _elsewhere(spec: RKEControlPlaneSpec) -> Iterator[str]:
-    for config in (spec.machine_global_config, *(one.config for one in spec.machine_selector_config)):
-        for value in config.values():
-            if isinstance(value, str) and value.startswith(ELSEWHERE):
-                yield value
-
-
-def _elsewhere_key(value: str) -> Key | None:
-    namespace, colon, name = value.removeprefix(ELSEWHERE).partition(":")
-    return Key(namespace, name) if colon and namespace and name else None
-
-
 async def _config_value(named: Named, plane: RKEControlPlane, value: str) -> str:
-    key = _elsewhere_key(value)
+    key = config_value_key(value)
     if key is None:
         raise _Problem(f"RKEControlPlane {plane.key}", f"{value} is not secret://namespace:name")
     if key.namespace != plane.metadata.namespace:

@@ -13,7 +13,7 @@ from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.jobs.types import Job
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
-from remuda.providers import names
+from remuda.providers import author, names
 from remuda.providers.controlplane import distros
 from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.providers.infrastructure import endpoint
@@ -22,7 +22,7 @@ from remuda.providers.machine import orders
 from remuda.providers.machine.manifests import Place
 from remuda.providers.machine.office import Office
 from remuda.providers.machine.spi import ClusterOrder
-from remuda.providers.machine.work import Desk, credential_fields
+from remuda.providers.machine.work import Desk, check_author, credential_fields
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.steps import Step
 
@@ -83,6 +83,11 @@ class Scope:
         """Raises Missing."""
         reference = self.wanted.cloud_credential_secret_name
         return await credential_fields(self.office, reference, self.obj.metadata.namespace, str(self))
+
+    async def check_author(self) -> None:
+        """Raises Missing."""
+        metadata, reference = self.obj.metadata, self.wanted.cloud_credential_secret_name
+        await check_author(self.office, author.of(metadata.annotations), reference, self.obj, str(self))
 
     async def order(self) -> ClusterOrder:
         """As it is now; `remove` if the object is being deleted."""

@@ -100,10 +100,12 @@ def _rest(scope: Scope) -> Outcome | None:
 
 async def _start(scope: Scope, retry: str) -> Outcome:
     try:
+        if not scope.known.applied:  # a balancer that is there follows its backends, whoever has which rights
+            await scope.check_author()
         fields = await scope.credential_fields()
     except Missing as missing:
         wait = Wait(reason=missing.reason, on=missing.on, missing=str(missing))
-        return status.waits(scope.draft.status, wait, _LOOK_AGAIN_SECONDS)
+        return status.waits(scope.draft.status, wait, missing.check_after)
     draft, name = scope.draft, scope.place.provision
     draft.add_finalizer(FINALIZER)
     draft.set_annotation(orders.IDENTITY, orders.identity(scope.obj.metadata))

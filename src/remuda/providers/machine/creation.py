@@ -7,12 +7,13 @@ counted once: in the pool first, then in the status, by the Job's uid.
 
 from __future__ import annotations
 
-from remuda.capi.types import Machine
+from remuda.capi.types import Machine, Reference
 from remuda.jobs.types import Job
 from remuda.kube import clock
 from remuda.kube.conditions import find
 from remuda.kube.objects import Key
 from remuda.providers import names
+from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
 from remuda.providers.machine import budget, orders, status, work
 from remuda.providers.machine.budget import Failure, Stall, Wait
 from remuda.providers.machine.results import Result
@@ -28,8 +29,6 @@ PROTECT = step("drivermachine.protect", "writes finalizer and intent to a machin
 COUNT = step("drivermachine.count-failure", "writes a failed attempt to the machine's status")
 REPORT = step("drivermachine.report-server", "writes what is known of a server that was made")
 RETRY = step("drivermachine.retry", "begins a machine's failure budget anew because somebody asked for it")
-
-_LOOK_AGAIN_SECONDS = 15.0  # for what is not watched: a Secret of somebody else
 
 
 async def advance(scope: Scope) -> Outcome:
@@ -121,15 +120,21 @@ async def _try(scope: Scope, owner: Machine, job: Job | None) -> Outcome:
     try:
         return await _start(scope, owner)
     except Missing as missing:
-        return _waits(scope, Blocked(missing.reason, missing.on, str(missing), _LOOK_AGAIN_SECONDS))
+        return _waits(scope, Blocked(missing.reason, missing.on, str(missing), missing.check_after))
 
 
 async def _start(scope: Scope, owner: Machine) -> Outcome:
     namespace, secret = owner.metadata.namespace, owner.spec.bootstrap.data_secret_name or ""
+    config = owner.spec.bootstrap.config_ref
+    if config is not None and _is_ours(config) and secret != names.bootstrap_secret(config.name):
+        # A user who may write the status of an RKEBootstrap could have any Secret put onto a server.
+        on = f"RKEBootstrap {namespace}/{config.name}"
+        raise Missing("ForeignBootstrapData", on, f"Machine {owner.key} names Secret {secret}, which {on} has not made")
     bootstrap = await scope.world.secret(namespace, secret)
     if bootstrap is None or not bootstrap.get("value"):
         on = f"Secret {namespace}/{secret}"
         raise Missing("BootstrapDataNotFound", on, f"{on} with the bootstrap data does not exist, or is empty")
+    await scope.check_author()
     fields = await scope.credential_fields()
     name = names.provision(scope.machine.metadata.name)
     await _protect(scope, owner, name)
@@ -251,6 +256,10 @@ def _config(scope: Scope) -> str:
 def _waits(scope: Scope, blocked: Blocked) -> Blocked:
     status.waits(scope.draft.status, blocked.reason, blocked.message)
     return blocked
+
+
+def _is_ours(config: Reference) -> bool:
+    return (config.api_group, config.kind) == (RKE_BOOTSTRAP.group, RKE_BOOTSTRAP.name)
 
 
 def _named(job: Job) -> str:

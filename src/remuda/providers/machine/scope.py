@@ -10,9 +10,10 @@ from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.jobs.types import Job
 from remuda.kube import conditions
+from remuda.kube.authorization import Subject
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind
-from remuda.providers import names
+from remuda.providers import author, names
 from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine import manifests, orders, state
@@ -22,8 +23,8 @@ from remuda.providers.machine.orders import Action
 from remuda.providers.machine.pools import PoolName, Pools, pool_of
 from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.spi import Needs, Order
-from remuda.providers.machine.types import CREATE_JOB, DriverMachine, machine_kind
-from remuda.providers.machine.work import Desk, credential_fields
+from remuda.providers.machine.types import CREATE_JOB, DriverMachine, machine_kind, template_kind
+from remuda.providers.machine.work import Desk, Missing, check_author, credential_fields
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import Step
@@ -134,6 +135,29 @@ class Scope:
     async def credential_fields(self) -> Mapping[str, bytes]:
         """Raises Missing."""
         return await credential_fields(self.world, self.credential, self.machine.metadata.namespace, str(self))
+
+    async def check_author(self) -> None:
+        """Raises Missing."""
+        if self.credential:
+            await check_author(self.world, await self._author(), self.credential, self.machine, str(self))
+
+    async def _author(self) -> Subject | None:
+        """The user who chose the credential. A machine that the manager has cloned has the author of its template,
+        which a user with the right to the credential can take over while the machine waits. Raises Missing."""
+        metadata = self.machine.metadata
+        found, template = author.of(metadata.annotations), metadata.annotations.get(capi_names.CLONED_FROM_NAME)
+        if found is not None or not template:
+            return found
+        kind = template_kind(self.driver.name)
+        try:
+            value = await self.world.client.get(kind.target, metadata.namespace, template)
+        except StatusError as error:
+            if error.code != _NOT_FOUND:
+                raise
+            on = f"{kind.name} {metadata.namespace}/{template}"
+            message = f"{on} is gone, so nobody knows who chose the credential of {self}; delete the Machine"
+            raise Missing("TemplateNotFound", on, message) from None
+        return author.of(kind.decode(value).metadata.annotations)
 
     async def order(self, action: Action) -> Order:
         return orders.order(

@@ -13,10 +13,12 @@ import msgspec
 
 from remuda.jobs import marks
 from remuda.jobs.types import Job
+from remuda.kube.authorization import Subject
 from remuda.kube.client import Client, Propagation, Target
 from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind, Object
+from remuda.providers import author
 from remuda.providers.machine import credentials, manifests
 from remuda.providers.machine.manifests import Place
 from remuda.providers.machine.office import Office
@@ -32,6 +34,7 @@ CLEAR = step("drivermachine.clear", "deletes a Secret or a right that no Job nee
 
 Json = dict[str, Any]
 
+_RIGHTS_SECONDS = 60.0  # until an author's rights are asked about again
 _NOT_FOUND = 404
 _HEAD = Kind("", "", "", Object)
 
@@ -39,10 +42,12 @@ _HEAD = Kind("", "", "", Object)
 class Missing(Exception):
     """Something the Job would need is not there; the text is for users."""
 
-    def __init__(self, reason: str, on: str, message: str) -> None:
+    def __init__(self, reason: str, on: str, message: str, check_after: float = 15.0) -> None:
+        """`check_after`: seconds; what is missing is not watched, because it is somebody else's."""
         super().__init__(message)
         self.reason = reason
         self.on = on
+        self.check_after = check_after
 
 
 class Desk(msgspec.Struct, frozen=True):
@@ -69,6 +74,18 @@ async def credential_fields(office: Office, reference: str, namespace: str, who:
     if data is None:
         raise Missing("CredentialNotFound", f"Secret {key}", f"the credential Secret {key} does not exist")
     return credentials.fields(data)
+
+
+async def check_author(office: Office, chosen_by: Subject | None, reference: str, obj: Object, who: str) -> None:
+    """Check that the recorded author still has the right to the credential, before a server is created with it. Raises
+    Missing. Where there is no author, an event says so."""
+    if not reference:
+        return
+    if chosen_by is None:
+        office.events.warning(obj, author.NO_AUTHOR, author.unknown(who))
+        return
+    if why := await author.check(office.client, chosen_by, reference, obj.metadata.namespace):
+        raise Missing("CredentialForbidden", who, why, _RIGHTS_SECONDS)
 
 
 async def start(

@@ -7,27 +7,25 @@ fits CEL is also in the definitions. Kinds of Configs come and go with drivers: 
 from remuda.kube.admission import EVERY_KIND, Registration
 from remuda.kube.client import Target
 from remuda.providers import names
-from remuda.providers.machine import restriction
-from remuda.provisioning.admission import cluster, policy, pools
+from remuda.provisioning.admission import cluster, policy, rights
 from remuda.provisioning.types import CLUSTER
 from remuda.runtime.webhooks import Webhook, join
 
 FUNCTIONS: list[Registration] = [
-    Registration(CLUSTER.group, CLUSTER.plural, cluster.admit),
-    Registration(names.CONFIG_GROUP, EVERY_KIND, policy.admit_config, ("UPDATE",)),
-    *restriction.registrations((pools.GUARDED,)),
+    Registration(CLUSTER.group, CLUSTER.plural, cluster.admit, needs=rights.of_cluster),
+    Registration(names.CONFIG_GROUP, EVERY_KIND, policy.admit_config, needs=rights.of_config),
 ]
 
 
-def webhooks(own: str = "") -> list[Webhook]:
-    """The same, for an API server elsewhere. `own`: the user that the manager itself is."""
+def webhooks() -> list[Webhook]:
+    """The same, for an API server elsewhere."""
     return [
         *join((CLUSTER,), FUNCTIONS[:1]),
         Webhook(
             kind="MachineConfig",
             target=Target(names.CONFIG_API_VERSION, EVERY_KIND),
             function=policy.admit_config,
-            operations=("UPDATE",),
+            operations=("CREATE", "UPDATE"),
+            needs=rights.of_config,
         ),
-        *restriction.webhooks((pools.GUARDED,), own),
     ]

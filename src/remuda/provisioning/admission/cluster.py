@@ -17,7 +17,7 @@ from remuda.providers.controlplane import distros
 from remuda.providers.controlplane.rules import configuration, keys, versions
 from remuda.providers.controlplane.rules.among import running
 from remuda.provisioning import fields
-from remuda.provisioning.admission import policy, pools, warnings
+from remuda.provisioning.admission import policy, pools, rights, warnings
 from remuda.provisioning.types import CLUSTER, Cluster
 
 _MASTERS = "system:masters"
@@ -81,8 +81,15 @@ judge = admission(CLUSTER, complaints=complaints, transitions=transitions, among
 
 
 def admit(review: Review) -> Verdict:
-    """As judged, and with who made it: whoever is noted there becomes its owner, so nobody else may say who it was."""
-    verdict = judge(review)
+    """Judge a Cluster, and record who made it and who chose its credentials.
+
+    The creator becomes the Cluster's owner, so nobody else may say who it was."""
+    verdict = _with_creator(review, judge(review))
+    author = rights.record_author(review).patch
+    return verdict if author is None else _with_patch(verdict, author)
+
+
+def _with_creator(review: Review, verdict: Verdict) -> Verdict:
     if review.subresource or review.new is None or _MASTERS in review.groups:
         return verdict
     path, said = f"metadata.annotations[{names.CREATOR}]", _creator(review.new)
@@ -100,4 +107,7 @@ def _creator(obj: dict[str, Any]) -> str:
 
 
 def _with_patch(verdict: Verdict, patch: dict[str, Any]) -> Verdict:
-    return msgspec.structs.replace(verdict, patch=apply_merge_patch(verdict.patch or {}, patch))
+    """Add annotations to a patch. Those that are to be removed are None, which merging patches would drop."""
+    merged = apply_merge_patch(verdict.patch or {}, patch)
+    merged["metadata"]["annotations"] |= patch["metadata"]["annotations"]
+    return msgspec.structs.replace(verdict, patch=merged)

@@ -31,8 +31,8 @@ _NOT_OPTIONS = frozenset({"apiVersion", "kind", "metadata", "common"})
 def complaints(review: Review, old: Cluster, new: Cluster) -> list[FieldError]:
     """Of a change of a Cluster. What is held already is not held against it: whoever turns the policy on to stop a
     replacement, or scales a pool meanwhile, replaces nobody."""
-    before = {pool.name: pool for pool in _pools(old)}
-    places = {pool.name: index for index, pool in enumerate(_pools(new))}
+    before = {pool.name: pool for pool in pools_of(old)}
+    places = {pool.name: index for index, pool in enumerate(pools_of(new))}
     return [
         invalid(f"spec.rkeConfig.machinePools[{places[held.pool]}].replacement", IN_PLACE_ONLY, str(held))
         for held in _held(review, new, {})
@@ -75,15 +75,15 @@ def _read(raw: Json) -> Cluster | None:
 
 
 def _refers(cluster: Cluster, kind: str, name: str) -> bool:
-    return any(_names(pool, kind, name) for pool in _pools(cluster))
+    return any(refers(pool, kind, name) for pool in pools_of(cluster))
 
 
-def _names(pool: MachinePool, kind: str, name: str) -> bool:
+def refers(pool: MachinePool, kind: str, name: str) -> bool:
     reference = pool.machine_config_ref
     return reference is not None and takes_config(pool) and (reference.kind, reference.name) == (kind, name)
 
 
-def _pools(cluster: Cluster) -> Iterator[MachinePool]:
+def pools_of(cluster: Cluster) -> Iterator[MachinePool]:
     config = cluster.spec.rke_config
     return iter(config.machine_pools if config is not None else ())
 
@@ -92,7 +92,7 @@ def _held(review: Review, cluster: Cluster, edited: Mapping[tuple[str, str], Jso
     """What would be held back. `edited`: Configs as they would be, by kind and name; the others are as they are."""
     if cluster.metadata.deleting:
         return
-    for pool in _pools(cluster):
+    for pool in pools_of(cluster):
         if pool.replacement == IN_PLACE_ONLY:
             found = _judged(review, cluster, pool, edited)
             if found is not None and found.held:

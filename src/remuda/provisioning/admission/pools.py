@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from remuda.capi import amounts
 from remuda.capi.admission.machines import amount_complaints
@@ -13,11 +12,10 @@ from remuda.kube import names as kube_names
 from remuda.kube.errors import FieldError, duplicate, forbidden, invalid, required
 from remuda.providers import names
 from remuda.providers.controlplane.rules import configuration
-from remuda.providers.machine import restriction
 from remuda.provisioning.generate import takes_config
 from remuda.provisioning.machinetemplates import pinned_options
 from remuda.provisioning.pools import deployment_name
-from remuda.provisioning.types import CLUSTER, Cluster, MachinePool, ObjectReference
+from remuda.provisioning.types import Cluster, MachinePool, ObjectReference
 
 _WINDOWS = "windows"
 _SHORTEST_HOST_NAME, _LONGEST_HOST_NAME = 10, 63
@@ -184,22 +182,3 @@ def _range(text: str, path: str) -> list[FieldError]:
     if int(match[1]) > int(match[2]):
         return [invalid(path, text, "begins after its end: no number of machines is in it")]
     return []
-
-
-def _drivers(kind: str, obj: dict[str, Any]) -> Iterator[str]:
-    """The drivers a Cluster uses. Admission runs before validation: nothing of its shape is certain."""
-    spec = obj.get("spec")
-    config = spec.get("rkeConfig") if isinstance(spec, dict) else None
-    if not isinstance(config, dict):
-        return
-    infrastructure = config.get("clusterInfrastructure")
-    if isinstance(infrastructure, dict):
-        yield str(infrastructure.get("driver"))
-    pools = config.get("machinePools")
-    for pool in pools if isinstance(pools, list) else ():
-        reference = pool.get("machineConfigRef") if isinstance(pool, dict) else None
-        if isinstance(reference, dict):
-            yield restriction.driver_of_kind(str(reference.get("kind")))
-
-
-GUARDED = restriction.Guarded(CLUSTER.name, CLUSTER.target, _drivers)

@@ -71,12 +71,6 @@ def join(kinds: Iterable[Kind[Any]], registrations: Iterable[Registration]) -> l
     return found
 
 
-def unless_user(name: str) -> str:
-    """Return a CEL expression over the request that holds for every user but this one."""
-    quoted = name.replace("\\", "\\\\").replace("'", "\\'")
-    return f"request.userInfo.username != '{quoted}'"
-
-
 def lookup_in(caches: Caches) -> Lookup:
     """Other objects as the caches have them; of a kind that has none, or only part of it, nothing can be said."""
 

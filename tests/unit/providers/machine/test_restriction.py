@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from remuda.app.controllers import ADMISSION, EVERY, webhooks
-from remuda.kube.admission import EVERY_KIND, Operation, Review, Unseen
+from remuda.kube.admission import EVERY_KIND, Review, Unseen, allow
+from remuda.kube.authorization import denial
 from remuda.providers.machine import drivers
 from remuda.providers.machine.restriction import ALLOW_ALL_USERS
 from tests.unit.provisioning import judging
@@ -17,7 +18,6 @@ from tests.unit.provisioning import judging
 Json = dict[str, Any]
 RKE_MACHINE, CONFIG = "rke-machine.cattle.io", "rke-machine-config.cattle.io"
 CORE, RKE, PROVISIONING = "cluster.x-k8s.io", "rke.cattle.io", "provisioning.cattle.io"
-ACCOUNT = "system:serviceaccount:capi-system:capi-manager"
 
 
 def reference(kind: str) -> Json:
@@ -77,53 +77,43 @@ class Seen:
         return [obj for kind, obj in self._objects if kind == plural]
 
 
-def denial(
+def missing(
     use: tuple[str, str, str, Json],
     *,
-    user: str = "rider",
     groups: tuple[str, ...] = ("system:authenticated",),
     old: Json | None = None,
     seen: Seen | None = None,
-    operation: Operation = "CREATE",
     annotations: Json | None = None,
-    own: str | None = None,
-) -> str:
-    """What the functions that look for restricted drivers say; with `own`, those behind webhooks."""
+    by_manager: bool = False,
+) -> list[str]:
+    """The drivers that the writer of an object needs the right to use."""
     group, plural, kind, obj = use
     seen = seen or Seen()
     new = {"apiVersion": f"{group}/v1", "kind": kind, **deepcopy(obj)}
     new["metadata"] = {"name": "a", "namespace": "fleet", "annotations": annotations or {}}
     review = Review(
-        operation="UPDATE" if old is not None else operation,
+        operation="UPDATE" if old is not None else "CREATE",
         group=group,
         version="v1",
         kind=kind,
         resource=plural,
         namespace="fleet",
         name="a",
-        user=user,
+        user="rider",
         groups=groups,
+        by_manager=by_manager,
         lookup=seen.lookup,
         select=seen.select,
         old=old,
         new=new,
     )
-    if own is None:
-        functions = [
-            one.function
-            for one in ADMISSION
-            if one.function.__qualname__.startswith("guard.")
-            and one.group == group
-            and one.plural in (plural, EVERY_KIND)
-        ]
-    else:
-        functions = [
-            one.function
-            for one in webhooks(EVERY, own)
-            if one.kind.endswith("-driver") and one.target.group == group and one.target.plural in (plural, EVERY_KIND)
-        ]
-    (function,) = functions
-    return function(review).denied
+    found = [
+        need
+        for one in ADMISSION
+        if one.needs is not None and one.group == group and one.plural in (plural, EVERY_KIND)
+        for need in one.needs(review)
+    ]
+    return [need.name for need in found if (need.verb, need.resource) == ("use", "nodedrivers")]
 
 
 def node_driver(name: str, allowed: str) -> tuple[str, Json]:
@@ -131,61 +121,56 @@ def node_driver(name: str, allowed: str) -> tuple[str, Json]:
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use[2])
-@pytest.mark.parametrize("own", [None, "system:serviceaccount:remuda-system:remuda"])
-def test_user_cannot_use_a_driver_of_the_managers_machine(use: tuple[str, str, str, Json], own: str | None) -> None:
-    assert "only administrators (cluster-admin) may use it" in denial(use, own=own)
-    assert denial(use, seen=Seen(unseen=True), own=own)
+def test_user_cannot_use_a_driver_of_the_managers_machine(use: tuple[str, str, str, Json]) -> None:
+    assert missing(use) in (["process"], ["nspawn"])
+    assert missing(use, seen=Seen(unseen=True)) == missing(use)
+    assert missing(use, by_manager=True) == []
 
 
-@pytest.mark.parametrize("use", USES, ids=lambda use: use[2])
-def test_administrators_and_the_manager_may(use: tuple[str, str, str, Json]) -> None:
-    assert denial(use, groups=("system:masters",)) == ""
-    assert denial(use, user="me", own="me") == ""
-    assert denial(use, user="", own="") != ""
+def test_denial_says_what_to_do() -> None:
+    group, plural, kind, obj = USES[0]
+    seen = Seen()
+    (function,) = [
+        one.needs for one in ADMISSION if one.group == group and one.needs is not None and one.function is allow
+    ]
+    review = Review(
+        operation="CREATE", group=group, version="v1", kind=kind, resource=plural, namespace="fleet", name="a",
+        user="rider", lookup=seen.lookup, select=seen.select, new={"metadata": {"name": "a"}, **obj},
+    )  # fmt: skip
+    (need,) = function(review)
+    assert denial(need).startswith("kind: you need the right to use nodedrivers.management.cattle.io process; ")
+    assert "only administrators may use it" in denial(need)
 
 
-@pytest.mark.parametrize(
-    ("subject", "allowed"),
-    [
-        ({"kind": "User", "name": "rider"}, True),
-        ({"kind": "Group", "name": "system:authenticated"}, True),
-        ({"kind": "User", "name": "other"}, False),
-        ({"kind": "Group", "name": "rider"}, False),
-        ({"kind": "ServiceAccount", "namespace": "a", "name": "rider"}, False),
-    ],
-)
-def test_cluster_admins_may(subject: Json, allowed: bool) -> None:
-    def binding(role: str) -> tuple[str, Json]:
-        return "clusterrolebindings", {"metadata": {"name": "b"}, "roleRef": {"name": role}, "subjects": [subject]}
-
-    assert (denial(USES[0], seen=Seen(binding("cluster-admin"))) == "") == allowed
-    assert denial(USES[0], seen=Seen(binding("view"))) != ""
+def test_every_right_on_resources_has_a_webhook() -> None:
+    checked = {(one.group, one.plural) for one in ADMISSION if one.needs is not None}
+    assert checked == {(one.target.group, one.target.plural) for one in webhooks(EVERY) if one.needs is not None}
 
 
 @pytest.mark.parametrize("use", OTHERS, ids=lambda use: use[2])
 def test_other_drivers_are_for_everybody(use: tuple[str, str, str, Json]) -> None:
-    assert denial(use) == ""
+    assert missing(use) == []
 
 
 def test_administrator_opens_a_driver_to_all_users() -> None:
-    assert denial(USES[0], seen=Seen(node_driver("process", "true"))) == ""
-    assert denial(USES[0], seen=Seen(node_driver("process", "yes"))) != ""
-    assert denial(USES[1], seen=Seen(node_driver("process", "true"))) != ""
+    assert missing(USES[0], seen=Seen(node_driver("process", "true"))) == []
+    assert missing(USES[0], seen=Seen(node_driver("process", "yes"))) != []
+    assert missing(USES[1], seen=Seen(node_driver("process", "true"))) != []
 
 
 def test_changes_of_metadata_and_replicas_pass() -> None:
     deployment = USES[-1]
     old = {**deepcopy(deployment[3]), "metadata": {"name": "a"}, "status": {"x": 1}}
-    assert denial(deployment, old=old) == ""
+    assert missing(deployment, old=old) == []
     old["spec"]["replicas"] = 3
-    assert denial(deployment, old=old) == ""
+    assert missing(deployment, old=old) == []
     old["spec"]["paused"] = True
-    assert denial(deployment, old=old) != ""
+    assert missing(deployment, old=old) != []
 
 
 def test_change_away_from_a_restricted_driver_is_one_too() -> None:
     old = {**declared("process"), "metadata": {"name": "a"}}
-    assert denial((PROVISIONING, "clusters", "Cluster", declared("amazonec2")), old=old) != ""
+    assert missing((PROVISIONING, "clusters", "Cluster", declared("amazonec2")), old=old) != []
 
 
 def test_controllers_of_others_clone_templates_that_are_there() -> None:
@@ -194,21 +179,21 @@ def test_controllers_of_others_clone_templates_that_are_there() -> None:
     cloned = {"cluster.x-k8s.io/cloned-from-name": "t"}
     spec = {"template": {"spec": {"address": "127.0.0.9"}}}
     seen = Seen(("processmachinetemplates", {"metadata": {"name": "t"}, "spec": spec}))
-    assert denial(use, user=ACCOUNT, groups=accounts, annotations=cloned, seen=seen) == ""
-    assert denial(use, annotations=cloned, seen=seen) != ""
-    assert denial(use, user=ACCOUNT, groups=accounts, seen=seen) != ""
-    assert denial(use, user=ACCOUNT, groups=accounts, annotations=cloned) != ""
+    assert missing(use, groups=accounts, annotations=cloned, seen=seen) == []
+    assert missing(use, annotations=cloned, seen=seen) != []
+    assert missing(use, groups=accounts, seen=seen) != []
+    assert missing(use, groups=accounts, annotations=cloned) != []
     unseen = Seen(unseen=True)
-    assert denial(use, user=ACCOUNT, groups=accounts, annotations=cloned, seen=unseen) == ""
-    assert denial(use, user=ACCOUNT, groups=accounts, seen=unseen) != ""
-    assert denial(use, annotations=cloned, seen=unseen) != ""
+    assert missing(use, groups=accounts, annotations=cloned, seen=unseen) == []
+    assert missing(use, groups=accounts, seen=unseen) != []
+    assert missing(use, annotations=cloned, seen=unseen) != []
     other = (*use[:3], {"spec": {"address": "127.0.0.1"}})
-    assert denial(other, user=ACCOUNT, groups=accounts, annotations=cloned, seen=seen) != ""
+    assert missing(other, groups=accounts, annotations=cloned, seen=seen) != []
 
 
 @pytest.mark.parametrize("spec", [None, [], "x", {"rkeConfig": []}, {"rkeConfig": {"machinePools": [None, {}, 3]}}])
 def test_malformed_clusters_are_left_to_validation(spec: Any) -> None:
-    assert denial((PROVISIONING, "clusters", "Cluster", {"spec": spec})) == ""
+    assert missing((PROVISIONING, "clusters", "Cluster", {"spec": spec})) == []
 
 
 def test_drivers_that_run_code_on_the_managers_machine_say_so() -> None:
@@ -216,4 +201,4 @@ def test_drivers_that_run_code_on_the_managers_machine_say_so() -> None:
 
 
 def test_least_cluster_of_the_other_tests_uses_no_such_driver() -> None:
-    assert denial((PROVISIONING, "clusters", "Cluster", judging.cluster())) == ""
+    assert missing((PROVISIONING, "clusters", "Cluster", judging.cluster())) == []

@@ -1,0 +1,106 @@
+"""Admission of what uses drivers and credentials: which rights its author needs, and who is recorded as author.
+
+Kinds of drivers come and go, so two of these are for every kind of a group. They stand beside the kinds' own
+admission, because they concern every version of what a user sends, also what only metadata changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
+from remuda.kube.admission import (
+    EVERY_KIND,
+    AdmissionFunction,
+    Needs,
+    Operation,
+    Registration,
+    Review,
+    all_needs,
+    allow,
+)
+from remuda.kube.authorization import Access
+from remuda.kube.client import Target
+from remuda.kube.core import SECRETS
+from remuda.providers import author, names
+from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.machine.restriction import at, by_infrastructure, by_kind, by_reference, uses_driver
+from remuda.runtime.webhooks import Webhook
+
+_OPERATIONS: tuple[Operation, ...] = ("CREATE", "UPDATE")
+
+
+class Guarded(msgspec.Struct, frozen=True):
+    """A resource whose writes need rights."""
+
+    name: str  # of its webhook
+    target: Target
+    needs: Needs
+    function: AdmissionFunction = allow
+
+
+def registrations(guarded: Iterable[Guarded]) -> list[Registration]:
+    return [Registration(one.target.group, one.target.plural, one.function, _OPERATIONS, one.needs) for one in guarded]
+
+
+def webhooks(guarded: Iterable[Guarded]) -> list[Webhook]:
+    """The same, for an API server elsewhere."""
+    return [
+        Webhook(
+            kind=f"{one.name}-rights",
+            target=one.target,
+            function=one.function,
+            operations=_OPERATIONS,
+            needs=one.needs,
+            except_manager=True,
+        )
+        for one in guarded
+    ]
+
+
+def refers_to_bootstrap_data(review: Review) -> list[Access]:
+    """Return the rights to the bootstrap Secrets that a Machine, or a set of them, newly names. The Secret ends up on a
+    server that the user chooses."""
+    if review.subresource or review.new is None or review.by_manager:
+        return []
+    known = {access.right for access in _data_secrets(review, review.old)}
+    return [access for access in _data_secrets(review, review.new) if access.right not in known]
+
+
+def _data_secrets(review: Review, obj: dict[str, Any] | None) -> Iterator[Access]:
+    for path in (("spec",), ("spec", "template", "spec")):
+        where = (*path, "bootstrap", "dataSecretName")
+        if name := at(obj, *where):
+            yield Access(
+                verb="get",
+                group="",
+                resource=SECRETS.plural,
+                namespace=review.namespace,
+                name=str(name),
+                field=".".join(where),
+            )
+
+
+GUARDED = (
+    Guarded("MachineConfig", Target(names.CONFIG_API_VERSION, EVERY_KIND), uses_driver(by_kind)),
+    Guarded(
+        "DriverMachine",
+        Target(names.MACHINE_API_VERSION, EVERY_KIND),
+        all_needs(uses_driver(by_kind), author.uses_credentials(author.of_driver_machine)),
+        author.records_author(author.of_driver_machine),
+    ),
+    Guarded(
+        RKE_CLUSTER.name,
+        RKE_CLUSTER.target,
+        all_needs(uses_driver(by_infrastructure), author.uses_credentials(author.of_infrastructure)),
+        author.records_author(author.of_infrastructure),
+    ),
+)
+# Of Cluster API, where its core is ours: with a template that is there, they make machines.
+GUARDED_CORE = tuple(
+    Guarded(kind.name, kind.target, all_needs(uses_driver(by_reference), refers_to_bootstrap_data))
+    for kind in (MACHINE, MACHINE_SET, MACHINE_DEPLOYMENT)
+)
