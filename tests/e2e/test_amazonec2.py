@@ -16,9 +16,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from remuda.providers.machine.drivers.amazonec2 import Amazonec2
-from remuda.providers.machine.drivers.amazonec2.groups import INSIDE, OPEN
+from remuda.providers.machine.drivers.amazonec2.groups import INSIDE
+from remuda.providers.machine.drivers.amazonec2.options import DEFAULT_GROUP
 from remuda.providers.machine.drivers.amazonec2.request import instance, pairs
-from remuda.providers.machine.spi import TAG_UID, BadOptions, Context, DriverError, Server
+from remuda.providers.machine.spi import TAG_OWNER, TAG_UID, BadOptions, Context, DriverError, Server
 from tests.lab.conformance import Conformance, Subject
 from tests.lab.machines import CLUSTER, make
 from tests.lab.up import CAPI, DRIVER_MACHINES, SECRETS, Up
@@ -139,8 +140,40 @@ async def test_an_instance_is_what_the_options_say(ec2: Ec2) -> None:
     assert (volume["Size"], volume["VolumeType"]) == (30, "gp3")
     assert {tag["Key"] for tag in volume["Tags"]} >= {TAG_UID}
     (group,) = ec2.client.describe_security_groups(GroupNames=["mine"])["SecurityGroups"]
-    ports = {(rule["FromPort"], rule["IpProtocol"]) for rule in group["IpPermissions"]}
-    assert ports == {(port.first, port.protocol) for port in (*OPEN, *INSIDE)} | {(8080, "tcp"), (5353, "udp")}
+    opened = {(rule["FromPort"], rule["IpProtocol"]) for rule in group["IpPermissions"] if rule["IpRanges"]}
+    assert opened == {(8080, "tcp"), (5353, "udp")}
+    inside = {
+        (rule["FromPort"], rule["ToPort"], rule["IpProtocol"])
+        for rule in group["IpPermissions"]
+        if [pair["GroupId"] for pair in rule["UserIdGroupPairs"]] == [group["GroupId"]]
+    }
+    assert inside == set(INSIDE)
+
+
+async def test_default_group_opens_nothing_to_the_world(ec2: Ec2) -> None:
+    order = ec2.order()
+    await ec2.act(order).create(order, b"")
+    (group,) = ec2.client.describe_security_groups(GroupNames=[DEFAULT_GROUP])["SecurityGroups"]
+    assert [rule for rule in group["IpPermissions"] if rule["IpRanges"] or rule["Ipv6Ranges"]] == []
+
+
+async def test_existing_group_keeps_its_rules_and_gets_those_it_lacks(ec2: Ec2) -> None:
+    """6443 from one network does not let the members in; from everywhere does."""
+    for name, source in (("narrow", "10.0.0.0/8"), ("wide", "0.0.0.0/0")):
+        tag = {"ResourceType": "security-group", "Tags": [{"Key": TAG_OWNER, "Value": "somebody"}]}
+        made = ec2.client.create_security_group(GroupName=name, Description=name, TagSpecifications=[tag])
+        rule = {"IpProtocol": "tcp", "FromPort": 6443, "ToPort": 6443, "IpRanges": [{"CidrIp": source}]}
+        ec2.client.authorize_security_group_ingress(GroupId=made["GroupId"], IpPermissions=[rule])
+    order = ec2.order(options={**ec2.options, "securityGroup": ["narrow", "wide"]})
+    await ec2.act(order).create(order, b"")
+    found = ec2.client.describe_security_groups(GroupNames=["narrow", "wide"])["SecurityGroups"]
+    rules = {
+        group["GroupName"]: (rule["IpRanges"][0]["CidrIp"], len(rule["UserIdGroupPairs"]))
+        for group in found
+        for rule in group["IpPermissions"]
+        if rule["FromPort"] == 6443
+    }
+    assert rules == {"narrow": ("10.0.0.0/8", 1), "wide": ("0.0.0.0/0", 0)}
 
 
 async def test_a_group_that_must_not_be_made_is_missed_in_words(ec2: Ec2) -> None:

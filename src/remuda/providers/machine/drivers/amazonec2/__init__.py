@@ -211,17 +211,17 @@ class Amazonec2(Driver[Amazonec2Options]):
 
     async def _open_ports(self, found: Mapping[str, Json]) -> None:
         """Of groups that are ours to look after: those that carry our tag, and the one that is there for this."""
-        further = groups.parse_ports(self.options.open_port)
+        opened = groups.parse_ports(self.options.open_port)
         for name, group in found.items():
             ours = name == DEFAULT_GROUP or any(tag["Key"] == TAG_OWNER for tag in group.get("Tags", ()))
-            if ours and groups.missing(group, further):
+            if ours and groups.missing(group, opened):
                 async with OPEN_PORTS:
                     await self._ask(
                         "open ports of the security group",
                         groups.open_ports,
                         client=self._client,
                         group=group,
-                        further=further,
+                        opened=opened,
                     )
 
     # the instance

@@ -1,6 +1,8 @@
 """Security groups: found by name in the VPC, or made, with the rules that nodes of a cluster need among themselves.
 
 They are shared by all machines that name them and stay when those are gone, as people expect of a group they named.
+Only members of a group reach each other, until the user opens a port: hosts call the manager, and never the other way
+round. Rules are added and never removed, so a group of an earlier version keeps what it has opened to the world.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ class Port(NamedTuple):
     protocol: str = "tcp"
 
 
-# From anywhere: SSH, the Kubernetes API, what serves users. From the group: everything else a cluster says to itself.
-OPEN = (Port(22, 22), Port(80, 80), Port(443, 443), Port(6443, 6443), Port(9345, 9345))
+# Between members of the group: the API, where nodes join, etcd, the networks of Pods, kubelets, node ports.
 INSIDE = (
+    Port(6443, 6443),
+    Port(9345, 9345),
     Port(2379, 2381),
     Port(8472, 8472, "udp"),
     Port(4789, 4789, "udp"),
@@ -52,13 +55,11 @@ def parse_ports(texts: Sequence[str]) -> list[Port]:
     return found
 
 
-def wanted(group: str, further: Sequence[Port]) -> list[Permission]:
-    found = []
-    for port in (*OPEN, *further):
-        found.append(
-            _permission(port) | {"IpRanges": [{"CidrIp": _ANYWHERE}], "Ipv6Ranges": [{"CidrIpv6": _ANYWHERE_V6}]}
-        )
-    found += [_permission(port) | {"UserIdGroupPairs": [{"GroupId": group}]} for port in INSIDE]
+def wanted(group: str, opened: Sequence[Port]) -> list[Permission]:
+    """Return the rules of a group; `opened` are the ports that anybody may reach."""
+    anybody = {"IpRanges": [{"CidrIp": _ANYWHERE}], "Ipv6Ranges": [{"CidrIpv6": _ANYWHERE_V6}]}
+    found = [_permission(port) | anybody for port in opened]
+    found += [_permission(port) | {"UserIdGroupPairs": [{"GroupId": group}]} for port in INSIDE if port not in opened]
     return found
 
 
@@ -66,14 +67,30 @@ def _permission(port: Port) -> Permission:
     return {"IpProtocol": port.protocol, "FromPort": port.first, "ToPort": port.last}
 
 
-def missing(group: dict[str, Any], further: Sequence[Port]) -> list[Permission]:
-    """The rules a group lacks; what somebody else has added is left alone."""
-    present = {_key(one) for one in group.get("IpPermissions", ())}
-    return [one for one in wanted(group["GroupId"], further) if _key(one) not in present]
+def missing(group: dict[str, Any], opened: Sequence[Port]) -> list[Permission]:
+    """Return the rules that a group lacks; what somebody else has added is left alone."""
+    present = [(_ports(one), _sources(one)) for one in group.get("IpPermissions", ())]
+    return [
+        one
+        for one in wanted(group["GroupId"], opened)
+        if not any(ports == _ports(one) and _covers(sources, _sources(one)) for ports, sources in present)
+    ]
 
 
-def _key(permission: Permission) -> tuple[Any, ...]:
+def _ports(permission: Permission) -> tuple[Any, ...]:
     return permission.get("IpProtocol"), permission.get("FromPort"), permission.get("ToPort")
+
+
+def _sources(permission: Permission) -> set[str]:
+    """Addresses and groups that a rule is for. AWS joins rules for the same ports into one."""
+    found = {one["CidrIp"] for one in permission.get("IpRanges", ())}
+    found |= {one["GroupId"] for one in permission.get("UserIdGroupPairs", ())}
+    return found
+
+
+def _covers(present: set[str], wanted: set[str]) -> bool:
+    """IPv4 decides: a group somebody has opened to it alone stays as they want it."""
+    return _ANYWHERE in present or wanted <= present
 
 
 def find(client: Any, vpc: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -95,8 +112,8 @@ def make(client: Any, vpc: str, name: str, tags: list[dict[str, str]]) -> None:
         )
 
 
-def open_ports(client: Any, group: dict[str, Any], further: Sequence[Port]) -> None:
+def open_ports(client: Any, group: dict[str, Any], opened: Sequence[Port]) -> None:
     """One by one, so that a rule somebody has added meanwhile does not keep out the others."""
-    for permission in missing(group, further):
+    for permission in missing(group, opened):
         with tolerated("InvalidPermission.Duplicate"):
             client.authorize_security_group_ingress(GroupId=group["GroupId"], IpPermissions=[permission])

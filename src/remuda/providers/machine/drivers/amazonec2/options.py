@@ -42,7 +42,7 @@ class Amazonec2Options(Options):
     ] = (DEFAULT_GROUP,)
     security_group_readonly: Annotated[bool, Field("Neither make groups nor add rules to them.")] = False
     open_port: Annotated[
-        Sequence[str], Field("Further ports to open: 8080, or 8080/udp.", list_type="atomic", max_items=50)
+        Sequence[str], Field("Ports to open to everybody: 8080, or 8080/udp.", list_type="atomic", max_items=50)
     ] = ()
     iam_instance_profile: Annotated[str, Field("Instance profile, by name.")] = ""
     ssh_user: Annotated[str, Field("The image's user for SSH.")] = "ubuntu"
