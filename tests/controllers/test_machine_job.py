@@ -52,7 +52,7 @@ VOLUMES = [
 def an_order(action: Any = "create", driver: str = "sim", **options: Any) -> Order:
     return Order(
         driver=driver, action=action, name="m-1", hostname="m-1", namespace="", machine="m-1", uid="uid-1",
-        cluster="c", owner="us", options=options, state_secret=STATE_SECRET,
+        cluster="c", owner="us", options=options, state_secret=STATE_SECRET, local_addresses=True,
     )  # fmt: skip
 
 
@@ -385,6 +385,21 @@ async def test_nothing_is_left_however_often_a_remove_is_killed(engine: Engine, 
     assert (await alone.run())[0] == 0
     assert await alone.cloud().servers() == []
     assert (await state_of(engine, namespace)).phase == "removed"
+
+
+async def test_job_does_not_connect_to_the_machine_of_the_manager(engine: Engine, tmp_path: Path) -> None:
+    namespace, pets = await engine.namespace(), Pets(tmp_path, count=1)
+    await pets.start()
+    order = an_order(driver="existing", **pets.options)
+    order = msgspec.structs.replace(order, namespace=namespace, local_addresses=False)
+    await ask(engine, namespace, order)
+    try:
+        code, said = await Alone(engine, tmp_path / "job", order, credentials=pets.credentials).run()
+    finally:
+        await stop_all(pets.pets)
+    assert code == 3, said
+    assert "is denied: it is a loopback address" in said
+    assert not pets.pets[0].claim.exists()
 
 
 async def test_a_script_over_ssh_that_is_killed_runs_again_until_it_is_noted(engine: Engine, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from remuda.providers.machine.drivers.amazonec2.request import instance, pairs
 from remuda.providers.machine.spi import TAG_OWNER, TAG_UID, BadOptions, Context, DriverError, Server
 from tests.lab.conformance import Conformance, Subject
 from tests.lab.machines import CLUSTER, make
-from tests.lab.up import CAPI, DRIVER_MACHINES, SECRETS, Up
+from tests.lab.up import CAPI, DRIVER_MACHINES, SECRETS, Up, allow_local_addresses
 
 SECRET_KEY = "wJalrXUtnFEMI-very-secret-bPxRfiCYEXAMPLE"
 
@@ -238,6 +238,7 @@ def test_a_job_killed_between_the_call_and_the_record_starts_no_second_instance(
     monkeypatch.setenv("REMUDA_CRASH_ONCE", str(deaths))
     up = Up()
     try:
+        allow_local_addresses(up, "amazonec2")
         keys = {f"amazonec2credentialConfig-{name}": value for name, value in ec2.credentials.items()}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "aws"}, "stringData": keys}
         assert up.http("POST", SECRETS, secret).code == 201

@@ -17,7 +17,7 @@ import pytest
 from tests.lab.clusters import FLEET_SECRETS, MACHINES, NAMESPACE, PROVISIONING, Fleet, is_ready
 from tests.lab.rancher_manifests import FOLDER, MANIFESTS, Manifest
 from tests.lab.terminal import COLUMNS, Session
-from tests.lab.up import eventually
+from tests.lab.up import allow_local_addresses, eventually
 
 COMMAND = (sys.executable, "-m", "remuda.cli.main")
 CTRL_C = "\x03"
@@ -143,6 +143,7 @@ def test_what_is_followed_is_left_by_ctrl_c(fleet: Fleet, prairie: str, words: s
 
 def test_a_log_that_is_followed_is_left_by_ctrl_c(fleet: Fleet) -> None:
     """Of a Job that does not end: it speaks to a server that never answers."""
+    allow_local_addresses(fleet, "existing")
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

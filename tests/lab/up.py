@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from remuda.providers.machine.addresses import ALLOW_LOCAL
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ours import Ours
 from tests.lab.server import Server, tail
@@ -130,6 +131,14 @@ class Applied(Server):
 
 class Up(Ours, Applied):
     command = "up"
+
+
+def allow_local_addresses(server: Server, driver: str) -> None:
+    """Let Jobs of a driver connect to loopback, where tests have what they connect to."""
+    patch = {"metadata": {"annotations": {ALLOW_LOCAL: "true"}}}
+    merge = {"Content-Type": "application/merge-patch+json"}
+    reply = server.http("PATCH", f"{DRIVERS}/{driver}", json.dumps(patch), merge)
+    assert reply.code == 200, reply
 
 
 def condition(obj: Json, type: str) -> str:

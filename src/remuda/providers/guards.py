@@ -19,6 +19,7 @@ from remuda.kube.admission import (
     Operation,
     Registration,
     Review,
+    Verdict,
     all_needs,
     allow,
 )
@@ -27,6 +28,7 @@ from remuda.kube.client import Target
 from remuda.kube.core import SECRETS
 from remuda.providers import author, names
 from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.machine import addresses
 from remuda.providers.machine.restriction import at, by_infrastructure, by_kind, by_reference, uses_driver
 from remuda.runtime.webhooks import Webhook
 
@@ -84,13 +86,22 @@ def _data_secrets(review: Review, obj: dict[str, Any] | None) -> Iterator[Access
             )
 
 
+def _both(first: AdmissionFunction, second: AdmissionFunction) -> AdmissionFunction:
+    """Return a function that has the errors of the first and the patch of the second."""
+
+    def admit(review: Review) -> Verdict:
+        return msgspec.structs.replace(second(review), errors=first(review).errors)
+
+    return admit
+
+
 GUARDED = (
-    Guarded("MachineConfig", Target(names.CONFIG_API_VERSION, EVERY_KIND), uses_driver(by_kind)),
+    Guarded("MachineConfig", Target(names.CONFIG_API_VERSION, EVERY_KIND), uses_driver(by_kind), addresses.admit),
     Guarded(
         "DriverMachine",
         Target(names.MACHINE_API_VERSION, EVERY_KIND),
         all_needs(uses_driver(by_kind), author.uses_credentials(author.of_driver_machine)),
-        author.records_author(author.of_driver_machine),
+        _both(addresses.admit, author.records_author(author.of_driver_machine)),
     ),
     Guarded(
         RKE_CLUSTER.name,

@@ -30,7 +30,8 @@ from remuda.providers import names
 from remuda.providers.bootstrap import clusters, custom
 from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine.types import machine_kind, template_kind
+from remuda.providers.machine.addresses import ALLOW_LOCAL
+from remuda.providers.machine.types import NODE_DRIVER, machine_kind, template_kind
 from tests.faults import chapters
 from tests.faults.chapters import Chapter
 from tests.faults.controllers.view import left_in
@@ -111,6 +112,9 @@ class Herd:
         """They have bootstrap data of their own, and no agent: the script is what is run over SSH."""
         await self._make_secret("login", privateKey=self.pets.key)
         await self._make_secret("script", value="#!/bin/sh\necho hello\n", format="script")
+        for driver in ("existing", "drifter"):
+            allowed = {"metadata": {"annotations": {ALLOW_LOCAL: "true"}}}
+            await self.teller.patch(NODE_DRIVER.target, "", driver, allowed)
         for kind, pet in ((EXISTING, self.pets.first), (DRIFTER, self.pets.second)):
             options = {"address": pet.name, "sshUser": USER, "common": {"cloudCredentialSecretName": "login"}}
             await self._make(kind, kind.name.lower(), options)

@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import socket
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -28,6 +30,7 @@ from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.providers.machine import drivers, scrub
 from remuda.providers.machine.cluster_job import ClusterJob
+from remuda.providers.machine.connection_guard import ConnectionGuard
 from remuda.providers.machine.execution import Job, Say
 from remuda.providers.machine.scrub import Scrubber
 from remuda.providers.machine.spi import BadOptions, ClusterDriver, ClusterOrder, Driver, DriverError, Order
@@ -168,13 +171,48 @@ async def _main(root: str) -> tuple[int, str]:
     }
     _set_hosts_free(files)
     try:
-        client = HttpClient(kubeconfig.load())
+        access = kubeconfig.load()
+        client = HttpClient(access)
     except kubeconfig.KubeconfigError as error:
         return FAILED, str(error)
+    guard = _guard(files, (access.server, access.proxy_url))
     try:
-        return await run(files, credentials, client, directory, _print)
+        code, words = await run(files, credentials, client, directory, _print)
     finally:
         await client.close()
+    if code and guard is not None and guard.denied:
+        return HOPELESS, f"{words}; {guard.denied}" if words else guard.denied
+    return code, words
+
+
+def _guard(files: Mapping[str, bytes], servers: Sequence[str]) -> ConnectionGuard | None:
+    """Install the guard of connections, unless the driver's servers are on this machine, or an administrator allows all
+    addresses. `servers`: URLs at which the API server is reached."""
+    try:
+        order: Order | ClusterOrder = _cluster_order(files) if CLUSTER_ORDER_FILE in files else _order(files)
+        if isinstance(order, ClusterOrder):
+            free = cluster_driver_of(order.driver).local
+        else:  # a program of rancher-machine is spoken to on loopback, and its own connections are not seen
+            free = driver_of(order).local or order.local_addresses or bool(order.program)
+    except DriverError:
+        return None  # will be told by whoever carries out the order
+    if free:
+        return None
+    guard = ConnectionGuard(order.driver, {place for url in servers for place in _places(url)})
+    guard.install()
+    return guard
+
+
+def _places(url: str) -> list[tuple[str, int]]:
+    parts = urlsplit(url)
+    if not parts.hostname:
+        return []
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return [(str(address[0]), port) for *_, address in found]
 
 
 def _set_hosts_free(files: Mapping[str, bytes]) -> None:

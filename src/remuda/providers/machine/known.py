@@ -1,5 +1,5 @@
 """What is known of drivers that are programs, beyond the flags they report: which options are credentials, which are
-secrets, and which hold the content of a file that the program wants as a path.
+secrets, which hold the content of a file that the program wants as a path, and which say where to connect.
 
 A NodeDriver says so in annotations, as Rancher's do. For drivers that everybody has, the same is known here.
 """
@@ -20,6 +20,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     private: tuple[str, ...] = ()
     passwords: tuple[str, ...] = ()
     files: Mapping[str, str] = {}  # option → the program's option that wants a path
+    addresses: tuple[str, ...] = ()  # options that say where to connect
 
     @property
     def credentials(self) -> tuple[str, ...]:
@@ -35,6 +36,7 @@ _KNOWN: Mapping[str, Facts] = {
         public=("accessKey",),
         private=("secretKey", "sessionToken"),
         files={"sshKeyContents": "sshKeypath", "userdata": "userdata"},
+        addresses=("endpoint",),
     ),
     "azure": Facts(
         public=("clientId", "subscriptionId", "tenantId", "environment"),
@@ -46,14 +48,18 @@ _KNOWN: Mapping[str, Facts] = {
     "google": Facts(private=("authEncodedJson",), files={"authEncodedJson": "authEncodedJson", "userdata": "userdata"}),
     "harvester": Facts(public=("clusterType", "clusterId"), private=("kubeconfigContent",)),
     "linode": Facts(private=("token",), passwords=("rootPass",)),
-    "nutanix": Facts(public=("endpoint", "username", "port"), private=("password",)),
+    "nutanix": Facts(public=("endpoint", "username", "port"), private=("password",), addresses=("endpoint",)),
     "oci": Facts(public=("tenancyId", "userId", "fingerprint"), private=("privateKeyContents",)),
     "openstack": Facts(
         private=("password",),
         files={"cacert": "cacert", "privateKeyFile": "privateKeyFile", "userDataFile": "userDataFile"},
+        addresses=("authUrl",),
     ),
     "vmwarevsphere": Facts(
-        public=("username", "vcenter", "vcenterPort"), private=("password",), files={"cloudConfig": "cloudConfig"}
+        public=("username", "vcenter", "vcenterPort"),
+        private=("password",),
+        files={"cloudConfig": "cloudConfig"},
+        addresses=("vcenter",),
     ),
 }
 
@@ -71,6 +77,7 @@ def facts(driver: str, annotations: Mapping[str, str]) -> Facts:
         private=_listed(annotations, PRIVATE, known.private),
         passwords=_listed(annotations, PASSWORDS, known.passwords),
         files=_paired(annotations.get(FILES)) if FILES in annotations else known.files,
+        addresses=known.addresses,
     )
 
 

@@ -52,6 +52,7 @@ def order(
     owner: str,
     program: Mapping[str, str],
     network: Mapping[str, str] = {},
+    local_addresses: bool = False,
 ) -> Order:
     return Order(
         driver=driver,
@@ -67,4 +68,5 @@ def order(
         state_secret=names.state_secret(metadata.name),
         program=program,
         network=network,
+        local_addresses=local_addresses,
     )

@@ -16,14 +16,14 @@ from remuda.kube.objects import Kind
 from remuda.providers import author, names
 from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP
 from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine import manifests, orders, state
+from remuda.providers.machine import addresses, manifests, orders, state
 from remuda.providers.machine.office import Office
 from remuda.providers.machine.options import OptionModel
 from remuda.providers.machine.orders import Action
 from remuda.providers.machine.pools import PoolName, Pools, pool_of
 from remuda.providers.machine.settings import MachineSettings
 from remuda.providers.machine.spi import Needs, Order
-from remuda.providers.machine.types import CREATE_JOB, DriverMachine, machine_kind, template_kind
+from remuda.providers.machine.types import CREATE_JOB, NODE_DRIVER, DriverMachine, machine_kind, template_kind
 from remuda.providers.machine.work import Desk, Missing, check_author, credential_fields
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
@@ -63,6 +63,16 @@ class World(Office):
         Raises ValueError."""
         data = await self.secret(machine.metadata.namespace, names.state_secret(machine.metadata.name))
         return None if data is None else state.read(data)
+
+    async def allows_local_addresses(self, driver: str) -> bool:
+        """Whether an administrator lets Jobs of the driver connect to this machine. Read anew for each Job."""
+        try:
+            value = await self.client.get(NODE_DRIVER.target, "", driver)
+        except StatusError as error:
+            if error.code == _NOT_FOUND:
+                return False
+            raise
+        return addresses.allowed_by(NODE_DRIVER.decode(value).metadata.annotations)
 
 
 class Scope:
@@ -169,6 +179,7 @@ class Scope:
             owner=await self.world.owner(),
             program=self.driver.program,
             network=await self._network() if action == "create" else {},
+            local_addresses=self.driver.local or await self.world.allows_local_addresses(self.driver.name),
         )
 
     async def _network(self) -> Mapping[str, str]:

@@ -104,6 +104,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state_secret: str = ""
     program: Mapping[str, str] = {}  # of a driver that is a program: how it is had (url, checksum, path)
     network: Mapping[str, str] = {}  # what the same driver has made for the cluster: `ClusterInfrastructure.network`
+    local_addresses: bool = False  # an administrator lets the driver connect to this machine: see `addresses`
 
     def __repr__(self) -> str:
         return f"<Order {self.action} {self.name}>"
@@ -229,6 +230,7 @@ class Driver(ABC, Generic[O]):
     doc: ClassVar[str]  # one paragraph: what it makes, what it needs
     options_type: ClassVar[type[Any]]
     credential_fields: ClassVar[tuple[str, ...]] = ()  # options (JSON names) that a cloud credential may bring instead
+    address_options: ClassVar[tuple[str, ...]] = ()  # options (JSON names) that say where to connect: see `addresses`
     user_data_format: ClassVar[Literal["cloud-config", "script"]] = "cloud-config"  # what `create` is given
     local: ClassVar[bool] = False  # its servers live on the machine that runs the Job: only our job runner can
     on_manager: ClassVar[bool] = False  # its servers run code on the manager's machine: see `restriction`

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from remuda.app.controllers import ADMISSION, EVERY, webhooks
-from remuda.kube.admission import EVERY_KIND, Review, Unseen, allow
-from remuda.kube.authorization import denial
+from remuda.kube.admission import EVERY_KIND, Review, Unseen
+from remuda.kube.authorization import Access, denial
 from remuda.providers.machine import drivers
 from remuda.providers.machine.restriction import ALLOW_ALL_USERS
 from tests.unit.provisioning import judging
@@ -77,7 +77,12 @@ class Seen:
         return [obj for kind, obj in self._objects if kind == plural]
 
 
-def missing(
+def missing(use: tuple[str, str, str, Json], **how: Any) -> list[str]:
+    """The drivers that the writer of an object needs the right to use."""
+    return [need.name for need in needed(use, **how)]
+
+
+def needed(
     use: tuple[str, str, str, Json],
     *,
     groups: tuple[str, ...] = ("system:authenticated",),
@@ -85,8 +90,7 @@ def missing(
     seen: Seen | None = None,
     annotations: Json | None = None,
     by_manager: bool = False,
-) -> list[str]:
-    """The drivers that the writer of an object needs the right to use."""
+) -> list[Access]:
     group, plural, kind, obj = use
     seen = seen or Seen()
     new = {"apiVersion": f"{group}/v1", "kind": kind, **deepcopy(obj)}
@@ -113,7 +117,7 @@ def missing(
         if one.needs is not None and one.group == group and one.plural in (plural, EVERY_KIND)
         for need in one.needs(review)
     ]
-    return [need.name for need in found if (need.verb, need.resource) == ("use", "nodedrivers")]
+    return [need for need in found if (need.verb, need.resource) == ("use", "nodedrivers")]
 
 
 def node_driver(name: str, allowed: str) -> tuple[str, Json]:
@@ -128,16 +132,7 @@ def test_user_cannot_use_a_driver_of_the_managers_machine(use: tuple[str, str, s
 
 
 def test_denial_says_what_to_do() -> None:
-    group, plural, kind, obj = USES[0]
-    seen = Seen()
-    (function,) = [
-        one.needs for one in ADMISSION if one.group == group and one.needs is not None and one.function is allow
-    ]
-    review = Review(
-        operation="CREATE", group=group, version="v1", kind=kind, resource=plural, namespace="fleet", name="a",
-        user="rider", lookup=seen.lookup, select=seen.select, new={"metadata": {"name": "a"}, **obj},
-    )  # fmt: skip
-    (need,) = function(review)
+    (need,) = needed(USES[0])
     assert denial(need).startswith("kind: you need the right to use nodedrivers.management.cattle.io process; ")
     assert "only administrators may use it" in denial(need)
 

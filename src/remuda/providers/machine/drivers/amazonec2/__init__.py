@@ -71,6 +71,7 @@ class Amazonec2(Driver[Amazonec2Options]):
     )
     options_type: ClassVar[type[Amazonec2Options]] = Amazonec2Options
     credential_fields: ClassVar[tuple[str, ...]] = ("accessKey", "secretKey", "sessionToken")
+    address_options: ClassVar[tuple[str, ...]] = ("endpoint",)
 
     _made: Any = None
 

@@ -83,6 +83,7 @@ class Existing(Driver[ExistingOptions]):
     )
     options_type: ClassVar[type[ExistingOptions]] = ExistingOptions
     credential_fields: ClassVar[tuple[str, ...]] = ("privateKey",)
+    address_options: ClassVar[tuple[str, ...]] = ("address", "addresses")
     user_data_format = "script"
 
     @property

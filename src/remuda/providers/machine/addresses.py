@@ -1,0 +1,154 @@
+"""Which addresses a driver may be told to connect to.
+
+An option such as `endpoint` is a user's choice, and a Job connects there, often from the manager's machine. Loopback,
+link-local and unspecified addresses, the metadata services of clouds and the machine's own addresses would let a user
+reach what only this machine can. Admission refuses them where an option holds a literal address (`admit`); a Job is
+denied them when it connects, after names are resolved (`connection_guard`). An administrator allows them with the
+annotation ALLOW_LOCAL of the NodeDriver.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterator, Mapping
+from functools import cache
+from urllib.parse import urlsplit
+
+from remuda.kube.admission import ALLOWED, Review, Verdict
+from remuda.kube.errors import FieldError, invalid
+from remuda.providers import names
+from remuda.providers.machine import drivers, known
+from remuda.providers.machine.restriction import at, driver_of_kind, has_annotation
+
+ALLOW_LOCAL = "remuda.dev/allow-local-addresses"  # annotation of a NodeDriver: "true"
+
+Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# Of Amazon over IPv6, Alibaba and Azure; those of all others are link-local.
+_METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")))
+
+
+# ---- one address -----------------------------------------------------------------------------------------------------
+
+
+def literal(host: str) -> Ip | None:
+    """Return the address that a host is written as; None for a name. Takes all forms that connecting takes: 127.1 and
+    0x7f000001 are 127.0.0.1."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host)) if host.isascii() and not host.isspace() else None
+    except OSError:
+        return None
+
+
+def forbidden(address: Ip) -> str:
+    """Return what is wrong with connecting to an address; empty if nothing is."""
+    inner = _embedded(address)
+    if inner is not None:
+        return forbidden(inner)
+    if address.is_loopback:
+        return "is a loopback address"
+    if address.is_link_local:
+        return "is a link-local address"
+    if address.is_unspecified or (address.version == 4 and address in _THIS_NETWORK):
+        return "is an unspecified address"
+    if address in _METADATA:
+        return "is the metadata service of a cloud"
+    return "is an address of the manager's own machine" if _is_own(address) else ""
+
+
+def _embedded(address: Ip) -> Ip | None:
+    """Return the IPv4 address that an IPv6 address stands for."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return None
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
+
+
+def _is_own(address: Ip) -> bool:
+    """Ask the kernel which source it would use: for an address of its own, that address. Sends nothing."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))
+            return literal(probe.getsockname()[0]) == address
+    except OSError:
+        return False
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def host_of(text: str) -> str:
+    """Return the host of a URL, host:port, [address]:port or host."""
+    try:
+        return urlsplit(text if "//" in text else f"//{text}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def problem(text: str) -> str:
+    """Return what is wrong with an option that says where to connect. Of a name nothing is known here."""
+    host = text if literal(text) is not None else host_of(text).rstrip(".")
+    if host.lower() == "localhost" or host.lower().endswith(".localhost"):
+        return "is this machine itself"
+    address = literal(host)
+    return forbidden(address) if address is not None else ""
+
+
+@cache
+def options_of_driver(name: str) -> tuple[str, ...]:
+    """Return the options of a driver that say where to connect."""
+    try:
+        ours = drivers.find(name).address_options if name in drivers.names() else ()
+    except drivers.NoSuchDriver:
+        ours = ()
+    return ours or known.facts(name, {}).addresses
+
+
+def admit(review: Review) -> Verdict:
+    """Refuse literal addresses in a <Driver>Config, <Driver>MachineTemplate or <Driver>Machine."""
+    if review.subresource or review.new is None or review.by_manager:
+        return ALLOWED
+    driver = driver_of_kind(review.kind)
+    options = options_of_driver(driver)
+    if not options or has_annotation(review, driver, ALLOW_LOCAL):
+        return ALLOWED
+    return Verdict(errors=tuple(_complaints(review, driver, options)))
+
+
+def _complaints(review: Review, driver: str, options: tuple[str, ...]) -> Iterator[FieldError]:
+    path = _path(review)
+    before, after = at(review.old, *path), at(review.new, *path)
+    for option in options:
+        said = after.get(option) if isinstance(after, Mapping) else None
+        if isinstance(before, Mapping) and before.get(option) == said:
+            continue
+        for text in said if isinstance(said, list) else (said,):
+            if isinstance(text, str) and text and (why := problem(text)):
+                yield invalid(".".join((*path, option)), text, f"{why}, {_advice(driver)}")
+
+
+def _path(review: Review) -> tuple[str, ...]:
+    if review.group == names.CONFIG_GROUP:
+        return ()
+    return ("spec", "template", "spec") if review.kind.endswith("Template") else ("spec",)
+
+
+def _advice(driver: str) -> str:
+    return (
+        "which only this machine can reach: name another one, or have an administrator allow it: "
+        f"kubectl annotate nodedriver {driver} {ALLOW_LOCAL}=true"
+    )
+
+
+def allowed_by(annotations: Mapping[str, str]) -> bool:
+    """Whether the annotations of a NodeDriver allow all addresses."""
+    return annotations.get(ALLOW_LOCAL) == "true"
