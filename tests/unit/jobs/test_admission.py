@@ -14,9 +14,9 @@ Json = dict[str, Any]
 
 
 def review(
-    operation: Operation, new: Json, old: Json | None = None, groups: tuple[str, ...] = (), own: str = ""
+    operation: Operation, new: Json, old: Json | None = None, groups: tuple[str, ...] = (), by_manager: bool = False
 ) -> str:
-    return judge(own)(
+    return judge(
         Review(
             operation=operation, group="batch", version="v1", kind="Job", resource="jobs", namespace="default",
             name="j", user="tenant", groups=groups, lookup=lambda *_: None, new=new, old=old,
