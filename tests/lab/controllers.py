@@ -21,6 +21,7 @@ CONTROLLERS = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
     "clusterrole-aggregation-controller",
+    "resourcequota-controller",
 )
 
 

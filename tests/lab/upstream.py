@@ -35,7 +35,6 @@ DISABLED_PLUGINS = (
     "PersistentVolumeClaimResize",
     "PodSecurity",
     "Priority",
-    "ResourceQuota",
     "RuntimeClass",
     "ServiceAccount",
     "StorageObjectInUseProtection",

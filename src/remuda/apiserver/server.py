@@ -39,6 +39,8 @@ from remuda.apiserver.handlers import register_handlers
 from remuda.apiserver.http.front import HttpFront
 from remuda.apiserver.http.presented import Presented
 from remuda.apiserver.kinds import builtin_resources, protobuf
+from remuda.apiserver.kinds.core_quotas import TABLE as QUOTAS
+from remuda.apiserver.kinds.core_quotas import warn_of_unenforced
 from remuda.apiserver.kinds.registration import ADMISSION_GROUP, WEBHOOK_PLURALS, refuse_webhooks
 from remuda.apiserver.registry.crds import TABLE as DEFINITIONS
 from remuda.apiserver.registry.crds import Definitions, with_schema_validation
@@ -103,6 +105,7 @@ class ApiServer:
         if not settings.webhook_records:
             for plural in WEBHOOK_PLURALS:
                 self.registry.admission.register(ADMISSION_GROUP, plural, refuse_webhooks, ("CREATE", "UPDATE"))
+        self.registry.admission.register("", QUOTAS, warn_of_unenforced, ("CREATE", "UPDATE"))
         self._definitions = Definitions(store, served)
         self.pod_logs = PodLogs(self.registry)
         self.registry.connect_with("pods", "log", self.pod_logs.connector())

@@ -31,7 +31,7 @@ class Lookup(Protocol):
 
 
 class Select(Protocol):
-    """Reads those objects of a namespace that have all these labels, from committed state. Raises Unseen."""
+    """Reads those objects of a namespace (of all, if it is empty) that have all these labels. Raises Unseen."""
 
     def __call__(
         self, api_version: str, plural: str, namespace: str, labels: Mapping[str, str]

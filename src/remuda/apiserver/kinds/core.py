@@ -1,4 +1,4 @@
-"""The core group: its kinds in discovery's order, and the three that are plain records."""
+"""The core group: its kinds in discovery's order, and the two that are plain records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from remuda.apiserver.kinds.columns import (
     AGE,
     NAME,
     PLAIN,
-    Cell,
     at,
     containers,
     format_labels,
@@ -18,6 +17,7 @@ from remuda.apiserver.kinds.core_config import CONFIG_MAPS, SECRETS, SERVICE_ACC
 from remuda.apiserver.kinds.core_namespaces import NAMESPACES
 from remuda.apiserver.kinds.core_nodes import NODES
 from remuda.apiserver.kinds.core_pods import POD_TEMPLATES, PODS
+from remuda.apiserver.kinds.core_quotas import RESOURCE_QUOTAS
 from remuda.apiserver.kinds.core_services import ENDPOINTS, SERVICES
 from remuda.apiserver.kinds.core_volumes import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from remuda.apiserver.kinds.declare import Rules, declare, non_negative
@@ -77,33 +77,6 @@ REPLICATION_CONTROLLERS = declare(
         AGE,
         *containers("spec", "template", "spec"),
         string("Selector", lambda rc: format_labels(at(rc, "spec", "selector", default=None)), wide=True),
-    ),
-)
-
-
-def _quota_column(*, limits: bool) -> Cell:
-    def cell(quota: Obj) -> str:
-        hard, used = at(quota, "status", "hard", default={}), at(quota, "status", "used", default={})
-        chosen = [name for name in sorted(hard) if name.startswith("limits.") == limits]
-        return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in chosen)
-
-    return cell
-
-
-RESOURCE_QUOTAS = declare(
-    "",
-    "v1",
-    "ResourceQuota",
-    "resourcequotas",
-    short_names=("quota",),
-    has_status=True,
-    has_generation=False,
-    returns_deleted=True,
-    columns=(
-        NAME,
-        string("Request", _quota_column(limits=False)),
-        string("Limit", _quota_column(limits=True)),
-        AGE,
     ),
 )
 

@@ -109,8 +109,9 @@ class AdmissionChain:
         if resource is None:
             return []
         selector = label_selector_from_labels(labels)
-        found = (decode(entry.value) for entry in self._store.scan(resource.table, namespace))
-        return [obj for obj in found if selector.matches(metadata(obj).get("labels") or {})]
+        # Writes on their way count: a limit that a function checks holds for concurrent writes as well.
+        found = self._store.scan_latest(resource.table, namespace)
+        return [decode(entry.value) for entry in found if selector.matches(entry.labels)]
 
     def lookup(self, api_version: str, plural: str, namespace: str, name: str) -> Obj | None:
         group, _, version = api_version.rpartition("/")

@@ -1,6 +1,6 @@
 """Create, update and patch. Every write of every kind takes the same steps, in the real server's order:
 
-    identify → decode (prune, default) → own fields → prepare → admit → validate → encode → disk
+    identify → decode (prune, default) → own fields → prepare → admit → validate → check quotas → encode → disk
 
 A write that would change nothing is not written: no new revision, no event. An update that removes the last
 finalizer of an object being deleted removes the object.
@@ -27,6 +27,7 @@ from remuda.apiserver.registry.objects import (
     to_storage,
 )
 from remuda.apiserver.registry.patching import patched
+from remuda.apiserver.registry.quotas import check_quotas
 from remuda.apiserver.registry.reads import Reader
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.registry.validation import complain, decode_strictly, drop_repeated_owners, validate
@@ -139,6 +140,7 @@ class Writer:
         name = metadata(obj)["name"]
         if self._store.latest(resource.table, call.namespace, name) is not None:
             raise WriteConflict
+        check_quotas(self._store, resource, call.namespace, name)  # nothing is awaited from here to the write
         if options.dry_run:
             return Written(encode(obj), created=True)
         stored = to_storage(resource, obj)

@@ -27,9 +27,11 @@ class Memory:
         held = self._tables.get(table)
         return None if held is None else held.get(namespace, name)
 
-    def count(self, table: str) -> int:
+    def count(self, table: str, namespace: str) -> int:
         held = self._tables.get(table)
-        return 0 if held is None else held.count
+        if held is None:
+            return 0
+        return held.count_in(namespace) if namespace else held.count
 
     def tables(self) -> list[str]:
         return list(self._tables)

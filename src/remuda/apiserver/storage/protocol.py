@@ -51,7 +51,16 @@ class Store(Protocol):
         namespaces when `namespace` is empty; those behind the key `after`; `at` an older revision (raises
         Compacted when its history is gone)."""
 
-    def count(self, table: str) -> int: ...
+    def count(self, table: str, namespace: str = "") -> int:
+        """Return how many entries are committed, in one namespace or in all."""
+
+    def count_latest(self, table: str, namespace: str) -> int:
+        """Return how many entries of a namespace there are once the writes on their way are committed. They are
+        written in order, so that a write decided on this number is void if one of them fails."""
+
+    def scan_latest(self, table: str, namespace: str = "") -> Sequence[Entry]:
+        """Return the entries there are once the writes on their way are committed, in no particular order. Never show
+        them to a reader."""
 
     def tables(self) -> Iterable[str]:
         """Every table that holds an entry."""

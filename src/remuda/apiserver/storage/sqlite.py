@@ -138,8 +138,27 @@ class SqliteStore:
             return self._memory.scan(table, namespace, after, limit)
         return self._memory.scan_at(table, namespace, after, limit, at)
 
-    def count(self, table: str) -> int:
-        return self._memory.count(table)
+    def count(self, table: str, namespace: str = "") -> int:
+        return self._memory.count(table, namespace)
+
+    def count_latest(self, table: str, namespace: str) -> int:
+        found = self._memory.count(table, namespace)
+        for key, write in self._overlay.items():
+            if key[0] == table and key[1] == namespace:
+                found += (write.event.type != "DELETED") - (self._memory.get(*key) is not None)
+        return found
+
+    def scan_latest(self, table: str, namespace: str = "") -> Sequence[Entry]:
+        pending = {
+            key[1:]: write.event
+            for key, write in self._overlay.items()
+            if key[0] == table and (not namespace or key[1] == namespace)
+        }
+        committed = self._memory.scan(table, namespace, None, 0)
+        if not pending:
+            return committed
+        kept = [entry for entry in committed if entry.key not in pending]
+        return [*kept, *(event.entry for event in pending.values() if event.type != "DELETED")]
 
     def tables(self) -> list[str]:
         return self._memory.tables()

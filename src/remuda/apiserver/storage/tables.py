@@ -49,6 +49,10 @@ class Table:
         space = self._spaces.get(namespace)
         return None if space is None else space.entries.get(name)
 
+    def count_in(self, namespace: str) -> int:
+        space = self._spaces.get(namespace)
+        return 0 if space is None else len(space.entries)
+
     def set(self, entry: Entry) -> None:
         space = self._spaces.get(entry.namespace) or self._add_space(entry.namespace)
         name = entry.name

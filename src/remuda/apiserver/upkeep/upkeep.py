@@ -14,6 +14,7 @@ from remuda.apiserver.upkeep.duty import Duty, KeyedDuty
 from remuda.apiserver.upkeep.expiry import ExpiryDuty
 from remuda.apiserver.upkeep.garbage import GarbageDuty
 from remuda.apiserver.upkeep.namespaces import NamespacesDuty
+from remuda.apiserver.upkeep.quotas import QuotasDuty
 from remuda.apiserver.upkeep.serviceaccounts import ServiceAccountsDuty
 
 
@@ -37,6 +38,7 @@ class Upkeep:
                 NamespacesDuty(registry),
                 ServiceAccountsDuty(registry, signer, ca),
                 AggregationDuty(registry),
+                QuotasDuty(registry),
             ]
         self._unsubscribe: Callable[[], None] | None = None
 
