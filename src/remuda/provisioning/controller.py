@@ -89,7 +89,8 @@ class ProvisioningController:
         controller.watch(manager.caches.of(RKE_CLUSTER), _same_key, "infrastructure", facts=_head_facts)
         for kind in _MEMBERS:
             index_by_cluster(manager.caches, kind)
-            controller.watch(manager.caches.of(kind), _of_member, kind.plural, facts=_head_facts)
+            facts = _deployment_facts if kind is MACHINE_DEPLOYMENT else _head_facts
+            controller.watch(manager.caches.of(kind), _of_member, kind.plural, facts=facts)
         index_by_cluster(manager.caches, MACHINE)
         controller.watch(
             manager.caches.of(MACHINE), _of_member, "machines", settle=SETTLE_SECONDS, facts=_machine_facts
@@ -221,6 +222,7 @@ class ProvisioningController:
             held=held,
             control_plane=self._control_planes.get(*cluster.key),
             capi_cluster=self._capi_clusters.get(*cluster.key),
+            deployments=members(self._caches, MACHINE_DEPLOYMENT, cluster.key),
         )
         status.write(draft.status, cluster, facts)
         await save(self._client, draft, PUBLISH)
@@ -300,6 +302,10 @@ def _of_member(obj: Any) -> list[Key]:
 def _head_facts(obj: Object) -> object:
     metadata = obj.metadata
     return metadata.uid, metadata.generation, metadata.labels, metadata.annotations, metadata.deletion_timestamp
+
+
+def _deployment_facts(deployment: Any) -> object:
+    return _head_facts(deployment), status.exceeded_quota(deployment)
 
 
 def _capi_facts(cluster: CapiCluster) -> object:

@@ -13,14 +13,17 @@ import msgspec
 
 from remuda.capi import names as capi_names
 from remuda.capi.types import Cluster as CapiCluster
+from remuda.capi.types import MachineDeployment
 from remuda.kube import conditions
 from remuda.kube.conditions import UNKNOWN, condition
 from remuda.kube.objects import Condition
+from remuda.kube.quotas import Exceeded, find_exceeded
 from remuda.providers import author
 from remuda.providers.controlplane.types import READY as CONTROL_PLANE_READY
 from remuda.providers.controlplane.types import RKEControlPlane
 from remuda.provisioning.consequence import Consequence
 from remuda.provisioning.generate import uses_credential
+from remuda.provisioning.pools import POOL_NAME
 from remuda.provisioning.types import (
     AUTHOR_RECORDED,
     CREATED,
@@ -52,6 +55,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     held: Sequence[Consequence] = ()
     control_plane: RKEControlPlane | None = None
     capi_cluster: CapiCluster | None = None
+    deployments: Sequence[MachineDeployment] = ()
 
 
 def write(status: Json, cluster: Cluster, facts: Facts) -> None:
@@ -62,7 +66,7 @@ def write(status: Json, cluster: Cluster, facts: Facts) -> None:
         _done(CREATED, facts.not_created),
         _done(RKE_CLUSTER_CONDITION, problem),
         *(msgspec.structs.replace(ready, type=type) for type in (READY, UPDATED, PROVISIONED)),
-        *_progress(ready, problem),
+        *_progress(ready, problem or _missing_machines(facts.deployments)),
     ]
     remove = [REMOVED]
     if author.of(cluster.metadata.annotations) is None and uses_credential(cluster):
@@ -119,12 +123,34 @@ def _outdated(control_plane: RKEControlPlane) -> bool:
     return control_plane.status.observed_generation < control_plane.metadata.generation
 
 
+def _missing_machines(deployments: Sequence[MachineDeployment]) -> Problem | None:
+    """Return why machines are not created that the pools ask for, if nothing but a user can change that."""
+    said = []
+    for one in sorted(deployments, key=lambda one: one.metadata.name):
+        exceeded = exceeded_quota(one)
+        if exceeded is not None:
+            pool = one.spec.template.metadata.labels.get(POOL_NAME, one.metadata.name)
+            said.append(
+                f"pool {pool}: machines are missing, because the ResourceQuota {exceeded.name} of namespace "
+                f"{one.metadata.namespace} allows no more (used {exceeded.used}, limited {exceeded.limited}); "
+                "delete machines, or ask an administrator to raise it"
+            )
+    return Problem("QuotaExceeded", "; ".join(said)) if said else None
+
+
+def exceeded_quota(deployment: MachineDeployment) -> Exceeded | None:
+    """Return the quota that keeps a MachineDeployment from growing."""
+    growing = conditions.find(deployment.status.conditions, "ScalingUp")
+    return find_exceeded(growing.message) if growing is not None and growing.status == conditions.TRUE else None
+
+
 def _progress(ready: Condition, problem: Problem | None) -> list[Condition]:
     """As kstatus has it: what is under way, and what will not get on by itself."""
-    stalled = problem is not None and problem.lasting
-    working = not stalled and ready.status != conditions.TRUE
+    lasting = problem if problem is not None and problem.lasting else None
+    working = lasting is None and ready.status != conditions.TRUE
+    reason, message = (lasting.reason, lasting.message) if lasting is not None else ("NotStalled", "")
     return [
-        condition(STALLED, stalled, problem.reason if stalled and problem else "NotStalled", ready.message * stalled),
+        condition(STALLED, lasting is not None, reason, message),
         condition(RECONCILING, working, ready.reason if working else "NotReconciling", ready.message * working),
     ]
 

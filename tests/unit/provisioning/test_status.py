@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.capi.types import MachineDeployment, MachineDeploymentStatus
 from remuda.kube.objects import Condition, ObjectMeta
 from remuda.providers.controlplane.types import RKEControlPlane, RKEControlPlaneStatus
 from remuda.provisioning import status
@@ -80,3 +81,23 @@ def test_held_is_said_while_it_is_so() -> None:
     found = said(Facts(held=[held]))
     assert of(found, "Held") == ("True", "WouldReplaceMachines", str(held))
     assert "Held" not in {one["type"] for one in said(Facts(), found)["conditions"]}
+
+
+def test_exhausted_quota_stalls_a_cluster_that_is_ready() -> None:
+    growing = Condition(
+        type="ScalingUp",
+        status="True",
+        reason="ScalingUp",
+        message="Scaling up from 1 to 2 replicas is blocked because:\n"
+        "* exceeded quota: small, requested: a=1, used: a=1, limited: a=1",
+    )
+    deployment = MachineDeployment(
+        metadata=ObjectMeta(name="prairie-workers", namespace="team"),
+        status=MachineDeploymentStatus(conditions=(growing,)),
+    )
+    found = said(Facts(control_plane=control_plane("True"), deployments=(deployment,)))
+    status, reason, message = of(found, "Stalled")
+    assert (status, reason) == ("True", "QuotaExceeded")
+    assert "the ResourceQuota small of namespace team allows no more (used a=1, limited a=1)" in message
+    assert of(found, "Ready")[0] == "True"
+    assert of(found, "Reconciling")[0] == "False"

@@ -18,6 +18,7 @@ from remuda.capi.types import MACHINE, Machine
 from remuda.kube import conditions
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Condition
+from remuda.kube.quotas import Exceeded, find_exceeded
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.outcome import Again, Blocked, Retryable
 from remuda.runtime.steps import step
@@ -26,6 +27,7 @@ DELETE_MACHINE = step("machineset.delete-machine", "asks for the deletion of one
 MARK_MACHINE = step("machineset.mark-machine", "writes on a Machine what becomes of its remediation")
 
 PREFLIGHT_SECONDS = 15.0  # until failed checks are made again, though nothing that is watched has changed
+QUOTA_SECONDS = 60.0
 _NOT_FOUND = 404
 
 
@@ -78,12 +80,24 @@ async def _grow(world: World, scope: Scope, found: Templates | None, count: int)
     except (StatusError, Retryable, ValueError) as error:
         if is_conflict(error):
             raise
+        if (exceeded := find_exceeded(str(error))) is not None:
+            _wait_for_quota(world, scope, exceeded)
+            return
         scope.obstacles.append(f"Machines cannot be created: {error}")
         world.events.warning(scope.machine_set, "FailedCreate", f"Failed to create a Machine: {error}")
         raise Retryable(f"Machines cannot be created: {error}") from error
     world.events.normal(scope.machine_set, "SuccessfulCreate", f"Created {_named(made)}")
     if len(made) < count:
         scope.waits.append(Again(0.0, f"{count - len(made)} more Machines are to be made"))
+
+
+def _wait_for_quota(world: World, scope: Scope, exceeded: Exceeded) -> None:
+    """Retry seldom: somebody has to raise the quota or delete something, and neither is watched. The name of the
+    refused Machine is left out, which is another one each time and would make each retry a change of status."""
+    scope.obstacles.append(str(exceeded))
+    world.events.warning(scope.machine_set, "FailedCreate", f"Failed to create a Machine: {exceeded}")
+    place = f"MachineSet {scope.machine_set.key}"
+    scope.waits.append(Blocked("QuotaExceeded", place, str(exceeded), QUOTA_SECONDS))
 
 
 async def _shrink(world: World, scope: Scope, count: int) -> None:
