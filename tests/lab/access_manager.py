@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from remuda.access import setup, users
+from remuda.access import roles, setup, users
 from remuda.access.clusters import Clusters
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client
@@ -32,6 +32,7 @@ async def main(path: Path, namespace: str) -> None:
 
     client = HttpClient(access)
     await setup.let_users_in(client)
+    await roles.install(client)
     manager = Manager(client, name="test", interval=0.02)
     remote = RemoteClusters(dial)
     manager.at_end(remote.close)

@@ -108,7 +108,8 @@ GRANT: Kind[ClusterRoleTemplateBinding] = Kind(
 )
 KINDS: tuple[Kind[Any], ...] = (USER, TOKEN, GRANT)
 
-# Of management Clusters only metadata is read here: their kind is provisioning's.
+# Of declared and management Clusters only metadata is read here: their kinds are provisioning's.
+DECLARED_CLUSTER: Kind[Object] = Kind("provisioning.cattle.io/v1", "Cluster", "clusters", Object)
 MANAGEMENT_CLUSTER: Kind[Object] = Kind(names.MANAGEMENT_API_VERSION, "Cluster", "clusters", Object, namespaced=False)
 
 # Of the rules of the management plane only that they are others is noticed.

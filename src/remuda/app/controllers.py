@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import remuda
+from remuda.access import roles
 from remuda.access import setup as access
 from remuda.app.access import Access
 from remuda.app.process import Refused
@@ -170,6 +171,16 @@ async def register_drivers(client: Client, chosen: Sequence[str]) -> None:
         await providers.register_drivers(client, chosen)
     except StatusError as error:
         raise Refused(f"cannot register the drivers that come with this program: {error}") from None
+
+
+async def install_roles(client: Client, chosen: Sequence[str]) -> None:
+    """Install the ClusterRoles that users can be given."""
+    if not has_access(chosen):
+        return
+    try:
+        await roles.install(client)
+    except StatusError as error:
+        raise Refused(f"cannot install the ClusterRoles of tenants: {error}") from None
 
 
 async def make_workspaces(client: Client, chosen: Sequence[str]) -> None:

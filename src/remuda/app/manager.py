@@ -179,6 +179,7 @@ async def _manage(
             await unless(stop, _make_namespace(client, settings.lease.namespace))
         if not settings.namespace:
             await unless(stop, controllers.make_workspaces(client, chosen))
+            await unless(stop, controllers.install_roles(client, chosen))
         await unless(stop, _add_controllers(manager, client, settings, chosen))
         if found_at is not None and settings.webhooks is not None:
             own = await unless(stop, webhooks.own_user(client))

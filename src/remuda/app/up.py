@@ -63,6 +63,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         async with health.served(settings.health, manager, {}):
             # The kinds of Cluster API come with the engine: providers stand on them, whoever runs the core.
             await controllers.install(server.client(), (*controllers.GROUPS["core"], *chosen))
+            await controllers.install_roles(server.client(), chosen)
             await controllers.make_workspaces(server.client(), chosen)
             await _add(manager, server, settings, chosen)
             await manager.run(stop)

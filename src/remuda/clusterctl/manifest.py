@@ -1,6 +1,7 @@
 """The whole product on a Kubernetes, as one manifest: core, providers, declared clusters and access. Pure.
 
-The rights are those of rbac.yaml, which tests hold to what the program asks for, but for the simulated provider's.
+The rights are those of rbac.yaml, which tests hold to what the program asks for, but for the simulated provider's. The
+ClusterRoles for tenants are those of `access.roles`.
 Definitions of kinds are not in it: the program installs and updates its own.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from remuda.access import roles
 from remuda.clusterctl import program
 from remuda.clusterctl.program import Json, Mount
 
@@ -41,6 +43,7 @@ def objects(wanted: Wanted) -> list[Json]:
     return [
         _namespace(),
         *(one for key, one in program.rights().items() if key != _SIMULATOR and one["kind"] != "Namespace"),
+        *roles.cluster_roles(),
         *program.services(wanted.service_type),
         program.deployment(wanted.image, [*arguments, *more], mounts),
     ]
