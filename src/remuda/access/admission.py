@@ -178,14 +178,14 @@ def audited(judge: AdmissionFunction) -> AdmissionFunction:
 
     def judged(review: Review) -> Verdict:
         verdict = judge(review)
-        if verdict.errors:
+        if verdict.errors or verdict.denied:
             place = f"/namespaces/{review.namespace}" if review.namespace else ""
             path = f"/apis/{review.group}/{review.version}{place}/{review.resource}/{review.name}".rstrip("/")
             shown = verdict.errors[:_MOST_SHOWN]
-            why = "; ".join(map(str, shown))
+            why = verdict.denied or "; ".join(map(str, shown))
             if len(shown) < len(verdict.errors):
                 why += f"; and {len(verdict.errors) - len(shown)} more"
-            refused_by_admission(review.user, review.operation.lower(), path, 422, why)
+            refused_by_admission(review.user, review.operation.lower(), path, 403 if verdict.denied else 422, why)
         return verdict
 
     return judged

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from remuda.access import admission, grants, kubeconfigs, systemusers, users
+from remuda.access import admission, grants, kubeconfigs, quotas, systemusers, users
 from remuda.access import definitions as kinds
 from remuda.access.clusters import Clusters
 from remuda.access.grants import CreatorController, GrantController
 from remuda.access.kubeconfigs import KubeconfigController
 from remuda.access.systemusers import SystemUserController
 from remuda.access.tokens import USERS
-from remuda.access.types import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, TOKEN
+from remuda.access.types import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, TOKEN, Quota
 from remuda.access.users import TokenController
 from remuda.kube.admission import Registration
 from remuda.kube.client import Client
@@ -24,8 +24,6 @@ from remuda.runtime.steps import step
 from remuda.runtime.webhooks import Webhook
 
 CONTROLLERS = (users.NAME, grants.NAME, grants.CREATORS, kubeconfigs.NAME, systemusers.NAME)
-ADMISSION: tuple[Registration, ...] = tuple(admission.FUNCTIONS)
-WEBHOOKS: tuple[Webhook, ...] = tuple(admission.WEBHOOKS)
 
 SERVE_USERS = step("access.let-users-in", "lets every user of ours make tokens for itself")
 
@@ -36,6 +34,16 @@ _GROUP = "rbac.authorization.k8s.io"
 
 def definitions() -> list[dict[str, Any]]:
     return kinds.definitions()
+
+
+def admission_functions(user_quota: Quota = quotas.NO_LIMITS) -> list[Registration]:
+    """Return what an engine registers. `user_quota`: limits of users that have none of their own."""
+    return [*admission.FUNCTIONS, *quotas.registrations(user_quota)]
+
+
+def webhooks(user_quota: Quota = quotas.NO_LIMITS) -> list[Webhook]:
+    """Return the same for an API server elsewhere."""
+    return [*admission.WEBHOOKS, *quotas.webhooks(user_quota)]
 
 
 def add(

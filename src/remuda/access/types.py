@@ -37,6 +37,16 @@ NO_HASH = "must be sha256: and the SHA-256 of the secret in hex, never the secre
 _HASHED = Rule(rule=f"self.matches('{DIGEST}')", message=NO_HASH)
 
 
+class Quota(Part):
+    """Limits of what one user may own."""
+
+    clusters: Annotated[int | None, Field("Declared clusters; unset: the default.", minimum=0)] = None
+    machines: Annotated[
+        int | None, Field("Machines that the pools of these clusters ask for; unset: the default.", minimum=0)
+    ] = None
+    tokens: Annotated[int | None, Field("Valid tokens; unset: the default.", minimum=0)] = None
+
+
 class User(Object):
     """Somebody who may reach clusters. Its name is who it is, everywhere."""
 
@@ -44,6 +54,7 @@ class User(Object):
     display_name: Annotated[str, Field("Its name in full.", max_length=253)] = ""
     description: Annotated[str, Field("What it is for.", max_length=1024)] = ""
     enabled: Annotated[bool, Field("Whether its tokens are good.", default=True)] = True
+    quota: Annotated[Quota, Field("How much it may own.")] = Quota()
 
 
 class Token(Object):

@@ -13,6 +13,8 @@ from typing import Any
 import remuda
 from remuda.access import roles
 from remuda.access import setup as access
+from remuda.access.quotas import NO_LIMITS
+from remuda.access.types import Quota
 from remuda.app.access import Access
 from remuda.app.process import Refused
 from remuda.capi import admission, inventory, setup
@@ -38,17 +40,27 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "access": access.CONTROLLERS,
 }
 EVERY = tuple(name for names in GROUPS.values() for name in names)
-ADMISSION: tuple[Registration, ...] = (
-    *admission.FUNCTIONS,
-    *providers.ADMISSION,
-    *provisioning_admission.FUNCTIONS,
-    *access.ADMISSION,
-    *guards.registrations(guards.GUARDED_CORE),
-)
-# On the embedded engine alone: who the manager is, is only known there.
-EMBEDDED_ADMISSION: tuple[Registration, ...] = (*ADMISSION, *job_admission.FUNCTIONS)
-
 _FORBIDDEN = 403
+
+
+def admission_functions(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ...]:
+    """Return the admission of every kind. `user_quota`: limits of users that have none of their own."""
+    return (
+        *admission.FUNCTIONS,
+        *providers.ADMISSION,
+        *provisioning_admission.FUNCTIONS,
+        *access.admission_functions(user_quota),
+        *guards.registrations(guards.GUARDED_CORE),
+    )
+
+
+def embedded_admission(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ...]:
+    """Return what the embedded engine checks on top: only there it is known who the manager is."""
+    return (*admission_functions(user_quota), *job_admission.FUNCTIONS)
+
+
+ADMISSION = admission_functions()
+EMBEDDED_ADMISSION = embedded_admission()
 
 
 def choose(wanted: Sequence[str]) -> tuple[str, ...]:
@@ -134,15 +146,15 @@ def has_access(chosen: Sequence[str]) -> bool:
     return bool(set(chosen) & set(access.CONTROLLERS))
 
 
-def webhooks(chosen: Sequence[str]) -> list[Webhook]:
-    """The admission of the kinds those controllers manage."""
+def webhooks(chosen: Sequence[str], user_quota: Quota = NO_LIMITS) -> list[Webhook]:
+    """The admission of the kinds those controllers manage. `user_quota`: limits of users that have none of their own."""
     found = join((one.kind for one in DEFINITIONS), admission.FUNCTIONS) if has_core(chosen) else []
     if has_core(chosen) and has_providers(chosen):
         found += guards.webhooks(guards.GUARDED_CORE)
     found += providers.webhooks() if has_providers(chosen) else ()
     found += job_admission.WEBHOOKS if JOB_RUNNER in chosen else ()
     found += provisioning_admission.webhooks() if has_provisioning(chosen) else ()
-    return [*found, *(access.WEBHOOKS if has_access(chosen) else ())]
+    return [*found, *(access.webhooks(user_quota) if has_access(chosen) else ())]
 
 
 def add(

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from remuda.access.types import Quota
 from remuda.app import controllers, core, health, jobs, process, webhooks
 from remuda.app.access import Access, kubernetes
 from remuda.app.addresses import Address
@@ -61,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: BootstrapSettings = BootstrapSettings()
     machine: MachineSettings = MachineSettings(run_jobs=False)
     data_dir: Path | None = None  # of the Jobs that are run here
+    user_quota: Quota = Quota()  # of users that have none of their own
 
     @property
     def lease(self) -> Key:
@@ -183,7 +185,7 @@ async def _manage(
         await unless(stop, _add_controllers(manager, client, settings, chosen))
         if found_at is not None and settings.webhooks is not None:
             own = await unless(stop, webhooks.own_user(client))
-            hooks = controllers.webhooks(chosen)
+            hooks = controllers.webhooks(chosen, settings.user_quota)
             webhooks.add(manager, hooks, settings.webhooks, found_at, settings.lease.namespace, own)
         manager.at_start(tell_ready)
         manager.at_lead(tell_lead)
@@ -233,6 +235,8 @@ def _webhooks_at(settings: Settings, chosen: tuple[str, ...]) -> Location | None
             raise Refused(
                 "--webhook-url says where webhooks are found; --webhook-listen must say where they are served"
             )
+        if settings.user_quota != Quota():
+            raise Refused("--user-quota is enforced by webhooks: add --webhook-listen")
         return None
     if settings.namespace:
         raise Refused(

@@ -11,6 +11,7 @@ import time
 import msgspec
 
 from remuda.access.setup import let_users_in
+from remuda.access.types import Quota
 from remuda.apiserver.server import ApiServer
 from remuda.app import apiserver, controllers, health, jobs, nodes, process
 from remuda.app.access import Access, UserTokens, embedded, tell_of_strangers
@@ -31,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     site: SiteSettings = SiteSettings()
     bootstrap: BootstrapSettings = BootstrapSettings()
     machine: MachineSettings = MachineSettings()
+    user_quota: Quota = Quota()  # of users that have none of their own
 
 
 def run(settings: Settings, *, verbose: bool = False) -> int:
@@ -45,7 +47,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     routes = nodes.starting() if controllers.has_providers(chosen) else None
     wanted = _with_names(settings, chosen)
     presented = settings.site.presented((wanted.host, wanted.port))
-    server = await apiserver.start(wanted, admission=controllers.EMBEDDED_ADMISSION, routes=routes, presented=presented)
+    server = await apiserver.start(
+        wanted, admission=controllers.embedded_admission(settings.user_quota), routes=routes, presented=presented
+    )
 
     def tell() -> None:
         process.announce(

@@ -1,8 +1,10 @@
-"""Which controllers to run, as commands that run controllers ask for it."""
+"""Options of the commands that run controllers: which ones, and the limits of users."""
 
 from __future__ import annotations
 
 import click
+
+QUOTA_FIELDS = ("clusters", "machines", "tokens")
 
 
 def _split(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -16,4 +18,28 @@ controllers_option = click.option(
     help="Only these, separated by commas: names of controllers, or of groups: core (Cluster API itself), "
     "providers, provisioning, access (users, and the proxy to clusters). Everything by default. Where Cluster API's "
     "core is upstream's: providers,provisioning,access.",
+)
+
+
+def _limits(_: click.Context, __: click.Parameter, value: str | None) -> dict[str, int]:
+    return parse_quota(value or "")
+
+
+def parse_quota(text: str) -> dict[str, int]:
+    """Read `clusters=3,machines=10`. Raises click.BadParameter."""
+    found: dict[str, int] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, _, amount = part.partition("=")
+        if name not in QUOTA_FIELDS or not (amount.isascii() and amount.isdigit() and len(amount) < 10):
+            raise click.BadParameter(f"{part!r} is none of {', '.join(f'{field}=N' for field in QUOTA_FIELDS)}")
+        found[name] = int(amount)
+    return found
+
+
+user_quota_option = click.option(
+    "--user-quota",
+    metavar="LIMITS",
+    callback=_limits,
+    help="What each user may own, unless the User says otherwise: clusters=3,machines=10,tokens=20. Unlimited by "
+    "default. Administrators are not limited.",
 )

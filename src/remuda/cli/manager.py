@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from remuda.cli.controller_options import controllers_option
+from remuda.cli.controller_options import controllers_option, user_quota_option
 from remuda.cli.node_options import node_options, site_settings
 from remuda.cli.options import HELP
 from remuda.cli.server_options import split_address
@@ -74,6 +74,7 @@ from remuda.cli.server_options import split_address
     "Secrets. Without it the controllers of providers do not run.",
 )
 @node_options
+@user_quota_option
 @click.option(
     "--run-jobs/--no-run-jobs",
     default=False,
@@ -117,6 +118,7 @@ def command(
     run_jobs: bool,
     data_dir: Path | None,
     job_image: str,
+    user_quota: dict[str, int],
     remove_webhooks: bool,
     verbose: bool,
 ) -> None:
@@ -134,6 +136,7 @@ def command(
         --server-url https://remuda.example.com
       remuda manager --controllers=providers,provisioning,access
     """
+    from remuda.access.types import Quota
     from remuda.app import manager
     from remuda.providers.bootstrap.setup import BootstrapSettings
     from remuda.providers.machine.settings import MachineSettings
@@ -156,6 +159,7 @@ def command(
             run_jobs=run_jobs, image=job_image, job_seconds=int(job_timeout), rancher_machine=rancher_machine
         ),
         data_dir=data_dir,
+        user_quota=Quota(**user_quota),
     )
     serve = manager.remove_webhooks if remove_webhooks else manager.run
     raise SystemExit(serve(settings, verbose=verbose))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from remuda.cli.controller_options import controllers_option
+from remuda.cli.controller_options import controllers_option, user_quota_option
 from remuda.cli.node_options import node_options, site_settings
 from remuda.cli.options import HELP
 from remuda.cli.server_options import server_options, server_settings, split_address
@@ -17,6 +17,7 @@ from remuda.cli.server_options import server_options, server_settings, split_add
 @server_options
 @controllers_option
 @node_options
+@user_quota_option
 @click.option(
     "--health-listen",
     metavar="HOST:PORT",
@@ -35,6 +36,7 @@ def command(
     bootstrap_token_ttl: float,
     job_timeout: float,
     rancher_machine: str,
+    user_quota: dict[str, int],
     health_listen: tuple[str, int] | None,
     verbose: bool,
     **options: Any,
@@ -50,6 +52,7 @@ def command(
       remuda up --listen 0.0.0.0:443 --server-url https://remuda.example.com \\
         --tls-cert chain.pem --tls-key key.pem
     """
+    from remuda.access.types import Quota
     from remuda.app.up import Settings, run
     from remuda.providers.bootstrap.setup import BootstrapSettings
     from remuda.providers.machine.settings import MachineSettings
@@ -61,5 +64,6 @@ def command(
         site=site_settings(server_url, server_ca, tls_cert, tls_key, assets, artefacts),
         bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
         machine=MachineSettings(job_seconds=int(job_timeout), rancher_machine=rancher_machine),
+        user_quota=Quota(**user_quota),
     )
     raise SystemExit(run(settings, verbose=verbose))

@@ -47,7 +47,7 @@ def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> No
         (("machine",), admission.FUNCTIONS),
         (("rkebootstrap",), providers.ADMISSION),
         (("provisioningcluster",), provisioning.FUNCTIONS),
-        (("token",), access.ADMISSION),
+        (("token",), access.admission_functions()),
         (("machine", "rkebootstrap", "provisioningcluster", "token"), controllers.ADMISSION),
         ((), ()),
     ):

@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from remuda.access.types import Quota
 from remuda.apiserver.server import ApiServer
 from remuda.apiserver.server import Settings as ServerSettings
 from remuda.app import manager, webhooks
@@ -265,6 +266,7 @@ def review() -> dict[str, Any]:
     [
         ({"controllers": ("cpre",)}, "no controller or group is called cpre"),
         ({"webhook_url": "https://a"}, "--webhook-listen must say where they are served"),
+        ({"user_quota": Quota(clusters=3)}, "--user-quota is enforced by webhooks: add --webhook-listen"),
         ({"webhooks": ("0.0.0.0", 9443)}, "--webhook-listen 0.0.0.0:9443 does not say how the API server gets there"),
         ({"webhooks": ("::", 9443)}, r"--webhook-listen [::]:9443 does not say"),
         ({"webhooks": ("127.0.0.1", 0)}, "--webhook-listen 127.0.0.1:0 does not say"),

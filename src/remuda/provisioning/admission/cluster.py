@@ -93,10 +93,12 @@ def _with_creator(review: Review, verdict: Verdict) -> Verdict:
     if review.subresource or review.new is None or _MASTERS in review.groups:
         return verdict
     path, said = f"metadata.annotations[{names.CREATOR}]", _creator(review.new)
-    if review.old is None:
-        patch = {"metadata": {"annotations": {names.CREATOR: review.user}}}
-        return verdict if said == review.user else _with_patch(verdict, patch)
-    if said and said != _creator(review.old):
+    made_by = review.user if review.old is None else _creator(review.old)
+    if review.old is None or not said:
+        # A user who could remove it would own a cluster that no quota counts.
+        patch = {"metadata": {"annotations": {names.CREATOR: made_by}}}
+        return verdict if said == made_by else _with_patch(verdict, patch)
+    if said != made_by:
         why = "who made a cluster cannot be changed: remuda grant gives others access to it"
         return msgspec.structs.replace(verdict, errors=(*verdict.errors, invalid(path, said, why)))
     return verdict
