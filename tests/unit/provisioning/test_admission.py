@@ -270,6 +270,25 @@ def test_a_role_of_quantity_nothing_is_warned_of() -> None:
     assert "there is no worker, as the quantity of pool w is 0" in said
 
 
+@pytest.mark.parametrize(("used", "present", "left"), [("2", 0, 2), ("3", 0, 1), ("2", 1, None), ("1", 0, None)])
+def test_more_machines_than_a_quota_leaves_are_warned_of(used: str, present: int, left: int | None) -> None:
+    world, count = registered(), "count/machines.cluster.x-k8s.io"
+    quota = {"spec": {"hard": {count: "4"}}, "status": {"used": {count: used}}}
+    world.add("resourcequotas", {"apiVersion": "v1", "metadata": {"name": "small", "namespace": NAMESPACE}, **quota})
+    labels = {"cluster.x-k8s.io/cluster-name": "prairie"}
+    for number in range(present):
+        metadata = {"name": f"m{number}", "namespace": NAMESPACE, "labels": labels}
+        world.add("machines", {"apiVersion": "cluster.x-k8s.io/v1beta2", "metadata": metadata})
+    said = warned(cluster(pool(quantity=3)), world=world)
+    if left is None:
+        assert said == []
+    else:
+        assert said == [
+            "spec.rkeConfig.machinePools: 3 more machines are to be created, and the ResourceQuota small of namespace "
+            f"{NAMESPACE} allows {left} more"
+        ]
+
+
 def test_an_update_that_leaves_the_spec_alone_is_not_warned_of_again() -> None:
     old = cluster(pool(quantity=2))
     assert warned(deepcopy(old), old) == []

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from remuda.capi import inflection
+from remuda.capi import names as capi_names
+from remuda.capi.types import MACHINE
 from remuda.kube.admission import Review, Unseen
+from remuda.kube.client import Target
 from remuda.kube.core import SECRETS
+from remuda.kube.quantity import Quantity
 from remuda.providers import names
 from remuda.providers.controlplane import distros
 from remuda.providers.controlplane.rules import keys, versions
@@ -17,6 +21,7 @@ from remuda.provisioning.generate import credential, takes_config
 from remuda.provisioning.types import Cluster, MachinePool
 
 _CONFIG = "spec.rkeConfig"
+_QUOTAS = Target("v1", "resourcequotas")
 
 
 def of_cluster(review: Review, cluster: Cluster) -> list[str]:
@@ -28,6 +33,7 @@ def of_cluster(review: Review, cluster: Cluster) -> list[str]:
     if version is not None:
         said += keys.warnings(config, distros.of(version), _CONFIG)
     said += _sizes(config.machine_pools)
+    said += _quotas(review, cluster, config.machine_pools)
     for index, pool in enumerate(config.machine_pools):
         said += _absent(review, cluster, pool, f"{_CONFIG}.machinePools[{index}]")
     return said
@@ -53,6 +59,27 @@ def _sizes(pools: Sequence[MachinePool]) -> Iterator[str]:
             f"{path}: {members} members of etcd bear the loss of no more of them than {members - 1} do: "
             "an odd number is better"
         )
+
+
+def _quotas(review: Review, cluster: Cluster, pools: Sequence[MachinePool]) -> Iterator[str]:
+    """Name the ResourceQuotas that will not let all machines be created, where quotas are seen."""
+    counted = f"count/{MACHINE.plural}.{MACHINE.group}"
+    labels = {capi_names.CLUSTER_NAME: capi_names.label_value(cluster.metadata.name)}
+    try:
+        quotas = review.select(_QUOTAS.api_version, _QUOTAS.plural, review.namespace, {})
+        limits = [quota for quota in quotas if counted in ((quota.get("spec") or {}).get("hard") or {})]
+        present = len(review.select(MACHINE.api_version, MACHINE.plural, review.namespace, labels)) if limits else 0
+    except Unseen:
+        return
+    missing = sum(map(_quantity, pools)) - present
+    for quota in limits:
+        most = Quantity.parse(quota["spec"]["hard"][counted]).value()
+        left = most - Quantity.parse(((quota.get("status") or {}).get("used") or {}).get(counted, 0)).value()
+        if missing > max(left, 0):
+            yield (
+                f"{_CONFIG}.machinePools: {missing} more machines are to be created, and the ResourceQuota "
+                f"{quota['metadata']['name']} of namespace {review.namespace} allows {max(left, 0)} more"
+            )
 
 
 def _quantity(pool: MachinePool) -> int:
