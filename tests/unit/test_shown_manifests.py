@@ -27,7 +27,7 @@ from tests.lab import rancher_manifests
 from tests.unit.test_pages import DOCS, HAND_WRITTEN, ROOT
 
 _YAML = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_NAMESPACES = ("fleet-default", "cattle-global-data")
+_NAMESPACES = ("fleet-default", "cattle-global-data", "team-a")
 _ELSEWHERE = ("cluster.yaml", "rbac.yaml")  # what the simulator's providers bring, and rights: tested on their own
 _OF_ALL = ("NodeDriver", "User", "Token")
 _DRIVERS = ("existing", "nspawn", "process", "sim")  # those of rancher-machine, and amazonec2, are in the lab

@@ -15,8 +15,10 @@ from remuda.cli.output import JSON, TABLE, WIDE, YAML, output_option, print_reco
 if TYPE_CHECKING:
     from remuda.access.types import Token
     from remuda.kube.http import HttpClient
+    from remuda.kube.kubeconfig import Access
 
 _NEVER = "never"
+_TOKEN, _KUBECONFIG = "token", "kubeconfig"
 
 
 def seconds(_: click.Context, __: click.Parameter, value: str) -> float | None:
@@ -65,12 +67,28 @@ def command() -> None:
     help="Good for this cluster (id, name or NAMESPACE/NAME) and nothing else; may be given several times.",
 )
 @click.option("--description", default="", help="What it is for.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice([_TOKEN, _KUBECONFIG]),
+    default=_TOKEN,
+    show_default=True,
+    help="Print the token, or a kubeconfig of the management plane that contains it.",
+)
 @kubeconfig_option
-def create(user: str, ttl: float | None, clusters: tuple[str, ...], description: str, kubeconfig: Path | None) -> None:
+def create(
+    user: str,
+    ttl: float | None,
+    clusters: tuple[str, ...],
+    description: str,
+    output: str,
+    kubeconfig: Path | None,
+) -> None:
     """Make a token, and print it: it is shown this once, and kept nowhere.
 
     \b
       remuda token create --user alice --ttl 12h --cluster prairie
+      remuda token create --user alice -o kubeconfig > alice.kubeconfig
     """
     from remuda.access.tokens import mint
     from remuda.access.types import TOKEN
@@ -78,17 +96,20 @@ def create(user: str, ttl: float | None, clusters: tuple[str, ...], description:
     from remuda.cli.whoami import token_user
     from remuda.kube import clock
 
+    if output == _KUBECONFIG and clusters:
+        raise click.UsageError("a token for clusters does not open the management plane: use remuda get kubeconfig")
     until = None if ttl is None else clock.time() + ttl
 
-    async def make(client: HttpClient) -> tuple[str, str, str]:
+    async def make(client: HttpClient) -> tuple[str, str, Access]:
         whose = await token_user(client, user)
         ids = [(await find(client, one)).id for one in clusters]
         made = mint(whose, expires_at=until, clusters=ids, description=description)
         await client.create(TOKEN.target, "", made.obj)
-        return whose, made.bearer, client.access.server
+        return whose, made.bearer, client.access
 
-    whose, bearer, server = connected(kubeconfig, make)
-    click.echo(bearer)
+    whose, bearer, access = connected(kubeconfig, make)
+    server = access.server
+    click.echo(_management_kubeconfig(access, whose, bearer) if output == _KUBECONFIG else bearer)
     good = "until it is revoked" if until is None else f"until {clock.rfc3339(until)}"
     path = "/k8s/clusters/ID" if clusters else ""
     click.echo(
@@ -97,6 +118,16 @@ def create(user: str, ttl: float | None, clusters: tuple[str, ...], description:
         f"take it back with:         remuda token revoke {bearer.partition(':')[0]}",
         err=True,
     )
+
+
+def _management_kubeconfig(access: Access, user: str, bearer: str) -> str:
+    import yaml
+
+    from remuda.kube import kubeconfig
+
+    ca = access.ca.read_bytes() if isinstance(access.ca, Path) else access.ca
+    config = kubeconfig.build(access.server, ca_pem=ca, token=bearer, user=user)
+    return str(yaml.safe_dump(config, sort_keys=False)).rstrip()
 
 
 @command.command(name="list", context_settings=HELP)

@@ -13,6 +13,7 @@ from remuda.cli.output import JSON, TABLE, WIDE, YAML, output_option, print_reco
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
+    from remuda.kube.objects import ObjectMeta
 
 
 @click.group(name="user", context_settings=HELP)
@@ -30,24 +31,53 @@ def command() -> None:
 @click.argument("name")
 @click.option("--display-name", default="", help="Its name in full.")
 @click.option("--description", default="", help="What it is for.")
+@click.option("--quota", default="", metavar="LIMITS", help="What it may own: clusters=3,machines=10,tokens=20.")
+@click.option(
+    "--namespace",
+    "-n",
+    default="",
+    help="Let the user create clusters in this namespace, with credentials from NAMESPACE-credentials. Both are "
+    "created if they are missing.",
+)
 @kubeconfig_option
-def create(name: str, display_name: str, description: str, kubeconfig: Path | None) -> None:
-    """Make a user. Its NAME is who it is in the rules of every cluster.
+def create(name: str, display_name: str, description: str, quota: str, namespace: str, kubeconfig: Path | None) -> None:
+    """Create a user. Its NAME is who it is in the rules of every cluster.
 
     \b
       remuda user create alice --display-name "Alice Rider"
+      remuda user create alice --namespace team-a --quota clusters=3,machines=10
     """
     from remuda.access.types import USER
+    from remuda.cli.controller_options import parse_quota
 
+    limits = parse_quota(quota)
     obj = {"apiVersion": USER.api_version, "kind": USER.name, "metadata": {"name": name}, "username": name}
     obj |= {"displayName": display_name} if display_name else {}
     obj |= {"description": description} if description else {}
+    obj |= {"quota": limits} if limits else {}
 
     async def make(client: HttpClient) -> None:
-        await client.create(USER.target, "", obj)
+        made = USER.decode(await client.create(USER.target, "", obj))
+        if namespace:
+            await _make_tenant(client, made.metadata, namespace)
 
     connected(kubeconfig, make)
-    click.echo(f"user {name} is there; `remuda grant {name} CLUSTER ROLE` opens a cluster to it")
+    if namespace:
+        click.echo(f"user {name} may create clusters in {namespace}, with credentials from {namespace}-credentials")
+    else:
+        click.echo(f"user {name} is there; `remuda grant {name} CLUSTER ROLE` opens a cluster to it")
+
+
+async def _make_tenant(client: HttpClient, user: ObjectMeta, namespace: str) -> None:
+    from remuda.access.roles import tenancy
+    from remuda.kube.errors import StatusError
+
+    for target, place, obj in tenancy(user, namespace):
+        try:
+            await client.create(target, place, obj)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
 
 
 @command.command(name="list", context_settings=HELP)

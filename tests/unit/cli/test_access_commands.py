@@ -37,6 +37,20 @@ def test_a_life_that_is_none_is_refused(ttl: str, words: str) -> None:
     assert words in text
 
 
+@pytest.mark.parametrize("text", ["clusters", "clusters=many", "clusters=-1", "horses=3", "clusters=3;machines=1"])
+@pytest.mark.parametrize("words", [("user", "create", "alice", "--quota"), ("up", "--user-quota")])
+def test_quota_that_cannot_be_read_is_refused(words: tuple[str, ...], text: str) -> None:
+    code, said = run(*words, text)
+    assert code == 2
+    assert f"{text!r} is none of clusters=N, machines=N, tokens=N" in said
+
+
+def test_token_for_a_cluster_is_in_no_kubeconfig_of_the_management_plane() -> None:
+    code, said = run("token", "create", "--user", "u", "--cluster", "prairie", "-o", "kubeconfig")
+    assert code == 2
+    assert "use remuda get kubeconfig" in said
+
+
 def test_a_grant_needs_a_role_unless_it_is_taken_back() -> None:
     code, text = run("grant", "alice", "prairie")
     assert code == 2
