@@ -241,7 +241,7 @@ class _Value:
             return untrusted_yaml.load(text)
         except untrusted_yaml.TooComplex as error:
             self.unread = str(error)
-        except (yaml.YAMLError, ValueError):  # of a date that is none, for instance
+        except yaml.YAMLError:
             pass
         return None
 

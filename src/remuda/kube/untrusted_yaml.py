@@ -2,7 +2,8 @@
 
 PyYAML has no limits of its own. Its C composer recurses until the process ends, so nesting is bounded before anything
 is composed. Merge keys (`<<`) copy what they merge, so the entries they add are bounded while they are merged. Aliases
-alone share what they name and cost nothing here; whoever walks the result must visit shared values once.
+alone share what they name and cost nothing here; whoever walks the result must visit shared values once. A text has no
+place of its own when it is written again, so the repetition of texts is bounded as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import yaml
 
 DEEPEST = 64
 _MOST_MERGED = 10_000  # entries of mappings that merge keys may copy
+_MOST_TEXT = 256 * 1024  # characters that aliases and merge keys may add
 
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -35,8 +37,21 @@ class _Loader(_SafeLoader):  # type: ignore[misc]  # in C where there is one
 
 
 def load(text: str | bytes, *, most_aliases: int | None = None) -> Any:
-    """Return the value of one document. Raises yaml.YAMLError, and ValueError for scalars that are none (a date).
+    """Return the value of one document. Raises yaml.YAMLError.
     `most_aliases`: where the result is walked without care for shared values."""
+    try:
+        _check_events(text, most_aliases)
+        value = yaml.load(text, _Loader)  # noqa: S506 - a safe loader
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # PyYAML's own, for what only looks like a date (2020-99-01) and for a tag of another type (`!!bool x`).
+        raise yaml.MarkedYAMLError(problem="a value is not of its type; put it in quotes") from error
+    if _written_size(value) > _MOST_TEXT + len(text):
+        raise TooComplex("its aliases and merge keys repeat too much text")
+    return value
+
+
+def _check_events(text: str | bytes, most_aliases: int | None) -> None:
+    """Raise TooComplex for what must not be composed."""
     depth = aliases = 0
     for event in yaml.parse(text, _SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -45,4 +60,17 @@ def load(text: str | bytes, *, most_aliases: int | None = None) -> Any:
         aliases += isinstance(event, yaml.AliasEvent)
         if most_aliases is not None and aliases > most_aliases:
             raise TooComplex(f"it has more than {most_aliases} aliases")
-    return yaml.load(text, _Loader)  # noqa: S506 - a safe loader
+
+
+def _written_size(value: Any) -> int:
+    """Return how many characters the texts have when the value is written again: a shared mapping or list is written
+    once and then named, a shared text is written each time."""
+    size, pending, seen = 0, [value], set()
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str | bytes):
+            size += len(one)
+        elif isinstance(one, dict | list | tuple | set) and id(one) not in seen:
+            seen.add(id(one))
+            pending += (*one, *one.values()) if isinstance(one, dict) else one
+    return size

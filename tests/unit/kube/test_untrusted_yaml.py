@@ -44,3 +44,16 @@ def test_aliases_are_shared() -> None:
 def test_broken_documents_raise_yaml_errors() -> None:
     with pytest.raises(yaml.YAMLError):
         load("a: [")
+
+
+@pytest.mark.parametrize("value", ["2020-99-01", "!!bool x", "!!timestamp x", "!!int x", "!!float ''", "!!binary é"])
+def test_value_that_is_not_of_its_type_is_a_yaml_error(value: str) -> None:
+    with pytest.raises(yaml.YAMLError):
+        load(f"a: {value}")
+
+
+@pytest.mark.parametrize("use", ["b: [{}]", "b: {{<<: [{{a: *x}}], c: [{}]}}"])
+def test_long_text_with_many_aliases_is_refused(use: str) -> None:
+    """Each alias of a text is written out when the document is written again."""
+    with pytest.raises(TooComplex, match="repeat too much text"):
+        load(f"a: &x {'y' * 30_000}\n" + use.format(",".join(["*x"] * 9000)))

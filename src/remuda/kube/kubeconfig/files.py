@@ -128,7 +128,7 @@ def read_config(text: bytes, origin: str) -> Config:
         found = untrusted_yaml.load(text, most_aliases=_MOST_ALIASES)
     except untrusted_yaml.TooComplex as error:
         raise KubeconfigError(f"{origin} is no kubeconfig: {error}") from None
-    except (yaml.YAMLError, ValueError) as error:
+    except yaml.YAMLError as error:
         # Without the text around it, which may be a key.
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where is not None else ""
