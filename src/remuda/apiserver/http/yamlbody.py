@@ -21,6 +21,7 @@ from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP
 
 _FREE_NODES = 50_000  # that aliases may add to any document, and ten times what is written in it
 _MOST_NODES = 100_000  # written in one document: reading it takes a second of a thread, beside which others are slow
+_MOST_TEXT = 3 * 1024 * 1024  # characters of all texts together: as many as a body without aliases can have
 _EXCESSIVE = "yaml: document contains excessive aliasing"
 _NOT_JSON = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _INT = re.compile(r"^(?:[-+]?0b[0-1_]+|[-+]?0o?[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$")
@@ -80,13 +81,15 @@ def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
             value = loader.get_single_data()
         finally:
             loader.dispose()
-        return _json_value(value, [loader.most_nodes]), loader.duplicates
+        return _json_value(value, [loader.most_nodes, _MOST_TEXT]), loader.duplicates
     except yaml.YAMLError as error:
         raise YamlError(_one_line(error)) from None
     except RecursionError:
         raise YamlError(TOO_DEEP) from None
     except YamlError:
         raise
+    except (AttributeError, LookupError):  # PyYAML's, for a scalar with a tag of another type (`!!bool x`)
+        raise YamlError("yaml: cannot decode a scalar as the type that its tag names") from None
     except (ValueError, TypeError, OverflowError) as error:
         raise YamlError(f"yaml: {error}") from None
 
@@ -118,8 +121,14 @@ def _one_line(error: yaml.YAMLError) -> str:
 
 
 def _json_value(value: Any, left: list[int]) -> Any:
+    """Return the value as JSON has it. `left`: nodes and characters that may still come. Aliases of a long text cost
+    nothing until the object is encoded, and would then fill the memory."""
     left[0] -= 1
-    if left[0] < 0:
+    if isinstance(value, str | bytes):
+        left[1] -= len(value)
+    elif isinstance(value, dict):
+        left[1] -= sum(len(key) for key in value if isinstance(key, str))
+    if left[0] < 0 or left[1] < 0:
         raise YamlError(_EXCESSIVE)
     if isinstance(value, dict):
         return {_key(k): _json_value(v, left) for k, v in value.items()}

@@ -206,6 +206,18 @@ def test_aliases_cannot_grow_without_bound() -> None:
         decode_yaml(b"a: &a [*a]")
 
 
+def test_aliases_of_a_long_text_cannot_grow_without_bound() -> None:
+    """A body of a megabyte would be an object of nine gigabytes."""
+    with pytest.raises(YamlError, match="excessive aliasing"):
+        decode_yaml(b'a: &x "' + b"y" * 1_000_000 + b'"\nb: [' + b"*x," * 9_000 + b"]")
+
+
+@pytest.mark.parametrize("value", ["!!bool x", "!!timestamp x", "!!int x", "!!float ''"])
+def test_yaml_value_that_is_not_of_its_type_is_refused(value: str) -> None:
+    with pytest.raises(YamlError):
+        decode_yaml(f"a: {value}".encode())
+
+
 def test_yaml_keys_given_twice() -> None:
     body = b"kind: Pod\nspec:\n  x: 1\n  x: 2\n"
     assert read(body, media=YAML)[1] == ['line 4: key "x" already set in map']
