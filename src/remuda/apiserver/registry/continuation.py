@@ -7,7 +7,6 @@ consistent with the first pages.
 from __future__ import annotations
 
 import base64
-import binascii
 
 import msgspec
 
@@ -32,9 +31,10 @@ class Continuation(msgspec.Struct, frozen=True):
 def parse_continuation(token: str) -> Continuation:
     try:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        found = msgspec.json.decode(raw, type=Continuation)
-    except binascii.Error as error:
+    except ValueError as error:  # not base64, or not ASCII
         raise _invalid(str(error)) from None
+    try:
+        found = msgspec.json.decode(raw, type=Continuation)
     except (ValueError, msgspec.MsgspecError) as error:
         raise _invalid(json_complaint(raw, str(error))) from None
     if found.version != "meta.k8s.io/v1" or found.revision < 0:

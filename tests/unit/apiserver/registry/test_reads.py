@@ -74,7 +74,7 @@ class TestList:
         assert [loads(i)["metadata"]["name"] for i in (*first.items, *rest.items)] == ["b", "d"]
 
     async def test_a_mangled_token_is_refused(self, herd: LocalClient) -> None:
-        for token in ("nonsense", "e30", "!!!", "eyJydiI6LTF9"):
+        for token in ("nonsense", "e30", "!!!", "eyJydiI6LTF9", "é"):
             with pytest.raises(StatusError) as caught:
                 await herd.list(WIDGETS, "ns", continue_token=token)
             assert caught.value.code == 400
