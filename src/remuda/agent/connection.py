@@ -9,12 +9,11 @@ turn, and nothing is ever trusted without them.
 from __future__ import annotations
 
 import base64
-import json
 import os
 import ssl
 from typing import Any, NamedTuple
 
-from remuda.agent import log, web, yamlish
+from remuda.agent import formats, log, web, yamlish
 from remuda.agent.config import ConfigError, read_private
 
 
@@ -35,7 +34,7 @@ def load(path: str, servers_directory: str = "") -> Identity:
 
 def parse(content: bytes) -> Identity:
     try:
-        found = json.loads(content)
+        found = formats.parse_json(content)
     except ValueError:
         raise ConfigError("the connection info is not JSON") from None
     if not isinstance(found, dict):
@@ -58,6 +57,8 @@ def _identity(kubeconfig: str, namespace: str, secret: str) -> Identity:
         token = user.get("token") or ""
     except yamlish.YamlError as error:
         raise ConfigError(f"the kubeconfig of the connection info: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"the kubeconfig of the connection info names {error.filename}: {error.strerror}") from None
     except (KeyError, TypeError, AttributeError, ValueError):
         raise ConfigError("the kubeconfig of the connection info lacks a context, a cluster or a user") from None
     if cluster.get("insecure-skip-tls-verify"):
@@ -83,6 +84,8 @@ def _pem(part: dict[str, Any], key: str) -> str:
     path = part.get(key)
     if not path:
         return ""
+    if not isinstance(path, str):  # `open` takes a number for a descriptor of this process
+        raise TypeError(f"{key} is not a path")
     with open(path) as file:
         return file.read()
 
@@ -99,7 +102,7 @@ def with_more(identity: Identity, folder: str) -> Identity:
             continue
         path = os.path.join(folder, name)
         try:
-            found = json.loads(read_private(path))
+            found = formats.parse_json(read_private(path))
             server, authority = found.get("server") or "", _pem(found, "certificate-authority")
             if authority:
                 web.context(authority)

@@ -1,4 +1,5 @@
-"""How outputs and times are written into the Secret: gzip of JSON, and dates as Unix prints them. Pure."""
+"""How outputs and times are written into the Secret: gzip of JSON, and dates as Unix prints them; and how JSON of
+others is read. Pure."""
 
 from __future__ import annotations
 
@@ -21,6 +22,15 @@ class TooLarge(ValueError):
     """The content of a gzip is larger than its reader accepts."""
 
 
+def parse_json(content: bytes | str) -> Any:
+    """Return the value of a JSON text. Raises ValueError, also for one that is nested too deeply: a text of a kilobyte
+    would otherwise end its reader by a RecursionError, which is no ValueError."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("JSON is nested too deeply") from None
+
+
 def pack(value: Json) -> bytes:
     """As outputs are kept: the same value gives the same bytes."""
     packer = zlib.compressobj(wbits=_GZIP)
@@ -33,8 +43,8 @@ def unpack(value: bytes) -> Json:
     if not value:
         return {}
     try:
-        found = json.loads(inflate(value, _MOST_UNPACKED))
-    except (ValueError, RecursionError):
+        found = parse_json(inflate(value, _MOST_UNPACKED))
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

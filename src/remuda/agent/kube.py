@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from remuda.agent import web
+from remuda.agent import formats, web
 from remuda.agent.connection import Identity
 
 _SECONDS = 15.0
@@ -172,7 +172,7 @@ class Api:
 
     def _error(self, answer: web.Answer) -> ApiError:
         try:
-            said = json.loads(answer.content).get("message") or ""
+            said = formats.parse_json(answer.content).get("message") or ""
         except (ValueError, AttributeError):
             said = ""
         text = f"{self.server} answers {answer.code}: {said or http.client.responses.get(answer.code, 'no reason')}"
@@ -185,7 +185,7 @@ class Api:
 
 def _secret(content: bytes) -> Secret:
     try:
-        found = json.loads(content)
+        found = formats.parse_json(content)
         metadata = found["metadata"]
         data = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
         return Secret(metadata["uid"], metadata["resourceVersion"], data, found)
@@ -195,7 +195,7 @@ def _secret(content: bytes) -> Secret:
 
 def _event(line: bytes) -> tuple[str, str]:
     try:
-        event = json.loads(line)
+        event = formats.parse_json(line)
         kind, thing = event["type"], event["object"]
         if kind == "ERROR":
             raise ApiError(int(thing.get("code") or 0), str(thing.get("message") or "the watch failed"))

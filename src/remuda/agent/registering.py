@@ -7,7 +7,6 @@ never otherwise. Each step that waits says so in one line, and none waits for ev
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 import secrets
 import ssl
@@ -15,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-from remuda.agent import connection, disk, web
+from remuda.agent import connection, disk, formats, web
 from remuda.agent.config import ConfigError
 from remuda.agent.kube import Api, ApiError
 from remuda.agent.layout import Layout
@@ -224,6 +223,6 @@ def _successful(url: str, trust: ssl.SSLContext, headers: Mapping[str, str], sec
 
 def _message(words: str) -> str:
     try:
-        return str(json.loads(words)["message"])
+        return str(formats.parse_json(words)["message"])
     except (ValueError, KeyError, TypeError):
         return words

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from remuda.agent.formats import Json, fitted, seconds_of, shortened, unix_date, unpack
+from remuda.agent.formats import Json, fitted, parse_json, seconds_of, shortened, unix_date, unpack
 from remuda.agent.plan import Instruction, Probe
 
 Data = Mapping[str, bytes]  # of the Secret, decoded
@@ -251,7 +251,7 @@ def probed(status: Json, probe: Probe, well: bool) -> Json:
 def probe_statuses(data: Data) -> Json:
     """What is not readable is as if nothing had been probed."""
     try:
-        found = json.loads(data.get(PROBES) or b"{}")
+        found = parse_json(data.get(PROBES) or b"{}")
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

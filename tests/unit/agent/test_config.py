@@ -135,3 +135,23 @@ def test_servers_and_authorities_delivered_since_are_added(tmp_path: Path) -> No
     assert found.servers == ("https://manager:8443", "https://new:443")
     assert found.ca_pem == AUTHORITY.pem.decode() + "\n" + OTHER.pem.decode()
     assert connection.with_more(connection.parse(info()), str(tmp_path / "none")) == connection.parse(info())
+
+
+@pytest.mark.parametrize("answer", [b"[" * 100_000, b'{"kubeConfig":' * 100_000])
+def test_deeply_nested_connection_info_is_refused(answer: bytes) -> None:
+    with pytest.raises(ConfigError, match="not JSON"):
+        connection.parse(answer)
+
+
+@pytest.mark.parametrize(("path", "why"), [("/nonexistent/ca.pem", "/nonexistent/ca.pem: No such file"), (1, "lacks")])
+def test_authority_that_cannot_be_read_is_refused(path: object, why: str) -> None:
+    """A number would be a descriptor of the agent itself."""
+    config = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": {"server": "https://a", "certificate-authority": path}}],
+        "users": [{"name": "x", "user": {"token": "t"}}],
+    }
+    info = {"kubeConfig": json.dumps(config), "namespace": "a", "secretName": "b"}
+    with pytest.raises(ConfigError, match=why):
+        connection.parse(json.dumps(info).encode())

@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from remuda.agent import formats
 from remuda.agent.images.errors import ImageError
 from remuda.agent.yamlish import YamlError, load
 
@@ -128,7 +129,7 @@ def _run(name: str, command: list[str], environment: dict[str, str], image: str,
     if said.returncode != 0:
         raise ImageError(f"credential provider {name} ended with code {said.returncode}")
     try:
-        answer = json.loads(said.stdout)
+        answer = formats.parse_json(said.stdout)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

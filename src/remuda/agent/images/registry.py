@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import json
 import random
 import re
 import time
@@ -18,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
+from remuda.agent import formats
 from remuda.agent.images import manifests
 from remuda.agent.images.credentials import Credentials
 from remuda.agent.images.errors import ImageError
@@ -168,7 +168,7 @@ class Registry:
         if status in (401, 403):
             raise ImageError(f"the token server {host} refuses the credentials that are known for {self.endpoint.host}")
         try:
-            document = json.loads(content) if status == 200 else None
+            document = formats.parse_json(content) if status == 200 else None
         except ValueError:
             document = None
         token = (document.get("token") or document.get("access_token")) if isinstance(document, dict) else None

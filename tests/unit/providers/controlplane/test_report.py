@@ -79,6 +79,12 @@ def test_members_in_a_gzip_bomb_are_not_unpacked() -> None:
     assert report(secret(plan=PLAN, applied_periodic_output=bomb)).members is None
 
 
+def test_deeply_nested_probe_statuses_count_as_none() -> None:
+    """They ended each reconcile of the cluster by a RecursionError."""
+    for nested in (b"[" * 100_000, b'{"a":' * 100_000):
+        assert report(secret(plan=PLAN, probe_statuses=nested)).probes == {}
+
+
 def test_other_outputs_than_the_members_are_not_decoded() -> None:
     """Empty lists cost three bytes here and sixty decoded."""
     packed = formats.pack({"etcd-members": {"exitCode": 1}, "other": [[] for _ in range(1_000_000)]})
