@@ -95,9 +95,13 @@ def parse(text: str) -> Token | None:
 def read(annotation: str) -> Ledger:
     """Of what cannot be read, an empty one: no token is good then, and a new one is made."""
     try:
-        return msgspec.json.decode(annotation, type=Ledger) if annotation else Ledger()
-    except msgspec.MsgspecError:
+        found = msgspec.json.decode(annotation, type=Ledger) if annotation else Ledger()
+        for entry in found.entries:
+            clock.parse(entry.expires)
+            clock.parse(entry.used_at or entry.expires)
+    except (ValueError, msgspec.MsgspecError):
         return Ledger()
+    return found
 
 
 def write(ledger: Ledger) -> str:

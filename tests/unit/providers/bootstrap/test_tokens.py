@@ -65,7 +65,10 @@ def test_anything_may_be_in_the_place_of_a_name(purpose: str, about: bytes, secr
         assert "/" not in found.about.name
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "{", "[]", '{"entries": 1}', '{"entries": [{"hash": 1}]}'])
+_TIMELESS = '{"entries": [{"hash": "a", "expires": "2020-01--1T00:00:20Z"}]}'
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "{", "[]", '{"entries": 1}', '{"entries": [{"hash": 1}]}', _TIMELESS])
 def test_a_ledger_that_cannot_be_read_lets_nobody_in(text: str) -> None:
     token, _ = made()
     assert tokens.judge(tokens.read(text), token, "a") == "unknown"
