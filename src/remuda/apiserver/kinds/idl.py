@@ -228,7 +228,15 @@ _FILES = {
 
 
 @cache
+def _names() -> frozenset[str]:
+    return frozenset(file.name for file in resources.files(__package__).joinpath("types").iterdir())
+
+
+@cache
 def _file(name: str, version: str) -> _File:
+    """Return a parsed file. Raises FileNotFoundError. Clients choose both words, so they never become a path."""
+    if f"{name}.{version}.idl" not in _names():
+        raise FileNotFoundError(f"there is no {name}.{version}.idl")
     return _File(name, version)
 
 

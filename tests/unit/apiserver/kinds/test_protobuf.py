@@ -209,6 +209,14 @@ def test_what_is_no_object_at_all(data: bytes, problem: str) -> None:
     assert str(caught.value) == problem
 
 
+@pytest.mark.parametrize(
+    "api_version", ["\0/v1", "a" * 300 + "/v1", "v1" * 200, "core/../v1", "/core/v1", "core/v1/../v1"]
+)
+def test_version_that_no_file_can_have_is_refused(api_version: str) -> None:
+    """The words of the body became part of a path, and of an error that was answered with a 500."""
+    assert refusal(body(api_version, "ConfigMap", b"")).startswith("no kind")
+
+
 def test_what_is_not_what_its_kind_says() -> None:
     with pytest.raises(Unfit) as caught:
         decode(body("v1", "ConfigMap", b"\x0a\x7f"), "v1", "Secret")
