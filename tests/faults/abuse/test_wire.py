@@ -153,6 +153,22 @@ def test_old_tls_is_refused(victim: Victim) -> None:
         context.wrap_socket(wire)
 
 
+def test_names_that_clients_ask_for_do_not_enter_the_certificate(victim: Victim) -> None:
+    """A certificate that grows with each of them becomes too large for any client."""
+
+    def shown(name: str) -> bytes | None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        with context.wrap_socket(victim.dial(tls=False), server_hostname=name) as wire:
+            return wire.getpeercert(binary_form=True)
+
+    before = shown("localhost")
+    assert before
+    assert {shown(f"host-{number}.example.com") for number in range(20)} == {before}
+    assert shown("localhost") == before
+
+
 def test_a_certificate_of_another_authority_is_nobody(victim: Victim, tmp_path: Path) -> None:
     pem, key = certificates.Authority("impostor").client("kubernetes-admin", "system:masters")
     files = certificates.write(tmp_path, cert=pem, key=key)

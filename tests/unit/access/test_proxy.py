@@ -185,6 +185,17 @@ async def test_strangers_and_those_it_is_closed_to_are_refused_and_logged(
     assert "forged" not in json.dumps(audit.lines)
 
 
+async def test_token_in_a_cookie_is_no_credential(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+) -> None:
+    """A browser sends cookies along with whatever another site asks it to."""
+    bearer = session.headers["Authorization"]
+    cookies = f"R_SESS={bearer.removeprefix('Bearer ')}; Authorization={bearer}"
+    async with session.get(url(place, PODS), headers={"Authorization": "", "Cookie": cookies}) as answer:
+        assert answer.status == 401
+    assert far.seen == []
+
+
 async def test_whether_a_cluster_exists_is_told_to_those_who_may_reach_it_only(
     place: Proxied, session: aiohttp.ClientSession, one: None
 ) -> None:
