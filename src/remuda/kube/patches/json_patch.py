@@ -93,6 +93,8 @@ class _Document:
         if len(segments) < 2 or len(segments) > _MAX_SEGMENTS:
             raise _DoesNotApply(f"no such path {pointer!r}")
         node = self.root
+        if type(node) is not dict and type(node) is not list:  # an operation before has replaced the whole object
+            raise _DoesNotApply(f"no such path {pointer!r}")
         for segment in segments[1:-1]:
             node = _get(node, _unescape(segment))
             if type(node) is not dict and type(node) is not list:

@@ -99,6 +99,24 @@ def test_what_is_no_patch_is_a_bad_request(patch: Any, message: str) -> None:
     assert (caught.value.code, caught.value.message) == (400, f"error decoding patch: json: {message}")
 
 
+@pytest.mark.parametrize("root", [98, None, "text", True])
+@pytest.mark.parametrize(
+    "following",
+    [
+        op("add", "/a", value=1),
+        op("remove", "/a"),
+        op("replace", "/a"),
+        op("test", "/a"),
+        op("copy", "/b", **{"from": "/a"}),
+    ],
+)
+def test_operation_after_the_object_was_replaced_does_not_apply(root: Any, following: dict[str, Any]) -> None:
+    """It was answered with a 500."""
+    with pytest.raises(StatusError) as caught:
+        apply_json_patch({"a": 1}, [op("replace", "", value=root), following])
+    assert caught.value.code == 422
+
+
 def test_too_many_operations_are_refused() -> None:
     assert apply_json_patch({}, [op("add", "/a", value=1)] * 10_000) == {"a": 1}
     with pytest.raises(StatusError) as caught:
