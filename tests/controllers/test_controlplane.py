@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest_asyncio
 import yaml
 
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE
-from remuda.kube.core import SECRETS
+from remuda.kube.client import Target
+from remuda.kube.core import CONFIG_MAPS, SECRETS
 from remuda.kube.objects import Key
 from remuda.providers import names
 from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 from tests.controllers.engine import Engine, condition, is_true
 from tests.controllers.ranch import VERSION, Ranch
+
+_SHORTEST_SECRET = 24  # characters: states, numbers and dates of plans are shorter
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -47,6 +52,25 @@ async def test_three_servers_and_two_workers_become_a_cluster(ranch: Ranch) -> N
     assert sorted(ranch.hosts.members) == ["s1", "s2", "s3"]
     bootstraps = await ranch.engine.list(RKE_BOOTSTRAP.target, ranch.namespace)
     assert [one["metadata"]["labels"].get(names.INIT_NODE) for one in bootstraps].count("true") == 1
+
+
+async def test_no_other_object_holds_what_a_secret_holds(ranch: Ranch) -> None:
+    async with ranch.running():
+        await ranch.herd(("s1",), ("w1",))
+        await ranch.ready()
+        await ranch.until_machine("w1", lambda obj: is_true(obj, "Reconciled"))
+    values = [
+        text
+        for secret in await ranch.engine.list(SECRETS, ranch.namespace)
+        for value in (secret.get("data") or {}).values()
+        for text in (value, base64.b64decode(value).decode("utf-8", "replace"))
+        if len(text) >= _SHORTEST_SECRET
+    ]
+    kinds = (CLUSTER, MACHINE, RKE_BOOTSTRAP, RKE_CLUSTER, RKE_CONTROL_PLANE)
+    targets = [*(kind.target for kind in kinds), CONFIG_MAPS, Target("v1", "events")]
+    others = {target.plural: json.dumps(await ranch.engine.list(target, ranch.namespace)) for target in targets}
+    assert len(values) > 10
+    assert [plural for plural, text in others.items() if any(value in text for value in values)] == []
 
 
 async def test_servers_are_labelled_as_cluster_api_knows_them_and_workers_are_not(ranch: Ranch) -> None:
