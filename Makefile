@@ -5,6 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Rounds of each random campaign of make faults: a number, or "full"; by default as many as its share of the gate allows.
 ROUNDS ?=
+# Inputs of make fuzz, of all targets together.
+INPUTS ?= 1000000
+# Seconds of requests by the OpenAPI documents; 0 for none.
+API_SECONDS ?= 600
+FUZZ := .venv-fuzz
+FUZZ_READY := $(FUZZ)/.ready
 # Tests of hosts, peers and restarts mostly wait, so there are more workers than processors.
 AT_ONCE ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 RARELY_IMPORTED := boto3|botocore|cfnlint|kubernetes|moto|mypy|networkx|pip|samtranslator|setuptools|sympy
@@ -12,7 +18,7 @@ RARELY_IMPORTED := boto3|botocore|cfnlint|kubernetes|moto|mypy|networkx|pip|samt
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/remuda/mypy
 
 .PHONY: help setup demo demo-clean test coverage check bench interop-peers interop interop-suite interop-controllers
-.PHONY: e2e e2e-processes e2e-hosts e2e-k3s faults faults-kills faults-abuse clean
+.PHONY: e2e e2e-processes e2e-hosts e2e-k3s faults faults-kills faults-abuse fuzz clean
 
 help: ## What can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -85,6 +91,16 @@ faults-kills: $(READY)
 faults-abuse: $(READY)
 	$(BIN)/python -m pytest tests/faults/abuse -q --durations 10
 
+$(FUZZ_READY): tests/fuzz/requirements.txt
+	@$(PYTHON) -m venv --clear $(FUZZ) && \
+	  $(FUZZ)/bin/python -m pip install --quiet --no-compile --require-hashes --only-binary :all: -r $< && touch $@ || \
+	  { rm -rf $(FUZZ); echo "Atheris and schemathesis cannot be installed here: fuzzing goes on without them" >&2; }
+
+fuzz: $(READY) ## Random input for every reader of untrusted bytes; INPUTS=20000 API_SECONDS=20 for a part
+	@$(MAKE) --no-print-directory $(FUZZ_READY)
+	@run=$(FUZZ)/bin/python; [ -x "$$run" ] || run=$(BIN)/python; export PYTHONPATH=src; \
+	  "$$run" -m tests.fuzz --inputs $(INPUTS) && "$$run" -m tests.fuzz.api --seconds $(API_SECONDS)
+
 bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulated fleet
 	interop/build etcd kube-apiserver system-agent remotedialer
 	$(BIN)/python -m bench
@@ -96,4 +112,4 @@ bench: $(READY) ## Figures beside a real peer (needs Go and wrk), and a simulate
 	$(BIN)/python -m bench.proxy
 
 clean: ## Remove what was built here
-	rm -rf $(VENV) .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(FUZZ) .fuzz-crashes .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
