@@ -41,11 +41,12 @@ _decode_typed = msgspec.json.Decoder(_Typed).decode
 
 
 def read_list(body: bytes) -> Listing:
+    """Read one page of a list. Raises StatusError, also if an item is no object."""
     try:
         found = _decode_list(body)
+        items = _whole(found.items or (), found.api_version, found.kind.removesuffix("List"))
     except msgspec.MsgspecError as error:
         raise StatusError(500, "InternalError", f"the server's list cannot be read: {error}") from None
-    items = _whole(found.items or (), found.api_version, found.kind.removesuffix("List"))
     return Listing(items, found.metadata.resource_version, found.metadata.token or "")
 
 

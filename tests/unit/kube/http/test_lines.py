@@ -47,6 +47,13 @@ class TestLists:
             read_list(body)
 
 
+@pytest.mark.parametrize("item", ["1", "[]", "null", '{"metadata":{},"kind":5}'])
+def test_list_with_an_item_that_is_no_object_is_refused(item: str) -> None:
+    """A hostile cluster chooses what its lists hold."""
+    with pytest.raises(StatusError, match="the server's list cannot be read"):
+        read_list(f'{{"kind":"NodeList","apiVersion":"v1","items":[{item}]}}'.encode())
+
+
 class TestChanges:
     def test_the_object_is_as_it_came(self) -> None:
         change = read_change(b'{"type":"ADDED","object": {"kind":"Pod", "a": 1.50}}')
