@@ -360,7 +360,7 @@ def status_error(code: int, body: bytes, headers: dict[str, str] | None = None) 
     `code` 0 is for a Status that came without one of HTTP's, in a watch."""
     try:
         status = _read_status(body)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         status = _Status()
     if status.kind != "Status":
         text = " ".join(body[: 4 * _MOST_SHOWN].decode("utf-8", "replace").split())[:_MOST_SHOWN]

@@ -78,6 +78,8 @@ def decode_json(body: bytes, *, custom: bool = False, budget: Budget | None = No
         raise OutOfRange(f"json: cannot unmarshal number {number} into Go value of type float64") from None
     except msgspec.DecodeError as error:
         raise Unreadable(json_complaint(body, str(error))) from None
+    except UnicodeDecodeError:
+        raise Unreadable("invalid UTF-8 in a string") from None
     except (RecursionError, ValueError):
         raise Unreadable(_nests_too_deeply(body)) from None
     if is_large:

@@ -66,7 +66,7 @@ def decode(body: bytes, api_version: str = "", kind: str = "") -> Obj:
     type_ = _type_of(api_version, kind)
     try:
         obj = _reader(type_)(_BYTES, content, 0)
-    except (Malformed, OverflowError, msgspec.DecodeError) as error:
+    except (Malformed, OverflowError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise Unfit(api_version, kind, str(error)) from None
     except RecursionError:
         raise Unfit(api_version, kind, "nested too deeply") from None

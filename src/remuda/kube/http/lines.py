@@ -17,6 +17,8 @@ from remuda.kube.errors import StatusError, status_error
 MAX_LINE = 64 * 1024 * 1024  # far above what any server stores as one object
 
 _TYPED = (b'{"apiVersion":', b'{"kind":')  # how an item that is whole begins, spared a closer look
+# What msgspec raises for the bytes of others: ValueError is that of text which is not UTF-8.
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _TYPES = frozenset(get_args(ChangeType))
 
 
@@ -45,7 +47,7 @@ def read_list(body: bytes) -> Listing:
     try:
         found = _decode_list(body)
         items = _whole(found.items or (), found.api_version, found.kind.removesuffix("List"))
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise StatusError(500, "InternalError", f"the server's list cannot be read: {error}") from None
     return Listing(items, found.metadata.resource_version, found.metadata.token or "")
 
@@ -75,7 +77,7 @@ def read_change(line: bytes) -> Change:
     """One line of a watch. Raises StatusError: the server's own for an ERROR, and for a line that is none."""
     try:
         event = _decode_event(line)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise StatusError(500, "InternalError", f"the server's watch cannot be read: {error}") from None
     value = bytes(event.object)
     if event.type == "ERROR":

@@ -95,9 +95,10 @@ def collect(headers: Mapping[str, str]) -> dict[str, list[str]]:
 def decode(data: bytes) -> Request:
     """What a request Secret holds. Raises BadRequest."""
     try:
-        return read(msgspec.json.decode(data, type=dict[str, list[str]]))
-    except msgspec.MsgspecError as error:
+        values = msgspec.json.decode(data, type=dict[str, list[str]])
+    except (msgspec.MsgspecError, ValueError) as error:
         raise BadRequest(f"the request cannot be read: {error}") from None
+    return read(values)
 
 
 def read(values: Mapping[str, Sequence[str]]) -> Request:

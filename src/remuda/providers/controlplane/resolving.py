@@ -158,7 +158,7 @@ class _DockerConfig(msgspec.Struct):
 def _from_docker(access: RegistryAccess, held: Held, host: str) -> RegistryAccess:
     try:
         logins = msgspec.json.decode(held.data.get(_DOCKER_KEY, b""), type=_DockerConfig).auths
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         raise _Problem(str(held), f"holds no {_DOCKER_KEY} that can be read") from None
     by_host = {_bare(name): login for name, login in logins.items()}
     login = by_host.get(_bare(host))

@@ -170,7 +170,7 @@ async def answer(
 def _read(body: bytes) -> _Request:
     try:
         review = _decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise bad_request(f"not an AdmissionReview: {error}") from None
     if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
         raise bad_request(f"not an AdmissionReview of {API_VERSION}: {review.kind} {review.api_version}")

@@ -77,6 +77,7 @@ def test_refusals_in_upstreams_words(body: bytes, message: str) -> None:
         (b'{"a":[1 2]}', "invalid character '2' after array element"),
         (b"{}x", "invalid character 'x' after top-level value"),
         (b'{"a', "unexpected end of JSON input"),
+        (b'{"a":"\xff"}', "invalid UTF-8 in a string"),
         (b'{"a":[{"b":"}{\\""', "unexpected end of JSON input"),
     ],
 )

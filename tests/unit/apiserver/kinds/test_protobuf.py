@@ -139,6 +139,12 @@ def test_json_inside() -> None:
     ]
 
 
+def test_json_inside_that_is_not_utf_8_is_refused() -> None:
+    """It was answered with a 500."""
+    entry = block(17, block(7, block(1, b'{"f:\xff":{}}')))
+    assert "utf-8" in refusal(body("v1", "ConfigMap", block(1, entry)))
+
+
 def schema(content: bytes) -> Any:
     version = block(7, block(1, "v1") + block(4, block(1, content)))
     definition = read("apiextensions.k8s.io/v1", "CustomResourceDefinition", block(2, version))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import StatusError, status_error
 from remuda.kube.http.lines import LineSplitter, read_change, read_list
 
 encode, decode = msgspec.json.encode, msgspec.json.decode
@@ -52,6 +52,15 @@ def test_list_with_an_item_that_is_no_object_is_refused(item: str) -> None:
     """A hostile cluster chooses what its lists hold."""
     with pytest.raises(StatusError, match="the server's list cannot be read"):
         read_list(f'{{"kind":"NodeList","apiVersion":"v1","items":[{item}]}}'.encode())
+
+
+@pytest.mark.parametrize("answer", [b'{"kind":"\xff","type":"\xff","object":{}}', b'{"items":[', b'{"object":'])
+def test_answer_that_is_not_utf_8_or_nested_deeply_is_a_status_error(answer: bytes) -> None:
+    for body in (answer, answer + b"[" * 100_000):
+        for read in (read_list, read_change):
+            with pytest.raises(StatusError, match="cannot be read"):
+                read(body)
+        assert status_error(503, body).code == 503
 
 
 class TestChanges:

@@ -73,6 +73,12 @@ def test_other_labels_can(label: str) -> None:
     assert said(labels=label).labels
 
 
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"id":5}', b'{"id":["\xff"]}'])
+def test_request_that_cannot_be_read_is_refused(data: bytes) -> None:
+    with pytest.raises(BadRequest, match="cannot be read"):
+        custom.decode(data)
+
+
 @given(some.dictionaries(some.sampled_from(custom._HEADERS), some.text(max_size=80)))
 def test_whatever_is_said_it_is_refused_or_gives_a_machine_with_the_roles_it_asked_for_and_no_more(
     values: dict[str, str],

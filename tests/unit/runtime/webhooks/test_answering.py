@@ -171,7 +171,11 @@ class TestTheReview:
         assert not seen
 
     @pytest.mark.parametrize(
-        "body", [b"", b"{}", b"[]", review("CREATE").replace(b"k8s.io/v1", b"k8s.io/v1beta1"), b'{"request":{"uid":1}}']
+        "body",
+        [
+            *(b"", b"{}", b"[]", review("CREATE").replace(b"k8s.io/v1", b"k8s.io/v1beta1"), b'{"request":{"uid":1}}'),
+            *(b'{"kind":"\xff"}', b'{"request":' + b"[" * 100_000),
+        ],
     )
     def test_anything_else_is_a_bad_request(self, body: bytes) -> None:
         with pytest.raises(StatusError, match="not an AdmissionReview") as caught:
