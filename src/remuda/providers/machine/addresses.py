@@ -20,6 +20,7 @@ from remuda.kube.errors import FieldError, invalid
 from remuda.providers import names
 from remuda.providers.machine import drivers, known
 from remuda.providers.machine.restriction import at, driver_of_kind, has_annotation
+from remuda.providers.machine.spi import BadOptions
 
 ALLOW_LOCAL = "remuda.dev/allow-local-addresses"  # annotation of a NodeDriver: "true"
 
@@ -103,6 +104,18 @@ def problem(text: str) -> str:
     return forbidden(address) if address is not None else ""
 
 
+def resolved_problem(text: str) -> str:
+    """The same, also of a name: what is wrong with the addresses it has now."""
+    host = host_of(text)
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM) if host else []
+    except OSError:
+        return problem(text)
+    known = (literal(str(address[0]).partition("%")[0]) for *_, address in found)
+    reasons = (forbidden(address) for address in known if address is not None)
+    return next(filter(None, reasons), "") or problem(text)
+
+
 @cache
 def options_of_driver(name: str) -> tuple[str, ...]:
     """Return the options of a driver that say where to connect."""
@@ -131,9 +144,21 @@ def _complaints(review: Review, driver: str, options: tuple[str, ...]) -> Iterat
         said = after.get(option) if isinstance(after, Mapping) else None
         if isinstance(before, Mapping) and before.get(option) == said:
             continue
-        for text in said if isinstance(said, list) else (said,):
-            if isinstance(text, str) and text and (why := problem(text)):
+        for text in _texts(said):
+            if why := problem(text):
                 yield invalid(".".join((*path, option)), text, f"{why}, {_advice(driver)}")
+
+
+def check_program(driver: str, options: Mapping[str, object]) -> None:
+    """Refuse names that lead to such addresses, before a program connects by itself. Raises BadOptions."""
+    for option in options_of_driver(driver):
+        for text in _texts(options.get(option)):
+            if why := resolved_problem(text):
+                raise BadOptions(f"{option}: {text} {why}, {_advice(driver)}")
+
+
+def _texts(said: object) -> list[str]:
+    return [text for text in (said if isinstance(said, list) else [said]) if isinstance(text, str) and text]
 
 
 def _path(review: Review) -> tuple[str, ...]:

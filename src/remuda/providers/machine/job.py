@@ -28,7 +28,7 @@ from remuda.jobs.in_process import Program
 from remuda.jobs.launching import Work
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
-from remuda.providers.machine import drivers, scrub
+from remuda.providers.machine import addresses, drivers, scrub
 from remuda.providers.machine.cluster_job import ClusterJob
 from remuda.providers.machine.connection_guard import ConnectionGuard
 from remuda.providers.machine.execution import Job, Say
@@ -86,6 +86,8 @@ async def _for_machine(
 ) -> None:  # fmt: skip
     order = _order(files)
     driver = driver_of(order)
+    if order.program and not order.local_addresses:
+        await asyncio.to_thread(addresses.check_program, order.driver, order.options)
     for secret in scrub.secret_options(order.driver, order.options, driver.options_type):
         scrubber.add(secret)
     for secret in scrub.tokens(_script(files)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +13,7 @@ from remuda.app.controllers import ADMISSION
 from remuda.kube.admission import Review
 from remuda.providers.machine import addresses
 from remuda.providers.machine.addresses import ALLOW_LOCAL
+from remuda.providers.machine.spi import BadOptions
 
 Json = dict[str, Any]
 
@@ -81,6 +83,16 @@ def test_local_address_in_an_option_is_refused_unless_an_administrator_allows_it
     assert f"{ALLOW_LOCAL}=true" in said
     assert complaints(kind, obj, annotations={ALLOW_LOCAL: "true"}) == []
     assert complaints(kind, obj, old=obj) == [], "what is stored is not held against a change of something else"
+
+
+def test_program_is_not_started_with_a_name_that_leads_to_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(host: str, *_: Any, **__: Any) -> list[Any]:
+        return [(0, 0, 0, "", ("127.0.0.1" if host == "harmless.example" else "192.0.2.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(BadOptions, match=r"^vcenter: harmless\.example is a loopback address, .*vmwarevsphere"):
+        addresses.check_program("vmwarevsphere", {"vcenter": "harmless.example"})
+    addresses.check_program("vmwarevsphere", {"vcenter": "192.0.2.1", "datacenter": "localhost"})
 
 
 _PROBE = """
