@@ -55,7 +55,8 @@ def admission_functions(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ..
 
 
 def embedded_admission(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ...]:
-    """Return what the embedded engine checks on top: only there it is known who the manager is."""
+    """Return the same for an engine in the process of its manager, with the admission of Jobs: there the manager is
+    known by its user."""
     return (*admission_functions(user_quota), *job_admission.FUNCTIONS)
 
 
@@ -147,7 +148,8 @@ def has_access(chosen: Sequence[str]) -> bool:
 
 
 def webhooks(chosen: Sequence[str], user_quota: Quota = NO_LIMITS) -> list[Webhook]:
-    """The admission of the kinds those controllers manage. `user_quota`: limits of users that have none of their own."""
+    """Return the admission of the kinds that these controllers manage. `user_quota`: limits of users that have none of
+    their own."""
     found = join((one.kind for one in DEFINITIONS), admission.FUNCTIONS) if has_core(chosen) else []
     if has_core(chosen) and has_providers(chosen):
         found += guards.webhooks(guards.GUARDED_CORE)

@@ -55,10 +55,10 @@ def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> No
         assert {(one.target.group, one.target.plural) for one in found} == {(f.group, f.plural) for f in functions}
 
 
-def test_of_secrets_only_those_writes_are_judged_that_hosts_make() -> None:
-    """Otherwise no Secret of a cluster could be written while no manager runs."""
+def test_of_secrets_and_jobs_only_ours_are_judged() -> None:
+    """Otherwise no Secret and no Job of a cluster could be written while no manager runs."""
     for one in controllers.webhooks(controllers.EVERY):
-        assert bool(one.only) == (one.target.plural == "secrets")
+        assert bool(one.only) == (one.target.plural in ("secrets", "jobs"))
 
 
 def test_webhooks_have_paths_of_their_own() -> None:
@@ -67,7 +67,7 @@ def test_webhooks_have_paths_of_their_own() -> None:
 
 
 def test_writes_of_the_manager_are_not_sent_to_the_webhooks_of_rights() -> None:
-    found = [one for one in controllers.webhooks(controllers.EVERY) if one.except_manager]
+    found = [one for one in controllers.webhooks(controllers.EVERY) if one.except_manager and not one.only]
     assert len(found) == 6
     for _, rendered in configurations("n", found, Location(url="https://a"), b"", "it's me"):
         for entry in rendered["webhooks"]:
