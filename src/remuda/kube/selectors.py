@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from remuda.kube import errors, names
-from remuda.kube.cost import LIMITS, Budget
+from remuda.kube.cost import LIMITS, Budget, Limits
 from remuda.kube.requirements import Operator, Requirement, SelectorError, int64, parse_requirements, requirement
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "label_selector_from_labels",
     "parse_field_selector",
     "parse_label_selector",
+    "requirement_size_errors",
     "validate_label_selector",
 ]
 
@@ -149,25 +150,29 @@ def validate_label_selector(selector: Mapping[str, Any] | None, path: str) -> li
     """Complaints about a `metav1.LabelSelector` inside an object."""
     if selector is None:
         return []
-    expressions = selector.get("matchExpressions") or ()
-    if large := _size_errors(selector.get("matchLabels") or {}, expressions, path):
+    labels, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or ()
+    large = requirement_size_errors(expressions, f"{path}.matchExpressions")
+    if len(labels) > LIMITS.requirements:
+        large.append(errors.too_many(f"{path}.matchLabels", len(labels), LIMITS.requirements))
+    if large:
         return large
-    found = names.validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
+    found = names.validate_labels(labels, f"{path}.matchLabels")
     for index, expression in enumerate(expressions):
         found += _expression_errors(expression, f"{path}.matchExpressions[{index}]")
     return found
 
 
-def _size_errors(labels: Labels, expressions: Sequence[Mapping[str, Any]], path: str) -> list[errors.FieldError]:
-    """Complaints about a selector that is too large to be looked at: each object is compared with all of it."""
-    found = []
-    for name, size in (("matchLabels", len(labels)), ("matchExpressions", len(expressions))):
-        if size > LIMITS.requirements:
-            found.append(errors.too_many(f"{path}.{name}", size, LIMITS.requirements))
-    values = sum(len(expression.get("values") or ()) for expression in expressions)
-    if values > LIMITS.selector_values:
-        found.append(errors.too_many(f"{path}.matchExpressions.values", values, LIMITS.selector_values))
-    return found
+def requirement_size_errors(
+    requirements: Sequence[Mapping[str, Any]], path: str, limits: Limits = LIMITS
+) -> list[errors.FieldError]:
+    """Return a complaint if there are too many requirements, or too many values in them: every one is checked, and
+    every object is compared with all of them."""
+    if len(requirements) > limits.requirements:
+        return [errors.too_many(path, len(requirements), limits.requirements)]
+    values = sum(len(requirement.get("values") or ()) for requirement in requirements)
+    return (
+        [errors.too_many(f"{path}.values", values, limits.selector_values)] if values > limits.selector_values else []
+    )
 
 
 def _expression_errors(expression: Mapping[str, Any], path: str) -> list[errors.FieldError]:

@@ -15,9 +15,15 @@ from remuda.apiserver.auth.rbac import RbacAuthorizer
 from remuda.apiserver.auth.tokens import TokenRejected
 from remuda.apiserver.auth.user import Attributes, Authorizer, User
 from remuda.kube import clock, errors, names
-from remuda.kube.cost import Budget
+from remuda.kube.cost import Budget, Limits
 from remuda.kube.errors import FieldError
-from remuda.kube.selectors import SelectorError, label_selector_from, parse_field_selector, parse_label_selector
+from remuda.kube.selectors import (
+    SelectorError,
+    label_selector_from,
+    parse_field_selector,
+    parse_label_selector,
+    requirement_size_errors,
+)
 
 Obj = dict[str, Any]
 
@@ -174,24 +180,17 @@ def _selector_errors(spec: Mapping[str, Any], budget: Budget) -> list[FieldError
         selector = resource.get(key)
         if selector is not None:
             path = f"spec.resourceAttributes.{key}"
-            found += _size_errors(selector, path, budget) or _one_selector_errors(
+            found += _size_errors(selector, path, budget.limits) or _one_selector_errors(
                 selector, path, key == "labelSelector"
             )
     return found
 
 
-def _size_errors(selector: Mapping[str, Any], path: str, budget: Budget) -> list[FieldError]:
-    """Complaints about a selector that is too large to be looked at. Anybody may send a review."""
-    raw, requirements = selector.get("rawSelector") or "", selector.get("requirements") or ()
-    limits = budget.limits
-    if len(raw) > limits.selector_bytes:
+def _size_errors(selector: Mapping[str, Any], path: str, limits: Limits) -> list[FieldError]:
+    """Return a complaint if a selector is too large to be looked at. Anybody may send a review."""
+    if len(selector.get("rawSelector") or "") > limits.selector_bytes:
         return [errors.too_long(f"{path}.rawSelector", limits.selector_bytes)]
-    if len(requirements) > limits.requirements:
-        return [errors.too_many(f"{path}.requirements", len(requirements), limits.requirements)]
-    values = sum(len(requirement.get("values") or ()) for requirement in requirements)
-    if values > limits.selector_values:
-        return [errors.too_many(f"{path}.requirements.values", values, limits.selector_values)]
-    return []
+    return requirement_size_errors(selector.get("requirements") or (), f"{path}.requirements", limits)
 
 
 def _one_selector_errors(selector: Mapping[str, Any], path: str, of_labels: bool) -> list[FieldError]:
