@@ -45,8 +45,8 @@ def _not_held(obj: Obj) -> bool:
     return False
 
 
-def _no_work(obj: Obj) -> Callable[[], object] | None:
-    return None
+def _not_slow(obj: Obj) -> bool:
+    return False
 
 
 def _no_errors(new: Obj) -> list[FieldError]:
@@ -70,9 +70,8 @@ class Behaviour:
     prepare_create: Callable[[Obj], None] = _nothing
     prepare_update: Callable[[Obj, Obj], None] = _nothing_updated
     validate: Callable[[Obj], list[FieldError]] = _no_errors
-    # The part of validate that takes long, if this object has one: it runs in a thread beforehand, and validate finds
-    # its result (large CRDs are compiled)
-    ahead: Callable[[Obj], Callable[[], object] | None] = _no_work
+    # Whether validation of this object takes so long that it runs in a thread (large CRDs are compiled)
+    is_slow: Callable[[Obj], bool] = _not_slow
     validate_create: Callable[[Obj], list[FieldError]] = _no_errors  # in addition to validate, on new objects
     validate_update: Callable[[Obj, Obj], list[FieldError]] = _no_update_errors
     validate_name: Callable[[str, bool], list[str]] | None = (

@@ -1,4 +1,4 @@
-"""YAML that somebody else wrote, loaded with bounds: user data, kubeconfigs in Secrets, files of plans.
+"""Load YAML that somebody else wrote, with bounds: user data, kubeconfigs, texts of a support bundle.
 
 PyYAML has no limits of its own. Its C composer recurses until the process ends, so nesting is bounded before anything
 is composed. Merge keys (`<<`) copy what they merge, so the entries they add are bounded while they are merged. Aliases

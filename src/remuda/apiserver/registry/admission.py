@@ -87,7 +87,7 @@ class AdmissionChain:
         return new
 
     def concerns(self, resource: Resource) -> bool:
-        """Whether any function is called for it."""
+        """Return whether any function is called for writes of a resource."""
         return bool(self._concerned(resource.group, resource.plural))
 
     def _concerned(self, group: str, plural: str) -> list[Registration]:

@@ -2,9 +2,9 @@
 
 Judging and compiling the schemas of a large definition takes tens of milliseconds. The newest that were found good are
 kept, so that a definition is compiled once on its way from the write to being served, and a change of its labels costs
-nothing. How large a definition may be is bounded; a large one is judged in a thread, and what is wrong with it is kept
-until validation reports it. What is in the store was judged before: it is only read, and its rules are compiled for the
-first object that they are asked about, so that a start pays for no kind that nobody uses.
+nothing. How large a definition may be is bounded; a large one is judged in a thread. What is in the store was judged
+before: it is only read, and its rules are compiled for the first object that they are asked about, so that a start pays
+for no kind that nobody uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from remuda.kube.schema import Schema
 
 _FREE_FORM: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _KEPT = 64
-_REFUSED_KEPT = 8
 _LARGE = 1_000  # schema nodes: judging them takes about 20 ms
 _MANY_RULES = 100  # compiling them takes about 20 ms
 
@@ -52,9 +51,6 @@ class _Uncompiled:
 # By the schema's JSON, and whether there is a status subresource: then a little more is asked of the root.
 _good: OrderedDict[tuple[bytes, bool], Compiled] = OrderedDict()
 
-# Of large schemas, by place too: what is wrong with them.
-_refused: OrderedDict[tuple[bytes, bool, str], list[FieldError]] = OrderedDict()
-
 
 def compiled(version: dict[str, Any]) -> Compiled:
     """The schema and rules of a version that has been judged before."""
@@ -73,7 +69,7 @@ def _has_status(version: dict[str, Any]) -> bool:
 
 
 def schema_errors(crd: Obj) -> list[FieldError]:
-    """What is wrong with the schemas and CEL rules of a definition, version by version."""
+    """Return what is wrong with the schemas and CEL rules of a definition, version by version."""
     errors = _size_errors(crd)
     if errors:
         return errors
@@ -91,8 +87,9 @@ def schema_errors(crd: Obj) -> list[FieldError]:
 
 
 def is_large(crd: Obj) -> bool:
-    """Whether judging its schemas takes so long that others should not wait for it."""
-    return _is_large(_measure(_schemas(crd)))
+    """Return whether judging the schemas of a definition takes so long that other requests should not wait for it."""
+    size = _measure(_schemas(crd))
+    return size.nodes > _LARGE or size.rules > _MANY_RULES
 
 
 def _schemas(crd: Obj) -> list[dict[str, Any]]:
@@ -106,12 +103,8 @@ class _Size(NamedTuple):
     characters: int
 
 
-def _is_large(size: _Size) -> bool:
-    return size.nodes > _LARGE or size.rules > _MANY_RULES
-
-
 def _measure(schemas: list[dict[str, Any]]) -> _Size:
-    """How many objects the schemas consist of, which are their nodes and little else, and how much CEL they hold."""
+    """Count the objects that schemas consist of, which are their nodes and little else, and the CEL that they hold."""
     nodes = rules = characters = 0
     pending: list[Any] = list(schemas)
     while pending:
@@ -135,7 +128,7 @@ _CONTAINERS = frozenset((dict, list))
 
 
 def _size_errors(crd: Obj) -> list[FieldError]:
-    """What of a definition is more than may be compiled, all versions together."""
+    """Return a complaint for each limit that all versions of a definition together exceed."""
     versions = crd["spec"].get("versions") or ()
     if len(versions) > LIMITS.versions:
         return [too_many("spec.versions", len(versions), LIMITS.versions)]
@@ -157,19 +150,12 @@ def _judge(given: dict[str, Any], path: str, has_status: bool) -> list[FieldErro
     key = (msgspec.json.encode(given), has_status)
     if key in _good:
         return []
-    refused = _refused.pop((*key, path), None)
-    if refused is not None:
-        return refused
     schema, errors = parse_crd_schema(given, path=path, has_status=has_status)
     rules = None
     if not errors:
         rules, errors = compile_rules(schema, path)
     if not errors:
         _keep(key, Compiled(schema, rules))
-    elif _is_large(_measure([given])):
-        _refused[*key, path] = errors
-        if len(_refused) > _REFUSED_KEPT:
-            _refused.popitem(last=False)
     return errors
 
 

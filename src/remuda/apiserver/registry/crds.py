@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from remuda.apiserver.registry.crd_schemas import compiled, is_large, schema_errors
@@ -41,7 +40,7 @@ def with_schema_validation(resource: Resource) -> Resource:
     behaviour = replace(
         resource.behaviour,
         validate=lambda crd: own(crd) or schema_errors(crd),
-        ahead=lambda crd: partial(schema_errors, crd) if is_large(crd) else None,
+        is_slow=is_large,
     )
     return replace(resource, behaviour=behaviour)
 

@@ -134,9 +134,8 @@ class Writer:
         resource.behaviour.prepare_create(obj)
         obj = await self._admitted(call, "CREATE", obj, None, options)
         self._guard(call, obj, None)
-        await _work_ahead(resource, obj)
         structural = self._served.shape(resource).structural
-        validate(call, structural, obj, None)
+        await _validated(call, structural, obj, None)
         name = metadata(obj)["name"]
         if self._store.latest(resource.table, call.namespace, name) is not None:
             raise WriteConflict
@@ -318,9 +317,8 @@ class Writer:
             metadata(new)["generation"] = metadata(live).get("generation", 0) + 1
         new = await self._admitted(call, "UPDATE", new, live, options)
         self._guard(call, new, live)
-        await _work_ahead(resource, new)
         structural = self._served.shape(resource).structural
-        keeps_rules = validate(call, structural, new, live)
+        keeps_rules = await _validated(call, structural, new, live)
         managed.keep_times(live, new)
         if same_json(new, live):
             return Written(self._reader.render(resource, entry))
@@ -371,11 +369,11 @@ class Writer:
         meta.pop("selfLink", None)
 
 
-async def _work_ahead(resource: Resource, obj: Obj) -> None:
-    """Does what takes long before validation asks for it, so that other requests are served meanwhile."""
-    work = resource.behaviour.ahead(obj)
-    if work is not None:
-        await asyncio.to_thread(work)
+async def _validated(call: Call, structural: Structural, new: Obj, old: Obj | None) -> bool:
+    """Validate, in a thread if it takes long, so that other requests are served meanwhile."""
+    if call.resource.behaviour.is_slow(new):
+        return await asyncio.to_thread(validate, call, structural, new, old)
+    return validate(call, structural, new, old)
 
 
 def _unfit_yaml(problem: str) -> StatusError:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from remuda.capi import definitions as core
 from remuda.kube.cost import LIMITS
 from remuda.providers import setup as providers
 from remuda.provisioning import setup as provisioning
+from tests.unit.apiserver.engine import CRDS, Engine, definition, refusal
 
 RULED = {
     "type": "object",
@@ -130,25 +133,39 @@ def test_definition_above_a_limit_is_refused_before_it_is_compiled(
     assert complaint in str(found)
 
 
-def test_large_definition_is_compiled_in_a_thread_and_served_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crd_schemas, "_good", OrderedDict())
-    small, large = crd(version(properties(100))), crd(version(properties(2000)))
-    assert not is_large(small)
-    assert is_large(large)
+def test_definition_is_large_by_its_nodes_or_its_rules() -> None:
+    assert not is_large(crd(version(properties(100))))
+    assert is_large(crd(version(properties(2000))))
     assert is_large(crd(version({"type": "object", "x-kubernetes-validations": [{"rule": "true"}] * 101})))
-    assert schema_errors(large) == []
-    monkeypatch.setattr(crd_schemas, "parse_crd_schema", None)
-    assert schema_errors(large) == []  # as validation asks again, on the loop
 
 
-def test_complaints_about_a_large_definition_are_kept_until_they_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = crd(version({"type": "object", "properties": {f"p{n}": {} for n in range(2000)}}))
-    first = schema_errors(wrong)
-    assert first
-    with monkeypatch.context() as patched:
-        patched.setattr(crd_schemas, "parse_crd_schema", None)
-        assert schema_errors(wrong) == first
-    assert schema_errors(wrong) == first  # judged anew: nothing is kept for longer
+@pytest.mark.parametrize("text", [{"type": "string"}, {}])
+async def test_large_definition_is_judged_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: dict[str, Any]
+) -> None:
+    judged_in: list[int] = []
+    parse = crd_schemas.parse_crd_schema
+
+    def recorded(*arguments: Any, **named: Any) -> Any:
+        judged_in.append(threading.get_ident())
+        return parse(*arguments, **named)
+
+    monkeypatch.setattr(crd_schemas, "parse_crd_schema", recorded)
+    monkeypatch.setattr(crd_schemas, "_good", OrderedDict())
+    large = definition()
+    large["spec"]["versions"] = [version({"type": "object", "properties": {f"p{n}": text for n in range(2000)}})]
+    engine = await Engine.open(tmp_path)
+    try:
+        if text:
+            await engine.client.create(CRDS, "", large)
+        else:
+            error = await refusal(engine.client.create(CRDS, "", large))
+            assert error.code == 422
+            assert "p0].type: Required value" in error.message
+    finally:
+        await engine.close()
+    assert judged_in
+    assert threading.get_ident() not in judged_in
 
 
 def test_limits_are_far_above_our_own_definitions() -> None:
