@@ -24,8 +24,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     613 characters together. Ours have at most 1,100 values. A Secret of 1 MiB has a dozen values.
     """
 
-    # Values of one object: each member of an object and each element of a list. Validation costs 1 to 5 µs for each.
+    # Values of one object: each member of an object and each element of a list. Validation costs about 1 µs for each.
     values: int = 50_000
+    # Objects and lists among these, field ownership aside. Defaults, ownership and validation cost 5 to 16 µs for each.
+    objects: int = 5_000
     # Members of one object, or elements of one list: bounds what is compared with all others of its list.
     items: int = 10_000
     # Requirements of the selectors of one request. Each is checked for every object that is listed: 10,000 objects and
@@ -48,14 +50,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 LIMITS = Limits()
 
-# Every value takes two bytes at least, itself and what separates it from the next.
-FREE_BYTES = 2 * min(LIMITS.items, LIMITS.values)
+# Limits of a definition: its schemas have limits of their own, and are judged in a thread.
+DEFINITION_LIMITS = Limits(objects=LIMITS.values)
+
+# Every value takes two bytes at least, itself and what separates it from the next; an object or a list takes three.
+FREE_BYTES = min(2 * LIMITS.items, 2 * LIMITS.values, 3 * LIMITS.objects)
 
 _PIECE = 64 * 1024
 
 
 class Budget:
-    """What one request has spent of its limits."""
+    """Counter of what one request has cost so far; each `charge_` method raises an error above a limit."""
 
     __slots__ = ("limits", "received", "requirements", "selector_values")
 
@@ -66,14 +71,14 @@ class Budget:
         self.selector_values = 0
 
     def charge_text(self, body: bytes) -> bool:
-        """Charge JSON before it is decoded: whether its values must be counted by `charge_object` as well. Raises 413.
+        """Charge JSON before it is decoded. Return whether `charge_object` must count its values as well. Raises 413.
 
         To decode a million values takes a second, so what has far too many is refused by its text. Every value has a
         separator before or behind it; every container, a bracket: there are at most twice as many marks as values.
         """
         self.received = len(body)
         # A large Secret or text is not looked at closely: it has few marks, wherever they stand.
-        if len(body) <= FREE_BYTES or marks(body) < self.limits.items:
+        if len(body) <= FREE_BYTES or marks(body) < min(self.limits.items, self.limits.objects):
             return False
         most = 2 * self.limits.values + 1
         if _marks_outside_strings(body, most) > most:
@@ -85,19 +90,28 @@ class Budget:
 
         Field ownership does not count: it grows with the number of managers, and no client can help that."""
         if self.received + stored > FREE_BYTES:
-            metadata = value.get("metadata")
-            if isinstance(metadata, dict) and "managedFields" in metadata:
-                value = {**value, "metadata": {**metadata, "managedFields": None}}
-            self.charge_object(value)
+            self._charge(_without_ownership(value)[0], self.limits.objects)
 
     def charge_object(self, value: Any) -> None:
         """Charge a decoded object, level by level and without recursion. Raises 413.
 
-        A list is a JSON patch: its operations have a limit and words of their own (`patches.json_patch`)."""
+        A list is a JSON patch: its operations have a limit and words of their own (`patches.json_patch`). Whoever
+        updates an object sends its field ownership back, which has an object for each field."""
+        if isinstance(value, list):
+            self._charge(value, self.limits.objects + len(value))
+            return
+        value, ownership = _without_ownership(value)
+        self._charge(value, self.limits.objects)
+        self._charge(ownership, self.limits.values)
+
+    def _charge(self, value: Any, most_objects: int) -> None:
         most, items = self.limits.values, self.limits.items
         level = [value] if isinstance(value, dict | list) else []
-        count = 0
+        count = objects = 0
         while level:
+            objects += len(level)
+            if objects > most_objects:
+                raise too_large(f"The allowed maximum number of objects and lists in an object is {most_objects}")
             below: list[Any] = []
             for container in level:
                 size = len(container)
@@ -131,13 +145,21 @@ class Budget:
             raise bad_request(f"selector has too many values: must have at most {self.limits.selector_values}")
 
 
+def _without_ownership(value: Any) -> tuple[Any, Any]:
+    """Return an object without its field ownership, and that."""
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return value, None
+    return {**value, "metadata": {**metadata, "managedFields": None}}, metadata["managedFields"]
+
+
 def marks(text: bytes) -> int:
-    """Separators and opening brackets of JSON: at least as many as there are values."""
+    """Count separators and opening brackets of JSON: there are at least as many as values."""
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def _marks_outside_strings(body: bytes, most: int) -> int:
-    """How many separators and opening brackets of JSON are not text; a little more than `most` if there are more."""
+    """Count the separators and opening brackets of JSON outside its strings; stop a little above `most`."""
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     count = inside = 0

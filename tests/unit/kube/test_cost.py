@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.kube.cost import FREE_BYTES, LIMITS, Budget, Limits
+from remuda.kube.cost import DEFINITION_LIMITS, FREE_BYTES, LIMITS, Budget, Limits
 from remuda.kube.errors import StatusError
 
 SMALL = Limits(values=20, items=8)
@@ -62,6 +62,18 @@ def test_longest_list_and_object_are_bounded() -> None:
     assert said in refusal(json.dumps({"a": {"b": elements}}).encode())
     said = f"The allowed maximum number of members in an object is {LIMITS.items}, got {many}"
     assert said in refusal(json.dumps([members]).encode())
+
+
+def test_objects_and_lists_are_bounded_but_not_those_of_field_ownership_and_operations() -> None:
+    many = LIMITS.objects + 1
+    assert refusal(json.dumps({"a": [[]] * (many - 3)}).encode()) == ""
+    said = f"The allowed maximum number of objects and lists in an object is {LIMITS.objects}"
+    assert said in refusal(json.dumps({"a": [{}] * many}).encode())
+    assert said in refusal(json.dumps({"a": [[]] * (many // 2), "b": {"c": [{}] * (many // 2)}}).encode())
+    fields = {f"f:{n}": {} for n in range(many)}
+    assert refusal(json.dumps({"metadata": {"managedFields": [{"fieldsV1": fields}]}}).encode()) == ""
+    assert refusal(json.dumps([{"op": "test", "path": "/a"}] * many).encode()) == ""
+    assert refusal(json.dumps({"a": [{}] * many}).encode(), DEFINITION_LIMITS) == ""
 
 
 _VALUES = st.recursive(st.none() | st.text(max_size=3), lambda v: st.lists(v) | st.dictionaries(st.text(max_size=2), v))

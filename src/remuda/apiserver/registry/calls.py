@@ -42,7 +42,7 @@ class Call:
         self.subresource = subresource
         self.warnings: list[str] = []
         self.fine = False
-        self.budget = Budget()
+        self.budget = Budget(resource.limits)
 
 
 class ListOptions(msgspec.Struct, kw_only=True):

@@ -21,6 +21,7 @@ from remuda.apiserver.resource import Behaviour, Column, Obj, Path, Resource, Sc
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Event, Revision
+from remuda.kube.cost import DEFINITION_LIMITS
 from remuda.kube.schema import Schema
 
 Names = Mapping[str, Any]  # of a definition: plural, singular, shortNames, kind, listKind, categories
@@ -42,7 +43,7 @@ def with_schema_validation(resource: Resource) -> Resource:
         validate=lambda crd: own(crd) or schema_errors(crd),
         is_slow=is_large,
     )
-    return replace(resource, behaviour=behaviour)
+    return replace(resource, behaviour=behaviour, limits=DEFINITION_LIMITS)
 
 
 def is_established(crd: Obj) -> bool:
