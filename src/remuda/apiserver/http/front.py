@@ -1,7 +1,7 @@
 """The HTTP front: every request's way from the connection to the part that answers it.
 
 extra route → authenticate → impersonate → resource, discovery, OpenAPI or a system path, each authorised on the way.
-Requests in work are bounded, reads and writes apart; those above are told to come back. A failure that nobody foresaw
+Requests in progress are bounded for each user, and wait for their turn (`flow_control`). A failure that nobody foresaw
 is a 500 which names the request's Audit-Id, under which the log has the traceback; the client never sees one.
 """
 
@@ -14,10 +14,11 @@ from time import perf_counter
 from typing import Any
 
 from remuda.apiserver.auth import messages
-from remuda.apiserver.auth.user import MASTERS, Authorizer, User
+from remuda.apiserver.auth.user import Authorizer, User
 from remuda.apiserver.http.answers import audit_header, error_response
 from remuda.apiserver.http.decode import ObjectReader, ProtobufDecoder
 from remuda.apiserver.http.discovery import Discovery
+from remuda.apiserver.http.flow_control import FlowControl, Turn
 from remuda.apiserver.http.limits import Limits
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.http.metrics import RequestMetrics
@@ -35,13 +36,11 @@ from remuda.apiserver.http.seams import (
 )
 from remuda.apiserver.http.system import Check, Document, SystemPaths
 from remuda.kube.errors import StatusError, internal, no_such_path
-from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
+from remuda.kube.web import Handler, Request, Response, Result, text
 
 log = logging.getLogger(__name__)
 
 _READS = frozenset({"get", "list", "watch"})
-_BUSY = "Too many requests, please try again later.\n"
-_BUSY_HEADERS = TEXT_HEADERS + header_block([("Retry-After", "1")])
 _TIMED_OUT = "request did not complete within the allotted timeout"
 
 
@@ -82,6 +81,7 @@ class HttpFront:
         self._system = SystemPaths(
             self.metrics, {**(checks or {}), "shutdown": self._shutdown_check}, documents or {}, self._listed_paths
         )
+        self._flows = FlowControl(self.limits)
         self._listener = _FrontListener(self.handle, self.limits)
         # Called for each request that is refused (401, 403): the request, who sent it if that is known (never the user
         # it wanted to impersonate, nor the one it did), its verb, and the refusal.
@@ -117,7 +117,6 @@ class HttpFront:
         started = perf_counter()
         info = request_info(request)
         sender: User | None = None  # who has authenticated
-        user: User | None = None  # whom the request acts as
         try:
             if not info.is_resource and (extra := self._extra_route(request.path)) is not None:
                 return extra(request)
@@ -125,15 +124,18 @@ class HttpFront:
             user = sender = self._authenticate(request.peer.certificate, headers)
             if asks_to_impersonate(request):
                 user = self._impersonate(sender, headers, attributes_of(info))
-            serve = self._resources.serve if info.is_resource else self._other
-            answer = serve(request, info, user)
+            turn = self._flows.turn(request, info, sender, user)
+            if info.is_resource:
+                answer = self._resources.serve(request, info, user, turn)
+            else:
+                answer = self._other(request, info, user)
+            if type(answer) is not Response and isinstance(answer, Awaitable):
+                return self._counted(request, info, sender, turn, answer, started)
         except StatusError as error:
             answer = self._refusal(request, info, sender, error)
         if type(answer) is Response:
             self._record(info, answer.status, started)
             return answer
-        if isinstance(answer, Awaitable):
-            return self._counted(request, info, sender, user, answer, started)
         self._record(info, 200, started)
         return answer
 
@@ -176,22 +178,18 @@ class HttpFront:
         self,
         request: Request,
         info: RequestInfo,
-        sender: User | None,
-        user: User | None,
+        sender: User,
+        turn: Turn,
         answer: Awaitable[Result],
         started: float,
     ) -> Result:
         metrics, is_read = self.metrics, info.verb in _READS
-        running = metrics.reads_in_flight if is_read else metrics.writes_in_flight
-        limit = self.limits.reads_in_flight if is_read else self.limits.writes_in_flight
-        if running >= limit and not (user is not None and MASTERS in user.groups):
-            return self._turn_away(info, answer, started)
         if is_read:
             metrics.reads_in_flight += 1
         else:
             metrics.writes_in_flight += 1
         try:
-            result = await answer
+            result = await turn.run(answer)
         except StatusError as error:
             result = self._refusal(request, info, sender, error)
         finally:
@@ -206,13 +204,6 @@ class HttpFront:
         if error.code in (401, 403):
             self.kept_out(request, sender, info.verb, error)
         return error_response(request, error)
-
-    def _turn_away(self, info: RequestInfo, answer: Awaitable[Result], started: float) -> Response:
-        close = getattr(answer, "close", None)
-        if close is not None:
-            close()  # a coroutine that was never awaited
-        self._record(info, 429, started)
-        return Response(429, _BUSY.encode(), _BUSY_HEADERS)
 
     def _record(self, info: RequestInfo, code: int, started: float) -> None:
         known = info.is_resource and self._registry.resources.find(info.group, info.version, info.resource) is not None

@@ -23,6 +23,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     write_timeout: float = 60  # a client that takes nothing for so long is dropped
     linger: float = 2
 
-    # requests in work at once; watches do not count
-    reads_in_flight: int = 2_000
-    writes_in_flight: int = 1_000
+    # Requests of one user that are in progress, and bytes of their bodies (`flow_control`); watches do not count.
+    user_requests: int = 200
+    user_bytes: int = 32 * 1024 * 1024
+    # Seats of each level. A body needs one for every so many bytes: 32 bodies of 4 KiB cost about as much as the
+    # costliest one, and no more than that runs in one iteration of the event loop.
+    seats: int = 32
+    seat_bytes: int = 4 * 1024

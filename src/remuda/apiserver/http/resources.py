@@ -16,6 +16,7 @@ from remuda.apiserver.http import options
 from remuda.apiserver.http.answers import Views, error_response, finish
 from remuda.apiserver.http.decode import ObjectReader, read_patch
 from remuda.apiserver.http.fixed import method_not_allowed, require_named
+from remuda.apiserver.http.flow_control import Turn
 from remuda.apiserver.http.negotiate import YAML, Form, negotiate, negotiate_stream, patch_kind
 from remuda.apiserver.http.routes import RequestInfo, attributes_of
 from remuda.apiserver.http.seams import ConnectingRegistry
@@ -50,7 +51,7 @@ class ResourceRequests:
         self._views = Views()
         self._watch_started = watch_started
 
-    def serve(self, request: Request, info: RequestInfo, user: User) -> Answer:
+    def serve(self, request: Request, info: RequestInfo, user: User, turn: Turn) -> Answer:
         resource = self._registry.resources.find(info.group, info.version, info.resource)
         if resource is None or not _is_served_at(info, resource):
             return self._unknown(request, info, user)
@@ -66,9 +67,9 @@ class ResourceRequests:
         self._require_route(request, info, resource)
         if resource.deprecation_warning:
             call.warnings.append(resource.deprecation_warning)
-        return self._dispatch(request, info, call)
+        return self._dispatch(request, info, call, turn)
 
-    def _dispatch(self, request: Request, info: RequestInfo, call: Call) -> Answer:
+    def _dispatch(self, request: Request, info: RequestInfo, call: Call, turn: Turn) -> Answer:
         verb = info.verb
         if verb == "get":
             return self._stream(request, call) if info.subresource in _STREAMED else self._get(request, call)
@@ -76,7 +77,7 @@ class ResourceRequests:
             return self._list(request, call)
         if verb == "watch":
             return self._watch(request, info, call)
-        return self._write(request, call)
+        return self._write(request, call, turn)
 
     # -- what there is -------------------------------------------------------------------------------------------
 
@@ -137,28 +138,28 @@ class ResourceRequests:
 
     # -- writes --------------------------------------------------------------------------------------------------
 
-    async def _write(self, request: Request, call: Call) -> Result:
+    async def _write(self, request: Request, call: Call, turn: Turn) -> Result:
         try:
-            answer = await self._WRITES[call.verb](self, request, call)
+            answer = await self._WRITES[call.verb](self, request, call, turn)
         except StatusError as error:
             if not call.warnings:
                 raise
             return error_response(request, error, call.warnings)
         return answer
 
-    async def _create(self, request: Request, call: Call) -> Result:
+    async def _create(self, request: Request, call: Call, turn: Turn) -> Result:
         form = negotiate(request)
         media = self._reader.media_type(request, call.resource)
-        body = await request.body()
+        body = await _body(request, turn)
         chosen = options.write_options(request, "CreateOptions")
         obj, warnings = await self._read(body, media, call, chosen.field_validation)
         call.warnings += warnings
         written = await self._registry.create(call, obj, chosen)
         return await self._answer(request, call, 201, written.value, form)
 
-    async def _update(self, request: Request, call: Call) -> Result:
+    async def _update(self, request: Request, call: Call, turn: Turn) -> Result:
         form = negotiate(request)
-        body = await request.body()
+        body = await _body(request, turn)
         chosen = options.write_options(request, "UpdateOptions")
         media = self._reader.media_type(request, call.resource)
         obj, warnings = await self._read(body, media, call, chosen.field_validation)
@@ -166,26 +167,26 @@ class ResourceRequests:
         written = await self._registry.update(call, obj, chosen)
         return await self._answer(request, call, 201 if written.created else 200, written.value, form)
 
-    async def _patch(self, request: Request, call: Call) -> Result:
+    async def _patch(self, request: Request, call: Call, turn: Turn) -> Result:
         kind = patch_kind(request, strategic=not call.resource.custom)
         form = negotiate(request)
-        body = await request.body()
+        body = await _body(request, turn)
         chosen = options.patch_options(request, kind)
         read = partial(read_patch, body, kind, chosen.field_validation, custom=call.resource.custom, budget=call.budget)
         patch, complaints = await asyncio.to_thread(read) if kind == "apply" and _is_slow(body) else read()
         written = await self._registry.patch(call, kind, patch, chosen, complaints)
         return await self._answer(request, call, 201 if written.created else 200, written.value, form)
 
-    async def _delete(self, request: Request, call: Call) -> Result:
+    async def _delete(self, request: Request, call: Call, turn: Turn) -> Result:
         form = negotiate(request)
-        chosen = options.delete_options(request, await request.body(), self._reader.protobuf)
+        chosen = options.delete_options(request, await _body(request, turn), self._reader.protobuf)
         written = await self._registry.delete(call, chosen)
         return await self._answer(request, call, 200, written.value, form)
 
-    async def _delete_collection(self, request: Request, call: Call) -> Result:
+    async def _delete_collection(self, request: Request, call: Call, turn: Turn) -> Result:
         form = negotiate(request)
         selection: ListOptions = options.list_options(request)
-        chosen = options.delete_options(request, await request.body(), self._reader.protobuf)
+        chosen = options.delete_options(request, await _body(request, turn), self._reader.protobuf)
         page = await self._registry.delete_collection(call, selection, chosen)
         body = self._views.page(request, call.resource, page, form)
         return await _settled(finish(request, 200, body, form, call.warnings))
@@ -207,6 +208,13 @@ class ResourceRequests:
     async def _answer(self, request: Request, call: Call, status: int, value: bytes, form: Form) -> Result:
         body = self._views.object(request, call.resource, value, form)
         return await _settled(finish(request, status, body, form, call.warnings))
+
+
+async def _body(request: Request, turn: Turn) -> bytes:
+    """Read a body, and wait until it may be decoded and judged."""
+    body = await request.body()
+    await turn.wait(len(body))
+    return body
 
 
 def _is_slow(body: bytes) -> bool:

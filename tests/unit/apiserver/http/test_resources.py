@@ -260,21 +260,71 @@ def creates(server: Fronted) -> int:
     return sum(call[0] == "create" for call in server.registry.calls)
 
 
-async def test_writes_in_work_are_bounded_for_all_but_masters() -> None:
-    async with Fronted(limits=Limits(writes_in_flight=2)) as server:
+async def test_requests_in_progress_are_bounded_for_each_user_but_not_for_masters() -> None:
+    async with Fronted(limits=Limits(user_requests=2)) as server:
         server.registry.hold = asyncio.Event()
         held = [asyncio.create_task(server.ask("POST", PODS, b"{}", X_User="bob")) for _ in range(2)]
         await until(lambda: creates(server) == 2)
         busy = await server.ask("POST", PODS, b"{}", X_User="bob")
         assert (busy.status, busy.header("retry-after")) == (429, "1")
-        assert busy.body == b"Too many requests, please try again later.\n"
+        assert reason(busy) == (429, "TooManyRequests")
+        assert "user bob has too many requests in progress: at most 2" in busy.json["message"]
         assert (await server.ask("GET", A_POD, X_User="bob")).status == 200
-        privileged = asyncio.create_task(server.ask("POST", PODS, b"{}"))
-        await until(lambda: creates(server) == 3)
-        assert not privileged.done()
+        others = [asyncio.create_task(server.ask("POST", PODS, b"{}", X_User="eve"))]
+        others += [asyncio.create_task(server.ask("POST", PODS, b"{}")) for _ in range(3)]
+        await until(lambda: creates(server) == 6)
         server.registry.hold.set()
-        assert [(await task).status for task in (*held, privileged)] == [201, 201, 201]
+        assert {(await task).status for task in (*held, *others)} == {201}
         assert server.front.metrics.writes_in_flight == 0
+
+
+async def test_bodies_in_progress_are_bounded_for_each_user() -> None:
+    async with Fronted(limits=Limits(user_bytes=1000)) as server:
+        server.registry.hold = asyncio.Event()
+        large = b'{"a":"' + b"x" * 2000 + b'"}'
+        first = asyncio.create_task(server.ask("POST", PODS, large, X_User="bob"))
+        await until(lambda: creates(server) == 1)
+        assert reason(await server.ask("POST", PODS, b"{}", X_User="bob")) == (429, "TooManyRequests")
+        server.registry.hold.set()
+        assert (await first).status == 201
+        assert (await server.ask("POST", PODS, b"{}", X_User="bob")).status == 201
+
+
+async def test_writes_wait_for_a_seat_and_users_take_turns() -> None:
+    async with Fronted(limits=Limits(seats=1)) as server:
+        server.registry.hold = asyncio.Event()
+        names = ("bob", "bob", "bob", "eve")
+        asked = [asyncio.create_task(server.ask("POST", PODS, b"{}", X_User=name)) for name in names]
+        await until(lambda: creates(server) == 1 and server.front.metrics.writes_in_flight == 4)
+        assert (await server.ask("GET", A_POD, X_User="bob")).status == 200
+        server.registry.hold.set()
+        assert {(await task).status for task in asked} == {201}
+        assert creates(server) == 4
+
+
+async def test_client_that_leaves_while_it_waits_gives_its_turn_to_the_next() -> None:
+    async with Fronted(limits=Limits(seats=1)) as server:
+        server.registry.hold = asyncio.Event()
+        first = asyncio.create_task(server.ask("POST", PODS, b"{}", X_User="bob"))
+        await until(lambda: creates(server) == 1)
+        leaving = await server.client()
+        leaving.send(f"POST {PODS} HTTP/1.1\r\nHost: h\r\nX-User: eve\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+        await until(lambda: server.front.metrics.writes_in_flight == 2)
+        last = asyncio.create_task(server.ask("POST", PODS, b"{}", X_User="ann"))
+        await until(lambda: server.front.metrics.writes_in_flight == 3)
+        leaving.close()
+        await until(lambda: server.front.metrics.writes_in_flight == 2)
+        server.registry.hold.set()
+        assert [(await task).status for task in (first, last)] == [201, 201]
+        assert creates(server) == 2
+
+
+async def test_watch_holds_no_seat() -> None:
+    async with Fronted(limits=Limits(seats=1, user_requests=1)) as server:
+        watching = await server.client()
+        watching.send(f"GET {PODS}?watch=1 HTTP/1.1\r\nHost: h\r\nX-User: bob\r\n\r\n".encode())
+        await until(lambda: bool(server.registry.watches))
+        assert (await server.ask("POST", PODS, b"{}", X_User="bob")).status == 201
 
 
 # -- views -------------------------------------------------------------------------------------------------------
