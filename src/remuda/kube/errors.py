@@ -129,6 +129,7 @@ class StatusError(Exception):
         self._has_details = details is not None  # the real server tells `"details": {}` from none at all
         self.headers = headers or {}
         self.metadata = metadata or {}
+        self.warnings: list[str] = []  # of the request, for the answer's Warning headers
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -18,16 +18,21 @@ ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
 BINDINGS = Target("rbac.authorization.k8s.io/v1", "clusterrolebindings")
 
 
-async def ask(place: Proxied, folder: Path, user: str, **headers: str) -> int:
-    """A GET with a client certificate of this user; returns the code of the answer."""
+async def ask(
+    place: Proxied, folder: Path, user: str, path: str = PODS, body: bytes | None = None, **headers: str
+) -> int:
+    """A GET, or a POST of a body, with a client certificate of this user; returns the code of the answer."""
     pair = place.engine.pki.issue_client_certificate(user)
-    path = folder / f"{user}.pem"
-    path.write_bytes(pair.certificate_pem + pair.key_pem)
+    file = folder / f"{user}.pem"
+    file.write_bytes(pair.certificate_pem + pair.key_pem)
     context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
-    context.load_cert_chain(path)
+    context.load_cert_chain(file)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    url = place.engine.url + PODS
-    async with aiohttp.ClientSession() as session, session.get(url, headers=named, ssl=context) as answer:
+    method, url = "GET" if body is None else "POST", place.engine.url + path
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url, data=body, headers=named, ssl=context) as answer,
+    ):
         return answer.status
 
 
@@ -72,3 +77,15 @@ async def test_names_in_a_line_are_bounded(place: Proxied, audit: AuditLines, tm
     assert await ask(place, tmp_path, "mallory", Impersonate_User="a" * length) == 403
     (line,) = audit.lines
     assert line["impersonatedUser"] == {"username": "a" * 256, "groups": []}
+
+
+@pytest.mark.parametrize("body", [b'{"spec":{"a":[' + b"{}," * 6000 + b"{}]}}", b" " * (3 * 1024 * 1024 + 1)])
+async def test_request_that_is_too_large_has_a_line(
+    place: Proxied, audit: AuditLines, tmp_path: Path, body: bytes
+) -> None:
+    tell_of_strangers(place.engine, Audit())
+    reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert await ask(place, tmp_path, "mallory", reviews, body, Content_Type="application/json") == 413
+    (line,) = audit.lines
+    assert (line["user"], line["code"], line["verb"], line["path"]) == ("mallory", 413, "create", reviews)
+    assert "Request entity too large" in line["why"]

@@ -92,7 +92,7 @@ def gzipped(body: bytes) -> bytes:
     return squeeze.compress(body) + squeeze.flush()
 
 
-def error_response(request: Request, error: StatusError, warnings: Iterable[str] = ()) -> Response:
+def error_response(request: Request, error: StatusError) -> Response:
     """An error never fails for want of an acceptable format: it falls back to JSON."""
     status = error.status()
     form = plain_format(request.headers.get(b"accept", b"")) or "json"
@@ -106,8 +106,8 @@ def error_response(request: Request, error: StatusError, warnings: Iterable[str]
         extra["Retry-After"] = str(retry)
     if extra:
         headers += header_block(extra.items())
-    if warnings:
-        headers += warning_headers(warnings)
+    if error.warnings:
+        headers += warning_headers(error.warnings)
     return Response(error.code, body, headers)
 
 

@@ -41,6 +41,7 @@ from remuda.kube.web import Handler, Request, Response, Result, text
 log = logging.getLogger(__name__)
 
 _READS = frozenset({"get", "list", "watch"})
+_AUDITED = frozenset({401, 403, 413, 429})
 _TIMED_OUT = "request did not complete within the allotted timeout"
 
 
@@ -83,8 +84,8 @@ class HttpFront:
         )
         self._flows = FlowControl(self.limits)
         self._listener = _FrontListener(self.handle, self.limits)
-        # Called for each request that is refused (401, 403): the request, who sent it if that is known (never the user
-        # it wanted to impersonate, nor the one it did), its verb, and the refusal.
+        # Called for each request that is refused with one of `_AUDITED`: the request, who sent it if that is known
+        # (never the user it wanted to impersonate, nor the one it did), its verb, and the refusal.
         self.kept_out: Callable[[Request, User | None, str, StatusError], None] = lambda *what: None
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ class HttpFront:
         return result
 
     def _refusal(self, request: Request, info: RequestInfo, sender: User | None, error: StatusError) -> Response:
-        if error.code in (401, 403):
+        if error.code in _AUDITED:
             self.kept_out(request, sender, info.verb, error)
         return error_response(request, error)
 

@@ -13,7 +13,7 @@ from functools import partial
 from remuda.apiserver.auth import messages
 from remuda.apiserver.auth.user import Authorizer, User
 from remuda.apiserver.http import options
-from remuda.apiserver.http.answers import Views, error_response, finish
+from remuda.apiserver.http.answers import Views, finish
 from remuda.apiserver.http.decode import ObjectReader, read_patch
 from remuda.apiserver.http.fixed import method_not_allowed, require_named
 from remuda.apiserver.http.flow_control import Turn
@@ -140,12 +140,10 @@ class ResourceRequests:
 
     async def _write(self, request: Request, call: Call, turn: Turn) -> Result:
         try:
-            answer = await self._WRITES[call.verb](self, request, call, turn)
+            return await self._WRITES[call.verb](self, request, call, turn)
         except StatusError as error:
-            if not call.warnings:
-                raise
-            return error_response(request, error, call.warnings)
-        return answer
+            error.warnings = call.warnings
+            raise
 
     async def _create(self, request: Request, call: Call, turn: Turn) -> Result:
         form = negotiate(request)
