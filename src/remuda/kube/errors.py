@@ -11,10 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from remuda.kube.quoting import quoted
-
-# The real server shows bad values whole. Of one that is complained about at each of many levels this is the most.
-_SHOWN_BAD_VALUE = 32 * 1024
+from remuda.kube.quoting import quoted, shortened
 
 _MOST_CAUSES = 128
 _MOST_TEXT = 256 * 1024
@@ -77,7 +74,7 @@ def render_value(value: Any) -> str:
         text = msgspec.json.encode(value).decode()
     else:
         text = str(value)
-    return text if len(text) <= _SHOWN_BAD_VALUE else text[:_SHOWN_BAD_VALUE] + "..."
+    return shortened(text)
 
 
 def required(path: str, detail: str = "") -> FieldError:
@@ -236,7 +233,7 @@ def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError
     if len(causes) < len(errors):
         sentences[f"and {len(errors) - len(causes)} more"] = None
     listed = next(iter(sentences)) if len(sentences) == 1 else "[" + ", ".join(sentences) + "]"
-    target = qualified(group, kind)
+    target, name = qualified(group, kind), shortened(name)
     return StatusError(
         422,
         "Invalid",

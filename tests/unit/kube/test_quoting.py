@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube.quoting import quoted
+from remuda.kube.errors import invalid, invalid_object
+from remuda.kube.quoting import SHOWN, quoted
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,14 @@ def test_nothing_escapes_from_the_quotes(text: str) -> None:
     inner = quoted(text)[1:-1]
     assert inner.isprintable()
     assert '"' not in inner.replace("\\\\", "").replace('\\"', "")
+
+
+def test_long_text_is_cut_before_it_is_escaped() -> None:
+    assert quoted("\n" * SHOWN) == '"' + "\\n" * SHOWN + '"'
+    assert quoted("\n" * 3_000_000) == '"' + "\\n" * SHOWN + '..."'
+
+
+def test_refusal_of_long_values_is_not_longer_than_these() -> None:
+    text = '{"' * 1_000_000
+    error = invalid_object("", "Pod", text, [invalid("metadata.name", text, "no"), invalid("spec", [text], "no")])
+    assert len(str(error.status())) < 10 * SHOWN
