@@ -17,9 +17,15 @@ import msgspec
 
 from remuda.kube.quoting import quoted
 
-_ESCAPED = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029]')
-_needs_escape = _ESCAPED.search
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_needs_escape = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029]').search
+_ESCAPES = {
+    "\\": "\\\\",  # before all others, which bring backslashes in
+    **{char: f"\\u{ord(char):04x}" for char in ("<", ">", "&", *map(chr, range(0x20)), "\u2028", "\u2029")},
+    '"': '\\"',
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+}
 _CACHED_ELEMENT = 256  # longer ones are parsed each time rather than kept alive by a cache
 _EXPONENT_BELOW, _EXPONENT_FROM = 1e-6, 1e21
 
@@ -32,15 +38,18 @@ class UnknownElement(ValueError):
     """A key of a kind that this version does not know; such keys are dropped, not refused."""
 
 
-def _escape(match: re.Match[str]) -> str:
-    char = match[0]
-    return _ESCAPES.get(char) or f"\\u{ord(char):04x}"
+def _escaped(text: str) -> str:
+    """Escape one kind of character after the other: a text may have megabytes of them."""
+    for char, escape in _ESCAPES.items():
+        if char in text:
+            text = text.replace(char, escape)
+    return text
 
 
 def scalar_json(value: Any) -> str:
     """One value as it stands inside an element."""
     if type(value) is str:
-        return f'"{value}"' if _needs_escape(value) is None else f'"{_ESCAPED.sub(_escape, value)}"'
+        return f'"{value}"' if _needs_escape(value) is None else f'"{_escaped(value)}"'
     if type(value) is int:
         return str(value)
     if value is True or value is False:
