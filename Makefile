@@ -89,7 +89,7 @@ faults-kills: $(READY)
 	REMUDA_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/faults --ignore tests/faults/abuse -q --durations 10 -n $(AT_ONCE) --dist worksteal
 
 faults-abuse: $(READY)
-	$(BIN)/python -m pytest tests/faults/abuse -q --durations 10
+	REMUDA_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/faults/abuse -q --durations 10
 
 $(FUZZ_READY): tests/fuzz/requirements.txt
 	@$(PYTHON) -m venv --clear $(FUZZ) && \
