@@ -8,11 +8,13 @@ place of its own when it is written again, so the repetition of texts is bounded
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
 DEEPEST = 64
+MOST_EVENTS = 100_000  # reading them takes a second of a thread, beside which others are slow
 _MOST_MERGED = 10_000  # entries of mappings that merge keys may copy
 _MOST_TEXT = 256 * 1024  # characters that aliases and merge keys may add
 
@@ -20,7 +22,15 @@ _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class TooComplex(yaml.YAMLError):
-    """Nested too deeply, with too many aliases, or grown by merge keys."""
+    """Nested too deeply, too large, with too many aliases, or grown by merge keys."""
+
+
+class TooDeep(TooComplex):
+    """Nested too deeply."""
+
+
+class TooLarge(TooComplex):
+    """With more than `MOST_EVENTS`."""
 
 
 class _Loader(_SafeLoader):  # type: ignore[misc]  # in C where there is one
@@ -34,6 +44,20 @@ class _Loader(_SafeLoader):  # type: ignore[misc]  # in C where there is one
             self.merged += len(node.value)
             if self.merged > _MOST_MERGED:
                 raise TooComplex("its merge keys (<<) add too many entries")
+
+
+def events(text: str | bytes, *, deepest: int = DEEPEST, most: int | None = MOST_EVENTS) -> Iterator[Any]:
+    """Yield the events of a text: every scalar, every alias, and both ends of every collection and document.
+
+    Raises TooDeep, TooLarge and other yaml.YAMLErrors."""
+    depth = 0
+    for number, event in enumerate(yaml.parse(text, _SafeLoader), 1):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > deepest:
+            raise TooDeep(f"it is nested more than {deepest} levels deep")
+        if most is not None and number > most:
+            raise TooLarge(f"it has more than {most} values")
+        yield event
 
 
 def load(text: str | bytes, *, most_aliases: int | None = None) -> Any:
@@ -52,11 +76,8 @@ def load(text: str | bytes, *, most_aliases: int | None = None) -> Any:
 
 def _check_events(text: str | bytes, most_aliases: int | None) -> None:
     """Raise TooComplex for what must not be composed."""
-    depth = aliases = 0
-    for event in yaml.parse(text, _SafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise TooComplex(f"it is nested more than {DEEPEST} levels deep")
+    aliases = 0
+    for event in events(text, most=None):
         aliases += isinstance(event, yaml.AliasEvent)
         if most_aliases is not None and aliases > most_aliases:
             raise TooComplex(f"it has more than {most_aliases} aliases")

@@ -18,9 +18,9 @@ from typing import Any
 import yaml
 
 from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP
+from remuda.kube import untrusted_yaml
 
 _FREE_NODES = 50_000  # that aliases may add to any document, and ten times what is written in it
-_MOST_NODES = 100_000  # written in one document: reading it takes a second of a thread, beside which others are slow
 _MOST_TEXT = 3 * 1024 * 1024  # characters of all texts together: as many as a body without aliases can have
 _EXCESSIVE = "yaml: document contains excessive aliasing"
 _NOT_JSON = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -95,19 +95,14 @@ def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
 
 
 def _count_shallow(body: bytes) -> int:
-    """How many nodes are written in a document that is not too deep."""
-    depth = nodes = 0
-    for event in yaml.parse(body, Loader=yaml.CSafeLoader):
-        nodes += 1
-        if nodes > _MOST_NODES:
-            raise YamlError(f"yaml: document has more than {_MOST_NODES} values; send it as JSON")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise YamlError(TOO_DEEP)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-    return nodes
+    """Count the nodes that are written in a document. Raises YamlError if it is too deep or too large."""
+    try:
+        return sum(1 for _ in untrusted_yaml.events(body, deepest=MAX_DEPTH))
+    except untrusted_yaml.TooLarge:
+        most = untrusted_yaml.MOST_EVENTS
+        raise YamlError(f"yaml: document has more than {most} values; send it as JSON") from None
+    except untrusted_yaml.TooDeep:
+        raise YamlError(TOO_DEEP) from None
 
 
 def _one_line(error: yaml.YAMLError) -> str:

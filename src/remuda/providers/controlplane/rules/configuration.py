@@ -16,7 +16,7 @@ import yaml
 
 from remuda.capi.admission.machines import selector_complaints
 from remuda.capi.types.shared import Selector
-from remuda.kube import cron
+from remuda.kube import cron, untrusted_yaml
 from remuda.kube import names as kube_names
 from remuda.kube.errors import OMITTED, FieldError, forbidden, invalid, required
 from remuda.providers.controlplane.configuration import (
@@ -38,7 +38,6 @@ _is_octal = re.compile(r"[0-7]{3,4}").fullmatch
 _is_env_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _PEM = "-----BEGIN "
 _SHA256_BYTES = 32
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def complaints(config: ClusterConfiguration, path: str) -> list[FieldError]:
@@ -104,18 +103,13 @@ def credential(reference: str, namespace: str, path: str) -> list[FieldError]:
     return [invalid(path, reference, text) for text in kube_names.dns1123_subdomain(place.name)]
 
 
-# Reading so many takes less than 100 ms; a manifest of 10,000 lines has about a third of them.
-_MOST_EVENTS = 100_000
-
-
 @lru_cache(maxsize=64)
 def manifest_problem(text: str) -> str:
     """Why it is no YAML of objects; empty if it is. Read as far as its shape: no anchor is followed."""
     depth = 0
     try:
-        for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
-            if count > _MOST_EVENTS:
-                return f"is too large: must have at most {_MOST_EVENTS} YAML nodes"
+        # Nothing is composed of the events, so they may be nested as deeply as they like.
+        for event in untrusted_yaml.events(text, deepest=untrusted_yaml.MOST_EVENTS):
             if isinstance(event, yaml.DocumentStartEvent):
                 depth = 0
             elif isinstance(event, yaml.CollectionStartEvent):
@@ -126,6 +120,8 @@ def manifest_problem(text: str) -> str:
                 depth -= 1
             elif isinstance(event, yaml.ScalarEvent) and depth == 0 and event.value not in ("", "null", "~"):
                 return "must be objects of Kubernetes, but there is mere text"
+    except untrusted_yaml.TooLarge:
+        return f"is too large: must have at most {untrusted_yaml.MOST_EVENTS} YAML nodes"
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
