@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from remuda.capi.types import CLUSTER
-from remuda.kube.core import ROLES
+from remuda.kube.core import NAMESPACES, ROLES, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.providers import names
@@ -141,6 +141,18 @@ async def test_a_credential_that_is_missing_is_named(bench: Bench) -> None:
         found = await bench.says("CredentialNotFound")
         assert f"{bench.namespace}/nowhere" in condition(found, "Ready")["message"]
         assert await bench.jobs() == []
+
+
+async def test_a_credential_of_the_tenants_namespace_for_credentials_is_used(bench: Bench) -> None:
+    place = f"{bench.namespace}-credentials"
+    await bench.engine.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cloud"}, "stringData": {"token": "t0ken"}}
+    await bench.engine.create(SECRETS, place, secret)
+    async with bench.running():
+        await bench.cluster()
+        await bench.machine(cloudCredentialSecretName=f"{place}:cloud")
+        await bench.job()
+        assert await bench.data(names.credential_secret("m")) == {"token": b"t0ken"}
 
 
 async def test_a_credential_of_any_other_namespace_is_not_read(bench: Bench) -> None:

@@ -114,7 +114,8 @@ async def refusal(request: Any) -> str:
 async def test_tenant_creates_scales_and_deletes_a_cluster(ranch: Ranch) -> None:
     async with ranch.running(), tenant_of(ranch) as tenant:
         await tenant.config()
-        made = await tenant.cluster(pool("servers"))
+        await tenant.client.create(SECRETS, f"{tenant.namespace}-credentials", {"metadata": {"name": "cloud"}})
+        made = await tenant.cluster(pool("servers", cloudCredentialSecretName=f"{tenant.namespace}-credentials:cloud"))
         assert made["metadata"]["annotations"][names.CREATOR] == tenant.name
         await ranch.machines(1)
         await tenant.scale(3)

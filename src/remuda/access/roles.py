@@ -30,6 +30,7 @@ from remuda.kube.core import NAMESPACES
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import ObjectMeta
 from remuda.providers import names
+from remuda.providers.machine import credentials
 from remuda.providers.machine.types import NODE_DRIVER
 from remuda.runtime.steps import step
 
@@ -99,7 +100,7 @@ def tenancy(user: ObjectMeta, namespace: str) -> list[tuple[Target, str, Json]]:
     """Return what makes a User the tenant of a namespace, each with its target and namespace, in order. The bindings
     are deleted with the User: who gets its name later inherits nothing."""
     found: list[tuple[Target, str, Json]] = []
-    for place, role in ((namespace, TENANT), (f"{namespace}-credentials", CREDENTIALS)):
+    for place, role in ((namespace, TENANT), (credentials.namespace_for(namespace), CREDENTIALS)):
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
         found += [(NAMESPACES, "", space), (_ROLE_BINDINGS, place, _binding("RoleBinding", role, user))]
     return [*found, (CLUSTER_ROLE_BINDINGS, "", _binding(CLUSTER_ROLE_BINDING.name, DRIVERS, user))]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.kube.objects import ObjectMeta
 
+_LONGEST_NAMESPACE = 63 - len("-credentials")
+
 
 @click.group(name="user", context_settings=HELP)
 def command() -> None:
@@ -51,6 +53,11 @@ def create(name: str, display_name: str, description: str, quota: str, namespace
     from remuda.cli.controller_options import parse_quota
 
     limits = parse_quota(quota)
+    if len(namespace) > _LONGEST_NAMESPACE:
+        raise click.BadParameter(
+            f"{namespace} is longer than {_LONGEST_NAMESPACE} characters, so NAMESPACE-credentials cannot be created",
+            param_hint="--namespace",
+        )
     obj = {"apiVersion": USER.api_version, "kind": USER.name, "metadata": {"name": name}, "username": name}
     obj |= {"displayName": display_name} if display_name else {}
     obj |= {"description": description} if description else {}

@@ -1,9 +1,11 @@
 """Which Secret a machine's credentials are in, and what a driver takes of it. Pure.
 
-`namespace:name` names a Secret of a shared namespace, a plain name one beside the machine. Its keys look like
+`namespace:name` names a Secret of another namespace, a plain name one beside the machine. Its keys look like
 `amazonec2credentialConfig-accessKey`; only what stands behind the last dash counts, so a plain `accessKey` will do.
 
-A shared Secret can be named by anybody who may make a machine. So only namespaces that are kept for it are read from.
+Who names a Secret must have the right to get it (`providers.author`). Where no admission checks this, the namespaces
+that are read from are the limit: the machine's own, the one that holds its tenant's credentials (`namespace_for`), and
+those that all tenants share.
 """
 
 from __future__ import annotations
@@ -13,10 +15,16 @@ from collections.abc import Mapping
 from remuda.kube.objects import Key
 
 SHARED_NAMESPACES = frozenset({"cattle-global-data"})
+_SUFFIX = "-credentials"
 
 
 class BadReference(Exception):
     """The text is for users."""
+
+
+def namespace_for(namespace: str) -> str:
+    """Return the namespace that holds the credentials of a tenant whose clusters are in this one."""
+    return namespace + _SUFFIX
 
 
 def place(reference: str, namespace: str) -> Key:
@@ -24,11 +32,12 @@ def place(reference: str, namespace: str) -> Key:
     before, colon, name = reference.rpartition(":")
     if not colon:
         return Key(namespace, reference)
-    if before != namespace and before not in SHARED_NAMESPACES:
-        allowed = ", ".join(sorted(SHARED_NAMESPACES))
+    own = (namespace, namespace_for(namespace))
+    if before not in own and before not in SHARED_NAMESPACES:
+        allowed = ", ".join((*own, *sorted(SHARED_NAMESPACES)))
         raise BadReference(
             f"cloudCredentialSecretName {reference} is in the namespace {before}: "
-            f"credentials are read from the machine's own namespace and from {allowed} only"
+            f"credentials of machines in {namespace} are read from these namespaces only: {allowed}"
         )
     if not name:
         raise BadReference(f"cloudCredentialSecretName {reference} has no name behind the colon")

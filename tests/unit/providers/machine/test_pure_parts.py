@@ -58,11 +58,12 @@ def test_an_order_has_the_options_and_nothing_else_of_the_spec() -> None:
 # ---- credentials
 
 
-def test_a_credential_is_beside_the_machine_or_in_the_shared_namespace() -> None:
+def test_a_credential_is_beside_the_machine_or_in_a_namespace_for_credentials() -> None:
     assert credentials.place("cred", "ns") == Key("ns", "cred")
     assert credentials.place("cattle-global-data:cc-x", "ns") == Key("cattle-global-data", "cc-x")
     assert credentials.place("ns:cred", "ns") == Key("ns", "cred")
-    for bad in ("kube-system:admin", "cattle-global-data:"):
+    assert credentials.place("ns-credentials:cred", "ns") == Key("ns-credentials", "cred")
+    for bad in ("kube-system:admin", "cattle-global-data:", "other-credentials:cred", "ns-credentials:"):
         with pytest.raises(BadReference):
             credentials.place(bad, "ns")
 
