@@ -115,7 +115,7 @@ def program(engine: Engine, tmp_path: Path) -> Program:
 
 async def test_a_job_makes_a_server_and_another_removes_it(engine: Engine, program: Program) -> None:
     namespace = await engine.namespace()
-    await ask(engine, namespace, an_order(bootSeconds=0.3, zone="z-1"))
+    await ask(engine, namespace, an_order(bootSeconds=3, zone="z-1"))
     async with engine.running(namespace, program.setup):
         await program.submit(namespace, provision("create"))
         assert is_true(await finished(engine, namespace, "create"), "Complete")
