@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import logging
@@ -71,11 +72,11 @@ class Confidence:
                 try:
                     await subject.act(order).create(order, subject.user_data)
                 except DriverError as error:
-                    heard += traceback.format_exception(error)
+                    heard += await asyncio.to_thread(traceback.format_exception, error)  # it reads sources
             await subject.act(order).remove(order)
         for options in subject.bad_options.values():
             order = subject.order(options=options)
             try:
                 await subject.act(order).check(order)
             except DriverError as error:
-                heard += traceback.format_exception(error)
+                heard += await asyncio.to_thread(traceback.format_exception, error)  # it reads sources
