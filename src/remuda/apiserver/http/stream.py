@@ -46,8 +46,12 @@ class ChunkSink:
         send(self._transport, b"".join(chunks if self._chunked else map(_unframed, chunks)), _EVENTS)
 
     async def drain(self) -> None:
+        """Wait for a slow reader. Once the connection is lost this raises CancelledError, which the connection does a
+        moment later: a transport resumes first, and the producer would write all that waits into it."""
         if self._resumed is not None:
             await self._resumed
+        if self._transport.is_closing():
+            raise asyncio.CancelledError("the client has left")
 
     def finish(self) -> None:
         if self._chunked:

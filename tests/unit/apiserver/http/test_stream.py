@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from remuda.apiserver.http.stream import ChunkSink, send
+import pytest
+
+from remuda.apiserver.http.stream import GONE, ChunkSink, send
 
 
 class Transport(asyncio.Transport):
@@ -34,3 +36,15 @@ def test_events_go_in_smaller_ones() -> None:
     ChunkSink(transport, chunked=True).write_chunks([b"1\r\na\r\n", b"2000\r\n" + b"b" * 8192 + b"\r\n"])
     assert max(map(len, transport.written)) == 4096
     assert b"".join(transport.written) == b"1\r\na\r\n2000\r\n" + b"b" * 8192 + b"\r\n"
+
+
+async def test_producer_ends_when_its_client_has_left() -> None:
+    """A lost connection resumes writing before it says that it is lost."""
+    sink = ChunkSink(GONE, chunked=True)
+    sink.pause()
+    waiting = asyncio.ensure_future(sink.drain())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    sink.resume()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
