@@ -30,6 +30,7 @@ from remuda.access.types import (
 )
 from remuda.kube import clock, names
 from remuda.kube.admission import ALLOWED, AdmissionFunction, Registration, Review, Unseen, Verdict
+from remuda.kube.authorization import MASTERS
 from remuda.kube.errors import OMITTED, FieldError, forbidden, invalid, not_supported, required, too_many
 from remuda.kube.objects import Kind, Object, without_nulls
 from remuda.providers.controlplane.identity import id_of
@@ -38,7 +39,6 @@ from remuda.runtime.webhooks import Webhook, join
 
 T = TypeVar("T", bound=Object)
 
-_MASTERS = "system:masters"
 _MOST_SHOWN = 16  # complaints in one audit line
 _FIXED = "cannot be changed: make another one, and delete this one"
 
@@ -83,7 +83,7 @@ def _expiry(token: Token) -> list[FieldError]:
 
 
 def _own(review: Review, token: Token) -> list[FieldError]:
-    if token.user_id == review.user or _MASTERS in review.groups:
+    if token.user_id == review.user or MASTERS in review.groups:
         return []
     try:
         asks = review.lookup(USER.api_version, USER.plural, "", review.user)

@@ -20,13 +20,15 @@ from remuda.access.admission import audited
 from remuda.access.types import CLUSTER_ROLE_BINDING, DECLARED_CLUSTER, TOKEN, USER, Quota, User
 from remuda.kube import clock
 from remuda.kube.admission import ALLOWED, AdmissionFunction, Registration, Review, Unseen, Verdict
+from remuda.kube.authorization import MASTERS
+from remuda.kube.objects import value_at
 from remuda.providers import names
 from remuda.runtime.webhooks import Webhook
 
 Json = dict[str, Any]
 
 NO_LIMITS = Quota()
-_MASTERS, _CLUSTER_ADMIN = "system:masters", "cluster-admin"
+_CLUSTER_ADMIN = "cluster-admin"
 
 
 def cluster_quota(defaults: Quota) -> AdmissionFunction:
@@ -128,7 +130,7 @@ def _refuse(review: Review, have: str, remedy: str) -> Verdict:
 
 
 def _is_administrator(review: Review) -> bool:
-    if _MASTERS in review.groups:
+    if MASTERS in review.groups:
         return True
     try:
         bindings = review.select(CLUSTER_ROLE_BINDING.api_version, CLUSTER_ROLE_BINDING.plural, "", {})
@@ -137,7 +139,7 @@ def _is_administrator(review: Review) -> bool:
     return any(
         _is_subject(review, subject)
         for binding in bindings
-        if _at(binding, "roleRef", "name") == _CLUSTER_ADMIN
+        if value_at(binding, "roleRef", "name") == _CLUSTER_ADMIN
         for subject in binding.get("subjects") or ()
     )
 
@@ -156,19 +158,19 @@ def _raised(user: str, field: str, enough: int) -> str:
 
 
 def _creator(obj: Json) -> str:
-    annotations = _at(obj, "metadata", "annotations")
+    annotations = value_at(obj, "metadata", "annotations")
     return str(annotations.get(names.CREATOR) or "") if isinstance(annotations, Mapping) else ""
 
 
 def _machines(obj: Json) -> int:
     """Return how many machines the pools of a Cluster may have, also by an autoscaler. Admission runs before
     validation, so the object may have any shape."""
-    pools = _at(obj, "spec", "rkeConfig", "machinePools")
+    pools = value_at(obj, "spec", "rkeConfig", "machinePools")
     return sum(map(_most, pools)) if isinstance(pools, list) else 0
 
 
 def _most(pool: Any) -> int:
-    quantity, most = _at(pool, "quantity"), _at(pool, "autoscalingMaxSize")
+    quantity, most = value_at(pool, "quantity"), value_at(pool, "autoscalingMaxSize")
     counts = [1 if quantity is None else quantity, most]
     return max((count for count in counts if isinstance(count, int) and count > 0), default=0)
 
@@ -183,9 +185,3 @@ def _expired(token: Json) -> bool:
 
 def _some(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _at(obj: Any, *path: str) -> Any:
-    for name in path:
-        obj = obj.get(name) if isinstance(obj, Mapping) else None
-    return obj

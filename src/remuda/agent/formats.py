@@ -1,5 +1,4 @@
-"""How outputs and times are written into the Secret: gzip of JSON, and dates as Unix prints them; and how JSON of
-others is read. Pure."""
+"""Read and write the formats of plan Secrets: JSON, gzip of JSON, and dates as Unix prints them. Pure."""
 
 from __future__ import annotations
 

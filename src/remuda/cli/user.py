@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.kube.objects import ObjectMeta
 
-_LONGEST_NAMESPACE = 63 - len("-credentials")
+_LONGEST_NAME = 63  # of a namespace
 
 
 @click.group(name="user", context_settings=HELP)
@@ -51,11 +51,12 @@ def create(name: str, display_name: str, description: str, quota: str, namespace
     """
     from remuda.access.types import USER
     from remuda.cli.controller_options import parse_quota
+    from remuda.providers.machine.credentials import namespace_for
 
-    limits = parse_quota(quota)
-    if len(namespace) > _LONGEST_NAMESPACE:
+    limits, credentials = parse_quota(quota), namespace_for(namespace)
+    if len(credentials) > _LONGEST_NAME:
         raise click.BadParameter(
-            f"{namespace} is longer than {_LONGEST_NAMESPACE} characters, so NAMESPACE-credentials cannot be created",
+            f"the namespace {credentials} is created as well, and cannot have more than {_LONGEST_NAME} characters",
             param_hint="--namespace",
         )
     obj = {"apiVersion": USER.api_version, "kind": USER.name, "metadata": {"name": name}, "username": name}
@@ -70,7 +71,7 @@ def create(name: str, display_name: str, description: str, quota: str, namespace
 
     connected(kubeconfig, make)
     if namespace:
-        click.echo(f"user {name} may create clusters in {namespace}, with credentials from {namespace}-credentials")
+        click.echo(f"user {name} may create clusters in {namespace}, with credentials from {credentials}")
     else:
         click.echo(f"user {name} is there; `remuda grant {name} CLUSTER ROLE` opens a cluster to it")
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from remuda.jobs import MANAGED_BY
 from remuda.kube.admission import ALLOWED, Operation, Registration, Review, Verdict
+from remuda.kube.authorization import MASTERS
 from remuda.kube.core import JOBS
 from remuda.runtime.webhooks import Webhook
 
-_MASTERS = "system:masters"
 _OPERATIONS: tuple[Operation, ...] = ("CREATE", "UPDATE")
 
 
@@ -22,7 +22,7 @@ def judge(review: Review) -> Verdict:
     new = review.new or {}
     if (new.get("spec") or {}).get("managedBy") != MANAGED_BY:
         return ALLOWED
-    if review.by_manager or _MASTERS in review.groups:
+    if review.by_manager or MASTERS in review.groups:
         return ALLOWED
     if review.operation == "UPDATE" and review.old is not None and _protected(review.old) == _protected(new):
         return ALLOWED

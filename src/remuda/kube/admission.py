@@ -87,7 +87,7 @@ Needs = Callable[[Review], Sequence[Access]]
 
 
 def allow(review: Review) -> Verdict:
-    """An AdmissionFunction for registrations that only have needs."""
+    """Allow every write. For registrations that only have needs."""
     return ALLOWED
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from remuda.kube.client import Client, Target
 
+MASTERS = "system:masters"  # the group that may do everything
 SUBJECT_ACCESS_REVIEWS = Target("authorization.k8s.io/v1", "subjectaccessreviews")
 
 

@@ -182,6 +182,13 @@ class Kind(Generic[T]):
         return f"<{self.name} {self.api_version}>"
 
 
+def value_at(obj: Any, *path: str) -> Any:
+    """Return the value at a path of an object that was not validated; None where something on the way is no object."""
+    for name in path:
+        obj = obj.get(name) if isinstance(obj, Mapping) else None
+    return obj
+
+
 def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}

@@ -1,4 +1,4 @@
-"""Whose credentials a server is created with: the uses of credential Secrets, and the user who chose them.
+"""Check and record the user who chose a credential that servers are created with.
 
 A user may name only Secrets that they may get. Admission checks this for every write that uses a credential anew: by
 another reference, or by the same reference with other options, which decide whom the credential is shown to. It records
@@ -16,12 +16,13 @@ import msgspec
 
 from remuda.capi import names as capi_names
 from remuda.kube.admission import ALLOWED, AdmissionFunction, Needs, Review, Verdict
-from remuda.kube.authorization import Access, Subject, permits
+from remuda.kube.authorization import MASTERS, Access, Subject, permits
 from remuda.kube.client import Client
 from remuda.kube.core import SECRETS
+from remuda.kube.objects import value_at
 from remuda.providers.machine import credentials
 from remuda.providers.machine.credentials import BadReference
-from remuda.providers.machine.restriction import at, is_clone
+from remuda.providers.machine.restriction import is_clone
 from remuda.providers.machine.types import options_of
 
 Json = dict[str, Any]
@@ -29,8 +30,6 @@ Json = dict[str, Any]
 AUTHOR = "remuda.dev/author"  # annotation: the user as JSON
 NO_AUTHOR = "NoAuthor"  # reason of a condition, or an event
 TAKE_OVER = f"{AUTHOR}=me --overwrite"  # for `kubectl annotate`: whoever writes it becomes the author
-
-_MASTERS = "system:masters"
 
 
 class Use(NamedTuple):
@@ -98,7 +97,7 @@ def records_author(uses_of: UsesOf) -> AdmissionFunction:
         wanted: dict[str, str | None] = {}
         if capi_names.CLONED_FROM_NAME in before:  # leads to the template, whose author a machine without one has
             wanted[capi_names.CLONED_FROM_NAME] = before[capi_names.CLONED_FROM_NAME]
-        if _MASTERS in review.groups and said.get(AUTHOR, "") not in ("", before.get(AUTHOR, "")) and _reads(said):
+        if MASTERS in review.groups and said.get(AUTHOR, "") not in ("", before.get(AUTHOR, "")) and _reads(said):
             wanted[AUTHOR] = said[AUTHOR]  # an administrator restores an object
         elif is_clone(review):
             wanted[AUTHOR] = None
@@ -116,7 +115,7 @@ def _is_concerned(review: Review) -> bool:
     """Nothing is asked of an object that is being deleted: deletion always works."""
     if review.subresource or review.new is None or review.by_manager:
         return False
-    return not at(review.new, "metadata", "deletionTimestamp")
+    return not value_at(review.new, "metadata", "deletionTimestamp")
 
 
 def _fresh(review: Review, uses_of: UsesOf) -> list[Use]:
@@ -126,13 +125,13 @@ def _fresh(review: Review, uses_of: UsesOf) -> list[Use]:
 
 
 def _takes_over(review: Review) -> bool:
-    """Whether a user asks to become the author, by writing anything into the annotation."""
+    """Return True if a user asks to become the author, by writing anything into the annotation."""
     said = _annotations(review.new).get(AUTHOR, "")
     return review.old is not None and bool(said) and said != _annotations(review.old).get(AUTHOR, "")
 
 
 def _annotations(obj: Json | None) -> Mapping[str, str]:
-    found = at(obj, "metadata", "annotations")
+    found = value_at(obj, "metadata", "annotations")
     return found if isinstance(found, Mapping) else {}
 
 
@@ -200,18 +199,18 @@ def unknown(who: str) -> str:
 
 
 def of_driver_machine(review: Review, obj: Json) -> list[Use]:
-    """Of a <Driver>Machine or a <Driver>MachineTemplate."""
+    """Return the uses of a <Driver>Machine or a <Driver>MachineTemplate."""
     path: tuple[str, ...] = ("spec", "template", "spec") if review.kind.endswith("Template") else ("spec",)
-    spec = at(obj, *path)
+    spec = value_at(obj, *path)
     if not isinstance(spec, Mapping):
         return []
     field = ".".join((*path, "common.cloudCredentialSecretName"))
-    return use(at(spec, "common", "cloudCredentialSecretName"), review.namespace, field, options_of(spec))
+    return use(value_at(spec, "common", "cloudCredentialSecretName"), review.namespace, field, options_of(spec))
 
 
 def of_infrastructure(review: Review, obj: Json) -> list[Use]:
-    """Of an RKECluster."""
-    asked = at(obj, "spec", "infrastructure")
+    """Return the uses of an RKECluster."""
+    asked = value_at(obj, "spec", "infrastructure")
     if not isinstance(asked, Mapping):
         return []
     name = "cloudCredentialSecretName"

@@ -26,10 +26,11 @@ from remuda.kube.admission import (
 from remuda.kube.authorization import Access
 from remuda.kube.client import Target
 from remuda.kube.core import SECRETS
+from remuda.kube.objects import value_at
 from remuda.providers import author, names
 from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine import addresses
-from remuda.providers.machine.restriction import at, by_infrastructure, by_kind, by_reference, uses_driver
+from remuda.providers.machine.restriction import by_infrastructure, by_kind, by_reference, uses_driver
 from remuda.runtime.webhooks import Webhook
 
 _OPERATIONS: tuple[Operation, ...] = ("CREATE", "UPDATE")
@@ -49,7 +50,7 @@ def registrations(guarded: Iterable[Guarded]) -> list[Registration]:
 
 
 def webhooks(guarded: Iterable[Guarded]) -> list[Webhook]:
-    """The same, for an API server elsewhere."""
+    """Return the webhooks that do the same on an API server elsewhere."""
     return [
         Webhook(
             kind=f"{one.name}-rights",
@@ -75,7 +76,7 @@ def refers_to_bootstrap_data(review: Review) -> list[Access]:
 def _data_secrets(review: Review, obj: dict[str, Any] | None) -> Iterator[Access]:
     for path in (("spec",), ("spec", "template", "spec")):
         where = (*path, "bootstrap", "dataSecretName")
-        if name := at(obj, *where):
+        if name := value_at(obj, *where):
             yield Access(
                 verb="get",
                 group="",

@@ -56,7 +56,7 @@ ADMISSION: tuple[Admission, ...] = (
 
 
 def webhooks() -> list[Webhook]:
-    """The same, for an API server elsewhere."""
+    """Return the webhooks that do the same on an API server elsewhere."""
     return [
         *guard.WEBHOOKS,
         *join((NODE_DRIVER,), machine_admission.FUNCTIONS),

@@ -84,7 +84,7 @@ def credential(cluster: Cluster, pool: MachinePool) -> str:
 
 
 def uses_credential(cluster: Cluster) -> bool:
-    """Whether a driver of ours is given a credential for it."""
+    """Return True if a driver of ours is given a credential for the Cluster."""
     config = cluster.spec.rke_config
     if config is None:
         return False

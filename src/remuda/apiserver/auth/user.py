@@ -8,11 +8,11 @@ from typing import Protocol
 import msgspec
 
 from remuda.kube import names
+from remuda.kube.authorization import MASTERS as MASTERS  # beside the other groups
 
 ANONYMOUS = "system:anonymous"
 UNAUTHENTICATED = "system:unauthenticated"
 AUTHENTICATED = "system:authenticated"
-MASTERS = "system:masters"
 MANAGER = "remuda"  # with MASTERS: the manager in the process of the embedded engine
 SERVICE_ACCOUNTS = "system:serviceaccounts"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"  # key of User.extra

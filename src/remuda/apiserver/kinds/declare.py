@@ -16,6 +16,7 @@ from remuda.apiserver.kinds.normal import normalizer
 from remuda.apiserver.resource import Behaviour, Obj, Resource
 from remuda.kube import errors
 from remuda.kube.errors import FieldError
+from remuda.kube.objects import value_at
 from remuda.kube.schema import Schema
 
 
@@ -105,17 +106,11 @@ def _default(normalize: Callable[[Obj], None], own: Callable[[Obj], None] | None
 
 def unchanged(new: Obj, old: Obj, *path: str) -> list[FieldError]:
     """The complaint about a field that must stay as it was created."""
-    now, before = _at(new, path), _at(old, path)
+    now, before = value_at(new, *path), value_at(old, *path)
     return [] if now == before else [errors.invalid(".".join(path), now, IMMUTABLE)]
 
 
 IMMUTABLE = "field is immutable"
-
-
-def _at(obj: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        obj = obj.get(name) if isinstance(obj, dict) else None
-    return obj
 
 
 def non_negative(value: Any, path: str) -> list[FieldError]:

@@ -21,6 +21,7 @@ from remuda.capi.contract import Json
 from remuda.capi.remote import SECRET, secret_data
 from remuda.kube import clock
 from remuda.kube import kubeconfig as kubeconfigs
+from remuda.kube.authorization import MASTERS
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Object
@@ -31,7 +32,6 @@ from remuda.runtime.steps import step
 CREATE = step("cluster.create-kubeconfig", "creates the kubeconfig of a cluster without a control plane provider")
 
 _ADMIN = "kubernetes-admin"
-_MASTERS = "system:masters"
 _LIFETIME = datetime.timedelta(days=365)
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
 _ALREADY_EXISTS = "AlreadyExists"
@@ -87,7 +87,7 @@ def _admin_certificate(
     key: ec.EllipticCurvePrivateKey, ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 ) -> x509.Certificate:
     now = datetime.datetime.fromtimestamp(clock.time(), datetime.UTC)
-    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, _MASTERS), x509.NameAttribute(NameOID.COMMON_NAME, _ADMIN)]
+    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, MASTERS), x509.NameAttribute(NameOID.COMMON_NAME, _ADMIN)]
     return (
         x509.CertificateBuilder()
         .subject_name(x509.Name(subject))

@@ -1,4 +1,4 @@
-"""Which addresses a driver may be told to connect to.
+"""Refuse addresses that a driver must not connect to.
 
 An option such as `endpoint` is a user's choice, and a Job connects there, often from the manager's machine. Loopback,
 link-local and unspecified addresses, the metadata services of clouds and the machine's own addresses would let a user
@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 
 from remuda.kube.admission import ALLOWED, Review, Verdict
 from remuda.kube.errors import FieldError, invalid
+from remuda.kube.objects import value_at
 from remuda.providers import names
 from remuda.providers.machine import drivers, known
-from remuda.providers.machine.restriction import at, driver_of_kind, has_annotation
+from remuda.providers.machine.restriction import driver_of_kind, has_annotation
 from remuda.providers.machine.spi import BadOptions
 
 ALLOW_LOCAL = "remuda.dev/allow-local-addresses"  # annotation of a NodeDriver: "true"
@@ -105,7 +106,7 @@ def problem(text: str) -> str:
 
 
 def resolved_problem(text: str) -> str:
-    """The same, also of a name: what is wrong with the addresses it has now."""
+    """Return what is wrong with the addresses that an option has now, after its name was resolved."""
     host = host_of(text)
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM) if host else []
@@ -139,7 +140,7 @@ def admit(review: Review) -> Verdict:
 
 def _complaints(review: Review, driver: str, options: tuple[str, ...]) -> Iterator[FieldError]:
     path = _path(review)
-    before, after = at(review.old, *path), at(review.new, *path)
+    before, after = value_at(review.old, *path), value_at(review.new, *path)
     for option in options:
         said = after.get(option) if isinstance(after, Mapping) else None
         if isinstance(before, Mapping) and before.get(option) == said:
@@ -175,5 +176,5 @@ def _advice(driver: str) -> str:
 
 
 def allowed_by(annotations: Mapping[str, str]) -> bool:
-    """Whether the annotations of a NodeDriver allow all addresses."""
+    """Return True if the annotations of a NodeDriver allow all addresses."""
     return annotations.get(ALLOW_LOCAL) == "true"

@@ -1,4 +1,4 @@
-"""Which rights a user needs for a driver whose servers run on the manager's own machine.
+"""List the rights that a user needs for a driver whose servers run on the manager's own machine.
 
 A script that bootstraps such a server runs there with the rights of the manager (`process`) or of root (`nspawn`), so
 whoever may use the driver may do everything. Using it is the verb `use` on its NodeDriver, which administrators have by
@@ -20,6 +20,7 @@ from typing import Any
 from remuda.capi import names as capi_names
 from remuda.kube.admission import Needs, Review, Unseen
 from remuda.kube.authorization import Access
+from remuda.kube.objects import value_at
 from remuda.providers import names
 from remuda.providers.machine import drivers
 from remuda.providers.machine.types import NODE_DRIVER
@@ -75,7 +76,7 @@ def is_clone(review: Review) -> bool:
         return False
     if not review.kind.endswith(_MACHINE) or review.new is None:
         return False
-    annotations = at(review.new, "metadata", "annotations")
+    annotations = value_at(review.new, "metadata", "annotations")
     template = annotations.get(capi_names.CLONED_FROM_NAME) if isinstance(annotations, Mapping) else None
     if not template:
         return False
@@ -84,7 +85,7 @@ def is_clone(review: Review) -> bool:
         found = review.lookup(names.MACHINE_API_VERSION, plural, review.namespace, str(template))
     except Unseen:
         return True  # a manager does not watch templates: without this, upstream's core could make no machine
-    return found is not None and _includes(at(review.new, "spec"), at(found, "spec", "template", "spec"))
+    return found is not None and _includes(value_at(review.new, "spec"), value_at(found, "spec", "template", "spec"))
 
 
 def _includes(spec: Any, template: Any) -> bool:
@@ -107,12 +108,12 @@ def _on_manager(name: str) -> bool:
 
 
 def has_annotation(review: Review, driver: str, annotation: str) -> bool:
-    """Whether an administrator has set an annotation of the NodeDriver to "true"."""
+    """Return True if an administrator has set an annotation of the NodeDriver to "true"."""
     try:
         found = review.lookup(NODE_DRIVER.api_version, NODE_DRIVER.plural, "", driver)
     except Unseen:
         return False
-    annotations = at(found or {}, "metadata", "annotations")
+    annotations = value_at(found or {}, "metadata", "annotations")
     return isinstance(annotations, Mapping) and annotations.get(annotation) == "true"
 
 
@@ -129,24 +130,17 @@ def by_kind(kind: str, obj: Json) -> Iterator[tuple[str, str]]:
 
 
 def by_infrastructure(kind: str, obj: Json) -> Iterator[tuple[str, str]]:
-    yield "spec.infrastructure.driver", str(at(obj, "spec", "infrastructure", "driver") or "")
+    yield "spec.infrastructure.driver", str(value_at(obj, "spec", "infrastructure", "driver") or "")
 
 
 def by_reference(kind: str, obj: Json) -> Iterator[tuple[str, str]]:
     for path in (("spec",), ("spec", "template", "spec")):
-        reference = at(obj, *path, "infrastructureRef")
+        reference = value_at(obj, *path, "infrastructureRef")
         if isinstance(reference, Mapping) and reference.get("apiGroup") == names.MACHINE_GROUP:
             yield ".".join((*path, "infrastructureRef")), driver_of_kind(str(reference.get("kind")))
 
 
 # ---- objects, as users have sent them --------------------------------------------------------------------------------
-
-
-def at(obj: Any, *path: str) -> Any:
-    """Return what is at a path; None where the object has another shape. Admission runs before validation."""
-    for name in path:
-        obj = obj.get(name) if isinstance(obj, Mapping) else None
-    return obj
 
 
 def _content(obj: Json) -> Json:

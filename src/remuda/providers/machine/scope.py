@@ -65,7 +65,7 @@ class World(Office):
         return None if data is None else state.read(data)
 
     async def allows_local_addresses(self, driver: str) -> bool:
-        """Whether an administrator lets Jobs of the driver connect to this machine. Read anew for each Job."""
+        """Return True if an administrator lets Jobs of the driver connect to this machine. Asks for each Job."""
         try:
             value = await self.client.get(NODE_DRIVER.target, "", driver)
         except StatusError as error:
@@ -152,8 +152,10 @@ class Scope:
             await check_author(self.world, await self._author(), self.credential, self.machine, str(self))
 
     async def _author(self) -> Subject | None:
-        """The user who chose the credential. A machine that the manager has cloned has the author of its template,
-        which a user with the right to the credential can take over while the machine waits. Raises Missing."""
+        """Return the user who chose the credential. Raises Missing.
+
+        A machine that the manager has cloned has the author of its template, which a user with the right to the
+        credential can take over while the machine waits."""
         metadata = self.machine.metadata
         found, template = author.of(metadata.annotations), metadata.annotations.get(capi_names.CLONED_FROM_NAME)
         if found is not None or not template:

@@ -18,7 +18,7 @@ FUNCTIONS: list[Registration] = [
 
 
 def webhooks() -> list[Webhook]:
-    """The same, for an API server elsewhere."""
+    """Return the webhooks that do the same on an API server elsewhere."""
     return [
         *join((CLUSTER,), FUNCTIONS[:1]),
         Webhook(

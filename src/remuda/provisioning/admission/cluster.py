@@ -10,6 +10,7 @@ import msgspec
 from remuda.capi.admission.rules import admission
 from remuda.kube import names as kube_names
 from remuda.kube.admission import ALLOWED, Review, Verdict
+from remuda.kube.authorization import MASTERS
 from remuda.kube.errors import FieldError, forbidden, invalid, required
 from remuda.kube.patches import apply_merge_patch
 from remuda.providers import names
@@ -20,7 +21,6 @@ from remuda.provisioning import fields
 from remuda.provisioning.admission import policy, pools, rights, warnings
 from remuda.provisioning.types import CLUSTER, Cluster
 
-_MASTERS = "system:masters"
 VERSION, CONFIG = "spec.kubernetesVersion", "spec.rkeConfig"
 _RESERVED = re.compile(r"local|c-[a-z0-9]{5}")  # names of management Clusters that have no provisioning Cluster
 
@@ -90,7 +90,7 @@ def admit(review: Review) -> Verdict:
 
 
 def _with_creator(review: Review, verdict: Verdict) -> Verdict:
-    if review.subresource or review.new is None or _MASTERS in review.groups:
+    if review.subresource or review.new is None or MASTERS in review.groups:
         return verdict
     path, said = f"metadata.annotations[{names.CREATOR}]", _creator(review.new)
     made_by = review.user if review.old is None else _creator(review.old)

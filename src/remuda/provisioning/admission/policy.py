@@ -13,6 +13,7 @@ import msgspec
 
 from remuda.capi import inflection
 from remuda.capi import names as capi_names
+from remuda.capi.admission.rules import read
 from remuda.capi.external import DEFINITION, definition_name
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
 from remuda.kube.admission import ALLOWED, Review, Unseen, Verdict
@@ -60,18 +61,11 @@ def admit_config(review: Review) -> Verdict:
     edited = {(review.kind, review.name): new}
     errors = [
         invalid(".".join(held.options[:1]), OMITTED, f"Cluster {cluster.key}: {held}")
-        for cluster in map(_read, clusters)
+        for cluster in (read(CLUSTER, raw) for raw in clusters)
         if cluster is not None and _refers(cluster, review.kind, review.name)
         for held in _held(review, cluster, edited)
     ]
     return Verdict(errors=tuple(errors))
-
-
-def _read(raw: Json) -> Cluster | None:
-    try:
-        return CLUSTER.decode(msgspec.json.encode(raw))
-    except msgspec.ValidationError:
-        return None
 
 
 def _refers(cluster: Cluster, kind: str, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which rights the author of a Cluster, or of a `<Driver>Config`, needs for what it refers to. Pure.
+"""List the rights that the author of a Cluster or a `<Driver>Config` needs for what it refers to. Pure.
 
 A Cluster uses a credential once for each pool, with the pool's Config, and once for what its machines share. So another
 pool, or another Config for a pool, is a new use of the same credential. A Config decides whom the credentials of its
@@ -16,11 +16,11 @@ from remuda.capi import inflection
 from remuda.capi.admission.rules import read
 from remuda.kube.admission import Review, Unseen
 from remuda.kube.authorization import Access
+from remuda.kube.objects import value_at
 from remuda.providers import author, names
 from remuda.providers.author import Use
 from remuda.providers.controlplane import references
 from remuda.providers.machine import restriction
-from remuda.providers.machine.restriction import at
 from remuda.provisioning.admission.policy import options, pools_of, refers
 from remuda.provisioning.generate import credential, takes_config
 from remuda.provisioning.types import CLUSTER, Cluster
@@ -66,7 +66,8 @@ _uses_credentials = author.uses_credentials(credential_uses)
 
 
 def _refers(review: Review) -> list[Access]:
-    """To Secrets, ConfigMaps and Configs. A Cluster becomes the owner of the Configs of its pools."""
+    """Return the rights to Secrets, ConfigMaps and Configs that a write newly names. A Cluster becomes the owner of the
+    Configs of its pools."""
     old, new = read(CLUSTER, review.old), read(CLUSTER, review.new)
     after = new.spec.rke_config if new is not None else None
     if new is None or after is None or new.metadata.deleting:
@@ -94,11 +95,11 @@ def _configs(review: Review, cluster: Cluster) -> Iterator[Access]:
 
 def _drivers(kind: str, obj: Json) -> Iterator[tuple[str, str]]:
     """Admission runs before validation: nothing of the shape is certain."""
-    config = at(obj, "spec", "rkeConfig")
-    yield f"{_CONFIG}.clusterInfrastructure.driver", str(at(config, "clusterInfrastructure", "driver"))
-    pools = at(config, "machinePools")
+    config = value_at(obj, "spec", "rkeConfig")
+    yield f"{_CONFIG}.clusterInfrastructure.driver", str(value_at(config, "clusterInfrastructure", "driver"))
+    pools = value_at(config, "machinePools")
     for index, pool in enumerate(pools if isinstance(pools, list) else ()):
-        kind = str(at(pool, "machineConfigRef", "kind"))
+        kind = str(value_at(pool, "machineConfigRef", "kind"))
         yield f"{_CONFIG}.machinePools[{index}].machineConfigRef.kind", restriction.driver_of_kind(kind)
 
 

@@ -123,7 +123,7 @@ def _entry(call: Call, webhook: Webhook, location: Location, ca_pem: bytes, own:
 
 
 def _quoted(text: str) -> str:
-    """A string of CEL."""
+    """Return a text as a string of CEL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
