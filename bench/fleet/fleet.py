@@ -21,7 +21,7 @@ from pathlib import Path
 
 import uvloop
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.apiserver.storage.types import Event
 from remuda.app.process import tune
 from remuda.capi import admission
@@ -37,7 +37,7 @@ from remuda.simulator.cloud import MemoryCloud, made_twice
 from remuda.simulator.kinds import definitions as provider_definitions
 from remuda.simulator.setup import add_providers
 from remuda.simulator.types import MachineScript
-from remuda.simulator.workloads import ModelWorkloads
+from remuda.simulator.workload_registry import ModelWorkloads
 
 _CREATORS = 16  # users applying at the same time
 _QUIET_SECONDS = 5.0
@@ -83,7 +83,7 @@ class Progress:
 
 
 async def fleet(clusters: int, boot_seconds: float, idle_seconds: float, folder: Path) -> dict[str, object]:
-    server = await ApiServer.start(Settings(data_dir=folder, port=0), admission=admission.FUNCTIONS)
+    server = await ApiServer.start(ServerSettings(data_dir=folder, port=0), admission=admission.FUNCTIONS)
     counts = Counts()
     manager = Manager(server.client(), name="fleet")
     cloud, workloads = MemoryCloud(), ModelWorkloads()

@@ -28,7 +28,7 @@ import uvloop
 from bench.fleet.fleet import Counts
 from remuda.agent.plan import Instruction
 from remuda.agent.rules import Result
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app import controllers, jobs
 from remuda.app.process import tune
 from remuda.capi import setup as core
@@ -39,15 +39,15 @@ from remuda.kube.client import Client, Target
 from remuda.kube.core import SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
-from remuda.providers import names, secrets
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.registration import Registration
-from remuda.providers.bootstrap.site import Site
 from remuda.providers.machine import job
-from remuda.providers.machine.drivers import sim
-from remuda.providers.machine.drivers.simcloud import SimCloud, SimServer
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.types import DriverMachine, machine_kind
+from remuda.providers.shared import names, secrets
+from remuda.providers.shared.drivers import sim
+from remuda.providers.shared.drivers.simcloud import SimCloud, SimServer
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.machine import DriverMachine, machine_kind
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
 from remuda.simulator import agents as model
@@ -102,7 +102,7 @@ class Stopwatch(model.Obedient):
 
 
 async def measure(machines: int, clusters: int, boot_seconds: float, idle_seconds: float, folder: Path) -> Any:
-    server = await ApiServer.start(Settings(data_dir=folder, port=0), admission=controllers.ADMISSION)
+    server = await ApiServer.start(ServerSettings(data_dir=folder, port=0), admission=controllers.ADMISSION)
     counts = Counts()
     client = server.client()
     await install(client, [*core_definitions(), *providers.definitions()])
@@ -110,7 +110,7 @@ async def measure(machines: int, clusters: int, boot_seconds: float, idle_second
     core.add_controllers(manager)
     site = Site(server_url=server.url, ca_pem=server.pki.ca_certificate_pem)
     settings = msgspec.structs.replace(jobs.settings(folder, server.url, site.ca_pem), concurrency=32)
-    added = providers.add(manager, providers.Settings(site=site, machine=MachineSettings(job_key=settings.key)))
+    added = providers.add(manager, providers.ProviderSettings(site=site, machine=MachineSettings(job_key=settings.key)))
     JobRunner(manager, settings, InProcess(job.in_process(client, settings.hosts)))
     cloud = sim.clouds["default"] = SimCloud(keeps_user_data=False)
     assert added.registration is not None
@@ -118,8 +118,7 @@ async def measure(machines: int, clusters: int, boot_seconds: float, idle_second
     cloud.listen(hosts)
     stopwatch = Stopwatch()
     agents = Manager(server.client(field_manager="agents"), name="agents", interval=0.0)
-    agents.caches.of(model.SECRET, label_selector=secrets.LABEL)
-    model.Agents(agents, stopwatch)
+    model.Agents(agents, stopwatch, label_selector=secrets.LABEL)
     for one in (manager, agents):
         await one.start()
         one.lead()

@@ -23,7 +23,7 @@ import msgspec
 from bench.report import Broken
 from bench.steady.signs import Signs, put
 from bench.steady.world import DATA, Host, Known, Workload, address, name, read, read_servers, write
-from remuda.access.systemusers import system_user
+from remuda.access.system_users import system_user
 from remuda.agent import rules
 from remuda.apiserver.auth import pki
 from remuda.apiserver.auth.jws import Signer
@@ -31,14 +31,14 @@ from remuda.apiserver.auth.tokens import Ref, legacy_token
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import Entry, Revision
 from remuda.kube.objects import Key
-from remuda.providers import names
-from remuda.providers.controlplane import distros, tunnel_tokens
-from remuda.providers.controlplane.planner.observed import Cluster, Tokens
+from remuda.providers.controlplane import tunnel_tokens
+from remuda.providers.controlplane.planner.observation import Cluster, Tokens
 from remuda.providers.controlplane.render.plan import read as read_plan
 from remuda.providers.controlplane.render.stamps import stamps
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
-from remuda.providers.machine.drivers.simcloud import SimServer
-from remuda.provisioning import machinetemplates
+from remuda.providers.shared import distros, names
+from remuda.providers.shared.drivers.simcloud import SimServer
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.provisioning import machine_templates
 from remuda.simulator.declared import NAMESPACE
 
 Json = dict[str, Any]
@@ -106,9 +106,9 @@ class Pattern:
             if table == _TEMPLATES:
                 deployment, _, digest = called.rpartition("-")
                 options = one["spec"]["template"]["spec"]
-                if machinetemplates.digest(deployment, options) != digest:
+                if machine_templates.digest(deployment, options) != digest:
                     raise Broken(f"the name of template {called} follows from something that is not known here")
-                signs[digest] = machinetemplates.digest(deployment.replace(here, cluster), options)
+                signs[digest] = machine_templates.digest(deployment.replace(here, cluster), options)
             if table == _MACHINES:
                 old = one["metadata"]["uid"]
                 signs[self._mac(self._id, called, old)] = self._mac(id, called.replace(here, cluster), uids[old])

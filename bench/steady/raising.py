@@ -28,7 +28,7 @@ from bench.steady.world import DATA, WORLD, Host, Known, Workload, address, name
 from remuda.access import setup as access_setup
 from remuda.access.setup import let_users_in
 from remuda.agent.plan import parse
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.apiserver.storage.types import Event
 from remuda.app import controllers, jobs
 from remuda.app.access import Access, embedded
@@ -41,13 +41,13 @@ from remuda.kube import conditions
 from remuda.kube.core import SECRET, SECRETS, Secret
 from remuda.kube.objects import Key, ObjectMeta
 from remuda.providers import setup as providers
-from remuda.providers.bootstrap import access
-from remuda.providers.bootstrap.site import Site
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
 from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.machine import job
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.names import plan_secret as plan_secret_name
+from remuda.providers.shared import plan_access
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.names import plan_secret as plan_secret_name
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.provisioning import setup as provisioning
 from remuda.runtime.manager import Manager
 from remuda.simulator import loop as virtual
@@ -89,7 +89,7 @@ class Fleet(DeclaredWorld):
         doors = Access(manager, site, embedded(server), controllers.EVERY)
         doors.add(manager, remote)
         settings = msgspec.structs.replace(jobs.settings(data, site.server_url, site.ca_pem), concurrency=32)
-        wanted = providers.Settings(
+        wanted = providers.ProviderSettings(
             site=site,
             machine=MachineSettings(job_key=settings.key),
             artefacts=Artefacts(data / "artefacts"),
@@ -121,7 +121,7 @@ async def _raise(folder: Path, count: int) -> None:
     assert isinstance(loop, virtual.VirtualLoop)
     started: list[ApiServer] = []
     loop.stand_still_while(lambda: not started or started[0].store.in_flight > 0)
-    server = await ApiServer.start(Settings(data_dir=data, port=_free_port()), admission=controllers.ADMISSION)
+    server = await ApiServer.start(ServerSettings(data_dir=data, port=_free_port()), admission=controllers.ADMISSION)
     started.append(server)
     began = time.monotonic()
     try:
@@ -170,7 +170,7 @@ async def _leave_behind(world: Fleet, folder: Path, count: int, url: str) -> Non
 
 def _host(bootstrap: ObjectMeta, secrets: Mapping[str, Secret]) -> Host:
     plan_secret = plan_secret_name(bootstrap.name)
-    token = secrets[access.token_secret(bootstrap.name)].data[access.TOKEN_KEY].decode()
+    token = secrets[plan_access.token_secret(bootstrap.name)].data[plan_access.TOKEN_KEY].decode()
     files = {file.path: file.content for file in parse(secrets[plan_secret].data["plan"]).files}
     tunnel = next((content.decode().strip() for path, content in files.items() if path.endswith(_TUNNEL_TOKEN)), "")
     number = int(bootstrap.labels[CLUSTER_NAME].rpartition("-")[2])

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from bench.steady.world import DATA, Host, read
 from remuda.tunnel.allow import Allow
-from remuda.tunnel.client import Client, Settings
+from remuda.tunnel.client import Client, TunnelSettings
 
 _STACK = 256 * 1024
 _COME_WITHIN_SECONDS = 10.0
@@ -35,12 +35,12 @@ def main() -> int:
     return 0
 
 
-def _settings(url: str, pem: str, host: Host) -> Settings:
+def _settings(url: str, pem: str, host: Host) -> TunnelSettings:
     proof = ("Authorization", f"Bearer {host.tunnel}")
-    return Settings((url,), pem, (proof,), allow=Allow(("tcp/127.0.0.1:6443",), host.address))
+    return TunnelSettings((url,), pem, (proof,), allow=Allow(("tcp/127.0.0.1:6443",), host.address))
 
 
-def _keep(settings: Settings) -> None:
+def _keep(settings: TunnelSettings) -> None:
     time.sleep(random.uniform(0, _COME_WITHIN_SECONDS))
     Client(lambda: settings).run()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.providers.machine.drivers.simcloud import Entry, SimServer
+from remuda.providers.shared.drivers.simcloud import Entry, SimServer
 
 DATA, WORLD = "data", "world"  # in the folder of a fleet: the manager's data directory, and this
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from remuda.tunnel.client import Client, Settings
+from remuda.tunnel.client import Client, TunnelSettings
 
 _STACK = 256 * 1024
 
@@ -20,7 +20,7 @@ def main() -> None:
     threading.stack_size(_STACK)
     threads = []
     for number in range(int(count)):
-        settings = Settings((url,), pem, (("X-Tunnel-ID", f"{prefix}-{number}"),))
+        settings = TunnelSettings((url,), pem, (("X-Tunnel-ID", f"{prefix}-{number}"),))
         client = Client(lambda settings=settings: settings)
         threads.append(threading.Thread(target=client.run, daemon=True))
     for thread in threads:

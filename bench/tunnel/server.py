@@ -20,7 +20,7 @@ from aiohttp import web
 from remuda.app import apiserver, process
 from remuda.app.tunnel import tunnel_handler
 from remuda.tunnel.server import Asking, Server
-from remuda.tunnel.sessions import DialError, Key, Sessions
+from remuda.tunnel.session_table import DialError, Key, Sessions
 
 _HIGH_WATER = 256 * 1024
 
@@ -93,7 +93,7 @@ async def serve(stop: asyncio.Event, data: Path, port: int) -> int:
         return Key(cluster, asking.headers.get("x-tunnel-node", "")) if cluster else None
 
     routes = {"/v3/connect": tunnel_handler(Server(authorize, sessions))}
-    server = await apiserver.start(apiserver.Settings(data_dir=data, port=port), routes=routes)
+    server = await apiserver.start(apiserver.ServerSettings(data_dir=data, port=port), routes=routes)
     control = await _control(sessions)
     authority = data / "bench-ca.pem"
     authority.write_bytes(server.pki.ca_certificate_pem)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app.controllers import EMBEDDED_ADMISSION, EVERY, webhooks
 from remuda.capi import names
 from remuda.capi.definitions import definitions
@@ -69,7 +69,7 @@ def loop_guard(request: pytest.FixtureRequest, engine: Engine) -> Iterator[None]
 
 @asynccontextmanager
 async def _embedded(folder: Path) -> AsyncIterator[Engine]:
-    server = await ApiServer.start(Settings(data_dir=folder, port=0), admission=EMBEDDED_ADMISSION)
+    server = await ApiServer.start(ServerSettings(data_dir=folder, port=0), admission=EMBEDDED_ADMISSION)
     try:
         engine = Engine("embedded", server.client(), server.kubeconfig)
         await engine.install(definitions())

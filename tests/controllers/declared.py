@@ -18,14 +18,14 @@ from remuda.kube.client import Target
 from remuda.kube.core import NAMESPACES, SECRETS
 from remuda.kube.objects import Kind
 from remuda.providers import setup as providers
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.providers.infrastructure import controller as infrastructure
-from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine import definitions as drivers
 from remuda.providers.machine import options
-from remuda.providers.machine.drivers.sim import Sim
-from remuda.providers.machine.types import config_kind, machine_kind, template_kind
+from remuda.providers.shared.drivers.sim import Sim
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.providers.shared.types.machine import config_kind, machine_kind, template_kind
 from remuda.provisioning import setup
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
 from remuda.runtime.manager import Manager

@@ -22,14 +22,13 @@ from remuda.kube.client import Client
 from remuda.kube.core import NAMESPACES, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind
-from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane.definitions import definitions as control_plane_definitions
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.provisioning.definitions import definitions as provisioning_definitions
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import Retryable
-from remuda.runtime.remote import RemoteClusters
-from remuda.runtime.remote import Settings as RemoteSettings
+from remuda.runtime.remote import RemoteClusters, RemoteSettings
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition
 from tests.controllers.ranch import Lent
 

@@ -21,18 +21,19 @@ from remuda.kube import clock
 from remuda.kube.client import Target
 from remuda.kube.core import CONFIG_MAPS, JOBS, PODS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.objects import Kind
-from remuda.providers import names
 from remuda.providers.bootstrap import definitions as bootstrap_definitions
-from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP
-from remuda.providers.machine import definitions, machine, state
-from remuda.providers.machine.budget import Rules
+from remuda.providers.machine import definitions, machine
 from remuda.providers.machine.machine import DriverMachines
 from remuda.providers.machine.options import Flag, of_flags
-from remuda.providers.machine.scope import FoundDriver, World
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.spi import Address
-from remuda.providers.machine.state import State
-from remuda.providers.machine.types import machine_kind
+from remuda.providers.machine.scope import FoundDriver, MachineContext
+from remuda.providers.shared import names
+from remuda.providers.shared.drivers.spi import Address
+from remuda.providers.shared.jobs import state
+from remuda.providers.shared.jobs.budget import Rules
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.jobs.state import State
+from remuda.providers.shared.types.bootstrap import AGENT_CONNECTED, RKE_BOOTSTRAP
+from remuda.providers.shared.types.machine import machine_kind
 from remuda.runtime.manager import Manager
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, named
 
@@ -74,7 +75,7 @@ class Bench:
         self, rules: Rules = QUICK, found: FoundDriver = FOUND, **settings: Any
     ) -> AsyncIterator[Manager]:
         def setup(manager: Manager) -> None:
-            world = World(manager, MachineSettings(rules=rules, **settings))
+            world = MachineContext(manager, MachineSettings(rules=rules, **settings))
             machine.index(world)
             self.machines = DriverMachines(world, found)
 

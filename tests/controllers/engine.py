@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Gone, NotFound
 from remuda.kube.objects import Key
 from remuda.runtime.caches import Caches
 from remuda.runtime.definitions import install
@@ -28,7 +28,6 @@ Json = dict[str, Any]
 
 NAMESPACES = Target("v1", "namespaces")
 PATIENCE_SECONDS = LIMIT_SECONDS
-_NOT_FOUND, _CONFLICT, _GONE = 404, 409, 410
 
 
 class Engine:
@@ -68,10 +67,8 @@ class Engine:
     async def get(self, target: Target, namespace: str, name: str) -> Json | None:
         try:
             return decode(await self.client.get(target, namespace, name))
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return None
-            raise
+        except NotFound:
+            return None
 
     async def list(self, target: Target, namespace: str, label_selector: str = "") -> Sequence[Json]:
         listing = await self.client.list(target, namespace, label_selector=label_selector)
@@ -140,7 +137,7 @@ class Engine:
         objects: dict[Key, Json],
         holds: Callable[[Sequence[Json]], Any],
     ) -> Any:
-        try:
+        with suppress(Gone):
             async for change in self.client.watch(target, namespace, resource_version=revision):
                 if change.type == "BOOKMARK":
                     continue
@@ -151,9 +148,6 @@ class Engine:
                     objects[key(obj)] = obj
                 if found := holds(list(objects.values())):
                     return found
-        except StatusError as error:
-            if error.code != _GONE:
-                raise
         return None
 
 

@@ -14,7 +14,7 @@ import yaml
 from remuda.jobs import COMMAND, MANAGED_BY, marks
 from remuda.jobs.marks import FILE, Inputs, JobKey
 from remuda.jobs.processes import Processes
-from remuda.jobs.runner import JobRunner, Settings
+from remuda.jobs.runner import JobRunner, JobRunnerSettings
 from remuda.kube.client import Target
 from remuda.kube.core import JOBS, PODS, SECRETS
 from remuda.runtime.manager import Manager
@@ -32,7 +32,7 @@ class Runner:
     def __init__(self, engine: Engine, directory: Path, *, concurrency: int = 8) -> None:
         cluster = yaml.safe_load(engine.kubeconfig.read_text())["clusters"][0]["cluster"]
         self.directory = directory / "jobs"
-        self.settings = Settings(
+        self.settings = JobRunnerSettings(
             directory=self.directory,
             hosts=directory / "hosts",
             server_url=cluster["server"],

@@ -11,15 +11,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from remuda.apiserver.server import ApiServer, Settings
+import pytest
+
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.capi import names
 from remuda.capi.external import Externals
+from remuda.capi.machine import drain_stages
 from remuda.capi.machine.controller import add
 from remuda.capi.machine.scope import Options
-from remuda.capi.machine.workload import NODE, POD
+from remuda.capi.machine.workload import NODE, POD, Pod
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube import clock
 from remuda.kube.client import Client, Target
+from remuda.kube.errors import not_found
 from remuda.kube.objects import Key
 from remuda.runtime import remote
 from remuda.runtime.manager import Manager
@@ -32,7 +36,7 @@ BUDGETS = Target("policy/v1", "poddisruptionbudgets")
 EVENTS = Target("v1", "events")
 
 QUICK = Options(status_seconds=0.0, drain_retry_seconds=0.2, node_deletion_retry_seconds=0.1)
-IMPATIENT = remote.Settings(
+IMPATIENT = remote.RemoteSettings(
     probe_seconds=0.1,
     answer_seconds=PATIENCE_SECONDS,
     connect_seconds=PATIENCE_SECONDS,
@@ -43,7 +47,7 @@ IMPATIENT = remote.Settings(
 
 @asynccontextmanager
 async def workload_cluster(folder: Path) -> AsyncIterator[Engine]:
-    server = await ApiServer.start(Settings(data_dir=folder, port=0))
+    server = await ApiServer.start(ServerSettings(data_dir=folder, port=0))
     try:
         yield Engine("workload", server.client(), server.kubeconfig)
     finally:
@@ -281,3 +285,20 @@ def says(type: str, reason: str, text: str = "") -> Any:
 
 def phase(wanted: str) -> Any:
     return lambda machine: machine.get("status", {}).get("phase") == wanted
+
+
+def evictions_answer_404(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have workload clusters find no Pod that is to be evicted. Return the names of those that are, as they are."""
+    asked: list[str] = []
+    ask_to_leave = drain_stages.ask_to_leave
+
+    class Answering404:
+        async def create(self, *args: object, name: str, **options: object) -> bytes:
+            asked.append(name)
+            raise not_found("", "pods", name)
+
+    async def evict(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:
+        return await ask_to_leave(Answering404(), pod, grace_seconds=grace_seconds)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(drain_stages, "ask_to_leave", evict)
+    return asked

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from remuda.capi import names
@@ -16,7 +16,7 @@ from remuda.capi.machineset.controller import MachineSetController
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
 from remuda.kube import clock
 from remuda.kube.client import Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, Gone, NotFound, ignore_not_found
 from remuda.runtime.manager import Manager
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, decode, named
 from tests.controllers.providers import Provider
@@ -40,16 +40,13 @@ class Keeper:
             listing = await engine.client.list(MACHINE.target, namespace)
             for item in listing.items:
                 await self._take(decode(item))
-            try:
+            with suppress(Gone):
                 revision = listing.resource_version
                 async for change in engine.client.watch(MACHINE.target, namespace, resource_version=revision):
                     if change.type == "DELETED":
                         self.seen.pop(named(decode(change.value)), None)
                     elif change.type != "BOOKMARK":
                         await self._take(decode(change.value))
-            except StatusError as error:
-                if error.code != 410:
-                    raise
 
     async def _take(self, machine: Json) -> None:
         self.seen[named(machine)] = machine
@@ -62,15 +59,12 @@ class Keeper:
             await self.attend(machine)
 
     async def attend(self, machine: Json) -> None:
-        try:
+        with suppress(NotFound, AlreadyExists, Conflict):
             if machine["metadata"].get("deletionTimestamp"):
                 if self.goes(machine):
                     await self.pool.bury(machine)
             elif self.comes_up(machine) and not is_available(machine):
                 await self.pool.mark(named(machine), True)
-        except StatusError as error:
-            if error.code not in (404, 409):
-                raise
 
 
 class Pool:
@@ -187,11 +181,8 @@ class Pool:
     async def bury(self, machine: Json) -> None:
         """Ends a Machine being deleted, with its objects."""
         for kind in (self.provider.machine, self.provider.config):
-            try:
+            with ignore_not_found():
                 await self.engine.delete(kind.target, self.namespace, named(machine))
-            except StatusError as error:
-                if error.code != 404:
-                    raise
         finalizers = {"finalizers": None}
         await self.engine.patch(MACHINE.target, self.namespace, named(machine), {"metadata": finalizers})
 

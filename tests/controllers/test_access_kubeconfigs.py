@@ -7,12 +7,12 @@ import base64
 import pytest_asyncio
 import yaml
 
-from remuda.access.systemusers import system_user
+from remuda.access.system_users import system_user
 from remuda.access.types import GRANT, TOKEN, USER
 from remuda.kube.core import NAMESPACES, SECRETS
-from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane.identity import derived_id
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from tests.controllers.doors import SITE, Doors
 from tests.controllers.engine import Engine, Json, eventually, named
 

@@ -17,13 +17,13 @@ from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube.client import Target
 from remuda.kube.core import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.errors import StatusError
-from remuda.providers import names
 from remuda.providers.bootstrap import tokens
 from remuda.providers.bootstrap.registration import Refusal
 from remuda.providers.bootstrap.setup import BootstrapSettings
-from remuda.providers.bootstrap.site import Site
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
-from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.shared import names
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from tests.controllers.engine import Engine, Json, condition, eventually, is_true
 from tests.controllers.yard import CLOUD_MACHINE, YARD_MACHINE, Yard, encoded, read, text, token_in
 
@@ -145,7 +145,7 @@ async def test_user_data_that_cannot_be_used_is_said_so(yard: Yard) -> None:
     await yard.machine(infrastructure=CLOUD_MACHINE, userdata="hostname: x")
     async with yard.running():
         found = await yard.engine.until(
-            RKE_BOOTSTRAP.target, yard.namespace, "m", lambda obj: condition(obj, "Ready").get("reason") == "Failed"
+            RKE_BOOTSTRAP.target, yard.namespace, "m", lambda obj: condition(obj, "Ready").get("reason") == "Stalled"
         )
     assert "must begin with #cloud-config" in condition(found, "Ready")["message"]
 

@@ -10,11 +10,11 @@ import pytest_asyncio
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube.core import SECRETS
-from remuda.providers import names
 from remuda.providers.bootstrap import clusters, custom
 from remuda.providers.bootstrap.registration import Refusal
-from remuda.providers.bootstrap.site import Site
-from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP
+from remuda.providers.shared import names
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRAP
 from tests.controllers.engine import Engine, Json, condition, is_true, named
 from tests.controllers.yard import Yard, encoded, text
 

@@ -17,7 +17,7 @@ from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT
 from remuda.kube.client import Target
 from remuda.kube.objects import Key
 from remuda.runtime.manager import Manager
-from remuda.runtime.remote import RemoteClusters, Settings
+from remuda.runtime.remote import RemoteClusters, RemoteSettings
 from tests.controllers.certificates import authority
 from tests.controllers.engine import Engine, Json, condition, is_true
 from tests.controllers.providers import INFRASTRUCTURE, NEW, OLD, PROVIDERS, Provider, ProviderKind
@@ -32,7 +32,7 @@ both = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provi
 @asynccontextmanager
 async def controlling(engine: Engine, namespace: str) -> AsyncIterator[Manager]:
     """The Cluster controller at work in a namespace."""
-    remote = RemoteClusters(dialer(engine.client), settings=Settings(probe_seconds=1.0, retry_seconds=1.0))
+    remote = RemoteClusters(dialer(engine.client), settings=RemoteSettings(probe_seconds=1.0, retry_seconds=1.0))
 
     def add(manager: Manager) -> None:
         ClusterController(manager, Externals(manager.caches, manager.client), remote)

@@ -12,10 +12,10 @@ from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube.client import Target
 from remuda.kube.core import CONFIG_MAPS, SECRETS
 from remuda.kube.objects import Key
-from remuda.providers import names
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
-from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from tests.controllers.engine import Engine, condition, is_true
 from tests.controllers.ranch import VERSION, Ranch
 
@@ -43,7 +43,9 @@ async def test_three_servers_and_two_workers_become_a_cluster(ranch: Ranch) -> N
             assert is_true(machine, "PlanApplied")
             assert is_true(machine, "InfrastructureReady")  # the core's own are still there
     assert plane["status"]["initialization"] == {"controlPlaneInitialized": True}
-    for type in ("Available", "Reconciled", "Stable", "Provisioned", "Bootstrapped", "CertificatesAvailable"):
+    assert plane["status"]["replicas"] == 3, "workers are not counted"
+    assert not is_true(plane, "Available"), "nobody has reached its API"
+    for type in ("Reconciled", "Stable", "Provisioned", "Bootstrapped", "CertificatesAvailable"):
         assert is_true(plane, type), (type, condition(plane, type))
     for type in ("Held", "Paused", "RollingOut", "ScalingUp", "ScalingDown"):
         assert condition(plane, type)["status"] == "False", (type, condition(plane, type))

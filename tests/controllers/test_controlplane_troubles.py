@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 
@@ -11,13 +12,13 @@ import pytest_asyncio
 from remuda.capi.machine.workload import NODE, POD
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube.core import SECRETS
-from remuda.providers import names
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
 from remuda.providers.controlplane.hosts import HOOK
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from tests.controllers.certificates import authority
 from tests.controllers.engine import Engine, Json, condition, is_true
-from tests.controllers.machines import workload_cluster
+from tests.controllers.machines import evictions_answer_404, workload_cluster
 from tests.controllers.ranch import VERSION, WORKER, Ranch
 from tests.controllers.yard import YARD_MACHINE
 
@@ -46,14 +47,17 @@ def waits(text: str, reason: str = "") -> object:
 # what is missing
 
 
-async def test_a_failed_plan_is_told_and_new_intent_takes_its_place(ranch: Ranch) -> None:
+async def test_a_failed_plan_is_told_and_new_intent_takes_its_place(connected: Ranch) -> None:
+    ranch = connected
     async with ranch.running():
         ranch.hosts.failing["w1"] = "no space left on device"
         await ranch.herd(("s1",), ("w1",))
+        for name in ("s1", "w1"):
+            await ranch.node(name)
         machine = await ranch.until_machine("w1", lambda obj: condition(obj, "PlanApplied").get("status") == "False")
         assert "no space left on device" in condition(machine, "PlanApplied")["message"]
-        plane = await ranch.plane(waits("no space left on device"))
-        assert is_true(plane, "Available")
+        await ranch.plane(waits("no space left on device"))
+        await ranch.plane(lambda obj: is_true(obj, "Available"))
         ranch.hosts.failing.clear()
         changed = await ranch.change(machineGlobalConfig={"debug": True})
         await ranch.ready(changed["metadata"]["generation"])
@@ -95,6 +99,23 @@ async def test_without_files_or_an_image_of_a_version_it_is_said_how_to_add_them
         assert "plan" not in (await ranch.plans())["s1"].get("data", {})
 
 
+async def test_first_status_is_written_while_the_version_is_packed(ranch: Ranch) -> None:
+    packed, there = asyncio.Event(), ranch.artefacts
+    ranch.artefacts = {}
+
+    async def pack(distro: str, version: str) -> None:
+        await packed.wait()
+        ranch.artefacts = there
+
+    ranch.pack = pack
+    async with ranch.running():
+        await ranch.herd(("s1",), kubernetesVersion="v1.36.4+nano1")
+        await ranch.plane(waits("packing nano v1.36.4+nano1", "Packing"))
+        assert not packed.is_set()
+        packed.set()
+        await ranch.plane(lambda obj: "installer" in obj["status"])
+
+
 # authorities and tokens
 
 
@@ -110,6 +131,23 @@ async def test_the_users_own_authority_is_used(ranch: Ranch) -> None:
     assert base64.b64encode(given["tls.crt"]) in plan
     assert base64.b64decode(kept["data"]["tls.crt"]) == given["tls.crt"]
     assert "ownerReferences" not in kept["metadata"]
+
+
+async def test_deleted_authorities_are_put_back_from_the_plans_of_servers(ranch: Ranch) -> None:
+    async with ranch.running():
+        await ranch.herd(("s1",), ("w1",))
+        await ranch.ready()
+        before = {name: await ranch.made(name) for name in ("c-ca", "c-etcd", "c-proxy", "c-sa")}
+        plans = {host: secret["data"]["plan"] for host, secret in (await ranch.plans()).items()}
+        for name in before:
+            await ranch.engine.delete(SECRETS, ranch.namespace, name)
+        for name, kept in before.items():
+            after = await ranch.made(name)
+            assert after["metadata"]["uid"] != kept["metadata"]["uid"]
+            assert after["data"] == kept["data"]
+            assert after["metadata"]["ownerReferences"] == kept["metadata"]["ownerReferences"]
+        await ranch.ready()
+        assert {host: secret["data"]["plan"] for host, secret in (await ranch.plans()).items()} == plans
 
 
 async def test_an_authority_that_cannot_sign_is_told_and_no_plan_is_given(ranch: Ranch) -> None:
@@ -247,6 +285,30 @@ def ours(secret: Json) -> bool:
 
 
 # draining
+
+
+async def test_a_node_whose_pods_answer_404_to_their_eviction_counts_as_drained(
+    connected: Ranch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranch = connected
+    assert ranch.workload is not None
+    asked = evictions_answer_404(monkeypatch)
+    strategy = {"workerConcurrency": "1", "workerDrainOptions": {"enabled": True, "force": True}}
+    async with ranch.running():
+        await ranch.herd(("s1",), ("w1",), upgradeStrategy=strategy)
+        for name in ("s1", "w1"):
+            await ranch.node(name)
+        await ranch.plane(lambda obj: is_true(obj, "Ready") and obj["status"].get("version"))
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p"},
+            "spec": {"nodeName": "w1", "containers": [{"name": "c", "image": "i"}]},
+        }
+        await ranch.workload.create(POD.target, "default", pod)
+        changed = await ranch.change(machineGlobalConfig={"kubelet-arg": ["max-pods=50"]})
+        await ranch.ready(changed["metadata"]["generation"])
+    assert asked == ["p"]
 
 
 async def test_a_node_is_drained_before_it_is_restarted_and_takes_pods_again_after(connected: Ranch) -> None:

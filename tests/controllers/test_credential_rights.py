@@ -13,10 +13,10 @@ from remuda.kube.client import Client, Target
 from remuda.kube.core import NAMESPACES
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind
-from remuda.providers import author
-from remuda.providers.author import AUTHOR
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
-from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.shared import author
+from remuda.providers.shared.author import AUTHOR
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.declared import CONFIG, SIM_MACHINE, TEMPLATE, Ranch, pool
 from tests.controllers.drivermachines import KIND, Bench

@@ -19,7 +19,7 @@ import yaml
 from remuda.access import definitions, tokens
 from remuda.access.types import TOKEN, USER
 from remuda.kube.core import JOBS, NAMESPACES, SECRETS
-from remuda.providers import names
+from remuda.providers.shared import names
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.declared import CONFIG, EVENTS, Ranch, pool
 from tests.controllers.engine import Engine, Json

@@ -11,11 +11,11 @@ from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind
 from remuda.providers import setup as providers
-from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine import definitions, options
-from remuda.providers.machine.drivers.process import Process
-from remuda.providers.machine.restriction import ALLOW_ALL_USERS
-from remuda.providers.machine.types import NODE_DRIVER, config_kind
+from remuda.providers.shared.drivers.process import Process
+from remuda.providers.shared.restriction import ALLOW_ALL_USERS
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.providers.shared.types.machine import NODE_DRIVER, config_kind
 from remuda.provisioning import setup as provisioning
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.engine import Engine, Json, eventually
@@ -45,7 +45,8 @@ async def test_user_is_refused_until_an_administrator_opens_the_driver(engine: E
     await engine.install([*providers.definitions(), *provisioning.definitions(), *definitions.of_driver(model)])
     namespace, user = await engine.namespace(), new_name()
     await grant(engine, namespace, user, "all", [EVERYTHING])
-    if await engine.get(NODE_DRIVER.target, "", "process") is None:
+    made = await engine.get(NODE_DRIVER.target, "", "process") is None
+    if made:
         await engine.create(NODE_DRIVER.target, "", typed(NODE_DRIVER, "process", spec={"active": False}))
     async with (
         engine.running(namespace, lambda manager: manager.caches.of(NODE_DRIVER) and None),
@@ -82,3 +83,5 @@ async def test_user_is_refused_until_an_administrator_opens_the_driver(engine: E
         finally:
             closed = {"metadata": {"annotations": {ALLOW_ALL_USERS: None}}}
             await engine.patch(NODE_DRIVER.target, "", "process", closed)
+            if made:  # others expect a driver that is there to be active
+                await engine.delete(NODE_DRIVER.target, "", "process")

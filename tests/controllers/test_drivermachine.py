@@ -10,10 +10,10 @@ from remuda.capi.types import CLUSTER
 from remuda.kube.core import NAMESPACES, ROLES, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
-from remuda.providers import names
-from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine import orders
-from remuda.providers.machine.state import State
+from remuda.providers.shared import names
+from remuda.providers.shared.jobs import job_spec
+from remuda.providers.shared.jobs.state import State
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from tests.controllers.drivermachines import BY_USER_DATA, FOUND, KIND, PATIENT, SCRIPT, Bench
 from tests.controllers.engine import Engine, condition, named
 
@@ -235,7 +235,7 @@ async def test_a_machine_that_was_moved_here_gets_no_second_server(bench: Bench)
         found = await bench.ready()
         await bench.settled()
         assert await bench.jobs() == []
-    assert found["metadata"]["annotations"][orders.IDENTITY] == identity
+    assert found["metadata"]["annotations"][job_spec.IDENTITY] == identity
 
 
 _STATUS = ("conditions", "ready", "initialization", "jobName", "addresses", "failures", "countedJob")

@@ -6,9 +6,9 @@ import pytest_asyncio
 
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube.core import JOBS, NAMESPACES, SECRETS
-from remuda.providers import names
-from remuda.providers.machine.removal import ABANDON
-from remuda.providers.machine.state import State
+from remuda.providers.shared import names
+from remuda.providers.shared.jobs.state import State
+from remuda.providers.shared.names import ABANDON
 from tests.controllers.drivermachines import BY_USER_DATA, PATIENT, Bench
 from tests.controllers.engine import Engine, condition, named
 

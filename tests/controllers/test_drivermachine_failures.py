@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+
 import msgspec
 import pytest_asyncio
 
-from remuda.kube.core import JOBS
-from remuda.providers import names
-from remuda.providers.machine.budget import Rules
-from remuda.providers.machine.state import State
-from tests.controllers.drivermachines import KIND, PATIENT, QUICK, Bench
+from remuda.capi.types import MACHINE
+from remuda.kube.core import JOBS, SECRETS
+from remuda.providers.shared import names
+from remuda.providers.shared.jobs.budget import Rules
+from remuda.providers.shared.jobs.state import State
+from tests.controllers.drivermachines import KIND, PATIENT, QUICK, SCRIPT, Bench
 from tests.controllers.engine import Engine, Json, condition, is_true, named
 
 
@@ -28,6 +31,9 @@ async def test_a_failed_attempt_is_repeated_on_the_same_machine(bench: Bench) ->
         assert first["metadata"]["uid"] != second["metadata"]["uid"]
         failing = await bench.says("Creating")
         assert failing["status"]["failures"] == 1
+        for type in ("Ready", "CreateJob"):
+            message = condition(failing, type)["message"]
+            assert message.startswith("attempt 2 of 5, last error: quota exceeded: creating the server of ")
 
         await bench.succeed(second)
         found = await bench.ready()
@@ -50,6 +56,59 @@ async def test_the_last_words_of_a_job_are_in_the_condition_and_its_log_stays(be
     assert found["status"]["failureReason"] == "CreateError"
     assert found["status"]["failureMessage"] == "no such image: ami-1"
     assert [named(job) for job in jobs] == ["m-machine-provision"], "its log can be read until the next attempt"
+
+
+async def test_conditions_carry_one_line_of_a_long_error(bench: Bench) -> None:
+    async with bench.running(PATIENT):
+        await bench.cluster()
+        await bench.machine()
+        await bench.fail(await bench.job(), "Traceback:\n  in create\nQuotaError: no more of this size\n")
+        found = await bench.says("CreateError", type="CreateJob")
+        assert condition(found, "CreateJob")["message"] == (
+            "attempt 1 of 5 to create the server failed: QuotaError: no more of this size"
+        )
+        assert found["status"]["failureMessage"].startswith("Traceback:\n")
+
+
+async def test_permanent_failure_is_the_reason_of_ready(bench: Bench) -> None:
+    """The mark of a permanent failure, which Cluster API copies to InfrastructureReady of the Machine."""
+    async with bench.running():
+        await bench.cluster()
+        await bench.machine()
+        await bench.fail(await bench.job(), "size: there is no size huge", code=3)
+        found = await bench.says("Stalled")
+        await bench.settled()
+
+    ready = condition(found, "Ready")
+    assert (ready["status"], is_true(found, "Stalled")) == ("False", True)
+    assert "last error: size: there is no size huge. No further attempt is made." in ready["message"]
+
+
+async def test_bootstrap_data_of_another_format_is_a_permanent_failure(bench: Bench) -> None:
+    """No Job is made for it, and somebody who mends it can ask for another attempt."""
+    secret = names.bootstrap_secret("m")
+    async with bench.running():
+        await bench.cluster()
+        await bench.machine(bootstrapped=False)
+        await bench.secret(secret, value=b"#cloud-config\n", format=b"cloud-config")
+        await bench.engine.patch(
+            MACHINE.target, bench.namespace, "m", {"spec": {"bootstrap": {"dataSecretName": secret}}}
+        )
+        found = await bench.says("BadBootstrapFormat", type="Stalled")
+        await bench.settled()
+        assert await bench.jobs() == []
+        assert condition(found, "Ready")["reason"] == "Stalled"
+        assert (
+            f"{bench.namespace}/{secret} holds bootstrap data in the format cloud-config"
+            in (condition(found, "Ready")["message"])
+        )
+        assert found["status"]["failureReason"] == "BadBootstrapFormat"
+
+        data = {"value": base64.b64encode(SCRIPT).decode(), "format": base64.b64encode(b"script").decode()}
+        await bench.engine.patch(SECRETS, bench.namespace, secret, {"data": data})
+        await bench.annotate("remuda.dev/retry", "mended")
+        await bench.succeed(await bench.job())
+        assert not condition(await bench.ready(), "Stalled")
 
 
 async def test_bad_options_stall_at_once_and_say_what_to_do(bench: Bench) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest_asyncio
 
 from remuda.capi.types import MACHINE
-from remuda.cli import editing
+from remuda.cli import cluster_edits
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import load
-from remuda.provisioning.editing import scale_patch
+from remuda.provisioning.edits import scale_patch
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.declared import Ranch, pool
 from tests.controllers.engine import Engine, Json, named
@@ -134,7 +134,7 @@ async def test_a_faster_one_is_neither_lost_nor_an_error(declared: Declared) -> 
     await engine.patch(CLUSTER.target, namespace, "prairie", news)
     client = HttpClient(load(engine.kubeconfig))
     try:
-        assert await editing.carry_out(client, seen, lambda obj: scale_patch(obj, {"workers": 7}))
+        assert await cluster_edits.carry_out(client, seen, lambda obj: scale_patch(obj, {"workers": 7}))
     finally:
         await client.close()
     assert await declared.quantities() == {"extra": 1, "servers": 3, "workers": 7}

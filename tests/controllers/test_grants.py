@@ -8,8 +8,8 @@ import pytest_asyncio
 from remuda.access.types import CLUSTER_ROLE_BINDINGS, GRANT, MANAGEMENT_CLUSTER, TOKEN, USER
 from remuda.kube.core import NAMESPACES
 from remuda.kube.errors import StatusError
-from remuda.providers import names
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.shared import names
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from tests.controllers.doors import Doors
 from tests.controllers.engine import Engine, eventually
 from tests.lab.proxied import AuditLines

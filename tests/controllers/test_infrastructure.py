@@ -17,18 +17,18 @@ from remuda.capi.setup import add_controllers
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.jobs.runner import JobRunner
 from remuda.kube.core import JOBS, ROLE_BINDINGS, ROLES, SECRET, SECRETS, SERVICE_ACCOUNTS
-from remuda.providers import names
 from remuda.providers.bootstrap.definitions import definitions
 from remuda.providers.infrastructure import controller
 from remuda.providers.infrastructure.endpoint import BEFORE
-from remuda.providers.infrastructure.types import ENDPOINT_MACHINE, RKE_CLUSTER
 from remuda.providers.machine import definitions as node_drivers
 from remuda.providers.machine import leaks
-from remuda.providers.machine.budget import Rules
-from remuda.providers.machine.cluster_job import Notes
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.spi import ClusterOrder
-from remuda.providers.machine.types import NODE_DRIVER
+from remuda.providers.shared import names
+from remuda.providers.shared.drivers.spi import ClusterOrder
+from remuda.providers.shared.jobs.budget import Rules
+from remuda.providers.shared.jobs.cluster_job import Notes
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.types.infrastructure import ENDPOINT_MACHINE, RKE_CLUSTER
+from remuda.providers.shared.types.machine import NODE_DRIVER
 from remuda.runtime.manager import Manager
 from tests.controllers.engine import Engine, Json, condition, is_true
 from tests.controllers.jobs import Runner
@@ -246,10 +246,10 @@ async def test_what_was_made_for_a_cluster_that_is_gone_is_a_leak(place: Range) 
     await place.cluster(**PROCESS)
     async with place.running():
         made = await place.until(lambda obj: is_true(obj, "InfrastructureReady"))
-        assert list((await leaks.find(engine.client, hosts, ["process"])).leaks) == []
+        assert list((await leaks.find(engine.client, leaks.Place(hosts), ["process"])).leaks) == []
     await engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"metadata": {"finalizers": None}})
     await engine.delete(RKE_CLUSTER.target, place.namespace, "c")
-    (leak,) = (await leaks.find(engine.client, hosts, ["process"])).leaks
+    (leak,) = (await leaks.find(engine.client, leaks.Place(hosts), ["process"])).leaks
     assert (leak.what, leak.id, leak.cluster) == (
         "cluster infrastructure",
         made["status"]["infrastructure"]["id"],

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from remuda.jobs import FOLLOWS
 from remuda.kube.core import JOBS, PODS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.errors import StatusError
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, condition, eventually, is_true
@@ -200,6 +202,23 @@ async def test_a_deadline_ends_the_program_and_all_it_has_started(engine: Engine
     assert not any(map(alive, pids))
 
 
+async def test_program_that_cannot_be_started_leaves_its_error(
+    engine: Engine, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = await engine.namespace()
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    async with engine.running(namespace, runner.setup):
+        await runner.submit(namespace, job("lame", "say", "hello"))
+        failed = await finished(engine, namespace, "lame")
+        end = ended(await pod_of(engine, namespace, "lame"))
+    assert condition(failed, "Failed")["reason"] == "BackoffLimitExceeded"
+    assert (
+        "the program cannot be started: [Errno 2] No such file or directory" in condition(failed, "Failed")["message"]
+    )
+    assert (end["reason"], end["exitCode"]) == ("StartError", 127)
+    assert "/nowhere/python" in end["message"]
+
+
 async def test_deleting_a_job_ends_its_program_before_another_of_its_name_starts(
     engine: Engine, runner: Runner, tmp_path: Path
 ) -> None:
@@ -216,6 +235,24 @@ async def test_deleting_a_job_ends_its_program_before_another_of_its_name_starts
         assert not alive(pid)
         uid = first["metadata"]["uid"]
         await eventually(lambda: absent(runner.directory / uid))
+
+
+async def test_job_that_follows_another_waits_for_the_end_of_its_program(engine: Engine, runner: Runner) -> None:
+    """Also when the other Job and its Pod are gone: two programs never work on one server."""
+    namespace = await engine.namespace()
+    async with engine.running(namespace, runner.setup):
+        grace = {"terminationGracePeriodSeconds": 3}
+        await runner.submit(namespace, job("first", "stubborn", "pid", "sleep", "600", pod=grace))
+        first = await pod_of(engine, namespace, "first", running)
+        await eventually(lambda: said(runner, first, "pid"))
+        pid = int((await runner.log(first)).split()[1])
+        await engine.client.delete(JOBS, namespace, "first", propagation="Background")
+        await engine.gone(JOBS, namespace, "first")
+        second = job("second", "say", "hello")
+        second["metadata"]["annotations"][FOLLOWS] = f"{namespace}/first"
+        await runner.submit(namespace, second)
+        assert is_true(await finished(engine, namespace, "second"), "Complete")
+        assert not alive(pid)
 
 
 async def said(runner: Runner, pod: Json, word: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.jobs.logfile import Reader
+from remuda.jobs.log_file import Reader
 from remuda.kube.core import JOBS, PODS
 from remuda.runtime.steps import CRASHED
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, eventually, is_true

@@ -13,15 +13,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from remuda.capi.inventory import NAMESPACE as OURS
 from remuda.capi.types import MACHINE
-from remuda.kube.core import NAMESPACES, SECRETS
-from remuda.providers.machine import definitions, options, orders
-from remuda.providers.machine.drivers.sim import Sim
-from remuda.providers.machine.drivers.simcloud import FileCloud, Wish
-from remuda.providers.machine.login import known_hosts
-from remuda.providers.machine.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, Address
-from remuda.providers.machine.state import KNOWN_HOSTS, PRIVATE_KEY, STATE, State, write
-from remuda.providers.machine.types import NODE_DRIVER, machine_kind
+from remuda.kube.core import JOBS, NAMESPACES, PODS, SECRETS
+from remuda.providers.machine import definitions, options
+from remuda.providers.shared.drivers.sim import Sim
+from remuda.providers.shared.drivers.simcloud import FileCloud, Wish
+from remuda.providers.shared.drivers.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, Address
+from remuda.providers.shared.jobs import job_spec
+from remuda.providers.shared.jobs.login import known_hosts
+from remuda.providers.shared.jobs.manifests import MACHINE_GROUP, REMOVAL_OF
+from remuda.providers.shared.jobs.state import KNOWN_HOSTS, PRIVATE_KEY, STATE, State, write
+from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind
 from tests.controllers.engine import Engine, eventually
 from tests.controllers.program import remuda
 from tests.lab.ssh_host import Host
@@ -117,6 +120,41 @@ async def test_a_machine_that_is_not_there_is_said(engine: Engine, command: str)
     assert f"there is no machine nobody in the namespace {namespace}" in done.err
 
 
+async def removal(engine: Engine, subject: str, group: str, message: str) -> None:
+    """A Job in the manager's namespace that removes what an object of a deleted namespace had, and its Pod, which has
+    failed."""
+    labels = {REMOVAL_OF: "uid", MACHINE_GROUP: group}
+    image = {"containers": [{"name": "machine", "image": "x"}], "restartPolicy": "Never"}
+    job = {
+        "metadata": {"generateName": "m-", "labels": labels, "annotations": {REMOVAL_OF: subject}},
+        "spec": {"suspend": True, "template": {"spec": image}},
+    }
+    if await engine.get(NAMESPACES, "", OURS) is None:
+        await engine.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OURS}})
+    made = await engine.create(JOBS, OURS, {"apiVersion": "batch/v1", "kind": "Job", **job})
+    name = made["metadata"]["name"]
+    pod = {"metadata": {"name": f"{name}-0", "labels": {"job-name": name}}, "spec": image}
+    await engine.create(PODS, OURS, {"apiVersion": "v1", "kind": "Pod", **pod})
+    ended = {"name": "machine", "state": {"terminated": {"exitCode": 1, "message": message}}, "ready": False}
+    await engine.status(PODS, OURS, f"{name}-0", {"phase": "Failed", "containerStatuses": [_container(ended)]})
+
+
+def _container(status: dict[str, Any]) -> dict[str, Any]:
+    return {"image": "x", "imageID": "", "restartCount": 0, **status}
+
+
+async def test_logs_finds_removals_of_a_deleted_namespace_in_the_managers(engine: Engine) -> None:
+    namespace = await engine.namespace()
+    await removal(engine, f"{namespace}/m-1", "rke-machine.cattle.io", "no route to the cloud")
+    await removal(engine, f"{namespace}/c-1", "infrastructure.cluster.x-k8s.io", "a cluster")
+    await removal(engine, f"{namespace}/m-2", "rke-machine.cattle.io", "another machine")
+    done = await remuda(engine, "machine", "logs", "m-1", "-n", namespace)
+    assert (done.code, done.out) == (0, "it ended with exit code 1: no route to the cloud\n"), done.err
+    for name, where in (("m-1", await engine.namespace()), ("c-1", namespace)):
+        nobody = await remuda(engine, "machine", "logs", name, "-n", where)
+        assert (nobody.code, f"there is no machine {name}" in nobody.err) == (1, True)
+
+
 # ---- leaks ----------------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +181,7 @@ async def uses_sim(engine: Engine, namespace: str) -> str:
     await eventually(served)
     found = await engine.get(SIM.target, namespace, "kept")
     metadata = SIM.decode(msgspec.json.encode(found)).metadata
-    return orders.identity(metadata).rpartition("/")[2]
+    return job_spec.identity(metadata).rpartition("/")[2]
 
 
 async def test_servers_without_a_machine_are_leaks(engine: Engine, tmp_path: Path) -> None:
@@ -166,3 +204,17 @@ async def test_servers_without_a_machine_are_leaks(engine: Engine, tmp_path: Pat
     assert [line.split()[:4] for line in table.out.splitlines()[1:]] == [["sim", "server", "3", "lost"]]
     leaks: list[dict[str, Any]] = json.loads(found.out)
     assert [(leak["name"], leak["machine"]) for leak in leaks] == [("lost", f"{namespace}/lost")]
+
+
+async def test_leaks_that_cannot_be_looked_for_are_not_called_none(engine: Engine, tmp_path: Path) -> None:
+    await uses_sim(engine, await engine.namespace())
+    nobody, foo, nowhere = await asyncio.gather(
+        remuda(engine, "leaks", "--driver", "sim"),
+        remuda(engine, "leaks", "--driver", "foo"),
+        remuda(engine, "leaks", "--hosts", tmp_path / "nowhere"),
+    )
+    assert (nobody.code, foo.code, nowhere.code) == (2, 2, 2)
+    assert "no manager answers there" in nobody.err
+    assert "foo: there is no such NodeDriver; there are" in foo.err
+    assert "there is no such folder" in nowhere.err
+    assert "no leaks" not in nobody.err + foo.err + nowhere.err

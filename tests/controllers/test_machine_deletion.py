@@ -12,7 +12,7 @@ from remuda.capi import names
 from remuda.capi.machine.workload import DAEMON_SET, NODE, POD, VOLUME_ATTACHMENT
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DRAIN_RULE
 from tests.controllers.engine import Engine, condition
-from tests.controllers.machines import Bench, says, workload_cluster
+from tests.controllers.machines import Bench, evictions_answer_404, says, workload_cluster
 from tests.controllers.providers import NEW
 
 FINALIZER = "test/provider"
@@ -251,6 +251,28 @@ async def test_pods_leave_in_the_order_of_the_rules(bench: Bench) -> None:
         await evicted(bench, "last")
         await bench.kill("last")
         await gone(bench)
+
+
+async def test_pods_whose_eviction_answers_404_count_as_gone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some servers list Pods, and know no Pod when it is to be evicted: Cluster API's in-memory API server."""
+    asked = evictions_answer_404(monkeypatch)
+    rule = {
+        "apiVersion": MACHINE_DRAIN_RULE.api_version,
+        "kind": "MachineDrainRule",
+        "metadata": {"name": "last"},
+        "spec": {
+            "drain": {"behavior": "Drain", "order": 10},
+            "pods": [{"selector": {"matchLabels": {"when": "last"}}}],
+        },
+    }
+    async with bench.running():
+        await running(bench)
+        await bench.engine.create(MACHINE_DRAIN_RULE.target, bench.namespace, rule)
+        await bench.pod("first")
+        await bench.pod("last", labels={"when": "last"})
+        await delete(bench)
+        await gone(bench)
+    assert asked == [f"{bench.id}-first", f"{bench.id}-last"], "once, in their order"
 
 
 async def test_nothing_is_drained_from_a_server_that_is_already_going(bench: Bench) -> None:

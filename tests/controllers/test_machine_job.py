@@ -20,13 +20,13 @@ from remuda.jobs.in_process import InProcess
 from remuda.jobs.runner import JobRunner
 from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRET, SECRETS, SERVICE_ACCOUNTS
 from remuda.providers.machine import job as machine_job
-from remuda.providers.machine.drivers import sim, simcloud
-from remuda.providers.machine.drivers.simcloud import FileCloud, SimCloud
-from remuda.providers.machine.execution import Job
-from remuda.providers.machine.notebook import Notebook
-from remuda.providers.machine.scrub import Scrubber
-from remuda.providers.machine.spi import TAG_UID, Address, Driver, DriverError, Options, Order, Server, SshAccess
-from remuda.providers.machine.state import STATE, State, read
+from remuda.providers.shared.drivers import sim, simcloud
+from remuda.providers.shared.drivers.simcloud import FileCloud, SimCloud
+from remuda.providers.shared.drivers.spi import TAG_UID, Address, Driver, DriverError, Options, Order, Server, SshAccess
+from remuda.providers.shared.jobs.execution import Job
+from remuda.providers.shared.jobs.log_redaction import Scrubber
+from remuda.providers.shared.jobs.state import STATE, State, read
+from remuda.providers.shared.jobs.state_secret import Notebook
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import CRASHED
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, condition, is_true

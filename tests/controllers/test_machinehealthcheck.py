@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from remuda.capi import names
@@ -13,11 +13,11 @@ from remuda.capi.machinehealthcheck.controller import MachineHealthCheckControll
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_HEALTH_CHECK
 from remuda.kube import clock
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Conflict
 from remuda.kube.objects import Key
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Blocked, Outcome
-from remuda.runtime.remote import RemoteClusters, Settings
+from remuda.runtime.remote import RemoteClusters, RemoteSettings
 from remuda.simulator.workload import ModelWorkload
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, is_true
 from tests.controllers.providers import INFRASTRUCTURE, ProviderKind
@@ -25,7 +25,7 @@ from tests.controllers.providers import INFRASTRUCTURE, ProviderKind
 EVENTS = Target("v1", "events")
 REBOOT = ProviderKind("remediation.example.com", "Reboot", "v1beta2")
 LONG_AGO = "2020-01-01T00:00:00Z"
-IMPATIENT = Settings(
+IMPATIENT = RemoteSettings(
     probe_seconds=0.05,
     answer_seconds=PATIENCE_SECONDS,
     connect_seconds=PATIENCE_SECONDS,
@@ -232,11 +232,8 @@ async def test_when_too_many_are_unhealthy_nobody_is_handed_over(engine: Engine)
 async def _reconciled(found: Herd) -> Outcome:
     """Beside the controller that runs already: either may be faster."""
     while True:
-        try:
+        with suppress(Conflict):
             return await found.controller.reconcile(Key(found.namespace, "hc"))
-        except StatusError as error:
-            if error.reason != "Conflict":
-                raise
 
 
 async def test_a_cluster_out_of_reach_is_no_reason_to_remediate_and_is_mentioned(engine: Engine) -> None:

@@ -154,6 +154,7 @@ async def test_waits_for_a_template_and_says_so(pool: Pool) -> None:
         found = await pool.set_with(says("ScalingUp", "True", text="is blocked because"))
         kind = pool.provider.config.template.name
         assert f"* {kind} {pool.namespace}/later does not exist" in condition(found, "ScalingUp")["message"]
+        assert condition(found, "ScalingUp")["reason"] == "ScalingUpBlocked"
         assert await pool.machines() == []
         await pool.templates("later")
         await pool.set_with(counted(availableReplicas=1))
@@ -171,7 +172,8 @@ async def test_waits_for_a_control_plane_that_is_being_made(pool: Pool) -> None:
     await pool.engine.create(control_plane.target, pool.namespace, control_plane.object("cp", {"version": "v1.35.0"}))
     await pool.machine_set(1)
     async with pool.running():
-        await pool.set_with(says("ScalingUp", "True", text="is provisioning"))
+        found = await pool.set_with(says("ScalingUp", "True", text="is provisioning"))
+        assert condition(found, "ScalingUp")["reason"] == "ScalingUp"  # it passes by itself
         assert await pool.machines() == []
         await pool.engine.status(control_plane.target, pool.namespace, "cp", {"version": "v1.35.0"})
         await pool.engine.status(CLUSTER.target, pool.namespace, "c", {"controlPlane": {"replicas": 1}})

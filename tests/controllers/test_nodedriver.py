@@ -16,8 +16,8 @@ from remuda.providers.machine import setup
 from remuda.providers.machine.catalogue import NotAvailable
 from remuda.providers.machine.options import Flag, of_flags
 from remuda.providers.machine.scope import FoundDriver
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.types import (
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.types.machine import (
     NODE_DRIVER,
     NodeDriver,
     capital,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest_asyncio
 
 from remuda.access.audit import Audit
+from remuda.access.authorization import identifier, reaching
 from remuda.access.clusters import Clusters
-from remuda.access.own import CLUSTERS, TOKENS, Own
-from remuda.access.reaching import identifier, reaching
-from remuda.access.seams import Caller
+from remuda.access.interfaces import Caller
+from remuda.access.self_service_api import CLUSTERS, TOKENS, SelfServiceApi
 from remuda.access.types import TOKEN
 from remuda.kube.web import Request
 from remuda.runtime.manager import Manager
@@ -44,7 +44,7 @@ class Counter(Doors):
 
         identify = identifier(self.tokens, others)
         clusters = Clusters(manager.caches)
-        self.own = Own(manager.client, manager.caches, clusters, identify, reaching(permits), Audit())
+        self.own = SelfServiceApi(manager.client, manager.caches, clusters, identify, reaching(permits), Audit())
 
     async def ask(self, bearer: str, path: str, method: str = "GET") -> tuple[int, Any]:
         request = Request(Peer(), method, path, {b"authorization": f"Bearer {bearer}".encode()})

@@ -17,8 +17,8 @@ import yaml
 
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
 from remuda.kube.core import SECRETS
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
-from remuda.provisioning.previewing import Previews
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
+from remuda.provisioning.preview_loader import Previews
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.declared import CONFIG, Ranch, pool
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from copy import deepcopy
 from typing import Any
@@ -11,10 +12,10 @@ import pytest
 import pytest_asyncio
 
 from remuda.kube.client import Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, StatusError
 from remuda.providers import setup as providers
 from remuda.provisioning import definitions as provisioning_definitions
-from remuda.provisioning.previewing import Previews
+from remuda.provisioning.preview_loader import Previews
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.engine import NAMESPACES, Engine, Json, decode
 from tests.lab import rancher_manifests as manifests
@@ -37,11 +38,8 @@ async def ranch(engine: Engine) -> AsyncIterator[str]:
 
 
 async def _make(engine: Engine, where: Target, namespace: str, obj: Json) -> None:
-    try:
+    with contextlib.suppress(AlreadyExists):
         await engine.create(where, namespace, obj)
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise
 
 
 def moved(obj: Json, namespace: str) -> Json:

@@ -6,7 +6,7 @@ import pytest_asyncio
 
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
 from tests.controllers.declared import SIM_MACHINE, Ranch, pool
 from tests.controllers.engine import Engine, Json, condition, named

@@ -18,10 +18,10 @@ from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client, Target
 from remuda.kube.core import NAMESPACES, SECRETS
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Forbidden, StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import Impersonation
-from remuda.providers import names
+from remuda.providers.shared import names
 from remuda.provisioning.types import CLUSTER
 from remuda.runtime.manager import Manager
 from tests.controllers.declared import CONFIG, TEMPLATE, Ranch, pool
@@ -97,9 +97,7 @@ async def tenant_of(ranch: Ranch, **fields: Any) -> AsyncIterator[Tenant]:
 async def is_forbidden(request: Any) -> bool:
     try:
         await request
-    except StatusError as error:
-        if error.code != 403:
-            raise
+    except Forbidden:
         return True
     return False
 
@@ -238,7 +236,7 @@ async def test_user_with_a_quota_owns_no_more_than_that(ranch: Ranch) -> None:
         ]
         await tenant.cluster(pool("servers", quantity=1), name="two")
         await seen_clusters(ranch, 2)
-        clusters = await refusal(tenant.cluster(pool("servers", quantity=0), name="three"))
+        clusters = await refusal(tenant.cluster(pool("servers", quantity=1), name="three"))
         assert f"user {tenant.name} owns 2 clusters and may own 2" in clusters
         assert "this change adds 2" in await refusal(tenant.scale(3, "two"))
         autoscaled = [pool("servers", quantity=1, autoscalingMinSize=1, autoscalingMaxSize=100)]

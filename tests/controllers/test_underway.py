@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest_asyncio
 
-from remuda.access.reaching import reaching, reviewed_access
-from remuda.access.seams import Caller
+from remuda.access.active_requests import ActiveRequests, Call, end_what_is_taken_back, still_reaching
+from remuda.access.authorization import reaching, reviewed_access
+from remuda.access.interfaces import Caller
 from remuda.access.types import GRANT, TOKEN, USER
-from remuda.access.underway import Call, Underway, end_what_is_taken_back, still_reaching
 from remuda.runtime.manager import Manager
 from tests.controllers.doors import Doors
 from tests.controllers.engine import Engine, eventually
@@ -16,12 +16,12 @@ from tests.controllers.engine import Engine, eventually
 class Open(Doors):
     """With calls under way; who may is the engine's own word."""
 
-    underway: Underway
+    underway: ActiveRequests
 
     def _add(self, manager: Manager) -> None:
         super()._add(manager)
         may_reach = reaching(reviewed_access(self.engine.client))
-        self.underway = Underway(still_reaching(self.tokens, may_reach), self.tokens.expires)
+        self.underway = ActiveRequests(still_reaching(self.tokens, may_reach), self.tokens.expires)
         end_what_is_taken_back(self.underway, manager.caches)
         manager.at_end(self.underway.close)
 

@@ -46,7 +46,7 @@ async def test_what_never_comes_is_said_with_what_holds_it_up(
     ranch = await _declared(engine)
     assert not await progress.until(engine.client, ranch.namespace, "prairie", seconds=0.1)
     told = capsys.readouterr().err
-    assert "no controller has looked at it" in told
+    assert "waiting for the first reconcile" in told
     assert "is not ready after" in told
 
 

@@ -18,16 +18,16 @@ from remuda.kube.client import Target
 from remuda.kube.core import SECRETS
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
-from remuda.providers import names
 from remuda.providers.bootstrap import setup
 from remuda.providers.bootstrap.definitions import definitions
 from remuda.providers.bootstrap.registration import ConnectionInfo, Registration
 from remuda.providers.bootstrap.setup import BootstrapSettings
-from remuda.providers.bootstrap.site import Site
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
 from remuda.providers.controlplane.definitions import definitions as control_plane_definitions
 from remuda.providers.infrastructure import controller as infrastructure
-from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.shared import names
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.runtime.manager import Manager
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, decode, is_true
 from tests.controllers.providers import ProviderKind

@@ -15,11 +15,11 @@ import msgspec
 import pytest
 from moto.server import ThreadedMotoServer
 
-from remuda.providers.machine.drivers.amazonec2 import Amazonec2
-from remuda.providers.machine.drivers.amazonec2.groups import INSIDE
-from remuda.providers.machine.drivers.amazonec2.options import DEFAULT_GROUP
-from remuda.providers.machine.drivers.amazonec2.request import instance, pairs
-from remuda.providers.machine.spi import TAG_OWNER, TAG_UID, BadOptions, Context, DriverError, Server
+from remuda.providers.shared.drivers.amazonec2 import Amazonec2
+from remuda.providers.shared.drivers.amazonec2.groups import INSIDE
+from remuda.providers.shared.drivers.amazonec2.options import DEFAULT_GROUP
+from remuda.providers.shared.drivers.amazonec2.request import instance, pairs
+from remuda.providers.shared.drivers.spi import TAG_OWNER, TAG_UID, BadOptions, Context, DriverError, Server
 from tests.lab.conformance import Conformance, Subject
 from tests.lab.machines import CLUSTER, make
 from tests.lab.up import CAPI, DRIVER_MACHINES, SECRETS, Up, allow_local_addresses
@@ -253,16 +253,16 @@ def test_a_job_killed_between_the_call_and_the_record_starts_no_second_instance(
         assert base64.b64decode(answer["UserData"]["Value"]).startswith(b"#cloud-config")
         assert SECRET_KEY not in json.dumps([up.items(path) for path in (machines, "/api/v1/pods", "/api/v1/events")])
         assert SECRET_KEY not in up.log.read_text()
-        assert up.remuda("leaks", "--hosts", str(up.hosts)).returncode == 0
+        assert up.remuda("leaks").returncode == 0
         forgotten = _start_beside(ec2, instance)
-        found = up.remuda("leaks", "--hosts", str(up.hosts))
+        found = up.remuda("leaks")
         assert (found.returncode, forgotten in found.stdout) == (1, True), found
         ec2.client.terminate_instances(InstanceIds=[forgotten])
         up.delete(f"{CAPI}/machines", "mule")
         ended = [one["State"]["Name"] for one in ec2.instances() if one["InstanceId"] == instance["InstanceId"]]
         assert ended == ["terminated"]
         assert ec2.client.describe_key_pairs()["KeyPairs"] == []
-        assert up.remuda("leaks", "--hosts", str(up.hosts)).returncode == 0
+        assert up.remuda("leaks").returncode == 0
     finally:
         up.stop()
 

@@ -1,13 +1,17 @@
-"""`remuda artefacts` as its users run it, beside a server that runs."""
+"""`remuda artefacts` and `remuda leaks` as their users run them, with a server that runs and without."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from remuda.providers.controlplane.artefacts.uploads import MOST_PIECE
 from tests.e2e.program import Ended, run
+from tests.e2e.test_up import Up
 
 VERSION = "v1.36.4+k3s1"
 CONTENT = b"a program"
@@ -72,11 +76,79 @@ def test_other_bytes_need_to_be_asked_for(folder: Path) -> None:
     assert artefacts(folder, "add", "k3s", VERSION, "k3s-arm64", "--replace").code == 0
 
 
-def test_they_are_kept_where_the_other_commands_look_unless_something_else_is_said(folder: Path) -> None:
-    assert run("artefacts", "add", "k3s", VERSION, "k3s-arm64", cwd=folder).code == 0
-    assert (folder / "remuda-data/artefacts/k3s" / VERSION / "arm64/k3s").read_bytes() == CONTENT
-    assert VERSION in run("artefacts", "list", cwd=folder).out
-    assert VERSION in run("artefacts", "list", "--data-dir", "remuda-data", cwd=folder).out
+def test_only_one_store_is_worked_on(folder: Path) -> None:
     both = run("artefacts", "list", "--data-dir", "remuda-data", "--artefacts", "store", cwd=folder)
     assert both.code == 2
-    assert "either --data-dir or --artefacts" in both.err
+    assert "only one of" in both.err
+
+
+def test_without_a_server_nothing_is_kept_beside_it(folder: Path) -> None:
+    ended = run("artefacts", "add", "k3s", VERSION, "k3s-arm64", "--kubeconfig", "none", cwd=folder)
+    assert ended.code == 4
+    assert not (folder / "remuda-data").exists()
+
+
+# ---- at a server
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    found = Up(tmp_path_factory.mktemp("server") / "data", "--user-quota", "clusters=1")
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def at(up: Up, folder: Path, *words: str) -> Ended:
+    """From another folder, as from another machine."""
+    return run(*words, "--kubeconfig", up.data / "admin.kubeconfig", cwd=folder)
+
+
+def test_files_are_uploaded_to_the_server_of_the_kubeconfig(up: Up, folder: Path) -> None:
+    large = b"large" * (MOST_PIECE // 4)
+    (folder / "k3s-airgap-images-arm64.tar.zst").write_bytes(large)
+    added = at(up, folder, "artefacts", "add", "k3s", VERSION, "k3s-arm64", "k3s-airgap-images-arm64.tar.zst")
+    assert added.code == 0, added
+    kept = up.data / "artefacts/k3s" / VERSION / "arm64"
+    assert (kept / "k3s").read_bytes() == CONTENT
+    assert (kept / "images.tar.zst").read_bytes() == large
+    assert list((up.data / "artefacts/.uploads").iterdir()) == []
+    listed = json.loads(at(up, folder, "artefacts", "list", "-o", "json").out)
+    assert [(one["name"], one["bytes"]) for one in listed] == [("images.tar.zst", len(large)), ("k3s", len(CONTENT))]
+    assert at(up, folder, "artefacts", "verify").code == 0
+    (kept / "k3s").write_bytes(b"worm")
+    worm = at(up, folder, "artefacts", "verify")
+    assert (worm.code, "checksum" in worm.out) == (1, True)
+    refused = at(up, folder, "artefacts", "add", "k3s", VERSION, "k3s-arm64", "--sha256", "0" * 64)
+    assert (refused.code, "not what was promised" in refused.err) == (1, True)
+
+
+def test_artefacts_are_for_administrators(up: Up, folder: Path) -> None:
+    made = at(up, folder, "user", "create", "rider")
+    assert made.code == 0, made
+    token = at(up, folder, "token", "create", "--user", "rider", "-o", "kubeconfig")
+    assert token.code == 0, token
+    (folder / "rider.kubeconfig").write_text(token.out)
+    for words in (("list",), ("add", "k3s", VERSION, "k3s-arm64"), ("verify",)):
+        refused = run("artefacts", *words, "--kubeconfig", "rider.kubeconfig", cwd=folder)
+        assert (refused.code, "this is for administrators" in refused.err) == (1, True), refused
+    looked = run("leaks", "--driver", "process", "--kubeconfig", "rider.kubeconfig", cwd=folder)
+    assert looked.code in (1, 2), looked
+    assert "no leaks" not in looked.err
+
+
+def test_server_is_asked_for_leaks_on_its_own_machine(up: Up, folder: Path) -> None:
+    found = at(up, folder, "leaks")
+    assert (found.code, found.out) == (0, ""), found
+    assert f"process in {up.data / 'hosts'} of " in found.err
+    nobody = at(up, folder, "leaks", "--driver", "foo")
+    assert nobody.code == 2
+    assert "foo: there is no such NodeDriver; there are amazonec2" in nobody.err
+    assert "no leaks" not in nobody.err
+
+
+def test_folder_that_does_not_exist_is_no_place_without_leaks(up: Up, folder: Path) -> None:
+    found = at(up, folder, "leaks", "--hosts", "nowhere")
+    assert found.code == 2
+    assert "there is no such folder" in found.err

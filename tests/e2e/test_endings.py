@@ -124,4 +124,4 @@ def test_the_database_is_one_file_afterwards(data: Path, launch: Launch) -> None
     server.create("something")
     terminate(server)
     left = {path.name for path in data.iterdir() if not path.name.startswith("lab-")}
-    assert left == {"admin.kubeconfig", "lock", "pki", "state.db"}
+    assert left == {"admin.kubeconfig", "lock", "pki", "reserve", "state.db"}

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from remuda.app.log_setup import AUDIT_FILE
 from tests.lab.clusters import CONTROL_PLANES, VERSION, Declared, Fleet, pool
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import end, free_port
@@ -138,7 +139,8 @@ def test_a_control_plane_node_opens_its_tunnel_and_comes_back_after_whatever_hap
 
     assert running_since(root, "nano") == began, "nothing of this restarts a node"
     assert running_since(root, "remuda-tunnel") == client, "nor the tunnel's own service"
-    assert token not in fleet.log.read_text()
+    audit = fleet.data / AUDIT_FILE
+    assert token not in fleet.log.read_text() + (audit.read_text() if audit.exists() else "")
     cluster.is_well()
 
     cluster.delete()

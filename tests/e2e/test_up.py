@@ -137,7 +137,7 @@ def test_watches_end_whole_and_nothing_is_left_behind(data: Path, start: Start) 
     assert response.read() == b""
     connection.close()
     left = {path.name for path in data.iterdir() if not path.name.startswith("lab-")}
-    assert left <= {"admin.kubeconfig", "job.key", "lock", "pki", "state.db", "jobs", "hosts", "drivers"}
+    assert left <= {"admin.kubeconfig", "job.key", "lock", "pki", "reserve", "state.db", "jobs", "hosts", "drivers"}
 
 
 def refused(ended: Ended) -> str:
@@ -178,7 +178,7 @@ def test_health_and_metrics(data: Path, start: Start) -> None:
     up.until("c", is_cared_for)
     assert get(f"http://{address}/healthz") == (200, "ok")
     ready = f"http://{address}/readyz?verbose"  # kinds of drivers come a moment later
-    eventually(lambda: get(ready) == (200, "[+]caches ok\n"), lambda: get(ready)[1])
+    eventually(lambda: get(ready) == (200, "[+]caches ok\n[+]watches ok\n"), lambda: get(ready)[1])
     code, text = get(f"http://{address}/metrics")
     assert code == 200
     assert re.search(r'controller_runtime_reconcile_total\{controller="cluster",result="[a-z_]+"\} [1-9]', text)

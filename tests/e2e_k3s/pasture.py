@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from remuda.app.log_setup import AUDIT_FILE
 from tests.e2e_k3s.images import PAUSE
 from tests.lab.clusters import NAMESPACE, Fleet
 from tests.lab.hosts import require_hosts
@@ -133,9 +134,9 @@ class Pasture(OnHosts):
 
     def audited(self, user: str) -> list[Json]:
         """What the manager has noted of a user's requests that have ended."""
-        whole = self.fleet.log.read_text().rpartition("\n")[0]  # the last line may just be written
-        noted = (line.partition(" remuda.audit: ")[2] for line in whole.splitlines())
-        return [line for line in map(json.loads, filter(None, noted)) if line["user"] == user]
+        path = self.fleet.data / AUDIT_FILE
+        whole = path.read_text().rpartition("\n")[0] if path.exists() else ""  # the last line may be incomplete
+        return [line for line in map(json.loads, whole.splitlines()) if line["user"] == user]
 
     def waits(self, holds: Any, what: str) -> None:
         self.until(holds, what, PATIENCE_SECONDS)

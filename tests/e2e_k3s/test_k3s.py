@@ -84,8 +84,7 @@ def _add(fleet: Fleet, version: str, binary: Path, herd: Path, folder: Path) -> 
     """As somebody does who has the files of a release."""
     (folder / "k3s").symlink_to(binary)
     archive = images.pack(herd, folder / "k3s-airgap-images-amd64.tar.zst")
-    place = ("--data-dir", str(fleet.data))
-    done = fleet.remuda("artefacts", "add", "k3s", version, str(folder / "k3s"), str(archive), *place)
+    done = fleet.remuda("artefacts", "add", "k3s", version, str(folder / "k3s"), str(archive))
     assert done.returncode == 0, done.stderr
 
 

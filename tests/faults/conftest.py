@@ -31,6 +31,7 @@ class Campaign:
         self._deadline = time.monotonic() + SHARE_SECONDS
         self._planned = 0
         self.done = 0  # rounds that were run
+        self.notes: list[str] = []  # of rounds, for the end of the run
         self._full = 0
 
     def use_seed(self, seed: int) -> None:
@@ -41,9 +42,19 @@ class Campaign:
     def chance(self) -> random.Random:
         return random.Random(self.seed)
 
+    @property
+    def short(self) -> bool:
+        """Return whether this is a share of the gate: nobody has asked for a number of rounds."""
+        return not _requested_rounds()
+
+    def note(self, text: str) -> None:
+        """Print what a round came to, now and at the end of the run."""
+        print(text)
+        self.notes.append(text)
+
     def plan(self, short: int, full: int) -> int:
         """Return how many rounds to run, unless `is_over` ends them early; set `done` to how many were run."""
-        asked = os.environ.get("REMUDA_ROUNDS")
+        asked = _requested_rounds()
         self._planned = full if asked == "full" else int(asked or short)
         self._full = full
         if asked:
@@ -71,11 +82,15 @@ def campaign(record_property: Callable[[str, object], None]) -> Iterator[Campaig
     campaign = Campaign()
     yield campaign
     print(campaign)
-    record_property(_PROPERTY, str(campaign))
+    record_property(_PROPERTY, "\n  ".join([str(campaign), *campaign.notes]))
 
 
 def _requested_seed() -> int:
     return int(os.environ.get("REMUDA_SEED") or 0)
+
+
+def _requested_rounds() -> str:
+    return os.environ.get("REMUDA_ROUNDS", "")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -18,10 +18,11 @@ from pathlib import Path
 from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
 from remuda.runtime import steps
+from tests.lab.killable import arguments
 from tests.lab.programs import Program
 from tests.lab.server import free_port, tail
 
-_GUARDIAN = b"remuda.jobs.guardian"
+_SUPERVISOR = b"remuda.jobs.supervisor"
 _ENDS_SECONDS = 0.05
 
 
@@ -112,12 +113,12 @@ class Plane:
 
     def programs(self) -> list[tuple[int, list[str]]]:
         """Those processes, and the arguments of each."""
-        return [(pid, _arguments(pid)) for pid in self.processes()]
+        return [(pid, arguments(pid)) for pid in self.processes()]
 
     def jobs(self) -> list[int]:
         """The programs of Jobs, and who guards each."""
-        guardians = [pid for pid, told in _processes() if _GUARDIAN in told and str(self.data).encode() in told]
-        return [pid for guardian in guardians for pid in (guardian, *_children(guardian))]
+        supervisors = [pid for pid, told in _processes() if _SUPERVISOR in told and str(self.data).encode() in told]
+        return [pid for supervisor in supervisors for pid in (supervisor, *_children(supervisor))]
 
 
 @asynccontextmanager
@@ -149,13 +150,6 @@ def _processes() -> Iterator[tuple[int, bytes]]:
                 yield int(place.name), (place / "cmdline").read_bytes() + b"\0" + (place / "environ").read_bytes()
             except OSError:
                 continue  # it has just ended, or is not ours
-
-
-def _arguments(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return []
 
 
 def _children(pid: int) -> list[int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from remuda.kube import certificates
-from remuda.providers.controlplane.distros import host_tool
+from remuda.providers.shared.distros import host_tool
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_peer
 

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from remuda.apiserver.kinds import builtin_resources, protobuf
+from remuda.apiserver.kinds.canonical_form import normalizer
 from remuda.apiserver.kinds.idl import message
-from remuda.apiserver.kinds.normal import normalizer
 from tests.lab import Ours, Server, require_peer
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ours import OursWithWebhookRecords

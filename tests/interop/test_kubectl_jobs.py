@@ -9,7 +9,7 @@ import pytest
 
 from remuda.jobs import COMMAND, MANAGED_BY, marks
 from remuda.jobs.marks import FILE, JobKey
-from remuda.providers.machine.drivers.sim import Sim
+from remuda.providers.shared.drivers.sim import Sim
 from tests.interop.test_kubectl import Kubectl
 from tests.lab import require_peer
 from tests.lab.limits import LIMIT_SECONDS

@@ -19,6 +19,7 @@ from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_source
 from tests.lab.programs import Program
 from tests.lab.server import free_port
+from tests.lab.up import eventually
 
 CLUSTERS = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -104,7 +105,8 @@ def refuses_jobs_for_the_runner(server: Upstream) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}
     job = {"metadata": {"name": "j"}, "spec": {"template": template}}
     forged = {"metadata": {"name": "forged"}, "spec": {"template": template, "managedBy": MANAGED_BY}}
-    assert server.http("POST", JOBS, job, as_user="tenant").code == 201
+    # The authoriser learns of a new binding from a watch.
+    eventually(lambda: server.http("POST", JOBS, job, as_user="tenant").code == 201, lambda: "the tenant has no rights")
     refused = server.http("POST", JOBS, forged, as_user="tenant")
     assert (refused.code, "only the manager of Remuda may write Jobs" in refused.body["message"]) == (403, True)
 

@@ -16,7 +16,7 @@ from remuda.kube import kubeconfig
 from remuda.kube.client import Client
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
-from remuda.providers.bootstrap.site import Site
+from remuda.providers.shared.manager_address import Site
 from remuda.runtime.manager import Manager
 from remuda.runtime.remote import RemoteClusters
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
-from remuda.providers.machine.drivers.proc import Members
+from remuda.providers.shared.drivers.proc import Members
 from remuda.provisioning.pools import POOL_NAME
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.prairie import processes_below
@@ -74,13 +74,13 @@ class Land(Applied):
     def everything(self) -> set[str]:
         """Every object there is, but for what comes and goes by itself."""
         found = set()
-        for path in self._collections():
+        for path in self.collections():
             for item in self.items(path):
                 meta = item["metadata"]
                 found.add(f"{path.rpartition('/')[2]} {meta.get('namespace', '')}/{meta['name']}")
         return found
 
-    def _collections(self) -> list[str]:
+    def collections(self) -> list[str]:
         groups = self.http("GET", "/apis").body["groups"]
         bases = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
         return [
@@ -89,6 +89,11 @@ class Land(Applied):
             for resource in self.http("GET", base).body["resources"]
             if "list" in resource["verbs"] and resource["name"] not in _COME_AND_GO
         ]
+
+    def has_no_leaks(self) -> None:
+        """Asked where its hosts are: the API server of a Kubernetes does not know of them."""
+        leaks = self.remuda("leaks", "--hosts", str(self.hosts))
+        assert (leaks.returncode, leaks.stdout) == (0, ""), leaks
 
     def processes(self) -> list[str]:
         """Of the hosts, whoever started them."""
@@ -116,6 +121,12 @@ class Fleet(Land, Up):
         super().__init__(*flags)
         self.driver, self.options = driver, dict(options or {})
         self.until(DRIVERS, driver, lambda obj: condition(obj, "Active") == "True")
+
+    def has_no_leaks(self) -> None:
+        """Asked of the server, which knows where its hosts are."""
+        leaks = self.remuda("leaks")
+        assert (leaks.returncode, leaks.stdout) == (0, ""), leaks
+        assert f"{self.driver} in {self.hosts}" in leaks.stderr
 
 
 class Declared:
@@ -261,8 +272,7 @@ class Declared:
         own = self.fleet.hosts / self.fleet.driver / f"{self.name}-"
         self.until(lambda: not processes_below(own), "no process is left", seconds)
         assert [path for path in self.fleet.hosts.glob("*/*") if self.name in path.name] == []
-        leaks = self.fleet.remuda("leaks", "--hosts", str(self.fleet.hosts))
-        assert (leaks.returncode, leaks.stdout) == (0, ""), leaks
+        self.fleet.has_no_leaks()
 
 
 def pool(name: str, quantity: int, roles: str, **more: Any) -> Json:

@@ -43,12 +43,13 @@ class CustomHost:
             check=False,
         )
 
-    def uninstall(self) -> None:
-        """The distribution, if there is one, then the agent: as the host's owner does it."""
+    def uninstall(self, *variables: str) -> None:
+        """The distribution, if there is one, then the agent: as the host's owner does it. `variables` are for the
+        distribution's script: NAME=value."""
         local = self.root / "usr/local/bin"
-        for script in ("nano-uninstall.sh", "nano-agent-uninstall.sh"):
+        for script in ("nano-uninstall.sh", "nano-agent-uninstall.sh", "rke2-uninstall.sh"):
             if (local / script).exists():
-                self.run(f"PATH={local}:$PATH {local / script}")
+                self.run(f"PATH={local}:$PATH {' '.join(variables)} {local / script}")
         if (local / "remuda-agent").exists():
             self.run(f"python3 {local / 'remuda-agent'} uninstall")
 

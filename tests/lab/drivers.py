@@ -12,8 +12,8 @@ from typing import Any
 import asyncssh
 import msgspec
 
-from remuda.providers.machine.drivers import existing, process, sim, simcloud
-from remuda.providers.machine.spi import Driver, Order, Server
+from remuda.providers.shared.drivers import existing, process, sim, simcloud
+from remuda.providers.shared.drivers.spi import Driver, Order, Server
 from tests.lab.conformance import Subject
 from tests.lab.pets import USER, Pet, start_all, stop_all
 

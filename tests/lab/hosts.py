@@ -19,18 +19,18 @@ import random
 import shutil
 import sys
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
-from remuda.providers.machine.drivers import nspawn
-from remuda.providers.machine.drivers.nspawn import Nspawn, NspawnOptions
-from remuda.providers.machine.drivers.nspawn.commands import run
-from remuda.providers.machine.drivers.nspawn.folder import Folder
-from remuda.providers.machine.spi import Context, Order, Server
+from remuda.providers.shared.drivers import nspawn
+from remuda.providers.shared.drivers.nspawn import Nspawn, NspawnOptions
+from remuda.providers.shared.drivers.nspawn.commands import run
+from remuda.providers.shared.drivers.nspawn.folder import Folder
+from remuda.providers.shared.drivers.spi import TAG_OWNER, TAG_UID, Context, Order, Server
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.missing import missing
 
@@ -164,6 +164,25 @@ class Network:
         return host
 
 
+async def boot(host: Path, options: NspawnOptions) -> None:
+    """Start a host again that has ended, given by its folder, as its driver does."""
+    about = Folder(host).read()
+    assert about is not None, host
+    order = Order(
+        driver="nspawn",
+        action="create",
+        name=about.name,
+        hostname=about.hostname,
+        namespace="lab",
+        machine=about.name,
+        uid=about.tags[TAG_UID],
+        cluster="lab",
+        owner=about.tags[TAG_OWNER],
+    )
+    context = Context(credentials={}, record=_Forgetful(), say=lambda text: None, directory=host.parents[1])
+    await Nspawn(options, context).create(order, b"")
+
+
 async def free_subnet() -> ipaddress.IPv4Network:
     """A /24 that nobody on this machine has an address in."""
     taken = [
@@ -185,6 +204,18 @@ async def a_network(folder: Path) -> AsyncIterator[Network]:
         yield network
     finally:
         await network.close()
+
+
+@contextmanager
+def open_network(folder: Path) -> Iterator[Network]:
+    """The same for fixtures that are not async."""
+    require_hosts()
+    network = Network(folder)
+    asyncio.run(network.open())
+    try:
+        yield network
+    finally:
+        asyncio.run(network.close())
 
 
 async def until(host: Host, command: str, *, seconds: float = LIMIT_SECONDS) -> str:

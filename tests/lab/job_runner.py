@@ -11,7 +11,7 @@ import yaml
 
 from remuda.jobs.marks import FILE, JobKey
 from remuda.jobs.processes import Processes
-from remuda.jobs.runner import JobRunner, Settings
+from remuda.jobs.runner import JobRunner, JobRunnerSettings
 from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
 from remuda.runtime.manager import Manager
@@ -25,7 +25,7 @@ async def main(config: Path, namespace: str, directory: Path) -> None:
     client = HttpClient(kubeconfig.load(config))
     manager = Manager(client, namespace=namespace, name="runner")
     hosts = directory / "hosts"
-    settings = Settings(
+    settings = JobRunnerSettings(
         directory=directory / "jobs",
         hosts=hosts,
         server_url=cluster["server"],

@@ -23,6 +23,8 @@ from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import load
+from remuda.nano.flavour import NANO, Flavour
+from remuda.providers.shared.drivers.proc import Members
 from tests.lab.children import die_with_parent
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -41,12 +43,17 @@ RENEWING = (
     "sys.exit(program.main(sys.argv[1:]))",
 )
 
+RKE2_PROGRAM = ("-m", "remuda.nano.rke2")
+
 Obj = dict[str, Any]
 
 
 class Host:
-    def __init__(self, name: str, address: str, root: Path, program: tuple[str, ...] = PROGRAM) -> None:
+    def __init__(
+        self, name: str, address: str, root: Path, program: tuple[str, ...] = PROGRAM, flavour: Flavour = NANO
+    ) -> None:
         self.name = name
+        self.flavour = flavour
         self.program = program
         self.address = address
         self.root = root
@@ -56,11 +63,12 @@ class Host:
 
     @property
     def url(self) -> str:
-        return f"https://{self.address}:6443"
+        """Of the supervisor."""
+        return f"https://{self.address}:{self.flavour.supervisor_port}"
 
     @property
     def data(self) -> Path:
-        return self.root / "var/lib/rancher/nano"
+        return self.root / self.flavour.data_dir.lstrip("/")
 
     @property
     def tls(self) -> Path:
@@ -75,16 +83,16 @@ class Host:
         return {"REMUDA_HOST_ROOT": str(self.root), "REMUDA_HOST_ADDRESS": self.address}
 
     def configure(self, file: str = "config.yaml.d/50-rancher.yaml", **values: Any) -> None:
-        path = self.root / "etc/rancher/nano" / file
+        path = self.root / "etc/rancher" / self.flavour.name / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({key.replace("_", "-"): value for key, value in values.items()}))
 
-    def start(self, role: str, *, version: str = "v1.36.4+nano1", flags: tuple[str, ...] = ()) -> None:
+    def start(self, role: str, *, version: str = "", flags: tuple[str, ...] = ()) -> None:
         with (self.root / "log").open("ab") as log:
             self._started = log.tell()
             self.process = subprocess.Popen(
                 [sys.executable, *self.program, role, *flags],
-                env={**os.environ, **self.environment, "NANO_VERSION": version},
+                env={**os.environ, **self.environment, "NANO_VERSION": version or f"v1.36.4+{self.flavour.release}1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -109,7 +117,7 @@ class Host:
     def client(self) -> HttpClient:
         """As the admin, by this server."""
         if self._client is None:
-            access = load(self.root / "etc/rancher/nano/nano.yaml")
+            access = load(self.root / self.flavour.kubeconfig.lstrip("/"))
             self._client = HttpClient(access, timeout_seconds=LIMIT_SECONDS)
         return self._client
 
@@ -140,19 +148,21 @@ class Herd:
         self.folder = folder
         self.hosts: list[Host] = []
         self.program = PROGRAM  # that hosts are made with from now on
+        self.flavour = NANO
         self._network = _free_network()
 
     def host(self, name: str) -> Host:
         root = self.folder / name
         root.mkdir(parents=True)
-        host = Host(name, f"{self._network}.{len(self.hosts) + 1}", root, self.program)
+        host = Host(name, f"{self._network}.{len(self.hosts) + 1}", root, self.program, self.flavour)
         self.hosts.append(host)
         return host
 
     def server(self, name: str, by: Host | None = None, **more: Any) -> Host:
         """Started; it joins by `by`, or begins a cluster."""
         host = self.host(name)
-        place: Obj = {"cluster_init": True} if by is None else {"server": by.url}
+        begins: Obj = {"cluster_init": True} if "cluster-init" in self.flavour.server_arguments else {}
+        place: Obj = begins if by is None else {"server": by.url}
         given: Obj = {"token": TOKEN, "agent_token": AGENT_TOKEN, "etcd_arg": QUICK, **place, **more}
         host.configure(node_name=name, **given)
         host.start("server")
@@ -170,6 +180,8 @@ class Herd:
             if host.process is not None and host.process.poll() is None:
                 host.process.kill()
                 host.process.wait()
+            if host.flavour.static_pods:
+                Members(host.root).end(hard=True)  # components outlive their server
 
 
 def fetch(url: str, ca: Path | None, *, user: str = "", client: Path | None = None) -> tuple[int, bytes]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from remuda.kube import certificates
-from remuda.providers.controlplane import distros
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
-from remuda.providers.controlplane.planner.observed import Cluster, Host, Roles, Tokens
-from remuda.providers.controlplane.types import Installer, RKEControlPlaneSpec
+from remuda.providers.controlplane.planner.observation import Cluster, Host, Roles, Tokens
+from remuda.providers.shared import distros
+from remuda.providers.shared.types.controlplane import Installer, RKEControlPlaneSpec
 from tests.lab.limits import LIMIT_SECONDS
 
 Json = dict[str, Any]

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+import msgspec
 
-from remuda.providers.machine.drivers.nspawn import groups
-from remuda.providers.machine.drivers.nspawn.folder import Folder
-from tests.lab.clusters import Declared, Fleet
+from remuda.providers.shared.drivers.nspawn import NspawnOptions, groups
+from remuda.providers.shared.drivers.nspawn.folder import Folder
+from tests.lab.clusters import Fleet
 from tests.lab.drivers import processes_below
-from tests.lab.hosts import Network, machines, mounts
+from tests.lab.hosts import Network, boot, machines, mounts
+from tests.lab.killable import KillableCluster
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import Reply, free_port
 from tests.lab.up import Json, condition
@@ -52,7 +54,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-class OnHosts(Declared):
+class OnHosts(KillableCluster):
     """A declared cluster, and what is seen of its hosts from outside."""
 
     def __init__(self, fleet: Fleet, name: str, pools: list[Json], place: Json, **config: Any) -> None:
@@ -87,8 +89,14 @@ class OnHosts(Declared):
         """Every process of the host, without a word to anybody: first the one that would start it again."""
         folder = Folder(self.folder(machine))
         assert folder.leader
-        for pid in (folder.leader, *groups.processes(folder.machine, groups.hierarchies())):
+        for pid in (folder.leader, *self.processes(machine)):
             _kill(pid)
+
+    def processes(self, machine: str) -> set[int]:
+        return groups.processes(Folder(self.folder(machine)).machine, groups.hierarchies())
+
+    def boot(self, machine: str) -> None:
+        asyncio.run(boot(self.folder(machine), msgspec.convert(self._options, NspawnOptions)))
 
     def voters(self) -> set[str]:
         return {name for name, node in self.nodes().items() if condition(node, "EtcdIsVoter") == "True"}

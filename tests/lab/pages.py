@@ -18,8 +18,9 @@ import remuda
 from remuda.capi.machine.deletion import MEANING
 from remuda.clusterctl import repository
 from remuda.providers.controlplane.rules.versions import KNOWN_MINORS
-from remuda.providers.machine import drivers as machine_drivers
-from remuda.providers.machine import known, options
+from remuda.providers.machine import options
+from remuda.providers.shared import drivers as machine_drivers
+from remuda.providers.shared.drivers import known_drivers
 from remuda.provisioning import fields as cluster_fields
 from remuda.runtime.metrics import Metrics
 from remuda.runtime.steps import Step
@@ -85,8 +86,8 @@ def _shown(value: object) -> str:
 
 def known_credentials() -> str:
     rows = []
-    for driver in known.drivers():
-        facts = known.facts(driver, {})
+    for driver in known_drivers.drivers():
+        facts = known_drivers.facts(driver, {})
         hidden = ", ".join(f"`{name}`" for name in facts.private)
         others = ", ".join(f"`{name}`" for name in facts.public)
         rows.append(f"| `{driver}` | {hidden} | {others} |")

@@ -1,6 +1,7 @@
 """Where the real upstream programs are. `interop/build` makes them, at the versions pinned in interop/*/go.mod, and
 our own programs, whose version is a digest of their files: `clients`, `kubelet`, which answers for pods that are
-processes of this machine, `remotedialer`, which is either end of a tunnel, and `k3s-herd`, which pods run.
+processes of this machine, `remotedialer`, which is either end of a tunnel, `linearizability`, which judges histories,
+`kstatus`, which is what Flux makes of objects, and `k3s-herd`, which pods run.
 
 A test that needs one which is not there skips and says so; in CI (CI=true) that is a failure, because a comparison
 that did not happen must not look like one that passed.
@@ -33,7 +34,10 @@ _MODULES = {
 }
 
 
-_OWN = {"clients": "clients", "kubelet": "kubelet", "remotedialer": "remotedialer", "k3s-herd": "k3s"}  # their folders
+_OWN = {  # their folders
+    **{name: name for name in ("clients", "kstatus", "kubelet", "linearizability", "remotedialer")},
+    "k3s-herd": "k3s",
+}
 
 
 @cache

@@ -19,28 +19,27 @@ from typing import Any
 import yaml
 
 from remuda.access.clusters import Clusters
+from remuda.access.interfaces import PREFIX, Caller
 from remuda.access.proxy import Proxy
-from remuda.access.seams import PREFIX, Caller
-from remuda.access.ways import Ways, admin_secret
-from remuda.apiserver.server import ApiServer
-from remuda.apiserver.server import Settings as EngineSettings
+from remuda.access.transport_pool import TransportPool, admin_secret
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app.tunnel import tunnel_handler
 from remuda.capi import names
 from remuda.kube import kubeconfig
 from remuda.kube.core import NAMESPACES, SECRETS
-from remuda.kube.errors import StatusError, unauthorized
+from remuda.kube.errors import AlreadyExists, unauthorized
 from remuda.kube.objects import Key
 from remuda.kube.web import Request
 from remuda.providers.controlplane.definitions import definitions
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.runtime.caches import Caches
 from remuda.runtime.definitions import install
-from remuda.tunnel import sessions as tunnels
+from remuda.tunnel import session_table as tunnels
 from remuda.tunnel.allow import Allow
-from remuda.tunnel.client import Client, Settings, Waits
+from remuda.tunnel.client import Client, TunnelSettings, Waits
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import Asking, Server
-from remuda.tunnel.sessions import Sessions
+from remuda.tunnel.session_table import Sessions
 from tests.lab.limits import LIMIT_SECONDS
 
 WAIT = LIMIT_SECONDS
@@ -58,7 +57,7 @@ class Proxied:
         self.sessions = Sessions()
         self.caches = Caches(self.client)
         self.clusters = Clusters(self.caches)
-        self.ways = Ways(self.client, self.caches, self.clusters, self.sessions, own_url=engine.url, api=api)
+        self.ways = TransportPool(self.client, self.caches, self.clusters, self.sessions, own_url=engine.url, api=api)
         self.ways.on_change(self.changed.append)
         self.proxy = Proxy(self._identify, self._may_reach, self.ways)
         self.refuse_tunnels = False
@@ -125,9 +124,7 @@ class Proxied:
         }
         try:
             value = await self.client.create(SECRETS, cluster.namespace, secret)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
+        except AlreadyExists:
             value = await self.client.patch(SECRETS, cluster.namespace, name, secret)
         version = json.loads(value)["metadata"]["resourceVersion"]
         await self.until(lambda: self._seen(cluster) == version)
@@ -138,7 +135,7 @@ class Proxied:
 
     async def tunnel(self, cluster: str, node: str = "roan", *, allow: str = "tcp/127.0.0.1:*") -> Client:
         """Once it is connected."""
-        settings = Settings(
+        settings = TunnelSettings(
             urls=(self.engine.url.replace("https://", "wss://") + "/v3/connect",),
             authorities=self.engine.pki.ca_certificate_pem.decode(),
             headers=(("X-Cluster", cluster), ("X-Node", node)),
@@ -190,7 +187,7 @@ class Proxied:
 @asynccontextmanager
 async def proxied(folder: Path, *, api: str = "127.0.0.1:6443") -> AsyncIterator[Proxied]:
     """`api`: where the API of clusters is, seen from the other end of their tunnels."""
-    engine = await ApiServer.start(EngineSettings(data_dir=folder, port=0))
+    engine = await ApiServer.start(ServerSettings(data_dir=folder, port=0))
     try:
         made = Proxied(engine, api=api)
         await made.start()

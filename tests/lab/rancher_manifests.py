@@ -12,8 +12,9 @@ import yaml
 
 from remuda.kube.client import Target
 from remuda.providers.machine import definitions as machine_definitions
-from remuda.providers.machine import drivers, known
 from remuda.providers.machine.options import Flag, FlagType, OptionModel, of_driver, of_flags
+from remuda.providers.shared import drivers
+from remuda.providers.shared.drivers import known_drivers
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).parents[2] / "examples" / "rancher"
@@ -88,7 +89,7 @@ def models() -> list[OptionModel]:
     found = [of_driver(drivers.find("amazonec2"))]
     for driver, by_type in _FLAGS.items():
         flags = [Flag(name=f"{driver}-{name}", type=type) for type, names in by_type.items() for name in names.split()]
-        facts = known.facts(driver, {})
+        facts = known_drivers.facts(driver, {})
         found.append(of_flags(driver, flags, credentials=facts.credentials, passwords=facts.secrets, files=facts.files))
     return found
 

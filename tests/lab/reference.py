@@ -18,9 +18,9 @@ from remuda.capi.definitions import definitions as capi_definitions
 from remuda.providers.bootstrap.definitions import definitions as bootstrap_definitions
 from remuda.providers.controlplane.definitions import definitions as control_plane_definitions
 from remuda.providers.controlplane.rules import fields as configuration_fields
-from remuda.providers.controlplane.types import RKEControlPlaneSpec
 from remuda.providers.machine.definitions import node_driver, of_driver
 from remuda.providers.machine.options import OptionModel
+from remuda.providers.shared.types.controlplane import RKEControlPlaneSpec
 from remuda.provisioning import fields as cluster_fields
 from remuda.provisioning.definitions import definitions as provisioning_definitions
 from remuda.provisioning.types import ClusterSpec

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncssh
 
-from remuda.providers.machine.login import Login
+from remuda.providers.shared.jobs.login import Login
 
 
 class Host:

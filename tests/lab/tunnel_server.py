@@ -20,11 +20,12 @@ from aiohttp import web
 
 from remuda.apiserver.http.listener import Listener
 from remuda.app import process
+from remuda.app.log_setup import LogSettings
 from remuda.app.tunnel import tunnel_handler
 from remuda.tunnel.allow import Allow
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import AcceptRate, Asking, Server
-from remuda.tunnel.sessions import Event, Key, Sessions
+from remuda.tunnel.session_table import Event, Key, Sessions
 
 _PIECE = 64 * 1024
 
@@ -138,7 +139,7 @@ def main() -> int:
     parser.add_argument("--deadline", type=float, default=Timing().heard_within)
     parser.add_argument("--rate", type=float, default=1000.0)
     chosen = parser.parse_args()
-    return process.run("tunnel lab", lambda stop: serve(stop, chosen), verbose=True)
+    return process.run("tunnel lab", lambda stop: serve(stop, chosen), LogSettings(level="debug"))
 
 
 if __name__ == "__main__":

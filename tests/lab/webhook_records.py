@@ -20,7 +20,9 @@ def main() -> int:
     parser.add_argument("--listen", required=True)
     given = parser.parse_args()
     host, _, port = given.listen.rpartition(":")
-    return apiserver.run(apiserver.Settings(data_dir=given.data_dir, host=host, port=int(port), webhook_records=True))
+    return apiserver.run(
+        apiserver.ServerSettings(data_dir=given.data_dir, host=host, port=int(port), webhook_records=True)
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from remuda.apiserver.auth.user import Attributes, User
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app import controllers, webhooks
 from remuda.app.manager import LEASE_NAME, NAMESPACE, _make_namespace
 from remuda.capi import admission, inventory, names
@@ -123,7 +123,7 @@ def test_the_rights_suffice_and_none_is_idle() -> None:
 
 @asynccontextmanager
 async def engine(folder: Path) -> AsyncIterator[tuple[ApiServer, Noting]]:
-    settings = Settings(data_dir=folder, port=0, volatile=True, webhook_records=True)
+    settings = ServerSettings(data_dir=folder, port=0, volatile=True, webhook_records=True)
     server = await ApiServer.start(settings, admission=admission.FUNCTIONS)
     try:
         client = server.client()

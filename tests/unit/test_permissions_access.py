@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remuda.access import reaching, users
-from remuda.access.seams import Caller
-from remuda.access.systemusers import system_user
+from remuda.access import authorization, users
+from remuda.access.active_requests import ActiveRequests, end_what_is_taken_back, still_reaching
+from remuda.access.interfaces import Caller
+from remuda.access.system_users import system_user
 from remuda.access.types import GRANT, TOKEN, USER
-from remuda.access.underway import Underway, end_what_is_taken_back, still_reaching
 from remuda.apiserver.server import ApiServer
 from remuda.kube.core import NAMESPACES, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.web import Request
-from remuda.providers import names
 from remuda.providers.controlplane.identity import derived_id
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.shared import names
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.runtime.manager import Manager
 from tests.controllers.doors import Doors
 from tests.controllers.engine import Engine
@@ -43,7 +43,7 @@ class Limited(Doors):
 
     def _add(self, manager: Manager) -> None:
         super()._add(manager)
-        end_what_is_taken_back(Underway(still_reaching(self.tokens, nobody_may)), manager.caches)
+        end_what_is_taken_back(ActiveRequests(still_reaching(self.tokens, nobody_may)), manager.caches)
 
 
 async def nobody_may(caller: Caller, cluster: str) -> str:
@@ -110,5 +110,5 @@ async def somebody_asks(server: ApiServer) -> None:
     client = server.client(MANAGER)
     request = Request(Nobody(), "GET", "/k8s/clusters/c/version", {b"authorization": b"Bearer nobodys"})
     with pytest.raises(StatusError, match="Unauthorized"):
-        await reaching.reviewed_tokens(client)(request)
-    assert not await reaching.reviewed_access(client)(Caller(name="rider"), "c")
+        await authorization.reviewed_tokens(client)(request)
+    assert not await authorization.reviewed_access(client)(Caller(name="rider"), "c")

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import yaml
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app import controllers, nodes
 from remuda.app.node_server import NodeServer
-from remuda.app.site import Settings as SiteSettings
+from remuda.app.site import SiteSettings
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT
 from remuda.jobs.marks import JobKey
-from remuda.jobs.runner import Settings as JobSettings
+from remuda.jobs.runner import JobRunnerSettings as JobSettings
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client, Target
 from remuda.kube.core import SECRET
@@ -26,10 +26,10 @@ from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.registration import Registration
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
-from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine.restriction import ALLOW_ALL_USERS
-from remuda.providers.machine.types import NODE_DRIVER, machine_kind
+from remuda.providers.shared.restriction import ALLOW_ALL_USERS
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind
 from remuda.runtime.manager import Manager
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import free_port
@@ -61,7 +61,7 @@ async def test_the_rights_of_providers_suffice_and_none_is_idle(tmp_path: Path) 
 
 @asynccontextmanager
 async def engine(folder: Path) -> AsyncIterator[tuple[ApiServer, Noting]]:
-    server = await ApiServer.start(Settings(data_dir=folder / "data", port=0), admission=controllers.ADMISSION)
+    server = await ApiServer.start(ServerSettings(data_dir=folder / "data", port=0), admission=controllers.ADMISSION)
     try:
         client = server.client()
         for obj in yaml.safe_load_all(RIGHTS.read_text()):
@@ -87,7 +87,7 @@ async def at_work(server: ApiServer, folder: Path) -> AsyncIterator[Registration
         ca_pem=ca_pem,
         key=JobKey.new(),
     )
-    added = controllers.add(manager, controllers.EVERY, providers.Settings(site=site, jobs=jobs))
+    added = controllers.add(manager, controllers.EVERY, providers.ProviderSettings(site=site, jobs=jobs))
     assert added is not None
     assert added.registration is not None
     nodes.mount(server.front, site, added.registration, None)

@@ -10,7 +10,7 @@ import yaml
 from remuda.app import controllers
 from remuda.capi.types import MACHINE_DEPLOYMENT
 from remuda.kube.client import Client
-from remuda.providers.machine.types import NODE_DRIVER, config_kind
+from remuda.providers.shared.types.machine import NODE_DRIVER, config_kind
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
 from tests.unit.test_permissions import MANAGER, PROVISIONING, RIGHTS, rights
 from tests.unit.test_permissions_providers import at_work, condition, engine, gone, until

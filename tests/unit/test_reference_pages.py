@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.providers.machine.types import config_kind, machine_kind, template_kind
+from remuda.providers.shared.types.machine import config_kind, machine_kind, template_kind
 from tests.lab import reference
 from tests.lab.pages import DOCS
 

@@ -11,14 +11,14 @@ import pytest_asyncio
 import yaml
 
 from remuda.access.definitions import definitions as access_definitions
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app.controllers import ADMISSION
 from remuda.capi.definitions import definitions as capi_definitions
 from remuda.kube.client import Client, Target
 from remuda.providers import setup as providers
 from remuda.providers.machine import definitions as machine_definitions
-from remuda.providers.machine import drivers
 from remuda.providers.machine.options import of_driver
+from remuda.providers.shared import drivers
 from remuda.provisioning.definitions import definitions as provisioning_definitions
 from remuda.runtime.definitions import install
 from tests.controllers.engine import Json, decode
@@ -48,7 +48,9 @@ def _is_object(value: object) -> bool:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
-    server = await ApiServer.start(Settings(data_dir=tmp_path_factory.mktemp("shown"), port=0), admission=ADMISSION)
+    server = await ApiServer.start(
+        ServerSettings(data_dir=tmp_path_factory.mktemp("shown"), port=0), admission=ADMISSION
+    )
     try:
         found = server.client(field_manager="test")
         own = [made for name in _DRIVERS for made in machine_definitions.of_driver(of_driver(drivers.find(name)))]

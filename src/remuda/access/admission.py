@@ -34,7 +34,7 @@ from remuda.kube.authorization import MASTERS
 from remuda.kube.errors import OMITTED, FieldError, forbidden, invalid, not_supported, required, too_many
 from remuda.kube.objects import Kind, Object, without_nulls
 from remuda.providers.controlplane.identity import id_of
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.runtime.webhooks import Webhook, join
 
 T = TypeVar("T", bound=Object)

@@ -17,10 +17,10 @@ import re
 
 import msgspec
 
-from remuda.access.seams import Caller
-from remuda.kube import chance, clock
+from remuda.access.interfaces import Caller
+from remuda.kube import clock, random_source
 from remuda.kube.attempts import Attempts
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import StatusError, Unauthorized
 from remuda.kube.web import Request
 
 log = logging.getLogger("remuda.audit")
@@ -32,7 +32,10 @@ _MOST_GROUPS = 16
 
 
 class Audit:
-    """Of one process. `burst`, `per_second`: lines for each address where anybody could have one written."""
+    """Audit log of one process.
+
+    `burst`, `per_second`: limit of lines per address, for lines that any client can cause.
+    """
 
     def __init__(self, *, burst: float = 60.0, per_second: float = 1.0) -> None:
         self._bounds = Attempts(burst=burst, per_second=per_second)
@@ -54,8 +57,11 @@ class Audit:
         impersonated: dict[str, object] | None = None,
         id: str = "",
     ) -> None:
-        """Where there is no more to tell. `user`: who sent the request. `cluster`: the id that was claimed, if any."""
-        line = _line(id or chance.uid(), Caller(name=user), address, cluster, verb, path, code)
+        """Write the line of a denied request.
+
+        `user`: who sent the request. `cluster`: the id that was claimed, if any.
+        """
+        line = _line(id or random_source.uid(), Caller(name=user), address, cluster, verb, path, code)
         if impersonated is not None:
             line["impersonatedUser"] = impersonated
         self.write({**line, "why": why}, bounded=True)
@@ -73,7 +79,7 @@ class Audit:
 
 
 class Entry:
-    """Of one request. Written once, by `end`."""
+    """Audit entry of one request. `end` writes it, once."""
 
     def __init__(self, request: Request, audit: Audit) -> None:
         self.id = id_of(request)
@@ -112,16 +118,16 @@ class Entry:
 def id_of(request: Request) -> str:
     """The one the caller has given, if it can be one."""
     given = request.headers.get(b"audit-id", b"")
-    return given.decode() if _GIVEN.fullmatch(given) else chance.uid()
+    return given.decode() if _GIVEN.fullmatch(given) else random_source.uid()
 
 
 def path_of(request: Request) -> str:
-    """What stands before the path of an absolute target may be a password."""
+    """Return the path of a request without what precedes it in an absolute target, which may hold a password."""
     return request.target.partition("?")[0] if request.target.startswith("/") else request.path
 
 
 def impersonated(request: Request) -> dict[str, object] | None:
-    """Whom the request asks to act as (Impersonate-User, Impersonate-Group), permitted or not; None: nobody else."""
+    """Return whom the request asks to impersonate (Impersonate-User, Impersonate-Group), permitted or not, or None."""
     if not any(name.startswith(b"impersonate-") for name in request.headers):
         return None
     users = _texts(request, b"impersonate-user")
@@ -136,13 +142,16 @@ def _texts(request: Request, header: bytes) -> list[str]:
 
 
 def reason(error: StatusError) -> str:
-    """Why it was refused. What was wrong with credentials is the cause of a 401: for the log, not for the caller."""
-    return str(error.__cause__) if error.code == 401 and error.__cause__ is not None else error.message
+    """Return why a request was denied. A 401 has the credential error as its cause: for the log, not for the caller."""
+    return str(error.__cause__) if isinstance(error, Unauthorized) and error.__cause__ is not None else error.message
 
 
 def refused_by_admission(user: str, verb: str, path: str, code: int, why: str) -> None:
-    """Its author has proven who it is, and where from is known to whoever has asked."""
-    _write({**_line(chance.uid(), Caller(name=user), "", "", verb, path, code), "why": why})
+    """Write the audit line of a write that admission denied.
+
+    The API server has authenticated its user, and knows the address that the request came from.
+    """
+    _write({**_line(random_source.uid(), Caller(name=user), "", "", verb, path, code), "why": why})
 
 
 def _line(id: str, caller: Caller, address: str, cluster: str, verb: str, path: str, code: int) -> dict[str, object]:

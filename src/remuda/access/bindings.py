@@ -1,9 +1,12 @@
-"""What a grant is at both ends: on the management plane the right to get one management Cluster, which is what reaching
-it is; in the cluster a ClusterRoleBinding. Pure, but for `ensure` and `remove`, which bring about what is said.
+"""RBAC objects of a grant on both sides.
+
+On the management plane a grant is the permission to get one management Cluster, which permits reaching it; in the
+cluster it is a ClusterRoleBinding. Pure functions, except `ensure` and `remove`, which write and delete those objects.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -15,7 +18,7 @@ from remuda.access.types import (
 )
 from remuda.kube.client import Client, Target
 from remuda.kube.definitions import OWNER, OWNERSHIP_LABEL
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, NotFound, ignore_not_found
 from remuda.kube.objects import OwnerReference
 from remuda.runtime.steps import Step
 
@@ -25,7 +28,6 @@ _API_VERSION = "rbac.authorization.k8s.io/v1"
 _GROUP = "rbac.authorization.k8s.io"
 _LABELS = {OWNERSHIP_LABEL: OWNER}
 _SAID = ("roleRef", "subjects", "rules")  # all of such an object that matters
-_NOT_FOUND = 404
 
 
 def reaching_role(cluster: str) -> str:
@@ -84,29 +86,21 @@ async def ensure(client: Client, target: Target, wanted: Json, step: Step) -> No
         if all(present.get(part) == wanted.get(part) for part in _SAID):
             return
         await remove(client, target, name, step)
-    try:
+    with contextlib.suppress(AlreadyExists):
         async with step:
             await client.create(target, "", wanted)
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise
 
 
 async def remove(client: Client, target: Target, name: str, step: Step) -> None:
-    """Where it is there."""
-    try:
+    """Delete an object if it exists."""
+    with ignore_not_found():
         async with step:
             await client.delete(target, "", name)
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
 
 
 async def find(client: Client, target: Target, name: str) -> Json | None:
     try:
         found: Json = msgspec.json.decode(await client.get(target, "", name))
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
+    except NotFound:
         return None
     return found

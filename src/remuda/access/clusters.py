@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from remuda.kube.objects import Key
 from remuda.providers.controlplane.identity import cluster_of, id_of
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.runtime.caches import Caches
 
 _ID = "access-id"

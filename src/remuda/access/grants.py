@@ -31,11 +31,11 @@ from remuda.access.types import (
 from remuda.kube import conditions
 from remuda.kube.conditions import condition
 from remuda.kube.core import NAMESPACES
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.kube.objects import Condition, Key, ObjectMeta, OwnerReference
-from remuda.providers import names
 from remuda.providers.controlplane.identity import cluster_of, id_of
-from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.providers.shared import names
+from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
@@ -60,11 +60,10 @@ NOTE_CREATOR = step("grant.note-creator", "notes that the creator of a cluster w
 
 _BY_CLUSTER, _BY_USER = "cluster id", "user"
 _NAMESPACE_SECONDS = 1.0
-_NOT_FOUND = 404
 
 
 class _Waits(Exception):
-    """Why a grant is not Ready, as its condition says it."""
+    """Reason why a grant is not Ready, with the condition that reports it."""
 
     def __init__(self, reason: str, on: str, message: str, check_after: float | None = None) -> None:
         super().__init__(message)
@@ -106,10 +105,11 @@ class GrantController:
         except _Waits as waits:
             said, outcome = waits.said, waits.outcome
             value = self._grants.raw(*key) or value
+        except Conflict:
+            raise
         except StatusError as error:
-            if error.reason != "Conflict":
-                failed = condition(READY, False, "Failed", f"{error}; it is tried again")
-                await self._publish(self._grants.raw(*key) or value, grant, failed)
+            failed = condition(READY, False, "Failed", f"{error}; it is tried again")
+            await self._publish(self._grants.raw(*key) or value, grant, failed)
             raise
         await self._publish(value, grant, said)
         return outcome
@@ -196,7 +196,10 @@ class GrantController:
 
 
 class CreatorController:
-    """Whoever makes a cluster is its owner, if it is a user of ours: others have come by another door, and go by it."""
+    """Controller that makes the creator of a cluster its owner, if the creator is one of our Users.
+
+    Other creators have their permissions from elsewhere and get no grant.
+    """
 
     def __init__(self, manager: Manager) -> None:
         self._client = manager.client
@@ -216,11 +219,10 @@ class CreatorController:
         try:
             async with GRANT_CREATOR:
                 await self._client.create(GRANT.target, key.name, obj)
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return Again(_NAMESPACE_SECONDS, f"the namespace {key.name} is not there yet")
-            if error.reason != "AlreadyExists":
-                raise
+        except NotFound:
+            return Again(_NAMESPACE_SECONDS, f"the namespace {key.name} is not there yet")
+        except AlreadyExists:
+            pass  # an earlier run created it and was stopped before it wrote the annotation
         draft = Draft(MANAGEMENT_CLUSTER.target, value)
         draft.set_annotation(CREATOR_GRANTED, user.metadata.name)
         await save(self._client, draft, NOTE_CREATOR)
@@ -244,7 +246,7 @@ def _who(grant: ClusterRoleTemplateBinding) -> str:
 
 
 def _life(plane: RKEControlPlane) -> object:
-    """Its other facts concern no grant."""
+    """Return the facts of a control plane that concern grants."""
     return plane.metadata.uid, plane.metadata.deleting, plane.spec.management_cluster_name
 
 

@@ -1,8 +1,8 @@
-"""What of a request's headers goes on to a cluster, what of an answer's comes back, and in whose name it goes.
+"""Filter for the headers of requests to a cluster and of its responses, and the impersonation headers.
 
-Three sorts never go on: what belongs to one connection only, what says who the caller is (to us, not to the cluster),
-and what the caller would have the cluster believe of himself. Whoever asks to act for somebody else is refused, rather
-than served as himself.
+Three sorts are never forwarded: headers of one connection only, credentials of the caller (meant for us, not for the
+cluster), and claims of the caller about its own identity. A caller that asks to impersonate another user is denied,
+rather than served under its own name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from remuda.access.seams import Caller
+from remuda.access.interfaces import Caller
 from remuda.kube.errors import StatusError, bad_request
 from remuda.kube.http.identity import impersonation_headers
 from remuda.kube.kubeconfig import Impersonation
@@ -49,7 +49,7 @@ def of(request: Request) -> list[Header]:
 
 
 def onward(headers: Sequence[Header]) -> list[Header]:
-    """Those that go on. Raises a StatusError for what is not served."""
+    """Return the headers that are forwarded to the cluster. Raises a StatusError for those that are not supported."""
     named = _named_by_connection(headers)
     kept = []
     for name, value in headers:
@@ -70,7 +70,7 @@ def onward(headers: Sequence[Header]) -> list[Header]:
 
 
 def back(headers: Iterable[Header]) -> list[Header]:
-    """Those of an answer that go to the caller."""
+    """Return the headers of a response that are sent back to the caller."""
     all_of_them = [(name, value) for name, value in headers]
     named = _named_by_connection([(name.lower(), value) for name, value in all_of_them])
     return [
@@ -82,7 +82,10 @@ def back(headers: Iterable[Header]) -> list[Header]:
 
 
 def in_the_name_of(caller: Caller) -> list[Header]:
-    """Who the cluster is to take the request for. Never nobody: that would be ourselves, who may do everything."""
+    """Return the impersonation headers of the caller. Raises a StatusError for a caller without a name.
+
+    Without impersonation the request would be made as the manager itself, which may do everything.
+    """
     if not caller.name:
         raise StatusError(401, "Unauthorized", "Unauthorized")
     groups = tuple(dict.fromkeys((*caller.groups, AUTHENTICATED)))
@@ -93,7 +96,7 @@ def in_the_name_of(caller: Caller) -> list[Header]:
 
 
 def upgrade_of(request: Request) -> str:
-    """What the connection is to become, as the caller writes it; empty: it stays HTTP."""
+    """Return the protocol the connection is to be upgraded to, as the caller writes it; empty: it stays HTTP."""
     if request.leftover is None:
         return ""
     wanted = request.header_values(b"upgrade")

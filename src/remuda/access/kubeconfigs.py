@@ -11,12 +11,14 @@ else has put there is theirs, and nothing is made beside it.
 
 from __future__ import annotations
 
+import contextlib
+
 import yaml
 
 from remuda.access import grants, tokens
 from remuda.access.clusters import Clusters
-from remuda.access.seams import PREFIX
-from remuda.access.systemusers import CLUSTER, index_by_user, principal, system_user
+from remuda.access.interfaces import PREFIX
+from remuda.access.system_users import CLUSTER, index_by_user, principal, system_user
 from remuda.access.types import (
     GRANT,
     SYSTEM,
@@ -31,14 +33,14 @@ from remuda.capi import names as capi_names
 from remuda.capi.remote import cluster_secrets, secret_data
 from remuda.kube import kubeconfig as files
 from remuda.kube.core import NAMESPACES, SECRETS
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.kube.objects import Key, Object
-from remuda.providers import names
-from remuda.providers.bootstrap.site import Site
-from remuda.providers.controlplane import belongings
+from remuda.providers.controlplane import owned_secrets
 from remuda.providers.controlplane.identity import cluster_of, id_of
 from remuda.providers.controlplane.kubeconfig import AUTHORITY, SERVER, is_ours
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.shared import names
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
 from remuda.runtime.steps import step
@@ -57,7 +59,6 @@ CREATE = step("clusterkubeconfig.create", "creates the kubeconfig that leads to 
 RENEW = step("clusterkubeconfig.renew", "writes the kubeconfig that leads through the proxy anew")
 
 _NAMESPACE_SECONDS = 1.0
-_NOT_FOUND = 404
 _BY_LABEL = "label of its cluster"
 
 
@@ -90,9 +91,10 @@ class KubeconfigController:
             return DONE
         try:
             return await self._keep(plane)
+        except Conflict:
+            raise
         except StatusError as error:
-            if error.reason != "Conflict":
-                self._events.warning(plane, "KubeconfigFailed", f"its kubeconfig cannot be kept: {error}")
+            self._events.warning(plane, "KubeconfigFailed", f"its kubeconfig cannot be kept: {error}")
             raise
 
     async def _keep(self, plane: RKEControlPlane) -> Outcome:
@@ -141,23 +143,19 @@ class KubeconfigController:
             async with MAKE_GRANT:
                 obj = grants.manifest(name, id, user.metadata, "cluster-owner")
                 await self._client.create(GRANT.target, id, obj)
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return False
-            if error.reason != "AlreadyExists":
-                raise
+        except NotFound:
+            return False
+        except AlreadyExists:
+            pass  # the cache does not have it yet
         return True
 
     async def _make_namespace(self, id: str, cluster: Key) -> None:
         metadata = {"name": id, "annotations": {CLUSTER: str(cluster)}}
-        try:
+        with contextlib.suppress(AlreadyExists):
             async with MAKE_NAMESPACE:
                 await self._client.create(
                     NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
                 )
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
     async def _put_secret(self, plane: RKEControlPlane, id: str, user: User, seen: Object | None) -> None:
         server = f"{self._site.server_url}{PREFIX}{id}"
@@ -172,9 +170,9 @@ class KubeconfigController:
         config["contexts"][0]["name"] = config["current-context"] = "default"
         data = {capi_names.KUBECONFIG_KEY: yaml.safe_dump(config, sort_keys=False).encode(), TOKEN_KEY: bearer.encode()}
         name = capi_names.kubeconfig_secret(plane.spec.cluster_name)
-        wanted = belongings.secret(plane, name, data, annotations=notes)
+        wanted = owned_secrets.secret(plane, name, data, annotations=notes)
         if seen is None:
-            await belongings.create(self._client, plane, wanted, CREATE)
+            await owned_secrets.create(self._client, plane, wanted, CREATE)
             return
         metadata = {"annotations": notes, "resourceVersion": seen.metadata.resource_version}
         async with RENEW:
@@ -200,10 +198,8 @@ class KubeconfigController:
         try:
             async with MAKE_TOKEN:
                 await self._client.create(TOKEN.target, "", made.obj)
-        except StatusError as error:
-            if error.reason == "AlreadyExists":  # the cache has not heard of it yet
-                raise Retryable(str(error)) from None
-            raise
+        except AlreadyExists as error:  # the cache has not heard of it yet
+            raise Retryable(str(error)) from None
         return made.bearer, made.obj["hash"]
 
 

@@ -1,6 +1,6 @@
-"""Whose a token or a grant is: it goes with its User, and with that one alone.
+"""Ownership of tokens and grants: each is deleted with its User, and with no other one.
 
-The owner is noted by its uid: whoever comes later under the same name inherits nothing.
+The owner is recorded by its uid: a later User of the same name inherits nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which cluster a request is for and what it asks there, read from its target alone.
+"""Parser of request targets: finds the cluster that a request is for, and what it asks there.
 
-What is judged is what came, before anybody has decoded it, and exactly that is passed on: a path that could mean
-something else to whoever reads it next (dots, doubled, escaped or turned slashes, escapes of escapes) is refused. The
-query is passed on untouched and looked at only for `watch`; it may hold secrets.
+The target is checked as it was received, before decoding, and forwarded exactly so: a path that the next reader could
+understand differently (dots, doubled, escaped or backward slashes, escapes of escapes) is rejected. The query is
+forwarded unchanged and read only for `watch`; it may hold secrets.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote_to_bytes
 
-from remuda.access.seams import PREFIX
+from remuda.access.interfaces import PREFIX
 from remuda.kube.errors import StatusError, bad_request
 from remuda.kube.names import dns1123_label
 
@@ -79,7 +79,7 @@ def _wrong_with(path: str) -> str:
 
 
 def asked(method: str, wanted: Wanted) -> Asked:
-    """What such a request is about. Of a path that is no resource's, the verb is the method."""
+    """Return the verb of a request, and whether it is open-ended. For a non-resource path, the verb is the method."""
     parts = unquote_to_bytes(wanted.path).decode("utf-8", "replace").strip("/").split("/")
     prefix = {"api": 2, "apis": 3}.get(parts[0], len(parts))
     rest = parts[prefix:]

@@ -5,7 +5,7 @@
 What must stay true:
 - Nothing of the caller's credentials goes on, and nothing goes on in anybody's name but theirs.
 - Every request ends with one audit line, whatever became of it.
-- What lasts ends when its caller may no longer (`underway`).
+- What lasts ends when its caller may no longer (`active_requests`).
 - An answer that was cut short never looks whole: a watch ends with an ERROR event, anything else with its connection.
 - A slow caller is felt by the cluster, and costs bounded memory here; neither outlives the other.
 - A cluster that does not answer takes nothing from the others: what waits for it is bounded.
@@ -25,11 +25,11 @@ import aiohttp
 import msgspec
 
 from remuda.access import headers, upgrades
+from remuda.access.active_requests import ActiveRequests, Call
 from remuda.access.audit import Audit, Entry, reason
+from remuda.access.cluster_transport import READS
+from remuda.access.interfaces import Caller, Identify, MayReach, Transport, Transports
 from remuda.access.paths import Asked, Wanted, asked, judge
-from remuda.access.seams import Caller, Identify, MayReach, Way, Ways
-from remuda.access.underway import Call, Underway
-from remuda.access.way import READS
 from remuda.kube.errors import StatusError, bad_request, forbidden_request, service_unavailable, too_many_requests
 from remuda.kube.http.transport import plainly
 from remuda.kube.web import STATUS_LINES, CutShort, Request, Response, Result, Sink, Stream, Upgrade, header_block
@@ -48,14 +48,14 @@ class Proxy:
         self,
         identify: Identify,
         may_reach: MayReach,
-        ways: Ways,
+        ways: Transports,
         *,
-        underway: Underway | None = None,
+        underway: ActiveRequests | None = None,
         audit: Audit | None = None,
         at_once: int = 400,
     ) -> None:
         self.at_once = at_once
-        self.underway = underway or Underway(may_reach)
+        self.underway = underway or ActiveRequests(may_reach)
         self._audit = audit or Audit()
         self._waiting: Counter[str] = Counter()
         self._identify = identify
@@ -132,7 +132,10 @@ class Proxy:
 
 @contextmanager
 def _given_up(call: Call, entry: Entry, what: Asked) -> Iterator[None]:
-    """What lasts, when its caller may no longer. Anything else is over soon, and may have been done."""
+    """Interrupt an open-ended request when its caller loses access.
+
+    Any other request ends soon, and may have taken effect.
+    """
     if not what.open_ended:
         yield
         return
@@ -154,7 +157,7 @@ async def _within(seconds: float, otherwise: str) -> AsyncIterator[None]:
 
 
 async def _answer(
-    way: Way, request: Request, wanted: Wanted, what: Asked, sent: list[headers.Header], body: bytes | None
+    way: Transport, request: Request, wanted: Wanted, what: Asked, sent: list[headers.Header], body: bytes | None
 ) -> aiohttp.ClientResponse:
     seconds = None if what.open_ended else _ANSWER_SECONDS
     try:
@@ -176,7 +179,7 @@ async def _answer(
         raise service_unavailable(f"{lost.message}; whether it was done is not known") from None
 
 
-def _not_reached(way: Way, error: Exception) -> str:
+def _not_reached(way: Transport, error: Exception) -> str:
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     if isinstance(inner, ssl.SSLError):
         untrusted = getattr(inner, "verify_message", "")
@@ -186,8 +189,8 @@ def _not_reached(way: Way, error: Exception) -> str:
     return why if way.through == "tunnel" else f"{way.server} cannot be reached: {why}"
 
 
-def _check(status: int, way: Way) -> None:
-    """What is ours to answer for, and not the caller's."""
+def _check(status: int, way: Transport) -> None:
+    """Raise an error for a status that is the manager's fault and not the caller's."""
     if status == 401:
         raise service_unavailable(f"the API of the cluster {way.cluster} does not accept this manager's credentials")
     if status not in STATUS_LINES:
@@ -200,7 +203,7 @@ def _check(status: int, way: Way) -> None:
 async def _upgraded(
     request: Request,
     wanted: Wanted,
-    way: Way,
+    way: Transport,
     sent: list[headers.Header],
     protocol: str,
     entry: Entry,
@@ -257,7 +260,13 @@ class _Joined:
 
 
 async def _passed_back(
-    request: Request, answer: aiohttp.ClientResponse, way: Way, what: Asked, entry: Entry, call: Call, held: ExitStack
+    request: Request,
+    answer: aiohttp.ClientResponse,
+    way: Transport,
+    what: Asked,
+    entry: Entry,
+    call: Call,
+    held: ExitStack,
 ) -> Result:
     block = _block(answer.headers.items(), entry)
     length = answer.content_length
@@ -275,11 +284,16 @@ async def _passed_back(
     return Stream(_Copy(answer, way, what, entry, call, held.pop_all()), block, answer.status)
 
 
+# An event is one line, or is indented and ends with a brace of its own line. In the middle of one there is no room for
+# another.
+_BETWEEN_EVENTS = (b"", b"{}\n", b"}\n")
+
+
 class _Copy:
     """An answer of unknown length, passed on as it comes. Lets go of what it holds also if nobody ever asks for it."""
 
     def __init__(
-        self, answer: aiohttp.ClientResponse, way: Way, what: Asked, entry: Entry, call: Call, held: ExitStack
+        self, answer: aiohttp.ClientResponse, way: Transport, what: Asked, entry: Entry, call: Call, held: ExitStack
     ) -> None:
         self._answer = answer
         self._way = way
@@ -287,7 +301,7 @@ class _Copy:
         self._call = call
         self._held = held
         self._tells_in_events = what.verb == "watch" and _is_json(answer)
-        self._between_lines = True
+        self._last_line = b""  # of the answer so far, see `_last_line`
 
     def __del__(self) -> None:
         self._held.close()
@@ -313,16 +327,23 @@ class _Copy:
 
     async def _copy(self, sink: Sink) -> None:
         while piece := await self._answer.content.readany():
-            self._between_lines = piece.endswith(b"\n")
+            self._last_line = _last_line(self._last_line, piece)
             sink.write(piece)
             self._entry.bytes += len(piece)
             await sink.drain()
 
     def _tell(self, sink: Sink, why: StatusError) -> None:
-        """That it is over before its end: in a last event, where there can be one."""
-        if not (self._tells_in_events and self._between_lines):
+        """Report that the response ended early: in a last watch event, or else by cutting the connection."""
+        if not (self._tells_in_events and self._last_line in _BETWEEN_EVENTS):
             raise CutShort(why.message)
         sink.write(msgspec.json.encode({"type": "ERROR", "object": why.status()}) + b"\n")
+
+
+def _last_line(before: bytes, piece: bytes) -> bytes:
+    """Return the last line so far: its first byte, its last byte and its newline."""
+    line = piece if before.endswith(b"\n") else before + piece
+    line = line[line.rfind(b"\n", 0, -1) + 1 :]
+    return line if len(line) <= 3 else line[:1] + line[-2:]
 
 
 def _cut_short(error: Exception) -> str:

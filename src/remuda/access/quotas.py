@@ -22,7 +22,7 @@ from remuda.kube import clock
 from remuda.kube.admission import ALLOWED, AdmissionFunction, Registration, Review, Unseen, Verdict
 from remuda.kube.authorization import MASTERS
 from remuda.kube.objects import value_at
-from remuda.providers import names
+from remuda.providers.shared import names
 from remuda.runtime.webhooks import Webhook
 
 Json = dict[str, Any]

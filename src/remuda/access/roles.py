@@ -27,11 +27,10 @@ from remuda.capi import names as capi_names
 from remuda.capi.external import DEFINITION
 from remuda.kube.client import Client, Target
 from remuda.kube.core import NAMESPACES
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Forbidden, NotFound
 from remuda.kube.objects import ObjectMeta
-from remuda.providers import names
-from remuda.providers.machine import credentials
-from remuda.providers.machine.types import NODE_DRIVER
+from remuda.providers.shared import credentials, names
+from remuda.providers.shared.types.machine import NODE_DRIVER
 from remuda.runtime.steps import step
 
 Json = dict[str, Any]
@@ -45,7 +44,6 @@ _READ = ["get", "list", "watch"]
 _WRITE = ["create", "update", "patch", "delete"]
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 _ROLE_BINDINGS = Target(CLUSTER_ROLE.api_version, "rolebindings")
-_NOT_FOUND, _FORBIDDEN = 404, 403
 log = logging.getLogger(__name__)
 
 
@@ -123,20 +121,16 @@ async def install(client: Client) -> None:
         name = role["metadata"]["name"]
         try:
             await _install_one(client, name, role)
-        except StatusError as error:
-            if error.reason == "AlreadyExists":
-                continue  # another replica was faster
-            if error.code != _FORBIDDEN:
-                raise
+        except AlreadyExists:
+            continue  # another replica was faster
+        except Forbidden as error:
             log.warning("cannot install ClusterRole %s: %s; apply the output of `remuda manifest`", name, error)
 
 
 async def _install_one(client: Client, name: str, role: Json) -> None:
     try:
         found = msgspec.json.decode(await client.get(CLUSTER_ROLES, "", name))
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
+    except NotFound:
         async with INSTALL:
             await client.create(CLUSTER_ROLES, "", role)
         return

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from typing import Any
 
-from remuda.access import admission, grants, kubeconfigs, quotas, systemusers, users
+from remuda.access import admission, grants, kubeconfigs, quotas, system_users, users
 from remuda.access import definitions as kinds
 from remuda.access.clusters import Clusters
 from remuda.access.grants import CreatorController, GrantController
 from remuda.access.kubeconfigs import KubeconfigController
-from remuda.access.systemusers import SystemUserController
+from remuda.access.system_users import SystemUserController
 from remuda.access.tokens import USERS
 from remuda.access.types import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, TOKEN, Quota
 from remuda.access.users import TokenController
 from remuda.kube.admission import Registration
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
-from remuda.providers.bootstrap.site import Site
+from remuda.kube.errors import AlreadyExists, ignore_not_found
+from remuda.providers.shared.manager_address import Site
 from remuda.runtime.manager import Manager
 from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 from remuda.runtime.webhooks import Webhook
 
-CONTROLLERS = (users.NAME, grants.NAME, grants.CREATORS, kubeconfigs.NAME, systemusers.NAME)
+CONTROLLERS = (users.NAME, grants.NAME, grants.CREATORS, kubeconfigs.NAME, system_users.NAME)
 
 SERVE_USERS = step("access.let-users-in", "lets every user of ours make tokens for itself")
 
@@ -63,7 +64,7 @@ def add(
         CreatorController(manager)
     if kubeconfigs.NAME in only:
         KubeconfigController(manager, clusters, site)
-    if systemusers.NAME in only:
+    if system_users.NAME in only:
         SystemUserController(manager, clusters.planes)
 
 
@@ -85,15 +86,9 @@ async def let_users_in(client: Client) -> None:
         "subjects": [{"apiGroup": _GROUP, "kind": "Group", "name": USERS}],
     }
     for target, obj in ((CLUSTER_ROLES, role), (CLUSTER_ROLE_BINDINGS, binding)):
-        try:
+        with ignore_not_found():
             await client.get(target, "", _SELF_SERVICE)
             continue  # whoever has changed it has had a reason
-        except StatusError as error:
-            if error.code != 404:
-                raise
-        try:
+        with contextlib.suppress(AlreadyExists):
             async with SERVE_USERS:
                 await client.create(target, "", obj)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise

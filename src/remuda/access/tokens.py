@@ -19,10 +19,10 @@ from typing import Any
 
 import msgspec
 
+from remuda.access.interfaces import Caller
 from remuda.access.owners import belongs_to
-from remuda.access.seams import Caller
 from remuda.access.types import DIGEST_PREFIX, TOKEN, USER, Token
-from remuda.kube import chance, clock
+from remuda.kube import clock, random_source
 from remuda.kube.errors import StatusError, unauthorized
 from remuda.runtime.caches import Caches
 
@@ -50,7 +50,7 @@ def mint(
     description: str = "",
     labels: dict[str, str] | None = None,
 ) -> Minted:
-    name = name or f"token-{chance.letters(_ALPHABET, 8)}"
+    name = name or f"token-{random_source.letters(_ALPHABET, 8)}"
     secret = base64.b32encode(secrets.token_bytes(32)).decode().rstrip("=").lower()
     obj: dict[str, Any] = {
         "apiVersion": TOKEN.api_version,
@@ -73,14 +73,14 @@ def digest(secret: str) -> str:
 
 
 def is_of(bearer: str, token: Token) -> bool:
-    """Whether it is this very token."""
+    """Return whether the bearer token is that of this Token."""
     name, _, secret = bearer.partition(":")
     same = hmac.compare_digest(digest(secret).encode(), token.hash.encode())
     return same and name == token.metadata.name
 
 
 def expired(token: Token, now: float) -> bool:
-    """What cannot be read is taken for the past."""
+    """Return whether a token has expired; one with an unreadable time has."""
     if token.expires_at is None:
         return False
     try:
@@ -90,7 +90,7 @@ def expired(token: Token, now: float) -> bool:
 
 
 class NotGood(Exception):
-    """Why a token is not: for the log."""
+    """Reason why a token is invalid, for the log."""
 
 
 class Tokens:
@@ -112,7 +112,10 @@ class Tokens:
         return self.again(name)
 
     def again(self, name: str) -> Caller:
-        """Whom a token stands for that was shown before. Raises a 401 StatusError if it is good no more."""
+        """Return the caller that an already presented token stands for.
+
+        Raises a 401 StatusError if it is no longer valid.
+        """
         token = self._tokens.get("", name)
         if token is None or token.metadata.deleting:
             raise _refused(name, "it was revoked")
@@ -132,7 +135,7 @@ class Tokens:
         )
 
     def expires(self, caller: Caller) -> float | None:
-        """When the caller's token ceases to be good; None: not by itself."""
+        """Return when the caller's token expires; None if it never does."""
         token = self._tokens.get("", caller.token) if caller.token else None
         if token is None or token.expires_at is None:
             return None

@@ -1,13 +1,13 @@
-"""Who may open a tunnel: a node of a cluster's control plane, with the token its plan has brought, and nobody else.
+"""Authorization of tunnels: only a control plane node may open one, with the token that its plan has delivered.
 
 What must stay true:
-- A token says whose it is and proves it with a mac that only the manager can make: nobody opens a tunnel for another
-  node or another cluster, and nobody takes the place of a session but the same node.
-- Everything is looked at anew each time: the cluster and the Machine are there, and the Machine is of that cluster and
-  its control plane. When it is gone, or of the control plane no more, its session ends.
-- A Machine that is being deleted is there until it is gone: draining its Node, leaving etcd and removing the Node need
-  the API of the cluster, and where nothing else leads to it, a manager that is started meanwhile needs the tunnel anew.
-- Whoever is refused hears only that; why is in the audit line, never with a token in it.
+- A token names its node and proves it with a MAC that only the manager can make: no node opens a tunnel for another
+  node or another cluster, and only the same node replaces its session.
+- Everything is checked again each time: the cluster and the Machine exist, and the Machine belongs to that cluster and
+  its control plane. When the Machine is gone, or no longer of the control plane, its session ends.
+- A Machine that is being deleted exists until it is gone: draining its Node, leaving etcd and removing the Node need
+  the API of the cluster, and where nothing else reaches it, a manager that is started meanwhile needs the tunnel again.
+- A denied client is told only that; the reason is in the audit line, never with a token in it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRET, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key as ObjectKey
-from remuda.providers.bootstrap.site import TUNNEL
 from remuda.providers.controlplane import hosts, state, tunnel_tokens
 from remuda.providers.controlplane.identity import id_of
-from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.providers.shared.manager_address import TUNNEL
+from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.caches import Caches
 from remuda.tunnel.server import Asking
-from remuda.tunnel.sessions import Key, Sessions
+from remuda.tunnel.session_table import Key, Sessions
 
 _UNWATCHED_SECONDS = 5.0  # for which a key is good, where its Secret bears no label of Cluster API
 _QUIET_SECONDS = 60.0  # between two lines about the same
@@ -169,7 +169,7 @@ class Authorizer:
 
 
 def _place(plane: RKEControlPlane) -> ObjectKey:
-    """Of the Secret with its key."""
+    """Return the key of the Secret that holds the control plane's MAC key."""
     return ObjectKey(plane.metadata.namespace, state.secret_name(plane.spec.cluster_name))
 
 

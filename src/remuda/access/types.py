@@ -14,7 +14,7 @@ import msgspec
 from remuda.capi.types.shared import Conditions
 from remuda.kube.objects import Field, Kind, Object, Part
 from remuda.kube.schema import Rule
-from remuda.providers import names
+from remuda.providers.shared import names
 
 TOKEN_KIND = "authn.management.cattle.io/kind"  # noqa: S105 - label of a Token: what it is for
 SYSTEM = "provisioning"  # the value of that label: of a cluster's own user, in its kubeconfig

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from remuda.access.headers import Header
-from remuda.access.seams import Way
+from remuda.access.interfaces import Transport
 from remuda.kube.web import header_block
 
 _HIGH_WATER = 128 * 1024
@@ -154,7 +154,9 @@ class FarEnd(End):
             self._resolve()
 
 
-async def ask(way: Way, method: str, target: str, headers: Sequence[Header], protocol: str) -> tuple[FarEnd, Answer]:
+async def ask(
+    way: Transport, method: str, target: str, headers: Sequence[Header], protocol: str
+) -> tuple[FarEnd, Answer]:
     """Asks for an upgrade. Who asks closes the transport of an end that is not joined. Raises OSError."""
     transport, far = await way.connect(FarEnd)
     lines = [

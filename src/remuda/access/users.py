@@ -1,6 +1,6 @@
-"""What becomes of tokens: each belongs to its User and goes with it, and one that has expired is removed after a while.
+"""Token controller: makes each User the owner of its tokens, and deletes expired tokens after a while.
 
-Until then it is still there to be seen, so that somebody whose token ceased to be good finds out why.
+Until then an expired token stays visible, so that its user can find out why it is no longer valid.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ def main() -> int:
         return systemctl.main(arguments.root, arguments.words)
     if arguments.command == "keep":
         from remuda.agent.units import keeper
-        from remuda.agent.units.place import Place
+        from remuda.agent.units.directory import UnitDirectory
 
-        return keeper.keep(Place(arguments.root), arguments.unit)
+        return keeper.keep(UnitDirectory(arguments.root), arguments.unit)
     from remuda.agent.run import run
 
     return run(arguments.config, arguments.root, arguments.address)
@@ -77,7 +77,7 @@ def _supervise(arguments: argparse.Namespace) -> int:
 
 
 def _version() -> int:
-    """Its checksum is its version: the manager serves one, and hosts have that one or another."""
+    """Print the SHA-256 checksum of this program, its version. The manager serves one; a host may have another."""
     import hashlib
 
     from remuda.agent import disk, program

@@ -98,7 +98,7 @@ class Workplace:
 
 
 def clean(config: Config) -> None:
-    """What a run that was cut off has left."""
+    """Delete the working files that an interrupted run left behind."""
     if not config.preserve_work_directory and os.path.isdir(config.work_directory):
         _clear(config.work_directory)
 

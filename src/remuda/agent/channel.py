@@ -23,7 +23,7 @@ _SAY_AGAIN_SECONDS = 300.0
 
 
 class Basis(NamedTuple):
-    """What results belong to."""
+    """Secret and plan checksum that results belong to."""
 
     uid: str
     checksum: str
@@ -91,7 +91,7 @@ class Channel:
             thread.start()
 
     def stop(self, seconds: float) -> None:
-        """What is pending gets so long to be written."""
+        """Stop the channel after at most `seconds`, in which pending changes can still be written."""
         until = time.monotonic() + seconds
         with self._changed:
             self._changed.wait_for(lambda: not self._pending, max(0.0, until - time.monotonic()))

@@ -10,10 +10,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from remuda.agent import yamlish
-
-DIRECTORY = "/etc/rancher/agent"
-VAR = "/var/lib/rancher/agent"
+from remuda.agent import layout, yaml_subset
 
 
 class ConfigError(ValueError):
@@ -28,8 +25,8 @@ class Config(NamedTuple):
     remote_enabled: bool = False
     local_plan_directory: str = ""
     connection_info_file: str = ""
-    images_directory: str = f"{VAR}/images"
-    agent_registries_file: str = f"{DIRECTORY}/registries.yaml"
+    images_directory: str = f"{layout.VAR}/images"
+    agent_registries_file: str = f"{layout.DIRECTORY}/registries.yaml"
     image_credential_provider_config: str = "/var/lib/rancher/credentialprovider/config.yaml"
     image_credential_provider_bin_directory: str = "/var/lib/rancher/credentialprovider/bin"
     interlock_directory: str = ""
@@ -71,8 +68,8 @@ def load(path: str, *, root: str = "", address: str = "") -> Config:
 
 def parse(content: str) -> Config:
     try:
-        found = yamlish.load(content) or {}
-    except yamlish.YamlError as error:
+        found = yaml_subset.load(content) or {}
+    except yaml_subset.YamlError as error:
         raise ConfigError(f"config.yaml: {error}") from None
     if not isinstance(found, dict):
         raise ConfigError("config.yaml is not a mapping")
@@ -89,7 +86,7 @@ def parse(content: str) -> Config:
 
 
 def render(config: Config) -> str:
-    """What is not the default, as JSON strings, which are YAML too."""
+    """Render the settings that differ from their defaults; the values are JSON strings, which are YAML too."""
     import json
 
     lines = []

@@ -1,4 +1,4 @@
-"""How the manager is reached: the connection info written at installation, and places delivered since.
+"""Connection to the manager: the connection info written at installation, and servers that plans added since.
 
 The kubeconfig in the connection info names one server and one set of authorities. Files `*.json` in the folder
 `servers.d` beside it add more, `{"server": "https://…", "certificate-authority-data": "<base64 PEM>"}`: a plan can
@@ -13,12 +13,12 @@ import os
 import ssl
 from typing import Any, NamedTuple
 
-from remuda.agent import formats, log, web, yamlish
+from remuda.agent import formats, log, web, yaml_subset
 from remuda.agent.config import ConfigError, read_private
 
 
 class Identity(NamedTuple):
-    """Who we are to the server, and where it is."""
+    """Addresses of the server, and the agent's credentials for it."""
 
     servers: tuple[str, ...]
     ca_pem: str  # empty: the authorities of this system
@@ -47,7 +47,7 @@ def parse(content: bytes) -> Identity:
 
 def _identity(kubeconfig: str, namespace: str, secret: str) -> Identity:
     try:
-        config = yamlish.load(kubeconfig)
+        config = yaml_subset.load(kubeconfig)
         chosen = _named(config["contexts"], config["current-context"])["context"]
         cluster = _named(config["clusters"], chosen["cluster"])["cluster"]
         user = _named(config["users"], chosen["user"])["user"]
@@ -55,7 +55,7 @@ def _identity(kubeconfig: str, namespace: str, secret: str) -> Identity:
         authority = _pem(cluster, "certificate-authority")
         certificate = _pem(user, "client-certificate") + _pem(user, "client-key")
         token = user.get("token") or ""
-    except yamlish.YamlError as error:
+    except yaml_subset.YamlError as error:
         raise ConfigError(f"the kubeconfig of the connection info: {error}") from None
     except OSError as error:
         raise ConfigError(f"the kubeconfig of the connection info names {error.filename}: {error.strerror}") from None

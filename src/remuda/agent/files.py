@@ -39,7 +39,7 @@ def bring(file: File, root: str = "") -> None:
 
 
 def place(path: str, root: str = "") -> str:
-    """Where a path of a plan is on this host. Links are followed, so that what they point to is changed."""
+    """Return the real path on this host of a path in a plan. Links are followed, so that their target is changed."""
     if not path:
         raise ValueError("the path is empty")
     if not path.startswith("/"):

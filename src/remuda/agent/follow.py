@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from remuda.agent import apply, formats, instructions, interlock, log, rules
+from remuda.agent.background import Periodic, Probing
 from remuda.agent.channel import Basis, Channel
 from remuda.agent.config import Config
 from remuda.agent.journal import Journal, Run
 from remuda.agent.kube import Api, Secret
 from remuda.agent.plan import Plan, PlanError, parse
-from remuda.agent.rounds import Periodic, Probing
 
 _LONGEST_REST = 60.0
 _INTERLOCK_SECONDS = 1.0
@@ -189,7 +189,7 @@ class Follower:
             self._results.update(rules.failed(view, {}, time.time(), self._unreadable))
 
     def _apply(self, plan: Plan) -> bool:
-        """Whether the one-time part runs, or is about to."""
+        """Start the one-time instructions if they are due; return whether they run or are about to."""
         assert self._basis is not None
         if self._results.get(rules.STATE) == rules.IN_PROGRESS.encode():
             return True  # as soon as the server has acknowledged it

@@ -38,7 +38,7 @@ def pack(value: Json) -> bytes:
 
 
 def unpack(value: bytes) -> Json:
-    """What is not readable, or too large to have been ours, is as if it were not there."""
+    """Return the decompressed JSON object; empty when it is unreadable, or too large to be the agent's own."""
     if not value:
         return {}
     try:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from remuda.agent import disk, interlock, layout, program, service, supervise
 from remuda.agent.config import Config, ConfigError, render
-from remuda.agent.registering import InstallError, Registration, flag, say, wanted
+from remuda.agent.registration import InstallError, Registration, flag, say, wanted
 
 _ACTIVE_SECONDS = 295.0
 

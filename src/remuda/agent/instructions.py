@@ -36,7 +36,7 @@ class Stopped(Exception):
 
 
 class InstructionError(Exception):
-    """It could not be started; the text says why."""
+    """Instruction that could not be started; the text says why."""
 
 
 def run(

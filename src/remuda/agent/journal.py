@@ -1,4 +1,4 @@
-"""What this host knows of the run of its plan, kept on disk: so that a restart never runs again what has finished.
+"""Journal of plan runs on this host's disk: after a restart, the agent never repeats a run that has finished.
 
 One record, of the latest run, named by the uid of the Secret, the checksum of the plan and the attempt. It is written
 before the first file of the plan and after its last instruction; then it also holds the keys to be written to the
@@ -39,7 +39,7 @@ class Journal:
         self._write(run, dict(results))
 
     def results(self, run: Run) -> dict[str, bytes] | None:
-        """What a run came to, if it is the latest and has finished."""
+        """Return the results of a run, if it is the latest and has finished."""
         return dict(self._results) if self._results is not None and run == self._run else None
 
     def _write(self, run: Run, results: dict[str, bytes] | None) -> None:

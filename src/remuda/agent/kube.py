@@ -7,7 +7,9 @@ are not allowed (the role that Rancher gives to agents lacks them), the whole Se
 from __future__ import annotations
 
 import base64
+import codecs
 import http.client
+import io
 import json
 import os
 import random
@@ -23,6 +25,8 @@ from remuda.agent.connection import Identity
 _SECONDS = 15.0
 _WATCH_SECONDS = (240, 360)
 _MOST = 8 << 20
+_PIECE = 1 << 16
+_LONGEST_TOKEN = 32  # characters of a literal, an escape or a number that the end of a piece has cut
 
 
 class ApiError(Exception):
@@ -95,11 +99,8 @@ class Api:
         try:
             if response.status != 200:
                 raise self._refusal(response)
-            while True:
-                line = response.readline(_MOST)
-                if not line:
-                    return
-                yield _event(line)
+            for value in _values(response):
+                yield _event(value)
         except (OSError, http.client.HTTPException) as error:
             raise web.Unreachable(f"the watch at {self.server} broke off: {web.describe(error)}") from None
         finally:
@@ -193,15 +194,47 @@ def _secret(content: bytes) -> Secret:
         raise ApiError(0, "the server's answer is not a Secret") from None
 
 
-def _event(line: bytes) -> tuple[str, str]:
+def _values(response: io.BufferedIOBase) -> Iterator[Any]:
+    """Yield the JSON values of a stream, each as soon as it is complete. Servers write one per line, or indent them."""
+    characters, decoder, text = codecs.getincrementaldecoder("utf-8")(), json.JSONDecoder(), ""
+    while True:
+        piece = response.read1(_PIECE)
+        if not piece:
+            if text:
+                raise web.Unreachable("the watch broke off in the middle of an event")
+            return
+        try:
+            text = (text + characters.decode(piece)).lstrip()
+            if len(text) > _MOST or text[:1] not in ("", "{"):
+                raise _no_event()
+            while text and (b"}" in piece or b"\n" in piece):  # no value ends in the middle of a long string
+                value, end = decoder.raw_decode(text)
+                yield value
+                text = text[end:].lstrip()
+        except json.JSONDecodeError as error:
+            if not _may_go_on(text, error):
+                raise _no_event() from None
+        except (ValueError, RecursionError):
+            raise _no_event() from None
+
+
+def _may_go_on(text: str, error: json.JSONDecodeError) -> bool:
+    """Tell whether more of the text could make it a value: it ends in a string, or where the decoder gave up."""
+    return error.msg.startswith("Unterminated string") or error.pos >= len(text) - _LONGEST_TOKEN
+
+
+def _no_event() -> web.Unreachable:
+    return web.Unreachable("the watch brought something that is no event")
+
+
+def _event(event: Any) -> tuple[str, str]:
     try:
-        event = formats.parse_json(line)
         kind, thing = event["type"], event["object"]
         if kind == "ERROR":
             raise ApiError(int(thing.get("code") or 0), str(thing.get("message") or "the watch failed"))
         return kind, thing["metadata"]["resourceVersion"]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise web.Unreachable("the watch brought something that is no event") from None
+        raise _no_event() from None
 
 
 def _seconds(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Where the agent lives on a host, by the variables that say so."""
+"""Paths of the agent on a host, derived from environment variables."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from remuda.agent import config
-
 UNIT = "remuda-agent.service"
 TUNNEL_UNIT = "remuda-tunnel.service"
 _UNITS = "/etc/systemd/system"
 _PROGRAMS = "usr/local/bin"
+DIRECTORY = "/etc/rancher/agent"
+VAR = "/var/lib/rancher/agent"
 
 
 class Layout(NamedTuple):
@@ -58,7 +58,7 @@ class Layout(NamedTuple):
         return not self.root and os.path.isdir("/run/systemd/system")
 
     def arguments(self) -> list[str]:
-        """Of `run` and `supervise`."""
+        """Return the arguments of `run` and `supervise`."""
         found = ["--config", self.config_file]
         if self.root:
             found += ["--root", self.root]
@@ -70,10 +70,10 @@ class Layout(NamedTuple):
 def of(environment: Mapping[str, str]) -> Layout:
     root = environment.get("REMUDA_HOST_ROOT") or ""
     root = os.path.abspath(root) if root else ""
-    etc = environment.get("CATTLE_AGENT_CONFIG_DIR") or config.DIRECTORY
+    etc = environment.get("CATTLE_AGENT_CONFIG_DIR") or DIRECTORY
     # Where the system is replaced as a whole by its updates, only /etc is ours to write.
     transactional = not root and os.path.exists("/usr/sbin/transactional-update")
-    var = environment.get("CATTLE_AGENT_VAR_DIR") or (f"{config.DIRECTORY}/var" if transactional else config.VAR)
+    var = environment.get("CATTLE_AGENT_VAR_DIR") or (f"{DIRECTORY}/var" if transactional else VAR)
     prefix = environment.get("CATTLE_AGENT_BIN_PREFIX") or ""
     if not prefix:
         prefix = "/usr/local" if root or _is_writable("/usr/local/bin") else "/opt/remuda-agent"
@@ -92,7 +92,7 @@ def systemctl(root: str) -> str:
 
 
 def search_path(root: str, path: str) -> str:
-    """Where commands are looked for on such a host: its own, then the machine's."""
+    """Return the PATH for commands on a host that is a folder: its own programs first, then the machine's."""
     return f"{os.path.join(root, _PROGRAMS)}:{path}"
 
 

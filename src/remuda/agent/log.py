@@ -1,6 +1,6 @@
-"""What the agent says: lines on standard error, which systemd or the supervisor keeps.
+"""Log of the agent: lines on standard error, which systemd or the supervisor stores.
 
-Never said: tokens, contents of files, environments and arguments of commands.
+Never logged: tokens, contents of files, environments and arguments of commands.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from remuda.agent.rules import Result, recorded, seconds_until
 
 
 def seconds_until_due(plan: Plan, records: Json, now: float) -> float | None:
-    """Of the first that is due; None when there is none."""
+    """Return the seconds until the first periodic instruction is due; None when there are none."""
     return min(
         (seconds_until(records.get(each.name), each, now) for each in plan.periodic_instructions if each.name),
         default=None,

@@ -30,7 +30,10 @@ class Host(NamedTuple):
 
 
 def look(probes: Mapping[str, Probe], host: Host, stop: threading.Event, *, delayed: bool) -> dict[str, bool] | None:
-    """Whether each is well; None when stopped. `delayed`: after a plan was applied, probes wait as they ask to."""
+    """Run all probes and return whether each one succeeded; None when stopped.
+
+    `delayed`: a plan was just applied, so each probe waits for its initial delay.
+    """
     found: dict[str, str] = {}
     threads = [
         threading.Thread(target=_look_into, args=(probe, host, stop, delayed, found), daemon=True)
@@ -50,7 +53,7 @@ def _look_into(probe: Probe, host: Host, stop: threading.Event, delayed: bool, f
 
 
 def trouble(probe: Probe, host: Host) -> str:
-    """What is not well; empty when all is."""
+    """Return why the probe fails; empty when it succeeds."""
     try:
         url = probe.url
         place = web.parse(url)

@@ -13,7 +13,7 @@ _NOT_FOR_DAEMONS = ("CATTLE_TOKEN",)
 
 
 def own_path() -> str:
-    """Of the file this program runs from; empty when it is not one file."""
+    """Return the path of the file this program runs from; empty when it is not a single file."""
     archive = getattr(globals().get("__loader__"), "archive", "")
     return os.path.abspath(archive) if archive else ""
 

@@ -1,11 +1,12 @@
-"""When a plan is applied, and which keys of its Secret tell how that went. Pure.
+"""Rules that decide when a plan is applied, and the keys of its Secret that report the result. Pure.
 
-The keys are those of the agents in the field, and so are the rules, but for one: what has finished is never run again
-because the agent has started anew.
+The keys and the rules are those of the agents in the field, with one exception: a run that has finished is never
+repeated because the agent was restarted.
 
-Two flows are known. Where the Secret has `plan-state`, its writer asks for each run by `pending`. Else the checksum of
-the plan decides: it is applied when it is not the applied one, after a failure not before a pause, and not any more
-once the most allowed failures are reached. A time in the future, left by a clock that was wrong, delays nothing.
+There are two flows. If the Secret has `plan-state`, its writer requests each run by `pending`. Otherwise the checksum
+of the plan decides: the plan is applied when its checksum is not the applied one. After a failure the agent pauses
+before the next attempt, and it gives up at the failure limit. A time in the future, left by a wrong clock, delays
+nothing.
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ _MOST_SECRET = (1 << 20) - (64 << 10)  # of all values together; the rest is roo
 
 
 class Verdict(NamedTuple):
-    """Whether the plan is applied now, as which attempt; else in how many seconds; None: not before the Secret changes.
+    """Decision whether to apply the plan now, and as which attempt. If not now: in how many seconds; None means not
+    before the Secret changes.
 
-    `claim`: the flow by plan-state wants `in-progress` to be acknowledged first. `attempt_id` tells this run from all
-    others of the same plan.
+    `claim`: the flow by plan-state requires that `in-progress` is acknowledged first. `attempt_id` tells this run from
+    all others of the same plan.
     """
 
     apply: bool
@@ -206,14 +208,21 @@ def recorded(record: Json | None, instruction: Instruction, result: Result, now:
 
 
 def is_news(told: Json, records: Json, now: float) -> bool:
-    """Whether periodic instructions have come to something else than the Secret says. For an hour it is no news that
-    they ran: a host on which nothing changes writes nothing."""
+    """Return whether results of periodic instructions must be written to the Secret because they differ from it.
+
+    An unchanged result is reported again after an hour, and never when the instruction succeeds without output: a host
+    on which nothing changes writes nothing.
+    """
     if told.keys() != records.keys():
         return True
     return any(
-        _outcome(told[name]) != _outcome(record) or not _left(_last_run(told[name]), RETELL_SECONDS, now)
+        _outcome(told[name]) != _outcome(record)
+        or (_outcome(record) != _NOTHING and not _left(_last_run(told[name]), RETELL_SECONDS, now))
         for name, record in records.items()
     )
+
+
+_NOTHING = (0, "", "")
 
 
 def _outcome(record: Json) -> tuple[object, ...]:
@@ -249,7 +258,7 @@ def probed(status: Json, probe: Probe, well: bool) -> Json:
 
 
 def probe_statuses(data: Data) -> Json:
-    """What is not readable is as if nothing had been probed."""
+    """Return the probe statuses in the Secret; empty when they are unreadable, as if nothing had been probed."""
     try:
         found = parse_json(data.get(PROBES) or b"{}")
     except ValueError:
@@ -273,14 +282,14 @@ def probe_period(data: Data, default: float) -> float:
 
 
 def _room(data: Data, *written: str) -> int:
-    """What these keys may take together, beside everything else and the copy the server keeps of the plan."""
+    """Return how many bytes these keys may take together, beside all other keys and the server's copy of the plan."""
     others = sum(len(value) for key, value in data.items() if key not in written)
     copy = len(data[PLAN]) - len(data.get("appliedPlan", b""))
     return max(0, _MOST_SECRET - others - max(0, copy))
 
 
 def _left(since: str, seconds: float, now: float) -> float:
-    """How much of this time is left; nothing when it began in the future."""
+    """Return the seconds that are left of this period; 0 when it began in the future."""
     began = seconds_of(since)
     return 0.0 if began is None or began > now else max(0.0, began + seconds - now)
 

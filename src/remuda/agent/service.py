@@ -11,7 +11,7 @@ from remuda.agent.layout import Layout
 
 
 def systemctl(*arguments: str, check: bool = True) -> bool:
-    """Whether it succeeded; raises OSError with its words if it had to."""
+    """Run systemctl and return whether it succeeded. With `check`, a failure raises OSError with its error output."""
     done = subprocess.run(["systemctl", *arguments], capture_output=True, check=False)  # noqa: S603, S607
     if check and done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip()
@@ -59,7 +59,7 @@ def environment_file(environment: Mapping[str, str]) -> str:
 
 
 def uninstall_script(place: Layout) -> str:
-    """It knows by itself where this agent was put."""
+    """Return the uninstall script, which contains the paths of this agent."""
     given = {
         "REMUDA_HOST_ROOT": place.root,
         "CATTLE_AGENT_CONFIG_DIR": place.etc[len(place.root) :],

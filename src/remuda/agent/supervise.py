@@ -124,7 +124,7 @@ def running(var: str) -> int:
 
 
 def started(pid: int) -> str:
-    """When a process was started, as its system counts; "-" when there is none."""
+    """Return the start time of a process, in the kernel's units; "-" when there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rsplit(")", 1)[1].split()

@@ -40,7 +40,7 @@ def uninstall(environment: Mapping[str, str]) -> int:
 
 
 def _end_tunnel(place: layout.Layout) -> None:
-    """Its service, and the folder with its token, which only the unit knows."""
+    """Remove the tunnel's service, and the folder with its token, whose path only the unit file contains."""
     unit = (disk.read(place.tunnel_unit_file) or b"").decode("utf-8", "replace")
     if not unit:
         return

@@ -1,7 +1,8 @@
-"""What must exist before the first request: namespaces and the default roles and bindings.
+"""Bootstrap objects that must exist before the first request: namespaces and the default roles and bindings.
 
-Run at every start, all writes at once so that they share a commit. What is there already and as it should be is left
-alone; default roles and bindings are mended unless they are marked not to be.
+Runs at every start, with all writes at once so that they share a commit. Objects that are already as they should be
+are left alone. Default roles and bindings are repaired unless they are marked not to be. Objects damaged on disk are
+left alone as well: `remuda fsck` repairs them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from remuda.apiserver.upkeep.namespaces import create_first_namespaces
 
 async def bootstrap(registry: Registry) -> None:
     await create_first_namespaces(registry)
-    changes = needed_changes(registry.read)
+    changes = needed_changes(registry.read, damaged={one.key for one in registry.store.damaged})
     await asyncio.gather(*(_carry_out(registry, change) for change in changes))
 
 

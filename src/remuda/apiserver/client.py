@@ -53,6 +53,7 @@ class LocalClient:
     ) -> Call:
         resource = self._registry.resources.find(target.group, target.version, target.plural)
         if resource is None:
+            self._registry.resources.require_readable(target.group, target.plural)
             raise no_such_path()
         return self._registry.authorize(
             self._user, verb, resource, namespace, name, subresource, field_selector=field_selector

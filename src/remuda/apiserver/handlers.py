@@ -15,7 +15,7 @@ from remuda.apiserver.auth.authenticate import Authenticator
 from remuda.apiserver.auth.jws import Signer
 from remuda.apiserver.auth.rbac import RbacAuthorizer
 from remuda.apiserver.auth.token_request import request_token
-from remuda.apiserver.auth.tokens import Settings as TokenSettings
+from remuda.apiserver.auth.tokens import TokenSettings
 from remuda.apiserver.registry.bindings import Bindings
 from remuda.apiserver.registry.calls import Call, WriteOptions, Written
 from remuda.apiserver.registry.evictions import Evictions

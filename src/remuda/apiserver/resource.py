@@ -60,11 +60,11 @@ def _no_update_errors(new: Obj, old: Obj) -> list[FieldError]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """What a kind does beyond its schema. All functions are pure; `new` may be changed by the prepare functions.
+    """Behaviour of a kind beyond its schema. All functions are pure, but the prepare functions may change `new`.
 
     They run in this order on every write: schema defaults, `default`, (field ownership is recorded), prepare,
-    admission, validate. `validate_update` runs in addition to `validate`. What `default` sets belongs to the
-    writer, as schema defaults do; what prepare sets belongs to nobody.
+    admission, validate. `validate_update` runs in addition to `validate`. The writer owns the fields that `default`
+    sets, as it owns schema defaults; nobody owns the fields that prepare sets.
     """
 
     default: Callable[[Obj], None] = _nothing
@@ -98,7 +98,8 @@ class Subresource:
     verbs: tuple[str, ...]
     group: str = ""
     version: str = ""
-    schema: Schema | None = None  # of what its handler takes; None: the handler reads it by itself
+    schema: Schema | None = None  # of what its handler takes; None: that of the resource itself
+    decodes: bool = False  # whether the handler decodes and checks the body by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -13,11 +13,12 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
+from remuda.apiserver import clock_check
 from remuda.apiserver.auth import pki as pki_module
 from remuda.apiserver.auth.authenticate import Authenticator
 from remuda.apiserver.auth.impersonate import Impersonation
@@ -30,14 +31,14 @@ from remuda.apiserver.auth.token_authenticators import (
     TokenFileError,
     read_token_file,
 )
-from remuda.apiserver.auth.tokens import Settings as TokenSettings
-from remuda.apiserver.auth.tokens import openid_configuration
+from remuda.apiserver.auth.tokens import TokenSettings, openid_configuration
 from remuda.apiserver.auth.user import MANAGER, MASTERS, User
 from remuda.apiserver.bootstrap import bootstrap
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.handlers import register_handlers
-from remuda.apiserver.http.front import HttpFront
-from remuda.apiserver.http.presented import Presented
+from remuda.apiserver.http.custom_certificate import Presented
+from remuda.apiserver.http.handler import HttpFront
+from remuda.apiserver.http.system import Check
 from remuda.apiserver.kinds import builtin_resources, protobuf
 from remuda.apiserver.kinds.core_quotas import TABLE as QUOTAS
 from remuda.apiserver.kinds.core_quotas import warn_of_unenforced
@@ -49,10 +50,11 @@ from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.schema.openapi import openapi_v3
 from remuda.apiserver.storage.sqlite import SqliteStore
-from remuda.apiserver.storage.types import StoreUnusable
+from remuda.apiserver.storage.types import ObjectsDamaged, StoreUnusable
 from remuda.apiserver.upkeep.upkeep import Upkeep
-from remuda.kube import kubeconfig
+from remuda.kube import clock, kubeconfig
 from remuda.kube.admission import Registration
+from remuda.kube.errors import StatusError
 from remuda.kube.web import Handler
 
 STOP_GRACE_SECONDS = 5.0
@@ -61,7 +63,7 @@ _RENEW_SECONDS = 24 * 3600.0
 log = logging.getLogger(__name__)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 6443
@@ -69,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     token_file: Path | None = None
     upkeep: bool = True  # off: kube-controller-manager runs against this server
     event_ttl_seconds: float = 3600.0
+    reserve_bytes: int = 0  # on the disk, for deletes when it is full
     volatile: bool = False  # objects end with the process: for simulations
     webhook_records: bool = False  # webhook configurations are stored though nobody is called: for tests of registering
 
@@ -80,11 +83,12 @@ class StartRefused(Exception):
 class ApiServer:
     def __init__(
         self,
-        settings: Settings,
+        settings: ServerSettings,
         store: SqliteStore,
         pki: pki_module.Pki,
         tokens: Sequence[TokenAuthenticator],
         presented: Presented | None = None,
+        readiness: Mapping[str, Check] | None = None,
     ) -> None:
         self._settings = settings
         self._presented = presented
@@ -131,6 +135,7 @@ class ApiServer:
                     lambda: openid_configuration(token_settings, keys, f"{self.url}/openid/v1/jwks"),
                 ),
             },
+            readiness={"objects": self._object_check, "disk": store.lack_of_room, **(readiness or {})},
             protobuf=protobuf.decode,
             stored_objects=lambda: {table: store.count(table) for table in store.tables()},
         )
@@ -138,43 +143,67 @@ class ApiServer:
     @classmethod
     async def start(
         cls,
-        settings: Settings,
+        settings: ServerSettings,
         *,
         admission: Sequence[Registration] = (),
         routes: Mapping[str, Handler] | None = None,
         pki: pki_module.Pki | None = None,
         before: Callable[[Handler], Handler] | None = None,
         presented: Presented | None = None,
+        readiness: Mapping[str, Check] | None = None,
     ) -> ApiServer:
         """Raises StartRefused with what is wrong, before anything is served. `admission` and `routes`, which go before
         the API's own paths, are in force from the first request on. `pki`: keys that are kept elsewhere. `before`
         is given the handler that answers for the API, and gives the one that sees every request first. `presented`: a
-        certificate that is shown beside our own."""
+        certificate that is shown beside our own. `readiness`: what /readyz asks besides, by name."""
         try:
             tokens = _static_tokens(settings)
             pki_module.serving_names(settings.host, settings.names)  # before a directory is made for nothing
-            store = SqliteStore.volatile() if settings.volatile else await SqliteStore.open(settings.data_dir)
+            store = await _store(settings)
         except (StoreUnusable, TokenFileError, pki_module.PkiError) as error:
             raise StartRefused(str(error)) from None
         try:
             own = pki is None
-            server = cls(settings, store, pki or await _prepared(settings), tokens, presented)
+            server = cls(settings, store, pki or await _prepared(settings), tokens, presented, readiness)
+            server._report_troubles()
             for registration in admission:
                 server.registry.admission.register(*registration)
             for prefix, handler in (routes or {}).items():
                 server.front.mount(prefix, handler)
             if before is not None:
-                server.front.stand_before(before)
+                server.front.wrap_handler(before)
             await server._start()
             if own:
                 server._renewing = asyncio.create_task(server._keep_renewed(), name="renew certificates")
-        except (pki_module.PkiError, OSError) as error:
+        except (pki_module.PkiError, OSError, StatusError) as error:
             await store.close()
             raise StartRefused(f"{error}") from None
         except BaseException:
             await store.close()
             raise
         return server
+
+    def _report_troubles(self) -> None:
+        for damage in self.store.damaged:
+            log.error("%s", ObjectsDamaged([damage]))
+        if why := self.store.lack_of_room():
+            log.error("%s", why)
+        if not self._settings.volatile:  # a simulation has a time of its own
+            self._report_time()
+
+    def _report_time(self) -> None:
+        ca = self.pki.ca_certificate
+        for complaint in clock_check.complaints(
+            datetime.fromtimestamp(clock.time(), UTC),
+            ca.not_valid_before_utc,
+            ca.not_valid_after_utc,
+            clock_check.newest_write(self.store),
+            self.pki.folder / "ca.crt",
+        ):
+            log.error("%s", complaint)
+
+    def _object_check(self) -> str:
+        return str(ObjectsDamaged(self.store.damaged)) if self.store.damaged else ""
 
     async def _start(self) -> None:
         await bootstrap(self.registry)
@@ -200,7 +229,7 @@ class ApiServer:
             raise StartRefused(f"cannot listen on {_shown(host)}:{port}: {why}") from None
 
     async def _keep_renewed(self) -> None:
-        """What is about to expire is made anew while the server runs, and shown from the next handshake on."""
+        """Renew certificates that are about to expire while the server runs; the next handshake serves the new ones."""
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             try:
@@ -222,7 +251,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where this machine reaches the server."""
+        """Return the URL at which this machine reaches the server."""
         host = self._settings.host
         if host in ("0.0.0.0", "::", ""):  # noqa: S104 - listening everywhere, reached on loopback
             host = "127.0.0.1"
@@ -263,7 +292,13 @@ class ApiServer:
         await self.store.close()
 
 
-async def _prepared(settings: Settings) -> pki_module.Pki:
+async def _store(settings: ServerSettings) -> SqliteStore:
+    if settings.volatile:
+        return SqliteStore.volatile()
+    return await SqliteStore.open(settings.data_dir, reserve_bytes=settings.reserve_bytes)
+
+
+async def _prepared(settings: ServerSettings) -> pki_module.Pki:
     return await asyncio.to_thread(
         pki_module.prepare, settings.data_dir, listen_address=settings.host, extra_names=settings.names
     )
@@ -273,7 +308,7 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _static_tokens(settings: Settings) -> list[TokenAuthenticator]:
+def _static_tokens(settings: ServerSettings) -> list[TokenAuthenticator]:
     if settings.token_file is None:
         return []
     return [StaticTokens(read_token_file(settings.token_file), TokenSettings().api_audiences)]

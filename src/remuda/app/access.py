@@ -1,55 +1,64 @@
-"""How clusters are reached through this process, put together once for both engines: tunnels that nodes open, the proxy
-that users come through, and the controllers' own way.
+"""Access to clusters through this process, assembled once for both engines.
 
-What differs between engines is told by `Engine`: whom else it knows, and what its rules say.
+It consists of the tunnels that nodes open, the proxy for users, and the controllers' own connections. `Engine` holds
+what differs between engines: which other callers it authenticates, and what its rules permit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 import msgspec
 
-from remuda.access import reaching, setup
+from remuda.access import authorization, setup
+from remuda.access.active_requests import ActiveRequests, end_what_is_taken_back, still_reaching
+from remuda.access.administration import Administration, Endpoint, PermitsPath
 from remuda.access.audit import Audit, id_of, impersonated, path_of, reason
+from remuda.access.authorization import Others, Permits
 from remuda.access.clusters import Clusters
-from remuda.access.own import Own
+from remuda.access.interfaces import ADMINISTRATION, OWN, PREFIX, Caller
 from remuda.access.proxy import Proxy
-from remuda.access.reaching import Others, Permits
-from remuda.access.seams import OWN, PREFIX, Caller
+from remuda.access.self_service_api import SelfServiceApi
 from remuda.access.tokens import Tokens
+from remuda.access.transport_pool import TransportPool
 from remuda.access.tunnels import Authorizer
 from remuda.access.types import MANAGEMENT_CLUSTER
-from remuda.access.underway import Underway, end_what_is_taken_back, still_reaching
-from remuda.access.ways import Ways
 from remuda.apiserver.auth.token_authenticators import Authenticated
 from remuda.apiserver.auth.tokens import TokenRejected
 from remuda.apiserver.auth.user import ANONYMOUS, Attributes, User
-from remuda.apiserver.http.seams import HeaderView
+from remuda.apiserver.http.interfaces import HeaderView
 from remuda.apiserver.server import ApiServer
 from remuda.app.tunnel import tunnel_handler
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
-from remuda.providers.bootstrap.site import TUNNEL, Site
+from remuda.providers.shared.manager_address import TUNNEL, Site
 from remuda.runtime.manager import Manager
 from remuda.runtime.remote import RemoteClusters
 from remuda.tunnel.server import Server
-from remuda.tunnel.sessions import Sessions
+from remuda.tunnel.session_table import Sessions
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """What access needs of an engine."""
+    """Functions that access needs from an engine."""
 
     others: Others
     permits: Permits
+    permits_path: PermitsPath
 
 
 class Access:
     """Made before the manager starts, served when its caches are filled, over when it ends. `chosen`: the controllers
-    that run; without those of access there are tunnels and no door for users."""
+    that run; without those of access there are tunnels, and a door for administrators alone."""
 
-    def __init__(self, manager: Manager, site: Site, engine: Engine, chosen: Sequence[str]) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        site: Site,
+        engine: Engine,
+        chosen: Sequence[str],
+        endpoints: Mapping[str, Endpoint] | None = None,
+    ) -> None:
         self._site = site
         self.audit = Audit()
         self._chosen = tuple(name for name in chosen if name in setup.CONTROLLERS)
@@ -57,29 +66,31 @@ class Access:
         self.clusters = Clusters(manager.caches)
         authorizer = Authorizer(manager.client, manager.caches, self.clusters, self.sessions, self.audit)
         self._tunnels = tunnel_handler(Server(authorizer, self.sessions, refused=authorizer.refused_to_dial))
-        self.ways = Ways(manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url)
+        self.ways = TransportPool(manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url)
         self.tokens = Tokens(manager.caches) if self.proxied else None
-        self._doors = self._open(engine, manager) if self.tokens is not None else {}
+        self._doors = self._open(engine, manager, endpoints or {})
         self._ending = False
         manager.metrics.registry.register(self.sessions.metrics)
         manager.at_end(self._close)
 
     @property
     def proxied(self) -> bool:
-        """Whether users, and `<cluster>-kubeconfig`, come through the proxy."""
+        """Return whether users, and `<cluster>-kubeconfig`, go through the proxy."""
         return bool(self._chosen)
 
-    def _open(self, engine: Engine, manager: Manager) -> dict[str, Handler]:
-        """What is for users."""
-        assert self.tokens is not None
-        identify = reaching.identifier(self.tokens, engine.others)
-        may_reach = reaching.reaching(engine.permits)
-        underway = Underway(still_reaching(self.tokens, may_reach), self.tokens.expires)
+    def _open(self, engine: Engine, manager: Manager, endpoints: Mapping[str, Endpoint]) -> dict[str, Handler]:
+        """Return the handlers for users and for administrators."""
+        identify = authorization.identifier(self.tokens, engine.others)
+        administration = Administration(identify, engine.permits_path, endpoints, self.audit)
+        if self.tokens is None:
+            return {ADMINISTRATION: administration.serve}
+        may_reach = authorization.reaching(engine.permits)
+        underway = ActiveRequests(still_reaching(self.tokens, may_reach), self.tokens.expires)
         end_what_is_taken_back(underway, manager.caches)
         manager.at_end(underway.close)
         proxy = Proxy(identify, may_reach, self.ways, underway=underway, audit=self.audit)
-        own = Own(manager.client, manager.caches, self.clusters, identify, may_reach, self.audit)
-        return {PREFIX: proxy.serve, OWN: own.serve}
+        own = SelfServiceApi(manager.client, manager.caches, self.clusters, identify, may_reach, self.audit)
+        return {PREFIX: proxy.serve, OWN: own.serve, ADMINISTRATION: administration.serve}
 
     def add(self, manager: Manager, remote: RemoteClusters) -> None:
         """The controllers, on the connections that all others use; those are told when the way is another."""
@@ -87,8 +98,8 @@ class Access:
         remote.explained_by(self.ways.told)
         setup.add(manager, remote, self.clusters, self._site, only=self._chosen)
 
-    def kept_out(self, request: Request, code: int, why: str) -> None:
-        """What is refused to hosts has an audit line, too."""
+    def on_denied(self, request: Request, code: int, why: str) -> None:
+        """Write an audit line for a denied request of a host, too."""
         verb, id = request.method.lower(), id_of(request)
         self.audit.refused(request.peer.address, code, verb, path_of(request), why, id=id)
 
@@ -118,17 +129,24 @@ def embedded(server: ApiServer) -> Engine:
         return Caller(name=user.name, uid=user.uid, groups=user.groups, extra=user.extra)
 
     async def permits(caller: Caller, cluster: str) -> bool:
-        user = User(caller.name, caller.uid, caller.groups, dict(caller.extra))
+        user = _user(caller)
         group, resource = MANAGEMENT_CLUSTER.group, MANAGEMENT_CLUSTER.plural
         return server.authorizer.authorize(
             user, Attributes(verb="get", group=group, version="v3", resource=resource, name=cluster)
         ).allowed
 
-    return Engine(others, permits)
+    async def permits_path(caller: Caller, verb: str, path: str) -> bool:
+        return server.authorizer.authorize(_user(caller), Attributes(verb=verb, path=path)).allowed
+
+    return Engine(others, permits, permits_path)
+
+
+def _user(caller: Caller) -> User:
+    return User(caller.name, caller.uid, caller.groups, dict(caller.extra))
 
 
 def tell_of_strangers(server: ApiServer, audit: Audit) -> None:
-    """Whoever is kept out of the engine's own API has an audit line, too."""
+    """Write an audit line for each request that the engine's own API denies, too."""
 
     def tell(request: Request, user: User | None, verb: str, error: StatusError) -> None:
         who = user.name if user is not None and user.name != ANONYMOUS else ""
@@ -145,7 +163,7 @@ def tell_of_strangers(server: ApiServer, audit: Audit) -> None:
         )
         request.headers[b"audit-id"] = id.encode()  # the answer has the same
 
-    server.front.kept_out = tell
+    server.front.on_denied = tell
 
 
 class UserTokens:
@@ -173,4 +191,8 @@ class UserTokens:
 
 
 def kubernetes(client: Client) -> Engine:
-    return Engine(reaching.reviewed_tokens(client), reaching.reviewed_access(client))
+    return Engine(
+        authorization.reviewed_tokens(client),
+        authorization.reviewed_access(client),
+        authorization.reviewed_paths(client),
+    )

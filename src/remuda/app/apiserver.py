@@ -7,16 +7,18 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from remuda.apiserver.http.presented import Presented
-from remuda.apiserver.server import ApiServer, Settings, StartRefused
+from remuda.apiserver.http.custom_certificate import Presented
+from remuda.apiserver.http.system import Check
+from remuda.apiserver.server import ApiServer, ServerSettings, StartRefused
 from remuda.app import process
+from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
 from remuda.kube.admission import Registration
 from remuda.kube.web import Handler
 
-__all__ = ["Settings", "run", "start"]
+__all__ = ["ServerSettings", "run", "start"]
 
 
-def run(settings: Settings, *, verbose: bool = False) -> int:
+def run(settings: ServerSettings, logs: LogSettings = DEFAULT_LOGS) -> int:
     """Serves until a signal; the exit code says whether it ended well."""
 
     async def serve(stop: asyncio.Event) -> int:
@@ -32,17 +34,20 @@ def run(settings: Settings, *, verbose: bool = False) -> int:
             await server.stop()
         return 0
 
-    return process.run("apiserver", serve, verbose=verbose)
+    return process.run("apiserver", serve, logs)
 
 
 async def start(
-    settings: Settings,
+    settings: ServerSettings,
     *,
     admission: Sequence[Registration] = (),
     routes: Mapping[str, Handler] | None = None,
     presented: Presented | None = None,
+    readiness: Mapping[str, Check] | None = None,
 ) -> ApiServer:
     try:
-        return await ApiServer.start(settings, admission=admission, routes=routes, presented=presented)
+        return await ApiServer.start(
+            settings, admission=admission, routes=routes, presented=presented, readiness=readiness
+        )
     except StartRefused as refused:
-        raise process.Refused(str(refused)) from None
+        raise process.StartRefused(str(refused)) from None

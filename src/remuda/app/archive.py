@@ -13,9 +13,19 @@ __all__ = ["ArchiveError", "backup", "restore"]
 def backup(data_dir: Path, file: Path, *, force: bool = False) -> str:
     manifest = storage.backup(data_dir, file, force=force)
     size = file.stat().st_size
-    return f"saved {data_dir} at revision {manifest.revision} to {file} ({size:,} bytes, {len(manifest.members)} files)"
+    saved = (
+        f"saved {data_dir} at revision {manifest.revision} to {file} ({size:,} bytes, {len(manifest.members)} files)"
+    )
+    return saved + _damage(manifest)
 
 
 def restore(file: Path, data_dir: Path) -> str:
     manifest = storage.restore(file, data_dir)
-    return f"restored {data_dir} from {file}, taken {manifest.created} at revision {manifest.revision}"
+    restored = f"restored {data_dir} from {file}, taken {manifest.created} at revision {manifest.revision}"
+    return restored + _damage(manifest)
+
+
+def _damage(manifest: storage.Manifest) -> str:
+    """A backup is made of a damaged database too, for the sake of all that is intact in it."""
+    told = "".join(f"\ndamaged in it: {one}" for one in manifest.damaged)
+    return f"{told}\nKeep an older backup: `remuda fsck --repair --from BACKUP` takes objects from it." if told else ""

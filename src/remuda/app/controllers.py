@@ -1,7 +1,7 @@
-"""Which controllers one process runs, and what they need on a server before they start.
+"""Choice of the controllers that one process runs, and installation of what they need on a server before they start.
 
-A choice is made of names and of groups of names: `core` is Cluster API's own, `providers` the other side of its
-hand-offs, `provisioning` makes the objects of both out of declared clusters, `access` opens them to users. On a cluster
+A choice consists of names and of groups of names: `core` is Cluster API's own, `providers` the other side of its
+contracts, `provisioning` creates the objects of both from declared clusters, `access` opens them to users. On a cluster
 whose core is upstream's, only the latter three may run: two cores would fight over every Machine.
 """
 
@@ -16,14 +16,14 @@ from remuda.access import setup as access
 from remuda.access.quotas import NO_LIMITS
 from remuda.access.types import Quota
 from remuda.app.access import Access
-from remuda.app.process import Refused
+from remuda.app.process import StartRefused
 from remuda.capi import admission, inventory, setup
 from remuda.capi.definitions import DEFINITIONS, definitions
 from remuda.jobs import admission as job_admission
 from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
 from remuda.kube.admission import Registration
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Forbidden, StatusError
 from remuda.providers import guards
 from remuda.providers import setup as providers
 from remuda.provisioning import admission as provisioning_admission
@@ -40,7 +40,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "access": access.CONTROLLERS,
 }
 EVERY = tuple(name for names in GROUPS.values() for name in names)
-_FORBIDDEN = 403
 
 
 def admission_functions(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ...]:
@@ -70,7 +69,7 @@ def choose(wanted: Sequence[str]) -> tuple[str, ...]:
         return EVERY
     unknown = [name for name in wanted if name not in GROUPS and name not in EVERY]
     if unknown:
-        raise Refused(
+        raise StartRefused(
             f"no controller or group is called {' or '.join(unknown)}; "
             f"there are the groups {', '.join(GROUPS)} and the controllers {', '.join(EVERY)}"
         )
@@ -81,7 +80,9 @@ def choose(wanted: Sequence[str]) -> tuple[str, ...]:
 def check(chosen: Sequence[str]) -> None:
     """Refuses what cannot work."""
     if has_access(chosen) and not has_providers(chosen):
-        raise Refused("the controllers of access lead to the clusters of providers: add providers to --controllers")
+        raise StartRefused(
+            "the controllers of access lead to the clusters of providers: add providers to --controllers"
+        )
 
 
 def told(chosen: Sequence[str]) -> str:
@@ -100,11 +101,11 @@ async def install(client: Client, chosen: Sequence[str]) -> None:
             if has_core(chosen)
             else ""
         )
-        raise Refused(f"{error}{beside}") from None
+        raise StartRefused(f"{error}{beside}") from None
     except NotEstablished as error:
-        raise Refused(str(error)) from None
+        raise StartRefused(str(error)) from None
     except StatusError as error:
-        raise Refused(_refusal(error)) from None
+        raise StartRefused(_refusal(error)) from None
 
 
 def _definitions(chosen: Sequence[str]) -> list[dict[str, Any]]:
@@ -123,7 +124,7 @@ def _entries(chosen: Sequence[str]) -> list[inventory.Entry]:
 
 
 def _refusal(error: StatusError) -> str:
-    if error.code != _FORBIDDEN:
+    if not isinstance(error, Forbidden):
         return f"cannot install the definitions of its kinds: {error}"
     return (
         f"may not install the definitions of its kinds: {error}. Start it once as somebody who may; where nothing has "
@@ -162,7 +163,7 @@ def webhooks(chosen: Sequence[str], user_quota: Quota = NO_LIMITS) -> list[Webho
 def add(
     manager: Manager,
     chosen: Sequence[str],
-    settings: providers.Settings | None = None,
+    settings: providers.ProviderSettings | None = None,
     doors: Access | None = None,
 ) -> providers.Providers | None:
     """`settings` and `doors` are needed where controllers of providers are chosen."""
@@ -180,11 +181,11 @@ def add(
 
 
 async def register_drivers(client: Client, chosen: Sequence[str]) -> None:
-    """Those that come with this program; what there is already is left as it is."""
+    """Register the drivers that come with this program; existing objects stay unchanged."""
     try:
         await providers.register_drivers(client, chosen)
     except StatusError as error:
-        raise Refused(f"cannot register the drivers that come with this program: {error}") from None
+        raise StartRefused(f"cannot register the drivers that come with this program: {error}") from None
 
 
 async def install_roles(client: Client, chosen: Sequence[str]) -> None:
@@ -194,7 +195,7 @@ async def install_roles(client: Client, chosen: Sequence[str]) -> None:
     try:
         await roles.install(client)
     except StatusError as error:
-        raise Refused(f"cannot install the ClusterRoles of tenants: {error}") from None
+        raise StartRefused(f"cannot install the ClusterRoles of tenants: {error}") from None
 
 
 async def make_workspaces(client: Client, chosen: Sequence[str]) -> None:
@@ -204,4 +205,4 @@ async def make_workspaces(client: Client, chosen: Sequence[str]) -> None:
     try:
         await provisioning.make_workspaces(client)
     except StatusError as error:
-        raise Refused(f"cannot make the namespaces of declared clusters: {error}") from None
+        raise StartRefused(f"cannot make the namespaces of declared clusters: {error}") from None

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 import msgspec
 
 from remuda.app import controllers
-from remuda.app.process import Refused
+from remuda.app.process import StartRefused
 from remuda.capi import names
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, MACHINE_SET
 from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound, StatusError
 from remuda.kube.http import HttpClient
 
 _NEEDED = (CLUSTER, MACHINE, MACHINE_SET, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK)
-_NOT_FOUND = 404
 
 
 class _Served(msgspec.Struct):
@@ -37,7 +36,7 @@ async def require(client: HttpClient, chosen: Sequence[str]) -> None:
     served = await _served(client)
     missing = [f"{kind.plural}.{kind.group}" for kind in _NEEDED if kind.plural not in served]
     if missing:
-        raise Refused(
+        raise StartRefused(
             f"Cluster API is not installed here: nobody serves {', '.join(missing)} in {names.VERSION}. The chosen "
             "controllers work for a core of it: install upstream's (v1.11 or newer) first, or run ours as well, "
             "with --controllers left out"
@@ -47,8 +46,8 @@ async def require(client: HttpClient, chosen: Sequence[str]) -> None:
 async def _served(client: HttpClient) -> set[str]:
     try:
         found = await client.raw_get(f"/apis/{names.API_VERSION}")
+    except NotFound:
+        return set()
     except StatusError as error:
-        if error.code == _NOT_FOUND:
-            return set()
-        raise Refused(f"cannot find out whether Cluster API is installed here: {error}") from None
+        raise StartRefused(f"cannot find out whether Cluster API is installed here: {error}") from None
     return {one.name for one in msgspec.json.decode(found, type=_Resources).resources}

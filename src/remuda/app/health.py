@@ -1,4 +1,4 @@
-"""What a process that runs controllers tells of itself: alive, ready, and its metrics, on an address of its own."""
+"""Health server of a process that runs controllers: liveness, readiness and metrics, on an address of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from remuda.app.addresses import Address, shown, why_not
-from remuda.app.process import Refused
+from remuda.app.process import StartRefused
 from remuda.runtime.manager import Manager
 
 if TYPE_CHECKING:
@@ -22,11 +22,14 @@ async def served(address: Address | None, manager: Manager, checks: Mapping[str,
         return
     from remuda.runtime.health import HealthServer  # an HTTP server of its own, for those who ask for it
 
-    server = HealthServer({"caches": lambda: _unfilled(manager), **checks}, manager.metrics.render)
+    server = HealthServer(
+        {"caches": lambda: _unfilled(manager), "watches": lambda: _unreadable(manager), **checks},
+        manager.metrics.render,
+    )
     try:
         await server.start(*address)
     except OSError as error:
-        raise Refused(f"cannot listen on {shown(address)} for --health-listen: {why_not(error)}") from None
+        raise StartRefused(f"cannot listen on {shown(address)} for --health-listen: {why_not(error)}") from None
     try:
         yield
     finally:
@@ -35,3 +38,7 @@ async def served(address: Address | None, manager: Manager, checks: Mapping[str,
 
 def _unfilled(manager: Manager) -> str:
     return "; ".join(f"no {target.plural} yet: {why}" for target, why in manager.caches.missing.items())
+
+
+def _unreadable(manager: Manager) -> str:
+    return "; ".join(f"cannot watch {target.plural}: {why}" for target, why in manager.caches.unreadable.items())

@@ -7,6 +7,7 @@ left to a manager of the whole cluster, except for definitions that a manager of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -15,25 +16,24 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remuda.access.types import Quota
-from remuda.app import controllers, core, health, jobs, process, webhooks
+from remuda.app import administration, controllers, core, health, jobs, process, webhooks
 from remuda.app.access import Access, kubernetes
 from remuda.app.addresses import Address
+from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
 from remuda.app.node_server import NodeServer
-from remuda.app.process import Refused
-from remuda.app.site import Settings as SiteSettings
-from remuda.app.site import tell_of_unknown_name
+from remuda.app.process import StartRefused
+from remuda.app.site import SiteSettings, tell_of_unknown_name
 from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
-from remuda.jobs.runner import Settings as JobSettings
+from remuda.jobs.runner import JobRunnerSettings as JobSettings
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError, Unreachable
+from remuda.kube.errors import AlreadyExists, Forbidden, NotFound, StatusError, Unauthorized, Unreachable
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.setup import BootstrapSettings
-from remuda.providers.machine.settings import MachineSettings
-from remuda.runtime.election import Election, LeadershipLost
-from remuda.runtime.election import Settings as ElectionSettings
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.runtime.election import Election, ElectionSettings, LeadershipLost
 from remuda.runtime.manager import Manager
 from remuda.runtime.metrics import Metrics
 from remuda.runtime.tasks import Stopped, unless
@@ -43,10 +43,9 @@ NAMESPACE = "remuda-system"
 LEASE_NAME = "remuda"
 _NAMESPACES = Target("v1", "namespaces")
 _ANSWER_SECONDS = 15.0
-_UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class ManagerSettings(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: Path | None = None
     context: str = ""
     controllers: tuple[str, ...] = ()
@@ -71,12 +70,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return Key(self.lease_namespace or self.namespace or NAMESPACE, name)
 
 
-def run(settings: Settings, *, verbose: bool = False) -> int:
+def run(settings: ManagerSettings, logs: LogSettings = DEFAULT_LOGS) -> int:
     """Works until a signal; the exit code says whether it ended well."""
-    return process.run("manager", lambda stop: serve(settings, stop), verbose=verbose)
+    return process.run("manager", lambda stop: serve(settings, stop), logs)
 
 
-def remove_webhooks(settings: Settings, *, verbose: bool = False) -> int:
+def remove_webhooks(settings: ManagerSettings, logs: LogSettings = DEFAULT_LOGS) -> int:
     async def remove(stop: asyncio.Event) -> int:
         client = await connect(settings)
         try:
@@ -85,10 +84,10 @@ def remove_webhooks(settings: Settings, *, verbose: bool = False) -> int:
             await client.close()
         return 0
 
-    return process.run("manager", remove, verbose=verbose)
+    return process.run("manager", remove, logs)
 
 
-async def serve(settings: Settings, stop: asyncio.Event) -> int:
+async def serve(settings: ManagerSettings, stop: asyncio.Event) -> int:
     chosen = _choose(settings)
     found_at = _webhooks_at(settings, chosen)
     metrics = Metrics()
@@ -101,13 +100,13 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     except Stopped:
         pass
     except LeadershipLost as lost:
-        raise Refused(f"stopped, because another may lead by now: {lost}") from None
+        raise StartRefused(f"stopped, because another may lead by now: {lost}") from None
     finally:
         await client.close()
     return 0
 
 
-def _choose(settings: Settings) -> tuple[str, ...]:
+def _choose(settings: ManagerSettings) -> tuple[str, ...]:
     """Providers need a place to serve hosts. Nobody has to have one: whoever asks for everything gets the core then."""
     chosen = controllers.choose(settings.controllers)
     controllers.check(chosen)
@@ -115,11 +114,11 @@ def _choose(settings: Settings) -> tuple[str, ...]:
         chosen = _without_access(settings, chosen)
     if settings.nodes is None:
         if settings.controllers and controllers.has_providers(chosen):
-            raise Refused(
+            raise StartRefused(
                 "the controllers of providers need --nodes-listen, where this manager serves hosts, and --server-url"
             )
         if settings.site != SiteSettings():
-            raise Refused(
+            raise StartRefused(
                 "--server-url, --tls-cert, --assets and --artefacts are for hosts: --nodes-listen must say where they "
                 "are served"
             )
@@ -128,25 +127,27 @@ def _choose(settings: Settings) -> tuple[str, ...]:
     settings.site.name(settings.nodes)
     settings.site.presented(settings.nodes)
     if not settings.nodes[1] and not settings.site.server_url:
-        raise Refused("--nodes-listen with port 0 takes any free one: name one, or add --server-url")
+        raise StartRefused("--nodes-listen with port 0 takes any free one: name one, or add --server-url")
     if not settings.machine.run_jobs:
         return tuple(name for name in chosen if name != JOB_RUNNER)
     if settings.data_dir is None:
-        raise Refused("--run-jobs needs --data-dir, where Jobs and the hosts they make on this machine are kept")
+        raise StartRefused("--run-jobs needs --data-dir, where Jobs and the hosts they make on this machine are kept")
     return chosen
 
 
-def _without_access(settings: Settings, chosen: tuple[str, ...]) -> tuple[str, ...]:
+def _without_access(settings: ManagerSettings, chosen: tuple[str, ...]) -> tuple[str, ...]:
     """Users and what they were granted are of the whole cluster."""
     left = tuple(name for name in chosen if not controllers.has_access((name,)))
     if settings.controllers and left != chosen:
-        raise Refused("users reach the clusters of every namespace: run the controllers of access without --namespace")
+        raise StartRefused(
+            "users reach the clusters of every namespace: run the controllers of access without --namespace"
+        )
     return left
 
 
 async def _manage(
     client: HttpClient,
-    settings: Settings,
+    settings: ManagerSettings,
     chosen: tuple[str, ...],
     found_at: Location | None,
     metrics: Metrics,
@@ -192,7 +193,9 @@ async def _manage(
         await manager.run(stop, election)
 
 
-async def _add_controllers(manager: Manager, client: HttpClient, settings: Settings, chosen: tuple[str, ...]) -> None:
+async def _add_controllers(
+    manager: Manager, client: HttpClient, settings: ManagerSettings, chosen: tuple[str, ...]
+) -> None:
     if settings.nodes is None or not controllers.has_providers(chosen):
         controllers.add(manager, chosen)
         return
@@ -203,24 +206,27 @@ async def _add_controllers(manager: Manager, client: HttpClient, settings: Setti
     if settings.data_dir is not None:
         machine = msgspec.structs.replace(machine, driver_directory=str(settings.data_dir.absolute() / "drivers"))
     kept = settings.site.kept_artefacts(settings.data_dir)
-    access = Access(manager, site, kubernetes(client), chosen)
-    wanted = providers.Settings(
+    job_settings = _job_settings(settings, client)
+    endpoints = administration.endpoints(client, kept, None if job_settings is None else job_settings.hosts)
+    access = Access(manager, site, kubernetes(client), chosen, endpoints)
+    wanted = providers.ProviderSettings(
         site=site,
         bootstrap=settings.bootstrap,
         machine=machine,
-        jobs=_job_settings(settings, client),
+        jobs=job_settings,
         artefacts=kept,
         tunnels=True,
+        silence=access.ways.silent_since,
         proxied=access.proxied,
     )
     added = controllers.add(manager, chosen, wanted, access)
     if added is not None and added.registration is not None:
-        server.add(manager, site, added.registration, kept, access.routes(), access.kept_out)
+        server.add(manager, site, added.registration, kept, access.routes(), access.on_denied)
     if not settings.namespace:
         await controllers.register_drivers(client, chosen)
 
 
-def _job_settings(settings: Settings, client: HttpClient) -> JobSettings | None:
+def _job_settings(settings: ManagerSettings, client: HttpClient) -> JobSettings | None:
     if not settings.machine.run_jobs or settings.data_dir is None:
         return None
     data, access = settings.data_dir.absolute(), client.access
@@ -228,41 +234,41 @@ def _job_settings(settings: Settings, client: HttpClient) -> JobSettings | None:
     return jobs.settings(data, access.server, ca_pem)
 
 
-def _webhooks_at(settings: Settings, chosen: tuple[str, ...]) -> Location | None:
-    """Where the API server is to find the webhooks, if they are wanted."""
+def _webhooks_at(settings: ManagerSettings, chosen: tuple[str, ...]) -> Location | None:
+    """Return the address at which the API server is to call the webhooks, if they are enabled."""
     if settings.webhooks is None:
         if settings.webhook_url:
-            raise Refused(
+            raise StartRefused(
                 "--webhook-url says where webhooks are found; --webhook-listen must say where they are served"
             )
         if settings.user_quota != Quota():
-            raise Refused("--user-quota is enforced by webhooks: add --webhook-listen")
+            raise StartRefused("--user-quota is enforced by webhooks: add --webhook-listen")
         return None
     if settings.namespace:
-        raise Refused(
+        raise StartRefused(
             "webhooks check the objects of every namespace: serve them from a manager without --namespace, "
             "or leave --webhook-listen out"
         )
     if not controllers.webhooks(chosen):
-        raise Refused("none of the chosen controllers has webhooks: leave --webhook-listen out")
+        raise StartRefused("none of the chosen controllers has webhooks: leave --webhook-listen out")
     return webhooks.location(settings.webhooks, settings.webhook_url)
 
 
-async def connect(settings: Settings, metrics: Metrics | None = None) -> HttpClient:
+async def connect(settings: ManagerSettings, metrics: Metrics | None = None) -> HttpClient:
     """A client the server has answered. Refuses in words what cannot work."""
     try:
         access = kubeconfig.load(settings.kubeconfig, settings.context)
     except kubeconfig.KubeconfigError as error:
-        raise Refused(str(error)) from None
+        raise StartRefused(str(error)) from None
     client = HttpClient(access, observe=metrics.requests_to(urlsplit(access.server).netloc) if metrics else None)
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             await client.raw_get("/version")
+    except Forbidden:
+        return client  # it knows us; what we may do turns out when we do it
     except (StatusError, TimeoutError) as error:
-        if isinstance(error, StatusError) and error.code == _FORBIDDEN:
-            return client  # it knows us; what we may do turns out when we do it
         await client.close()
-        raise Refused(_unanswered(error, access)) from None
+        raise StartRefused(_unanswered(error, access)) from None
     return client
 
 
@@ -271,12 +277,12 @@ def _unanswered(error: StatusError | TimeoutError, access: kubeconfig.Access) ->
         return f"{access.server} has not answered within {_ANSWER_SECONDS:.0f} s"
     if isinstance(error, Unreachable):
         return str(error)
-    if error.code == _UNAUTHORIZED:
+    if isinstance(error, Unauthorized):
         return f"{access.server} does not know the user of {access.origin}: {error}"
     return f"{access.server} does not answer as a Kubernetes API server does: {error}"
 
 
-def _election(client: Client, settings: Settings) -> Election:
+def _election(client: Client, settings: ManagerSettings) -> Election:
     seconds = settings.lease_seconds
     return Election(
         client,
@@ -286,18 +292,21 @@ def _election(client: Client, settings: Settings) -> Election:
 
 
 async def _make_namespace(client: Client, name: str) -> None:
-    """Where the Lease and the certificates go. Who may not make it can still use one that is there."""
+    """Create the namespace of the Lease and the certificates.
+
+    Without permission to create it, an existing one is used.
+    """
     try:
-        await client.get(_NAMESPACES, "", name)
-        return
+        with contextlib.suppress(Forbidden, NotFound):
+            await client.get(_NAMESPACES, "", name)
+            return
     except StatusError as error:
-        if error.code not in (_FORBIDDEN, 404):
-            raise Refused(f"cannot look for the namespace {name}: {error}") from None
+        raise StartRefused(f"cannot look for the namespace {name}: {error}") from None
     obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     try:
-        await client.create(_NAMESPACES, "", obj)
+        with contextlib.suppress(AlreadyExists):
+            await client.create(_NAMESPACES, "", obj)
     except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise Refused(
-                f"cannot make the namespace {name}: {error}. Make it, or choose another with --lease-namespace"
-            ) from None
+        raise StartRefused(
+            f"cannot make the namespace {name}: {error}. Make it, or choose another with --lease-namespace"
+        ) from None

@@ -1,9 +1,9 @@
-"""What hosts are served by a manager on Kubernetes, on a port of its own: the endpoints, and the way to their Secret.
+"""Server for hosts of a manager on Kubernetes, on a port of its own: the endpoints, and the access to their Secret.
 
 Every replica serves, whether or not it leads. The certificate and its CA are in a Secret that all replicas share; hosts
-pin that CA, so it stays for as long as it is valid. A certificate of the user's own is shown beside it, to those who
-ask for what it is good for. The embedded engine needs none of this: there the same endpoints
-are on the API's own port (`nodes.mount`).
+pin that CA, so it stays for as long as it is valid. A certificate of the user's own is served beside it, to clients
+that ask for a name it is valid for. The embedded engine needs none of this: there the same endpoints are on the API's
+own port (`nodes.mount`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from remuda.apiserver.http.listener import Listener
 from remuda.app import nodes
 from remuda.app.addresses import Address, shown, why_not
 from remuda.app.passthrough import Passthrough
-from remuda.app.process import Refused
-from remuda.app.site import Settings as SiteSettings
+from remuda.app.process import StartRefused
+from remuda.app.site import SiteSettings
 from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
@@ -28,8 +28,8 @@ from remuda.kube.objects import Key
 from remuda.kube.web import Handler, Request, Result
 from remuda.providers.bootstrap.endpoints import Endpoints
 from remuda.providers.bootstrap.registration import Registration
-from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane.artefacts import Artefacts
+from remuda.providers.shared.manager_address import Site
 from remuda.runtime.manager import Manager
 from remuda.runtime.tasks import Tasks
 from remuda.runtime.webhooks import certificates
@@ -67,11 +67,14 @@ class NodeServer:
         return self._listener.port
 
     async def prepare(self) -> Site:
-        """What hosts are told; the certificate is there when it returns. Refuses in words."""
+        """Create or renew the certificate and return the Site for hosts.
+
+        Raises StartRefused with a message for the user.
+        """
         try:
             await self._renew()
         except StatusError as error:
-            raise Refused(f"cannot keep the certificate for hosts in Secret {self._secret}: {error}") from None
+            raise StartRefused(f"cannot keep the certificate for hosts in Secret {self._secret}: {error}") from None
         own = self._serving.ca_pem
         return self._settings.settled(self._listen, own if self._presented is None else self._presented.trusted(own))
 
@@ -82,11 +85,11 @@ class NodeServer:
         registration: Registration,
         kept: Artefacts | None = None,
         more: Mapping[str, Handler] | None = None,
-        kept_out: nodes.KeptOut = lambda request, code, why: None,
+        on_denied: nodes.OnDenied = lambda request, code, why: None,
     ) -> None:
         """Served from the moment the caches are filled until the manager ends."""
-        served = Endpoints(site, registration, self._settings.assets, kept_out)
-        self._passthrough.kept_out = kept_out
+        served = Endpoints(site, registration, self._settings.assets, on_denied)
+        self._passthrough.on_denied = on_denied
         found = nodes.routes(served, kept) | dict(more or {})
         self._routes = {prefix: found[prefix] for prefix in sorted(found, key=len, reverse=True)}
         manager.at_start(self.start)
@@ -96,7 +99,7 @@ class NodeServer:
         try:
             await self._listener.start(*self._listen, self._context)
         except OSError as error:
-            raise Refused(f"cannot listen on {shown(self._listen)} for --nodes-listen: {why_not(error)}") from None
+            raise StartRefused(f"cannot listen on {shown(self._listen)} for --nodes-listen: {why_not(error)}") from None
         self._tasks.spawn("renew the certificate for hosts", self._keep_renewed())
 
     async def stop(self) -> None:

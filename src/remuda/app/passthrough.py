@@ -1,8 +1,8 @@
-"""What a host may ask the API server of a Kubernetes through the manager, which is all it needs: the version, and one
-Secret by its name.
+"""Proxy for hosts to the API server of a Kubernetes, limited to the version and one Secret by its name.
 
-It goes on with the host's own token and nothing of ours, so the API server decides what that token opens; here only
-the shape of a request is judged. A list or a watch must name the one object, as the rights of an agent do.
+This is all that a host needs. Requests are forwarded with the host's own token and no credentials of ours, so the API
+server decides what that token permits; this module checks only the shape of a request. A list or a watch must name the
+one object, as the permissions of an agent do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Forbidden, StatusError
 from remuda.kube.http.tls import client_context
 from remuda.kube.kubeconfig import Access
 from remuda.kube.web import MAX_BODY, Request, Response, Result, Sink, Stream, header_block
@@ -42,18 +42,18 @@ class Passthrough:
         self._access = access
         self._session: aiohttp.ClientSession | None = None
         # Told of what is refused, here or by the API server: the request, the code, and why.
-        self.kept_out: Callable[[Request, int, str], None] = lambda request, code, why: None
+        self.on_denied: Callable[[Request, int, str], None] = lambda request, code, why: None
 
     async def serve(self, request: Request) -> Result:
         try:
             watches = judge(request)
             result = await self._forward(request, watches)
         except StatusError as error:
-            if error.code == _FORBIDDEN:
-                self.kept_out(request, error.code, error.message)
+            if isinstance(error, Forbidden):
+                self.on_denied(request, error.code, error.message)
             return refusal(error)
         if isinstance(result, Response) and result.status in (_UNAUTHORIZED, _FORBIDDEN):
-            self.kept_out(request, result.status, "the API server refuses it to this token")
+            self.on_denied(request, result.status, "the API server refuses it to this token")
         return result
 
     async def close(self) -> None:
@@ -95,7 +95,7 @@ class Passthrough:
         return self._session
 
     def _context(self) -> ssl.SSLContext | None:
-        """Who the server is, and never who we are."""
+        """Return the TLS context that verifies the server, without a client certificate of ours."""
         access = self._access
         if access.server.startswith("http://"):
             return None
@@ -104,8 +104,10 @@ class Passthrough:
 
 
 def judge(request: Request) -> bool:
-    """Whether it is a watch. Raises a 403 for what hosts do not need. Paths are taken as they came: one that is written
-    with escapes is none of these."""
+    """Return whether the request is a watch. Raises a 403 for requests that hosts do not need.
+
+    Paths are compared as they were received: one that is written with escapes is none of these.
+    """
     path = request.target.partition("?")[0]
     if path == "/version" and request.method == "GET":
         return False

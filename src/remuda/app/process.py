@@ -1,4 +1,4 @@
-"""What every long-running command shares: one event loop, a clean end on signals, logs to stderr."""
+"""Shared frame of every long-running command: one event loop, a clean end on signals, logs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from remuda.app.log_setup import DEFAULT_LOGS, LogSettings, set_up
 from remuda.runtime import guard
 
 # The thread that writes to disk comes back from every commit into a busy event loop and waits for the interpreter lock.
@@ -24,25 +25,24 @@ _SWITCH_SECONDS = 0.0005
 _COLLECT_AFTER = (20_000, 20, 50)
 
 
-class Refused(Exception):
+class StartRefused(Exception):
     """The command cannot start, or cannot go on; the text tells the person why and what to do."""
 
 
-def run(command: str, serve: Callable[[asyncio.Event], Coroutine[Any, Any, int]], *, verbose: bool = False) -> int:
+def run(
+    command: str, serve: Callable[[asyncio.Event], Coroutine[Any, Any, int]], logs: LogSettings = DEFAULT_LOGS
+) -> int:
     """Runs `serve` until it returns the exit code; SIGTERM and Ctrl-C set the event it is given."""
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    logging.getLogger("remuda.audit").setLevel(logging.INFO)  # every line of it, however quiet the rest is
+    undo = set_up(logs)
     tune()
     _allow_many_files()
     try:
         return _run(_until_signalled(serve))
-    except Refused as refused:
+    except StartRefused as refused:
         print(f"remuda {command}: {refused}", file=sys.stderr)
         return 1
+    finally:
+        undo()
 
 
 def _run(main: Coroutine[Any, Any, int]) -> int:

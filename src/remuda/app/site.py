@@ -1,10 +1,10 @@
-"""Where hosts find the manager, as the command line says it: checked before anything is started.
+"""Address of the manager for hosts, as given on the command line: checked before anything is started.
 
-A URL that no host could use is refused. One that only this machine can use is fine for hosts that are this machine's
-processes, so it is only told of; so is a name that is not known here, which hosts may well know.
+A URL that no host could use is refused. One that only this machine can use is fine for hosts that are processes of this
+machine, so it only causes a message; so does a name that does not resolve here, which hosts may well resolve.
 
-What hosts are told to trust is a set: our own CA always, with it the one of --server-ca and the root of a certificate
-of the user's own. So one can hand out a new authority before it is needed, and strand nobody.
+Hosts are told to trust a set of CAs: always our own, and with it the one of --server-ca and the root of a certificate
+of the user's own. So users can distribute a new authority before it is needed, and no host loses its connection.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from urllib.parse import urlsplit
 import msgspec
 from cryptography import x509
 
-from remuda.apiserver.http.presented import Presented
+from remuda.apiserver.http.custom_certificate import Presented
 from remuda.app.addresses import Address, shown, why_not
-from remuda.app.process import Refused
+from remuda.app.process import StartRefused
 from remuda.kube import chains
-from remuda.providers.bootstrap.site import Site
-from remuda.providers.controlplane.artefacts import Artefacts
-from remuda.providers.controlplane.artefacts.packing import Packing
+from remuda.providers.controlplane.artefacts.nano_bundles import Packing
+from remuda.providers.shared.manager_address import Site
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +32,8 @@ _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - where nobody can be reached
 _RESOLVE_SECONDS = 3.0
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What both `up` and `manager` are told of it."""
+class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Site options that `up` and `manager` share."""
 
     server_url: str = ""  # empty: derived from where it listens
     server_ca: Path | None = None  # of a certificate that is not ours: the user's, or of what stands before the manager
@@ -44,9 +43,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     artefacts: Path | None = None  # what nodes install distributions from; made when there is something to keep
 
     def name(self, listen: Address) -> str:
-        """What the serving certificate must be good for. Refuses what hosts could not use."""
+        """Return the name that the serving certificate must be valid for.
+
+        Raises StartRefused for one that hosts could not use.
+        """
         if not self.server_url and listen[0] in _EVERYWHERE:
-            raise Refused(
+            raise StartRefused(
                 f"listening on {shown(listen)} does not say where hosts find this server: add --server-url "
                 "https://NAME:PORT, or run without hosts, with --controllers=core"
             )
@@ -55,15 +57,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             parts = urlsplit(url)
             host, _ = parts.hostname or "", parts.port
         except ValueError:
-            raise Refused(f"--server-url {url} is no URL") from None
+            raise StartRefused(f"--server-url {url} is no URL") from None
         if parts.scheme != "https" or not host:
-            raise Refused(
+            raise StartRefused(
                 f"--server-url {url}: hosts talk to the server over https only, for example https://NAME:PORT"
             )
         if parts.path.strip("/") or parts.query or parts.fragment or parts.username:
-            raise Refused(f"--server-url {url}: nothing may follow the host and its port")
+            raise StartRefused(f"--server-url {url}: nothing may follow the host and its port")
         if host in _EVERYWHERE:
-            raise Refused(
+            raise StartRefused(
                 f"--server-url {url}: no host can connect to {host}; give an address or a name of this machine"
             )
         return host
@@ -82,30 +84,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Refuses files that cannot be used."""
         self._foreign_ca()
         if self.assets is not None and not self.assets.is_dir():
-            raise Refused(f"--assets {self.assets} is not a directory")
+            raise StartRefused(f"--assets {self.assets} is not a directory")
         if self.artefacts is not None and self.artefacts.exists() and not self.artefacts.is_dir():
-            raise Refused(f"--artefacts {self.artefacts} is not a directory")
+            raise StartRefused(f"--artefacts {self.artefacts} is not a directory")
 
     def presented(self, listen: Address) -> Presented | None:
         """The user's own certificate, fit to be shown where hosts and users look for this server. Refuses in words."""
         if self.tls_cert is None or self.tls_key is None:
             if self.tls_cert is not None or self.tls_key is not None:
-                raise Refused("--tls-cert and --tls-key belong together: a certificate, and the key of it")
+                raise StartRefused("--tls-cert and --tls-key belong together: a certificate, and the key of it")
             return None
         host = self.name(listen) if self.server_url or listen[0] not in _EVERYWHERE else ""
         try:
             found = Presented(self.tls_cert, self.tls_key, host, self._foreign_ca())
         except chains.Unfit as unfit:
-            raise Refused(f"--tls-cert: {unfit}") from None
+            raise StartRefused(f"--tls-cert: {unfit}") from None
         if found.chain.has_addresses and _is_one_address(listen[0]) and not found.chain.covers(listen[0]):
-            raise Refused(
+            raise StartRefused(
                 f"--tls-cert {self.tls_cert} is for {', '.join(found.chain.names)}, and is shown to whoever connects "
                 f"to an address: it must be for {listen[0]} of --listen, too"
             )
         return found
 
-    def kept_artefacts(self, data_dir: Path | None) -> Artefacts | None:
-        """Where they are said to be, else in the data directory, if there is one."""
+    def kept_artefacts(self, data_dir: Path | None) -> Packing | None:
+        """Return the artefact store: at the given path, else in the data directory, if there is one."""
         place = self.artefacts or (data_dir / "artefacts" if data_dir is not None else None)
         return None if place is None else Packing(place.absolute())
 
@@ -116,9 +118,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             pem = self.server_ca.read_bytes()
             x509.load_pem_x509_certificates(pem)
         except OSError as error:
-            raise Refused(f"--server-ca {self.server_ca} cannot be read: {error.strerror}") from None
+            raise StartRefused(f"--server-ca {self.server_ca} cannot be read: {error.strerror}") from None
         except ValueError:
-            raise Refused(f"--server-ca {self.server_ca} has no certificate in PEM") from None
+            raise StartRefused(f"--server-ca {self.server_ca} has no certificate in PEM") from None
         return pem
 
 

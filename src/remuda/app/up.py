@@ -13,19 +13,20 @@ import msgspec
 from remuda.access.setup import let_users_in
 from remuda.access.types import Quota
 from remuda.apiserver.server import ApiServer
-from remuda.app import apiserver, controllers, health, jobs, nodes, process
+from remuda.app import administration, apiserver, controllers, health, jobs, nodes, process
 from remuda.app.access import Access, UserTokens, embedded, tell_of_strangers
 from remuda.app.addresses import Address
-from remuda.app.apiserver import Settings as ServerSettings
-from remuda.app.site import Settings as SiteSettings
-from remuda.app.site import tell_of_unknown_name
+from remuda.app.apiserver import ServerSettings
+from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
+from remuda.app.site import SiteSettings, tell_of_unknown_name
+from remuda.kube.errors import StatusError
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.setup import BootstrapSettings
-from remuda.providers.machine.settings import MachineSettings
+from remuda.providers.shared.jobs.settings import MachineSettings
 from remuda.runtime.manager import Manager
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerSettings
     controllers: tuple[str, ...] = ()
     health: Address | None = None
@@ -35,20 +36,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     user_quota: Quota = Quota()  # of users that have none of their own
 
 
-def run(settings: Settings, *, verbose: bool = False) -> int:
+def run(settings: UpSettings, logs: LogSettings = DEFAULT_LOGS) -> int:
     """Serves until a signal; the exit code says whether it ended well."""
-    return process.run("up", lambda stop: serve(settings, stop), verbose=verbose)
+    return process.run("up", lambda stop: serve(settings, stop), logs)
 
 
-async def serve(settings: Settings, stop: asyncio.Event) -> int:
+async def serve(settings: UpSettings, stop: asyncio.Event) -> int:
     started = time.monotonic()
     chosen = controllers.choose(settings.controllers)
     controllers.check(chosen)
     routes = nodes.starting() if controllers.has_providers(chosen) else None
     wanted = _with_names(settings, chosen)
     presented = settings.site.presented((wanted.host, wanted.port))
+    kinds_missing = "the definitions of Remuda's own kinds are not installed yet"
     server = await apiserver.start(
-        wanted, admission=controllers.embedded_admission(settings.user_quota), routes=routes, presented=presented
+        wanted,
+        admission=controllers.embedded_admission(settings.user_quota),
+        routes=routes,
+        presented=presented,
+        readiness={"kinds": lambda: kinds_missing},
     )
 
     def tell() -> None:
@@ -67,16 +73,19 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         async with health.served(settings.health, manager, {}):
             # The kinds of Cluster API come with the engine: providers stand on them, whoever runs the core.
             await controllers.install(server.client(), (*controllers.GROUPS["core"], *chosen))
+            kinds_missing = ""
             await controllers.install_roles(server.client(), chosen)
             await controllers.make_workspaces(server.client(), chosen)
             await _add(manager, server, settings, chosen)
             await manager.run(stop)
+    except StatusError as error:
+        raise process.StartRefused(str(error)) from None
     finally:
         await server.stop()
     return 0
 
 
-def _with_names(settings: Settings, chosen: tuple[str, ...]) -> ServerSettings:
+def _with_names(settings: UpSettings, chosen: tuple[str, ...]) -> ServerSettings:
     """The serving certificate is good for where hosts find it. Refuses, before anything runs, what they could not
     use."""
     server = settings.server
@@ -86,7 +95,7 @@ def _with_names(settings: Settings, chosen: tuple[str, ...]) -> ServerSettings:
     return msgspec.structs.replace(server, names=(*server.names, settings.site.name((server.host, server.port))))
 
 
-async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: tuple[str, ...]) -> None:
+async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen: tuple[str, ...]) -> None:
     if not controllers.has_providers(chosen):
         controllers.add(manager, chosen)
         return
@@ -96,24 +105,27 @@ async def _add(manager: Manager, server: ApiServer, settings: Settings, chosen: 
     data = settings.server.data_dir.absolute()
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
     kept = settings.site.kept_artefacts(data)
-    access = Access(manager, site, embedded(server), chosen)
+    job_settings = jobs.settings(data, server.url, server.authorities)
+    endpoints = administration.endpoints(server.client(), kept, job_settings.hosts)
+    access = Access(manager, site, embedded(server), chosen, endpoints)
     tell_of_strangers(server, access.audit)
     if access.tokens is not None:
         server.authenticator.add(UserTokens(access.tokens, server.authenticator.api_audiences))
         await let_users_in(server.client())
-    wanted = providers.Settings(
+    wanted = providers.ProviderSettings(
         site=site,
         bootstrap=settings.bootstrap,
         machine=machine,
-        jobs=jobs.settings(data, server.url, server.authorities),
+        jobs=job_settings,
         artefacts=kept,
         tunnels=True,
+        silence=access.ways.silent_since,
         proxied=access.proxied,
     )
     added = controllers.add(manager, chosen, wanted, access)
     assert added is not None
     if added.registration is not None:
-        nodes.mount(server.front, site, added.registration, settings.site.assets, kept, access.kept_out)
+        nodes.mount(server.front, site, added.registration, settings.site.assets, kept, access.on_denied)
     manager.at_start(lambda: _mount(server, access))
     if added.job_runner is not None:
         server.pod_logs.add(added.job_runner.log_source)

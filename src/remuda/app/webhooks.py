@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from remuda.app.addresses import Address, shown, why_not
-from remuda.app.process import Refused
+from remuda.app.process import StartRefused
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
@@ -28,14 +28,16 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - where nobody can be reached
 
 
 def location(listen: Address, url: str) -> Location:
-    """How the API server reaches what listens there. Refuses what it could not reach."""
+    """Return the address by which the API server reaches a listener. Raises StartRefused for one it could not reach."""
     host, port = listen
     if not url and (host in _EVERYWHERE or not port):
-        raise Refused(f"--webhook-listen {shown(listen)} does not say how the API server gets there: add --webhook-url")
+        raise StartRefused(
+            f"--webhook-listen {shown(listen)} does not say how the API server gets there: add --webhook-url"
+        )
     try:
         return Location.at(url or f"https://{shown(listen)}")
     except ValueError as error:
-        raise Refused(f"--webhook-url: {error}") from None
+        raise StartRefused(f"--webhook-url: {error}") from None
 
 
 def add(
@@ -58,9 +60,9 @@ def add(
         try:
             await service.start(*listen)
         except StatusError as error:
-            raise Refused(f"cannot register the webhooks: {error}") from None
+            raise StartRefused(f"cannot register the webhooks: {error}") from None
         except OSError as error:
-            raise Refused(f"cannot listen on {shown(listen)} for --webhook-listen: {why_not(error)}") from None
+            raise StartRefused(f"cannot listen on {shown(listen)} for --webhook-listen: {why_not(error)}") from None
 
     manager.at_start(start)
     manager.at_end(service.stop)
@@ -82,7 +84,7 @@ async def require(client: Client) -> None:
             VALIDATING, "", NAME, probe, kind="apply", field_manager=FIELD_MANAGER, force=True, dry_run=True
         )
     except StatusError as error:
-        raise Refused(
+        raise StartRefused(
             f"cannot use --webhook-listen with this API server: {error.message}. Leave out --webhook-listen, or run "
             "`remuda up`, which checks objects in its own process, or use a Kubernetes API server."
         ) from None
@@ -106,7 +108,9 @@ async def own_user(client: Client) -> str:
     try:
         answer = await client.create(_SELF, "", wanted)
     except StatusError as error:
-        raise Refused(f"cannot find out which user this manager is, which its webhooks have to know: {error}") from None
+        raise StartRefused(
+            f"cannot find out which user this manager is, which its webhooks have to know: {error}"
+        ) from None
     return msgspec.json.decode(answer, type=_SelfReview).status.user_info.username
 
 
@@ -115,7 +119,7 @@ async def remove(client: Client) -> str:
     try:
         removed = await unregister(client, NAME)
     except StatusError as error:
-        raise Refused(f"cannot remove the webhooks: {error}") from None
+        raise StartRefused(f"cannot remove the webhooks: {error}") from None
     if not removed:
         return "no webhooks were registered"
     return "the webhooks are removed; a manager that runs with --webhook-listen registers them when it starts again"

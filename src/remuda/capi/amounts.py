@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 def resolve(amount: int | str, of: int, *, up: bool) -> int:
-    """What the amount means of so many, a fraction rounded up or down. Raises ValueError where it means nothing."""
+    """Return the number that `amount` stands for: itself, or its percentage of `of`, rounded up or down.
+
+    Raises ValueError if it is neither a number nor a percentage.
+    """
     if isinstance(amount, int):
         return amount
     number, percent, rest = amount.partition("%")

@@ -1,11 +1,12 @@
-"""How conditions are made of other conditions: summaries of one object, aggregates over many, mirrors of a provider's.
+"""Conditions derived from other conditions: summaries of one object, aggregates over many, mirrors of a provider's.
 
-Everything here is pure, and a result depends on nothing but what is said: the order in which objects are listed never
-shows, so that repeated reconciles produce identical bytes. `clusterctl describe` and people read the messages: one
-line each, the gravest first, at most three of them naming at most three objects.
+All functions are pure, and a result depends only on the content of the conditions: the order in which objects are
+listed never matters, so that repeated reconciles produce identical bytes. `clusterctl describe` and people read the
+messages: one line each, the most severe first, at most three of them naming at most three objects.
 
-A condition is of positive polarity when True is good (Ready) and of negative when False is (Deleting). By status and
-polarity each source is an issue, unknown, or mere information; the gravest decides the status of the result.
+A condition has positive polarity when True is good (Ready) and negative polarity when False is good (Deleting). By
+status and polarity each source is an issue, unknown, or mere information; the most severe one decides the status of the
+result.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from typing import NamedTuple, Protocol
 from remuda.capi.inflection import plural
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition, find, is_false
 from remuda.kube.objects import Condition
+
+NOT_YET_REPORTED = "NotYetReported"  # reason: a condition that is expected and has never been there
+SCALING_UP_BLOCKED = "ScalingUpBlocked"  # reason of ScalingUp: no Machines are made before somebody acts
 
 NEGATIVE = frozenset({"Deleting", "Paused", "Remediating", "RollingOut", "ScalingDown", "ScalingUp", "Updating"})
 
@@ -207,7 +211,7 @@ def _status(target: str, gravest: Priority) -> str:
 
 
 def _not_reported(type: str) -> Condition:
-    return condition(type, UNKNOWN, "NotYetReported", "Condition not yet reported")
+    return condition(type, UNKNOWN, NOT_YET_REPORTED, "Condition not yet reported")
 
 
 def internal_error(target: str) -> Condition:
@@ -234,7 +238,7 @@ def mirror(target: str, source: Condition | None, *, like: str, ready: bool, wai
 
 
 def mirror_of_absent(target: str, *, kind: str, existed: bool, owner: str, owner_deleting: bool) -> Condition:
-    """What is said of a provider's object that is not there: not yet, or no longer."""
+    """Return the condition for a provider's object that does not exist yet, or no longer exists."""
     if not existed:
         return condition(target, False, "ObjectDoesNotExist", f"{kind} does not exist")
     ending = "" if owner_deleting else f" while the {owner} still exists"
@@ -242,9 +246,10 @@ def mirror_of_absent(target: str, *, kind: str, existed: bool, owner: str, owner
 
 
 def remediating(machines: Iterable[Reporter], *, by: str = "") -> Condition:
-    """Whether Machines wait for remediation by their owner, and which are unhealthy but not marked for it.
+    """Return the Remediating condition: Machines that wait for remediation by their owner, else Machines that are
+    unhealthy but not marked for it.
 
-    `by` names who would remediate them; a Cluster, which remediates none itself, leaves it out.
+    `by` names the owner that would remediate them; a Cluster, which remediates none itself, leaves it out.
     """
     machines = list(machines)
     waiting = [one for one in machines if is_false(one.conditions, "OwnerRemediated")]

@@ -1,9 +1,8 @@
-"""What Cluster API may know of a provider's objects: the fields of either version of the contract, and no others.
+"""Contract between Cluster API and providers' objects: access to the fields of either contract version, and no others.
 
-A provider's kind is labelled with the contract its versions follow; the same fact stands in different places under
-v1beta2 and v1beta1, and everybody else asks here instead of knowing where. All of it is pure. A field that is missing
-is a fact not reported yet; one of the wrong type is a `ContractError` that names it, because acting on nonsense is
-worse than waiting.
+A label on a provider's kind names the contract that its versions follow. v1beta2 and v1beta1 store the same fact in
+different places, and only this module knows where. All functions are pure. A missing field is a fact not reported yet.
+A field of the wrong type raises a `ContractError` that names it, because acting on nonsense is worse than waiting.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ def _whole_seconds(time: str) -> str:
 
 
 def failure(obj: ProviderObject) -> tuple[str, str]:
-    """What the v1beta1 contract calls a terminal failure: reason and message. Nothing acts on it."""
+    """Return reason and message of what the v1beta1 contract calls a terminal failure. No controller acts on it."""
     return obj.field(str, "status", "failureReason") or "", obj.field(str, "status", "failureMessage") or ""
 
 
@@ -157,7 +156,7 @@ def failure(obj: ProviderObject) -> tuple[str, str]:
 
 
 def provisioned(obj: ProviderObject) -> bool:
-    """Of an infrastructure cluster or machine: it exists and can be used."""
+    """Return whether an infrastructure cluster or machine exists and can be used."""
     return bool(obj.field(bool, *provisioned_path(obj)))
 
 
@@ -166,7 +165,7 @@ def provisioned_path(obj: ProviderObject) -> tuple[str, ...]:
 
 
 def endpoint(obj: ProviderObject) -> Endpoint:
-    """Of an infrastructure cluster or a control plane: where the API will be reached, if it says so."""
+    """Return the API endpoint that an infrastructure cluster or a control plane reports; empty if it reports none."""
     return obj.field(Endpoint, "spec", "controlPlaneEndpoint") or Endpoint()
 
 
@@ -177,7 +176,8 @@ class _FailureDomain(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 def failure_domains(obj: ProviderObject) -> list[Json]:
-    """Of an infrastructure cluster, by name: a list under v1beta2, a map under v1beta1."""
+    """Return the failure domains of an infrastructure cluster, sorted by name; a list under v1beta2, a map under
+    v1beta1."""
     found: list[_FailureDomain]
     if obj.old:
         by_name = obj.field(dict[str, _FailureDomain], "status", "failureDomains") or {}
@@ -200,12 +200,13 @@ def addresses(obj: ProviderObject) -> list[Json]:
 
 
 def failure_domain(obj: ProviderObject) -> str:
-    """Where a machine ended up, for the Machine's status."""
+    """Return the failure domain in which a machine was placed, for the Machine's status."""
     return obj.field(str, "status", "failureDomain") or ""
 
 
 def chosen_failure_domain(obj: ProviderObject) -> str:
-    """Where the provider has decided to put a machine, for the Machine's spec; some do so under either contract."""
+    """Return the failure domain that the provider chose for a machine, for the Machine's spec; some providers set it
+    under either contract."""
     return obj.field(str, "spec", "failureDomain") or ""
 
 
@@ -276,7 +277,7 @@ def desired_version(obj: ProviderObject) -> str:
 
 
 def running_versions(obj: ProviderObject) -> list[VersionCount]:
-    """What runs, oldest first; providers that know only the oldest say just that."""
+    """Return the running versions, oldest first; only the oldest for providers that report no others."""
     listed = None if obj.old else obj.field(list[VersionCount], "status", "versions")
     if listed:
         return listed
@@ -285,7 +286,7 @@ def running_versions(obj: ProviderObject) -> list[VersionCount]:
 
 
 def is_provisioning(obj: ProviderObject) -> bool:
-    """It shall have a version and does not report one yet."""
+    """Return whether the control plane has a desired version but does not report a running one yet."""
     return bool(desired_version(obj)) and not running_versions(obj)
 
 
@@ -301,7 +302,7 @@ def is_upgrading(obj: ProviderObject) -> bool:
 
 
 def externally_managed_control_plane(obj: ProviderObject) -> bool:
-    """Its control plane has no Machines of ours."""
+    """Return whether the control plane is managed externally, without Machines of ours."""
     return bool(obj.field(bool, "status", "externalManagedControlPlane"))
 
 
@@ -309,7 +310,7 @@ def externally_managed_control_plane(obj: ProviderObject) -> bool:
 
 
 def template_spec(obj: ProviderObject) -> Json:
-    """What objects made from it start with."""
+    """Return the initial spec of objects created from this template."""
     spec = obj.field(dict[str, Any], "spec", "template", "spec")
     return {} if spec is None else spec
 
@@ -323,7 +324,8 @@ def template_annotations(obj: ProviderObject) -> dict[str, str]:
 
 
 def capacity(obj: ProviderObject) -> dict[str, str]:
-    """What a machine made from it would offer, as quantities: read by autoscalers that start from zero."""
+    """Return the capacity of a machine created from this template, as quantities; autoscalers that scale from zero read
+    it."""
     return {name: str(value) for name, value in (obj.field(dict[str, str | int], "status", "capacity") or {}).items()}
 
 

@@ -20,7 +20,7 @@ from remuda.capi import contract, names, versions
 from remuda.capi.contract import Json, ProviderObject
 from remuda.capi.inflection import plural
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, NotFound, ignore_not_found
 from remuda.kube.objects import Key, Kind, Object, OwnerReference
 from remuda.runtime.caches import Caches, Informer
 from remuda.runtime.controller import Controller
@@ -33,8 +33,6 @@ DEFINITION = Kind(
 )
 
 _NOT_COPIED = frozenset({names.CONVERSION_DATA, names.LAST_APPLIED})
-_NOT_FOUND = 404
-_ALREADY_EXISTS = "AlreadyExists"
 
 
 class Reference(Protocol):
@@ -49,7 +47,7 @@ class Reference(Protocol):
 
 
 class Resolved(NamedTuple):
-    """How a kind is spoken to."""
+    """API target of a kind, and the contract version it follows."""
 
     target: Target
     contract: str
@@ -175,10 +173,8 @@ class Externals:
             value = await self._client.get(resolved.target, namespace, ref.name)
         except UnknownKind:
             return None
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return None
-            raise
+        except NotFound:
+            return None
         return ProviderObject(value, *resolved)
 
     async def clone(
@@ -196,9 +192,7 @@ class Externals:
         await self._informer(resolved.target)
         try:
             value = await self._client.create(resolved.target, template.key.namespace, obj)
-        except StatusError as error:
-            if error.reason != _ALREADY_EXISTS:
-                raise
+        except AlreadyExists:
             value = await self._client.get(resolved.target, template.key.namespace, name)
         made = ProviderObject(value, *resolved)
         if owner.uid not in {present.uid for present in made.metadata.owner_references}:
@@ -209,11 +203,8 @@ class Externals:
         """Asks for its deletion unless that was done before; whether something was asked."""
         if obj.deleting:
             return False
-        try:
+        with ignore_not_found():
             await self._client.delete(obj.target, *obj.key, uid=obj.metadata.uid)
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
         return True
 
     async def _informer(self, target: Target) -> Informer[Any]:

@@ -1,12 +1,14 @@
-"""What `clusterctl` looks for on a server: which providers are installed there, and the kinds it reads without asking.
+"""Inventory for `clusterctl`: the providers installed on a server, and the kinds it reads without checking for them.
 
-Its inventory is one object per provider, kept by whoever installs providers; here each program notes the ones it runs.
-A provider that is noted already is left as it is, unless this program has moved to another version since. Kinds that
-`clusterctl` reads and we do not have are served all the same: always empty, and whoever tries to create one is told.
+The inventory has one object per provider, normally written by the installer of the providers; here each program records
+the providers it runs. It leaves an existing entry as it is, unless this program has changed its version since. Kinds
+that `clusterctl` reads and we do not have are served all the same: they are always empty, and creating an object of
+such a kind returns an error.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -15,7 +17,7 @@ import msgspec
 from remuda.capi import names
 from remuda.kube.client import Client, Target
 from remuda.kube.definitions import OWNER, OWNERSHIP_LABEL, Column, Definition, custom_resource_definition
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, ignore_not_found
 from remuda.kube.objects import Field, Kind, Object
 from remuda.kube.schema import Rule
 from remuda.runtime.definitions import ForeignDefinitions
@@ -31,7 +33,6 @@ CORE_VERSION = "v1.14.0"
 _CORE_LABEL = "clusterctl.cluster.x-k8s.io/core"
 _INVENTORY = "inventory"
 _NAMESPACES = Target("v1", "namespaces")
-_NOT_FOUND, _ALREADY_EXISTS = 404, "AlreadyExists"
 
 ProviderType = Literal["CoreProvider", "InfrastructureProvider", "BootstrapProvider", "ControlPlaneProvider"]
 _PREFIXES: Mapping[ProviderType, str] = {
@@ -96,7 +97,7 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What the provider's objects are labelled with, and what its entry is called."""
+        """Return the label value of the provider's objects, which is also the name of its inventory entry."""
         return _PREFIXES[self.type] + self.name
 
 
@@ -128,18 +129,12 @@ async def _note(client: Client, entry: Entry, noted: Sequence[Provider]) -> None
 
 
 async def _create_if_missing(client: Client, target: Target, namespace: str, obj: dict[str, Any]) -> None:
-    try:
+    with ignore_not_found():
         await client.get(target, namespace, obj["metadata"]["name"])
         return
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
-    try:
+    with contextlib.suppress(AlreadyExists):  # another replica was faster
         async with NOTE:
             await client.create(target, namespace, obj)
-    except StatusError as error:
-        if error.reason != _ALREADY_EXISTS:  # another replica was faster
-            raise
 
 
 def _namespace() -> dict[str, Any]:

@@ -103,11 +103,16 @@ def ca_secret(cluster: str) -> str:
     return f"{cluster}-ca"
 
 
+_LONGEST_NAME = 253
+
+
 def label_value(name: str) -> str:
-    """The name itself where a label may hold it, otherwise a short digest of it."""
+    """Return the name itself where a label may hold it, otherwise a short digest of it.
+
+    What is too long for any object's name is refused elsewhere; to hash three megabytes takes a quarter of a second."""
     if not kube_names.label_value(name):
         return name
-    digest = _fnv32a(name.encode()).to_bytes(4, "big")
+    digest = _fnv32a(name[:_LONGEST_NAME].encode()).to_bytes(4, "big")
     return f"hash_{base64.urlsafe_b64encode(digest).decode().rstrip('=')}_z"
 
 

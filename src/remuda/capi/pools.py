@@ -1,4 +1,5 @@
-"""What MachineSets and MachineDeployments share: what they work with, and how they find what they control."""
+"""Dependencies shared by the MachineSet and MachineDeployment controllers, and the index of the objects they
+control."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ BY_CONTROLLER = "by controller, or without one"  # an index of Machines, and one
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class PoolDependencies:
     client: Client
     externals: Externals
     ownership: Ownership
@@ -45,7 +46,7 @@ class World:
     handed_down: dict[Key, dict[str, object]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, manager: Manager, externals: Externals) -> World:
+    def of(cls, manager: Manager, externals: Externals) -> PoolDependencies:
         caches = manager.caches
         world = cls(
             client=manager.client,
@@ -73,10 +74,5 @@ def _place_of(obj: Object) -> Iterable[str]:
 
 
 def orphanage(namespace: str) -> str:
-    """Where the index keeps what nobody controls."""
+    """Return the index key of a namespace's objects without a controller."""
     return f"nobody's in {namespace}"
-
-
-def is_conflict(error: Exception) -> bool:
-    """Somebody was faster: the run is over, and nothing has to be said about it."""
-    return isinstance(error, StatusError) and error.reason == "Conflict"

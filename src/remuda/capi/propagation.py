@@ -51,7 +51,8 @@ class Ownership:
         *,
         keep: Collection[str] = (),
     ) -> Keys:
-        """What these managers set on an object and is neither given any more nor to be kept."""
+        """Return the labels and annotations that these managers set on an object and that are neither desired any more
+        nor in `keep`."""
         metadata = draft.base["metadata"]
         self._forget_given(metadata["uid"], Keys(frozenset(labels), frozenset(annotations)))
         extra = Keys(
@@ -67,7 +68,8 @@ class Ownership:
         return ours
 
     def _forget_given(self, uid: str, given: Keys) -> None:
-        """What is given becomes ours, whosever it was."""
+        """Drop the keys that we set now from those known to be others': setting a key makes it ours, whoever owned
+        it."""
         known = self._others.get(uid)
         if known is not None and any(known & given):
             self._others[uid] = known - given
@@ -112,7 +114,7 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 
 def owned(value: bytes, managers: Collection[str]) -> Keys:
-    """What these managers set last, of an object as the server shows it."""
+    """Return the labels and annotations that these managers set last, from an object as the server returns it."""
     found = [
         entry.fields.metadata
         for entry in _decode(value).metadata.managed

@@ -1,8 +1,8 @@
-"""How a workload cluster is reached: by the kubeconfig in its Secret, which its control plane keeps fresh.
+"""Connection to a workload cluster, with the kubeconfig in its Secret, which its control plane keeps up to date.
 
-The Secret is read anew for every attempt to connect, so credentials that were replaced are used at once, and nothing of
-it is kept. Whoever may write it must not be able to run programs here or to read files, so a kubeconfig that asks for
-either is refused.
+Every attempt to connect reads the Secret again, so replaced credentials are used at once, and none of its data is
+stored. Users who may write the Secret must not be able to run programs here or to read files, so a kubeconfig that asks
+for either is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from remuda.capi import names
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound
 from remuda.kube.kubeconfig import Access, KubeconfigError
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.caches import Caches, Informer
@@ -25,7 +25,6 @@ from remuda.runtime.remote import MOST_ANSWER_BYTES, Dial
 
 SECRET = Kind("v1", "Secret", "secrets", Object)
 
-_NOT_FOUND = 404
 
 Connect = Callable[[Access], Client]
 
@@ -35,13 +34,11 @@ class _Secret(msgspec.Struct):
 
 
 async def secret_data(client: Client, namespace: str, name: str) -> dict[str, bytes] | None:
-    """What a Secret holds; None if there is none. Raises Retryable for what is not base64."""
+    """Return the data of a Secret, or None if it does not exist. Raises Retryable if the data is not base64."""
     try:
         value = await client.get(SECRET.target, namespace, name)
-    except StatusError as error:
-        if error.code == _NOT_FOUND:
-            return None
-        raise
+    except NotFound:
+        return None
     data = msgspec.json.decode(value, type=_Secret).data or {}
     try:
         return {key: base64.b64decode(text, validate=True) for key, text in data.items()}
@@ -75,11 +72,12 @@ def _over_http(access: Access) -> Client:
 
 
 def cluster_secrets(caches: Caches) -> Informer[Object]:
-    """That Secrets of Clusters exist, and nothing of what they hold."""
-    return caches.of(SECRET, label_selector=names.CLUSTER_NAME, metadata_only=True, transform=_without_data)
+    """Return an informer of the Clusters' Secrets that caches their metadata only, never their data."""
+    return caches.of(SECRET, label_selector=names.CLUSTER_NAME, metadata_only=True, transform=without_data)
 
 
-def _without_data(value: bytes) -> bytes:
+def without_data(value: bytes) -> bytes:
+    """Drop what a Secret holds: a transform of caches that only look at metadata."""
     secret = msgspec.json.decode(value)
     secret.pop("data", None)
     secret["metadata"].pop("managedFields", None)

@@ -19,7 +19,7 @@ OWN_TEMPLATE = step("template.own", "makes the Cluster an owner of a template th
 
 
 class Templates(msgspec.Struct, frozen=True):
-    """What one Machine template refers to."""
+    """Provider templates that one Machine template refers to."""
 
     infrastructure: ProviderObject
     bootstrap: ProviderObject | None  # None where the bootstrap data is given

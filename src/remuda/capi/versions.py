@@ -13,9 +13,10 @@ SemanticOrder = tuple[int, int, int, bool, Identifiers, Identifiers]
 
 
 def semantic(version: str) -> SemanticOrder:
-    """What to compare versions of Kubernetes by. Build tags count too: distributions release by them (`+k3s2`).
+    """Return a sort key for versions of Kubernetes. Build tags count too: distributions release by them (`+k3s2`).
 
-    Raises ValueError."""
+    Raises ValueError if it is not a semantic version.
+    """
     match = _SEMANTIC.fullmatch(version)
     if match is None:
         raise ValueError(f"{version!r} is not a semantic version")
@@ -29,9 +30,10 @@ def _identifiers(text: str | None) -> Identifiers:
 
 
 def api(version: str) -> tuple[bool, int, int, int, tuple[int, ...]]:
-    """What to compare versions of an API by, as Kubernetes does: stable above beta above alpha, then by number.
+    """Return a sort key for API versions, ordered as in Kubernetes: stable above beta above alpha, then by number.
 
-    What is no such version is below all that are, in reverse alphabetical order."""
+    Any other text sorts below all API versions, in reverse alphabetical order.
+    """
     match = _API.fullmatch(version)
     if match is None:
         return False, 0, 0, 0, (*(-ord(letter) for letter in version), 0)

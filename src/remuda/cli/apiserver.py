@@ -6,14 +6,15 @@ from typing import Any
 
 import click
 
+from remuda.cli.log_options import log_options, log_settings
 from remuda.cli.options import HELP
 from remuda.cli.server_options import server_options, server_settings
 
 
 @click.command(name="apiserver", context_settings=HELP)
 @server_options
-@click.option("-v", "--verbose", is_flag=True, help="Log requests and decisions.")
-def command(verbose: bool, **options: Any) -> None:
+@log_options
+def command(log_format: str, log_level: str | None, verbose: int, **options: Any) -> None:
     """Run the embedded Kubernetes API server.
 
     The first start makes a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts go on where the
@@ -24,4 +25,5 @@ def command(verbose: bool, **options: Any) -> None:
     """
     from remuda.app.apiserver import run
 
-    raise SystemExit(run(server_settings(**options), verbose=verbose))
+    logs = log_settings(log_format=log_format, log_level=log_level, verbose=verbose)
+    raise SystemExit(run(server_settings(**options), logs))

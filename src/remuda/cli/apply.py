@@ -1,4 +1,4 @@
-"""`remuda apply`: make it so. What is applied, and in which order, is decided in `applying`."""
+"""`remuda apply`: make it so. What is applied, and in which order, is decided in `manifest_apply`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import exits, manifests, progress
+from remuda.cli import exit_codes, manifest_files, progress
 from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP
-from remuda.cli.wording import say
+from remuda.cli.text_wrap import say
 
 if TYPE_CHECKING:
-    from remuda.cli.applying import Applied
+    from remuda.cli.manifest_apply import Applied
     from remuda.kube.http import HttpClient
 
 _MISSING = re.compile(r"there is no (?P<kind>\w+) [^ ]*/(?P<name>[^ ]+) yet")
@@ -23,7 +23,7 @@ _COLOURS = {"created": "green", "configured": "yellow"}
 
 
 @click.command(name="apply", context_settings=HELP)
-@manifests.files_option()
+@manifest_files.files_option()
 @click.option("-n", "--namespace", default="", help="Of objects that do not say theirs. Default: the kubeconfig's.")
 @click.option("--dry-run", is_flag=True, help="Ask the server what it would do; nothing is changed.")
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that somebody else manages.")
@@ -49,9 +49,9 @@ def command(
       remuda plan -f cluster.yaml && remuda apply -f cluster.yaml
       remuda apply -f pools/ -f cluster.yaml --dry-run
     """
-    from remuda.cli.applying import Applying, Refused
+    from remuda.cli.manifest_apply import Applying, ApplyRefused
 
-    objects = manifests.read(files)
+    objects = manifest_files.read(files)
     warnings = _Warnings(objects)
 
     async def work(client: HttpClient) -> list[Applied]:
@@ -68,9 +68,9 @@ def command(
 
     try:
         applied = connected(kubeconfig, work, warn=warnings)
-    except Refused as refused:
+    except ApplyRefused as refused:
         say(f"refused, and nothing was applied:\n{refused}")
-        raise SystemExit(exits.NO) from None
+        raise SystemExit(exit_codes.NO) from None
     for one in applied if wait else ():
         if one.resource.is_cluster:
             progress.wait(kubeconfig, *one.key, timeout=timeout)

@@ -19,7 +19,7 @@ class AlreadyThere(Exception):
 
 
 def write(path: Path, folder: str, texts: Mapping[str, str], *, moment: float, force: bool = False) -> int:
-    """Its size. `folder`: that everything is in. Raises OSError, AlreadyThere."""
+    """Write the archive and return its size. `folder`: the top folder in the archive. Raises OSError, AlreadyThere."""
     if not force and path.exists():
         raise AlreadyThere(str(path))
     with _draft(path) as (draft, file):

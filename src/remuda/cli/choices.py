@@ -1,4 +1,4 @@
-"""What is taken where a command says nothing: the driver and the version of a new cluster, and why."""
+"""Defaults of commands: the driver and the version of a new cluster, and why they are chosen."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from remuda.cli.connection import chosen_kubeconfig
 
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+
 DISTRIBUTIONS = ("k3s", "rke2", "nano")
 _LOCAL = "process"
+_ANSWER_SECONDS = 10.0  # a hint is not worth a longer wait
 
 
 def driver(kubeconfig: Path | None) -> str:
     """nspawn, whose hosts are real ones, where it works: for root, on the machine of a management plane that such hosts
     can reach; else process, which works everywhere."""
     from remuda.kube import kubeconfig as kubeconfigs
-    from remuda.providers.machine.drivers.nspawn.machine import judge_machine
-    from remuda.providers.machine.spi import BadOptions
+    from remuda.providers.shared.drivers.nspawn.machine import judge_machine
+    from remuda.providers.shared.drivers.spi import BadOptions
 
     try:
         judge_machine()
@@ -50,15 +55,15 @@ def _is_here(host: str) -> bool:
 
 def version(distribution: str, driver: str, kubeconfig: Path | None) -> str:
     """The newest one whose artefacts are at hand. Raises UsageError where none is known."""
-    from remuda.providers.controlplane.artefacts import packing
+    from remuda.providers.controlplane.artefacts import nano_bundles
 
     distribution = distribution or ("nano" if driver == _LOCAL else "k3s")
     known = at_hand(kubeconfig)
     found = [text for text in known if _distro(text) == distribution]
     if found:
         return found[-1]
-    if distribution == packing.DISTRO:
-        return packing.VERSION
+    if distribution == nano_bundles.DISTRO:
+        return nano_bundles.VERSION
     there = f"artefacts are at hand of {', '.join(known)}" if known else "no artefacts are at hand"
     example = {"k3s": "v1.36.4+k3s1", "rke2": "v1.36.4+rke2r1"}[distribution]
     raise click.UsageError(
@@ -68,17 +73,27 @@ def version(distribution: str, driver: str, kubeconfig: Path | None) -> str:
 
 
 def at_hand(kubeconfig: Path | None) -> list[str]:
-    """Versions that a management plane on this machine has artefacts of, oldest first; none where it is elsewhere."""
-    from remuda.kube.kubeconfig import KubeconfigError
-    from remuda.providers.controlplane.artefacts import Artefacts
-    from remuda.providers.controlplane.distros import BadVersion, parse_version
+    """Versions that the server has artefacts of, oldest first; none where it does not answer, or does not say."""
+    from remuda.cli.connection import connected
 
     try:
-        path, _ = chosen_kubeconfig(kubeconfig)
-    except (KubeconfigError, click.ClickException):
+        return connected(kubeconfig, versions, timeout_seconds=_ANSWER_SECONDS)
+    except click.ClickException:
+        return []
+
+
+async def versions(client: HttpClient) -> list[str]:
+    """The same, of a server that is connected. It tells administrators alone."""
+    from remuda.cli.artefact_stores import listing
+    from remuda.kube.errors import StatusError
+    from remuda.providers.shared.distros import BadVersion, parse_version
+
+    try:
+        kept = await listing(client)
+    except StatusError:
         return []
     found = set()
-    for artefact in Artefacts(path.parent / "artefacts").every():
+    for artefact in kept.items:
         try:
             found.add(parse_version(artefact.version))
         except BadVersion:
@@ -87,14 +102,14 @@ def at_hand(kubeconfig: Path | None) -> list[str]:
 
 
 def _distro(text: str) -> str:
-    from remuda.providers.controlplane.distros import parse_version
+    from remuda.providers.shared.distros import parse_version
 
     return parse_version(text).distro
 
 
 def checked_version(text: str, distribution: str = "") -> str:
     """Raises UsageError."""
-    from remuda.providers.controlplane.distros import BadVersion, parse_version
+    from remuda.providers.shared.distros import BadVersion, parse_version
 
     try:
         found = parse_version(text)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
 _DERIVED = re.compile(r"c-[a-z2-7]{10}")  # the id of a cluster nobody declared: there is no object of that name
-_FORBIDDEN, _NOT_FOUND = 403, 404
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -26,7 +25,7 @@ class Found(msgspec.Struct, frozen=True):
 
 async def find(client: HttpClient, said: str) -> Found:
     """Raises ClickException in words."""
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import Forbidden
 
     found = await _by_id(client, said) if "/" not in said else None
     if found is not None:
@@ -34,9 +33,7 @@ async def find(client: HttpClient, said: str) -> Found:
     namespace, _, name = said.rpartition("/")
     try:
         known = await _all(client)
-    except StatusError as error:
-        if error.code != _FORBIDDEN:
-            raise
+    except Forbidden:
         known = await _own(client, said)
     same = [one for one in known if one.name == name and namespace in ("", one.namespace)]
     if not same:
@@ -48,7 +45,7 @@ async def find(client: HttpClient, said: str) -> Found:
 
 
 async def _by_id(client: HttpClient, id: str) -> Found | None:
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import Forbidden, NotFound
     from remuda.kube.names import dns1123_subdomain
     from remuda.provisioning.types import MANAGEMENT_CLUSTER
 
@@ -56,18 +53,16 @@ async def _by_id(client: HttpClient, id: str) -> Found | None:
         return None
     try:
         found = MANAGEMENT_CLUSTER.decode(await client.get(MANAGEMENT_CLUSTER.target, "", id))
-    except StatusError as error:
-        if error.code == _NOT_FOUND:
-            return Found(id, id) if _DERIVED.fullmatch(id) else None
-        if error.code == _FORBIDDEN:
-            return None
-        raise
+    except NotFound:
+        return Found(id, id) if _DERIVED.fullmatch(id) else None
+    except Forbidden:
+        return None
     return Found(id, found.spec.display_name or id, found.spec.fleet_workspace_name)
 
 
 async def _own(client: HttpClient, said: str) -> list[Found]:
-    """Those that the caller may reach, as the manager tells."""
-    from remuda.access.own import CLUSTERS
+    """Return the clusters that the caller may reach, as the manager lists them."""
+    from remuda.access.self_service_api import CLUSTERS
     from remuda.kube.errors import StatusError
 
     try:
@@ -84,10 +79,10 @@ class _Items(msgspec.Struct):
 
 
 async def _all(client: HttpClient) -> list[Found]:
-    """Whose control planes are ours: the declared ones, and those nobody declared."""
+    """Return all clusters whose control planes are ours: declared ones, and those without a declaration."""
     from remuda.kube.client import list_all
     from remuda.providers.controlplane.identity import cluster_of, id_of
-    from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+    from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 
     listing = await list_all(client, RKE_CONTROL_PLANE.target)
     planes = [RKE_CONTROL_PLANE.decode(item) for item in listing.items]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from remuda.cli import exits
-from remuda.cli.wording import errors_width, wrapped
+from remuda.cli import exit_codes
+from remuda.cli.text_wrap import errors_width, wrapped
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -34,7 +34,7 @@ _WHICH = (
 
 
 class NoManagementPlane(click.ClickException):
-    exit_code = exits.UNREACHABLE
+    exit_code = exit_codes.UNREACHABLE
 
 
 def show_warning(text: str) -> None:
@@ -49,14 +49,17 @@ def connected(
     *,
     context: str = "",
     warn: Callable[[str], None] = show_warning,
+    timeout_seconds: float = 60.0,
 ) -> T:
-    """What `work` returns; errors of the server and of the way to it become the command's own. `warn` is told the
-    server's warnings, each once."""
+    """Run `work` with a client and return its result; server and connection errors become those of the command.
+
+    `warn` is called with each of the server's warnings once.
+    """
     from remuda.kube.errors import StatusError, Unreachable
     from remuda.kube.kubeconfig import KubeconfigError
 
     try:
-        return asyncio.run(_connected(kubeconfig, work, context, warn))
+        return asyncio.run(_connected(kubeconfig, work, context, warn, timeout_seconds))
     except KubeconfigError as error:
         raise NoManagementPlane(f"{error}\n{_WHICH}") from None
     except Unreachable as error:
@@ -66,12 +69,16 @@ def connected(
 
 
 async def _connected(
-    path: Path | None, work: Callable[[HttpClient], Awaitable[T]], context: str, warn: Callable[[str], None]
+    path: Path | None,
+    work: Callable[[HttpClient], Awaitable[T]],
+    context: str,
+    warn: Callable[[str], None],
+    timeout_seconds: float,
 ) -> T:
     from remuda.kube import kubeconfig
     from remuda.kube.http import HttpClient
 
-    client = HttpClient(kubeconfig.load(_usual(path), context), warn=warn)
+    client = HttpClient(kubeconfig.load(_usual(path), context), warn=warn, timeout_seconds=timeout_seconds)
     try:
         return await work(client)
     finally:

@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import choices, completing, exits, progress
+from remuda.cli import choices, exit_codes, progress, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, YAML, print_value, tell
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
-    from remuda.provisioning.declaring import Request
+    from remuda.provisioning.declaration import Request
 
 Json = dict[str, Any]
-
-_CONFLICT = 409
 
 
 @click.group(name="create", context_settings=HELP)
@@ -46,7 +44,7 @@ def command() -> None:
 @click.option(
     "--driver",
     default="",
-    shell_complete=completing.drivers,
+    shell_complete=shell_completion.drivers,
     help="What its machines are made with. Default: nspawn as root where its hosts can reach the management plane, "
     "else process; both make them on this machine.",
 )
@@ -122,7 +120,7 @@ def cluster(
         "config": _values(choices.pairs(config, "--config")),
     }
     if asked:
-        from remuda.cli.asking import ask
+        from remuda.cli.prompts import ask
 
         given |= ask(given, kubernetes_version, distribution or "", kubeconfig)
     given["options"] = _options(given["driver"], choices.pairs(options, "--option"), kubeconfig)
@@ -136,7 +134,7 @@ def cluster(
         _print(objects, output)
         if not click.confirm("Create it?", default=True, err=True):
             click.echo("nothing is created", err=True)
-            raise SystemExit(exits.NO)
+            raise SystemExit(exit_codes.NO)
     connected(kubeconfig, lambda client: create(client, wanted, objects))
     tell(f"Cluster {wanted.name} created: {wanted.version}, {_counts(wanted)}, driver {wanted.driver}")
     if wait:
@@ -146,7 +144,7 @@ def cluster(
 
 
 def _declared(given: Mapping[str, Any]) -> tuple[Request, list[Json]]:
-    from remuda.provisioning.declaring import BadRequest, Request, declare
+    from remuda.provisioning.declaration import BadRequest, Request, declare
 
     wanted = Request(**given)
     try:
@@ -159,9 +157,9 @@ def _print(objects: Sequence[Json], output: str) -> None:
     if output == JSON:
         print_value({"apiVersion": "v1", "kind": "List", "items": objects}, JSON)
         return
-    from remuda.cli import yamltext
+    from remuda.cli import yaml_output
 
-    click.echo(yamltext.dump_all(objects), nl=False)
+    click.echo(yaml_output.dump_all(objects), nl=False)
 
 
 def _counts(wanted: Request) -> str:
@@ -170,7 +168,7 @@ def _counts(wanted: Request) -> str:
 
 
 def _values(given: Sequence[tuple[str, str]]) -> Json:
-    """Of a distribution: YAML, as in its config file."""
+    """Parse the values of a distribution's config: YAML, as in its config file."""
     import yaml
 
     found = {}
@@ -186,7 +184,7 @@ def _values(given: Sequence[tuple[str, str]]) -> Json:
 
 
 def _options(driver: str, given: Sequence[tuple[str, str]], kubeconfig: Path | None) -> Json:
-    from remuda.provisioning.declaring import BadRequest, read_options
+    from remuda.provisioning.declaration import BadRequest, read_options
 
     properties, required = _model(driver, kubeconfig)
     try:
@@ -196,9 +194,12 @@ def _options(driver: str, given: Sequence[tuple[str, str]], kubeconfig: Path | N
 
 
 def _model(driver: str, kubeconfig: Path | None) -> tuple[Mapping[str, Any], Sequence[str]]:
-    """Of a driver at hand; else, as those of rancher-machine are, of one that the management plane has."""
-    from remuda.providers.machine import drivers
+    """Return the options of a driver, and which are required.
+
+    An installed driver describes itself; for others, such as those of rancher-machine, the management plane is asked.
+    """
     from remuda.providers.machine.options import of_driver
+    from remuda.providers.shared import drivers
 
     try:
         model = of_driver(drivers.find(driver))
@@ -215,9 +216,9 @@ async def _served(client: HttpClient, driver: str) -> Mapping[str, Any] | None:
 
     from remuda.capi.external import DEFINITION, definition_name
     from remuda.kube.errors import StatusError
-    from remuda.providers import names
-    from remuda.providers.machine.types import config_kind
-    from remuda.provisioning.machinetemplates import known_options
+    from remuda.providers.shared import names
+    from remuda.providers.shared.types.machine import config_kind
+    from remuda.provisioning.machine_templates import known_options
 
     try:
         name = definition_name(names.CONFIG_GROUP, config_kind(driver).name)
@@ -259,11 +260,11 @@ async def _try(client: HttpClient, objects: Sequence[Json]) -> None:
 
 
 async def _refuse_twins(client: HttpClient, wanted: Request) -> None:
-    from remuda.provisioning import looking
+    from remuda.provisioning import tree_loader
 
     try:
-        await looking.find(client, wanted.namespace, wanted.name)
-    except looking.NoSuchCluster:
+        await tree_loader.find(client, wanted.namespace, wanted.name)
+    except tree_loader.NoSuchCluster:
         return
     raise click.ClickException(
         f"there is a cluster {wanted.name} in {wanted.namespace} already. Look at it: remuda describe cluster "
@@ -275,17 +276,15 @@ async def _create(client: HttpClient, obj: Json, *, dry_run: bool = False) -> Js
     """Under the name of `remuda apply`, so that a manifest may change later what flags have said."""
     import msgspec
 
-    from remuda.cli.applying import MANAGER
-    from remuda.kube.errors import StatusError
+    from remuda.cli.manifest_apply import MANAGER
+    from remuda.kube.errors import AlreadyExists, Conflict
 
     metadata = obj["metadata"]
     try:
         made: Json = msgspec.json.decode(
             await client.create(_target(obj), metadata["namespace"], obj, field_manager=MANAGER, dry_run=dry_run)
         )
-    except StatusError as error:
-        if error.code != _CONFLICT:
-            raise
+    except (AlreadyExists, Conflict):
         raise click.ClickException(
             f"there is {obj['kind']} {metadata['namespace']}/{metadata['name']} already: delete it, or take another "
             "name for the cluster"

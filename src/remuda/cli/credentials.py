@@ -1,7 +1,7 @@
-"""What `kubectl` runs to get into a cluster, with the caller's own kubeconfig of the management plane.
+"""Credential plugin that `kubectl` runs to access a cluster, with the caller's own kubeconfig of the management plane.
 
-Either a token that is good for a short while, kept in a file of its owner's until shortly before its end, or until it
-is revoked; or, for whom the embedded engine knows by a certificate, that certificate, which is kept nowhere else.
+It prints either a short-lived token, cached in a file of its owner's until shortly before it expires, or until it is
+revoked; or, for a user whom the embedded engine knows by a certificate, that certificate, which is cached nowhere else.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _printed(status: dict[str, str]) -> str:
 
 def _is_there(kubeconfig: Path | None, context: str, user: str, kept: _Kept) -> bool:
     """One that was revoked is not handed out again: kubectl, which was refused with it, has asked for another."""
-    from remuda.cli.tokens import is_there
+    from remuda.cli.token_list import is_there
 
     name = kept.token.partition(":")[0]
     return connected(kubeconfig, lambda client: is_there(client, name, own=not user), context=context)

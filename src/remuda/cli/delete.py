@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from remuda.cli import completing, exits, manifests, progress
+from remuda.cli import exit_codes, manifest_files, progress, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.kube.objects import Key
 
-_NOT_FOUND = 404
 _BETWEEN_LOOKS = 0.5
 
 
@@ -35,15 +34,15 @@ class _Found(NamedTuple):
 
 
 @click.command(name="delete", context_settings=HELP)
-@click.argument("kind", required=False, shell_complete=completing.kinds)
-@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completing.names)
-@manifests.files_option(required=False)
+@click.argument("kind", required=False, shell_complete=shell_completion.kinds)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=shell_completion.names)
+@manifest_files.files_option(required=False)
 @click.option(
     "-n",
     "--namespace",
     default="",
     help="Where they are; looked for in all by default.",
-    shell_complete=completing.namespaces,
+    shell_complete=shell_completion.namespaces,
 )
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until they are gone.")
 @progress.timeout_option
@@ -75,7 +74,7 @@ def command(
         raise click.UsageError("say what is to go: KIND and NAME, or -f FILE")
     if kind and not names:
         raise click.UsageError(f"which of {kind}? Say their names; `remuda get {kind}` shows them")
-    objects = manifests.read(files) if files else []
+    objects = manifest_files.read(files) if files else []
 
     async def look(client: HttpClient) -> tuple[list[_Found], list[str]]:
         from remuda.cli.kinds import discover
@@ -103,7 +102,7 @@ def command(
 
 def _backwards(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Clusters first, what they need after them."""
-    from remuda.cli.applying import in_order
+    from remuda.cli.manifest_apply import in_order
 
     return in_order(objects)[::-1]
 
@@ -132,7 +131,7 @@ async def _declared(client: HttpClient, kinds: Kinds, obj: dict[str, Any], names
     """None for what is not there: a manifest is deleted when nothing of it is left."""
     import msgspec
 
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import NotFound
     from remuda.kube.objects import Key, Object
 
     resource = kinds.of(obj["apiVersion"], obj["kind"])
@@ -142,15 +141,13 @@ async def _declared(client: HttpClient, kinds: Kinds, obj: dict[str, Any], names
     key = Key(place if resource.namespaced else "", obj["metadata"]["name"])
     try:
         there = msgspec.json.decode(await client.get(resource.target, *key), type=Object)
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
+    except NotFound:
         return None
     return _Found(resource, key, there.metadata.uid)
 
 
 async def _consequence(client: HttpClient, one: _Found) -> str:
-    """What goes with a cluster: its machines, by what they are made of."""
+    """Return the warning that lists the machines deleted with a cluster, by their kind."""
     from remuda.capi import names
     from remuda.capi.types import MACHINE
     from remuda.kube.client import list_all
@@ -168,17 +165,14 @@ def _agree(consequences: list[str], yes: bool) -> None:
         click.echo(text, err=True)
     if consequences and not yes and sys.stdin.isatty() and not click.confirm("Delete?", err=True):
         click.echo("nothing was deleted", err=True)
-        raise SystemExit(exits.NO)
+        raise SystemExit(exit_codes.NO)
 
 
 async def _delete(client: HttpClient, one: _Found) -> None:
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import ignore_not_found
 
-    try:
+    with ignore_not_found():
         await client.delete(one.resource.target, *one.key, uid=one.uid or None, propagation="Background")
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
 
 
 # ---- waiting ---------------------------------------------------------------------------------------------------------
@@ -202,26 +196,24 @@ def _wait(kubeconfig: Path | None, found: list[_Found], timeout: float) -> None:
     try:
         if not connected(kubeconfig, gone):
             click.echo("not gone yet; the deletion goes on by itself", err=True)
-            raise SystemExit(exits.IN_VAIN)
+            raise SystemExit(exit_codes.IN_VAIN)
     except KeyboardInterrupt:
         click.echo("not waited for any longer; the deletion goes on by itself", err=True)
-        raise SystemExit(exits.INTERRUPTED) from None
+        raise SystemExit(exit_codes.INTERRUPTED) from None
 
 
 async def _gone(client: HttpClient, one: _Found) -> None:
     """Says what holds it, once for each thing that does."""
     import msgspec
 
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import NotFound
 
     said = ""
     while True:
         try:
             obj = msgspec.json.decode(await client.get(one.resource.target, *one.key))
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return
-            raise
+        except NotFound:
+            return
         if obj["metadata"]["uid"] != one.uid:  # another of the same name
             return
         if (holds := holding(obj)) != said:
@@ -231,7 +223,7 @@ async def _gone(client: HttpClient, one: _Found) -> None:
 
 
 def holding(obj: dict[str, Any]) -> str:
-    """What keeps an object that is being deleted, in its own words."""
+    """Return what blocks the deletion of an object, as its status or its finalizers report it."""
     metadata, status = obj["metadata"], obj.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Deleting" and condition.get("message"):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import completing, progress
+from remuda.cli import progress, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.damage import warn_of_damage
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
 
@@ -30,7 +31,7 @@ def command() -> None:
 
 
 @command.command(context_settings=HELP)
-@click.argument("name", shell_complete=completing.clusters)
+@click.argument("name", shell_complete=shell_completion.clusters)
 @namespace_option("cluster")
 @click.option("-w", "--watch", is_flag=True, help="Go on showing how it changes, until Ctrl-C.")
 @output_option(TABLE, JSON, YAML)
@@ -56,7 +57,7 @@ def cluster(name: str, namespace: str, watch: bool, output: str, kubeconfig: Pat
     if output != TABLE:
         print_value(root, output)
         return
-    from remuda.cli.treelines import lines
+    from remuda.cli.tree_text import lines
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     click.echo("\n".join(lines(root, width=width)))
@@ -64,25 +65,26 @@ def cluster(name: str, namespace: str, watch: bool, output: str, kubeconfig: Pat
 
 def look(kubeconfig: Path | None, namespace: str, name: str) -> Branch:
     """Raises ClickException."""
-    from remuda.provisioning import looking
+    from remuda.provisioning import tree_loader
 
     async def work(client: HttpClient) -> Branch:
-        place = await looking.find(client, namespace, name)
-        return await looking.look(client, place, name)
+        await warn_of_damage(client)
+        place = await tree_loader.find(client, namespace, name)
+        return await tree_loader.look(client, place, name)
 
     try:
         return connected(kubeconfig, work)
-    except looking.NoSuchCluster as error:
+    except tree_loader.NoSuchCluster as error:
         raise no_such_cluster(error) from None
 
 
 def place_of(kubeconfig: Path | None, namespace: str, name: str) -> str:
     """The namespace of a cluster. Raises ClickException."""
-    from remuda.provisioning import looking
+    from remuda.provisioning import tree_loader
 
     try:
-        return connected(kubeconfig, lambda client: looking.find(client, namespace, name))
-    except looking.NoSuchCluster as error:
+        return connected(kubeconfig, lambda client: tree_loader.find(client, namespace, name))
+    except tree_loader.NoSuchCluster as error:
         raise no_such_cluster(error) from None
 
 

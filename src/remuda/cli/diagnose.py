@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING
 import click
 
 import remuda
-from remuda.cli import completing
+from remuda.cli import shell_completion
 from remuda.cli.connection import chosen_kubeconfig, connected, kubeconfig_option
 from remuda.cli.describe import no_such_cluster
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import terminal_width
 from remuda.cli.signals import clean_up_when_terminated
-from remuda.cli.wording import wrapped
+from remuda.cli.text_wrap import wrapped
 
 if TYPE_CHECKING:
-    from remuda.cli.gathering import Found
+    from remuda.cli.support_data import Found
     from remuda.kube.http import HttpClient
 
 _MOST_LOG = 2 << 20  # bytes of a log: its end
 _NEVER = (
     "values of Secrets and ConfigMaps (their keys and sizes are there)",
-    "contents of files in plans, and what instructions printed",
+    "contents of files in plans, and what instructions printed, but for the last error of the distribution's unit",
     "everything that looks like a token, a password, a key, a kubeconfig or a bootstrap script: *** stands for it",
 )
 
 
 @click.command(name="diagnose", context_settings=HELP)
-@click.argument("name", default="", shell_complete=completing.clusters)
+@click.argument("name", default="", shell_complete=shell_completion.clusters)
 @click.option(
     "-o",
     "--output",
@@ -67,10 +67,10 @@ def command(
       tar -tzf prairie.tar.gz
     """
     from remuda.cli import bundle
-    from remuda.cli.gathering import Gathering
+    from remuda.cli.support_data import Gathering
     from remuda.kube import clock
     from remuda.kube.objects import Key
-    from remuda.provisioning import looking
+    from remuda.provisioning import tree_loader
 
     clean_up_when_terminated()
     moment = clock.time()
@@ -80,12 +80,12 @@ def command(
     own = _logs(logs, kubeconfig)
 
     async def gather(client: HttpClient) -> Found:
-        cluster = Key(await looking.find(client, namespace, name), name) if name else None
+        cluster = Key(await tree_loader.find(client, namespace, name), name) if name else None
         return await Gathering(client, cluster).gather(own)
 
     try:
         found = connected(kubeconfig, gather)
-    except looking.NoSuchCluster as error:
+    except tree_loader.NoSuchCluster as error:
         raise no_such_cluster(error) from None
     if not own:
         found.left_out.append("the log of the management plane: it is not at hand; --log FILE takes it along")

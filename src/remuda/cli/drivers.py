@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import completing
+from remuda.cli import shell_completion
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value, tell, terminal_width
-from remuda.cli.wording import wrapped
+from remuda.cli.text_wrap import wrapped
 
 if TYPE_CHECKING:
     from remuda.providers.machine.options import Option, OptionModel
@@ -37,7 +37,7 @@ def list_drivers(output: str) -> None:
       remuda drivers list
       remuda drivers list -o json
     """
-    from remuda.providers.machine import drivers
+    from remuda.providers.shared import drivers
 
     found = {}
     for name in drivers.names():
@@ -55,7 +55,7 @@ def list_drivers(output: str) -> None:
 
 
 @command.command(context_settings=HELP)
-@click.argument("name", shell_complete=completing.drivers)
+@click.argument("name", shell_complete=shell_completion.drivers)
 @output_option(TABLE, JSON, YAML)
 def describe(name: str, output: str) -> None:
     """What one driver makes and needs, and all of its options.
@@ -64,9 +64,9 @@ def describe(name: str, output: str) -> None:
       remuda drivers describe process
       remuda drivers describe process -o yaml
     """
-    from remuda.providers.machine import drivers
     from remuda.providers.machine.options import of_driver
-    from remuda.providers.machine.types import config_kind, machine_kind, template_kind
+    from remuda.providers.shared import drivers
+    from remuda.providers.shared.types.machine import config_kind, machine_kind, template_kind
 
     try:
         model = of_driver(drivers.find(name))

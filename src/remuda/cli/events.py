@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import completing
+from remuda.cli import shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_GONE = 410
 _INDENT = " " * 8
 
 
@@ -33,9 +32,11 @@ _INDENT = " " * 8
     default="",
     metavar="NAME",
     help="Of a cluster, and of everything that belongs to it.",
-    shell_complete=completing.clusters,
+    shell_complete=shell_completion.clusters,
 )
-@click.option("-n", "--namespace", default="", help="Only of this namespace.", shell_complete=completing.namespaces)
+@click.option(
+    "-n", "--namespace", default="", help="Only of this namespace.", shell_complete=shell_completion.namespaces
+)
 @click.option("-w", "--watch", is_flag=True, help="Go on, and show what happens.")
 @output_option(TABLE, JSON, YAML)
 @kubeconfig_option
@@ -72,7 +73,7 @@ def command(about: str, cluster: str, namespace: str, watch: bool, output: str, 
 
 
 async def _concerned(client: HttpClient, about: str, cluster: str, namespace: str) -> Callable[[Json], bool]:
-    """Which objects are asked for."""
+    """Return a filter for the objects that the command line asks for."""
     if about:
         from remuda.cli.kinds import discover
 
@@ -81,11 +82,11 @@ async def _concerned(client: HttpClient, about: str, cluster: str, namespace: st
         return lambda obj: obj.get("kind") in kinds and obj.get("name") == name
     if cluster:
         from remuda.cli.describe import no_such_cluster
-        from remuda.provisioning import looking
+        from remuda.provisioning import tree_loader
 
         try:
-            place = await looking.find(client, namespace, cluster)
-        except looking.NoSuchCluster as error:
+            place = await tree_loader.find(client, namespace, cluster)
+        except tree_loader.NoSuchCluster as error:
             raise no_such_cluster(error) from None
         others = await _clusters(client, place)
         return lambda obj: obj.get("namespace") == place and belongs(str(obj.get("name", "")), cluster, others)
@@ -119,7 +120,7 @@ async def _follow(client: HttpClient, namespace: str, concerned: Callable[[Json]
     import msgspec
 
     from remuda.kube.client import Target
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import Gone
 
     while True:
         try:
@@ -129,9 +130,7 @@ async def _follow(client: HttpClient, namespace: str, concerned: Callable[[Json]
                     since = event["metadata"]["resourceVersion"]
                     if change.type in ("ADDED", "MODIFIED") and concerned(_object(event)):
                         click.echo(told(event, _width()))
-        except StatusError as error:
-            if error.code != _GONE:
-                raise
+        except Gone:
             since = (await _listed(client, namespace))[1]
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import choices, completing, manifests
+from remuda.cli import choices, manifest_files, shell_completion
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, TABLE, YAML, print_table, print_value
 
 if TYPE_CHECKING:
-    from remuda.clusterctl.generating import Variable
+    from remuda.clusterctl.generate import Variable
 
 _PROVIDER = "remuda"
 _EXAMPLE = "v1.36.4+k3s1"
@@ -50,7 +50,7 @@ def command() -> None:
     "--driver",
     "flavour",
     default="",
-    shell_complete=completing.drivers,
+    shell_complete=shell_completion.drivers,
     help="Of our templates, the one for this driver: nspawn.",
 )
 @click.option("--from", "source", metavar="FILE", default="", help="Another template; - for standard input.")
@@ -91,9 +91,9 @@ def cluster(
         --kubernetes-version v1.36.4+k3s1 > ranch.yaml
       remuda generate cluster prairie --from template.yaml -n team-a
     """
-    from remuda.clusterctl import generating
+    from remuda.clusterctl import generate
     from remuda.clusterctl.substitution import BadTemplate, MissingVariables, substitute
-    from remuda.provisioning.declaring import BadRequest, check_name
+    from remuda.provisioning.declaration import BadRequest, check_name
 
     if infrastructure.partition(":")[0] not in ("", _PROVIDER):
         raise click.UsageError(
@@ -101,20 +101,20 @@ def cluster(
         )
     text, place = _template(flavour, source)
     flags = {
-        generating.CLUSTER_NAME: name,
-        generating.NAMESPACE: namespace,
-        generating.KUBERNETES_VERSION: kubernetes_version,
-        generating.SERVERS: servers,
-        generating.WORKERS: workers,
+        generate.CLUSTER_NAME: name,
+        generate.NAMESPACE: namespace,
+        generate.KUBERNETES_VERSION: kubernetes_version,
+        generate.SERVERS: servers,
+        generate.WORKERS: workers,
     }
     said = {key: str(value) for key, value in flags.items() if value is not None}
-    values = {**generating.DEFAULTS, **os.environ, **dict(choices.pairs(given, "--set")), **said}
+    values = {**generate.DEFAULTS, **os.environ, **dict(choices.pairs(given, "--set")), **said}
     try:
         check_name(name)
         if list_variables:
-            _list(generating.variables(text, values), output or TABLE)
+            _list(generate.variables(text, values), output or TABLE)
             return
-        if not source and (version := values.get(generating.KUBERNETES_VERSION)):
+        if not source and (version := values.get(generate.KUBERNETES_VERSION)):
             choices.checked_version(version)
         made = substitute(text, values)
     except MissingVariables as error:
@@ -123,17 +123,17 @@ def cluster(
         raise click.ClickException(f"{place}, {error}") from None
     except BadRequest as error:
         raise click.ClickException(str(error)) from None
-    _print(generating.in_namespace(manifests.parse(made, place), namespace), output or YAML)
+    _print(generate.in_namespace(manifest_files.parse(made, place), namespace), output or YAML)
 
 
 def _template(flavour: str, source: str) -> tuple[str, str]:
-    """Its text, and what it is called. Raises ClickException."""
+    """Return the text and the name of a template. Raises ClickException."""
     from remuda.clusterctl import repository
 
     if source:
         if flavour:
             raise click.UsageError("--flavor chooses one of our templates: it does not go with --from")
-        return manifests.text(Path(source)), "standard input" if source == "-" else source
+        return manifest_files.text(Path(source)), "standard input" if source == "-" else source
     known = {one.driver: one for one in repository.flavours()}
     driver = flavour or repository.DEFAULT_DRIVER
     if driver not in known:
@@ -146,9 +146,9 @@ def _template(flavour: str, source: str) -> tuple[str, str]:
 
 
 def _missing(names: Sequence[str], cluster: str) -> str:
-    from remuda.clusterctl import generating
+    from remuda.clusterctl import generate
 
-    flags: Mapping[str, str] = {generating.KUBERNETES_VERSION: f"--kubernetes-version {_EXAMPLE}"}
+    flags: Mapping[str, str] = {generate.KUBERNETES_VERSION: f"--kubernetes-version {_EXAMPLE}"}
     widest = max(map(len, names))
     lines = [f"  {one.ljust(widest)}   {flags.get(one, f'--set {one}=…, or export {one}=…')}" for one in names]
     return "\n".join(
@@ -174,6 +174,6 @@ def _print(objects: Sequence[dict[str, object]], output: str) -> None:
     if output == JSON:
         print_value({"apiVersion": "v1", "kind": "List", "items": objects}, JSON)
         return
-    from remuda.cli import yamltext
+    from remuda.cli import yaml_output
 
-    click.echo(yamltext.dump_all(objects), nl=False)
+    click.echo(yaml_output.dump_all(objects), nl=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import completing, get_kubeconfig
+from remuda.cli import get_kubeconfig, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import (
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from remuda.cli.kinds import Resource
     from remuda.cli.tables import Selection, Table
     from remuda.kube.http import HttpClient
-
-_NOT_FOUND, _GONE = 404, 410
 
 
 class Get(click.Group):
@@ -56,10 +54,10 @@ command.add_command(get_kubeconfig.command)
 
 
 @click.command(name="get", context_settings=HELP)
-@click.argument("kind", shell_complete=completing.kinds)
-@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completing.names)
+@click.argument("kind", shell_complete=shell_completion.kinds)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=shell_completion.names)
 @click.option(
-    "-n", "--namespace", default="", help="Only those of this namespace.", shell_complete=completing.namespaces
+    "-n", "--namespace", default="", help="Only those of this namespace.", shell_complete=shell_completion.namespaces
 )
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces, as without -n.")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Only those with such labels: tier=web,!old.")
@@ -112,7 +110,7 @@ def objects(
 
 
 class _Wanted:
-    """What the command line asks for."""
+    """Query of the command line."""
 
     def __init__(self, client: HttpClient, namespace: str, names: tuple[str, ...], labels: str) -> None:
         self.client = client
@@ -127,7 +125,10 @@ class _Wanted:
         return Selection(self.namespace if resource.namespaced else "", self.labels, fields)
 
     async def tables(self, meanings: list[Resource]) -> list[tuple[Resource, Table]]:
-        """Of each meaning what no meaning before it has. Raises ClickException for a name that nothing has."""
+        """Return a table for each meaning, without rows of earlier ones.
+
+        Raises ClickException for a name that none has.
+        """
         from remuda.cli.tables import listed
 
         known: set[Any] = set()
@@ -216,7 +217,7 @@ def _print_rows(heads: list[str], rows: list[list[str]], wide: bool) -> None:
 async def _follow_rows(wanted: _Wanted, resource: Resource, table: Table, *, wide: bool) -> None:
     """Rows beneath the table, with its columns; begun anew when the server has forgotten where it was."""
     from remuda.cli import tables
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import Gone
 
     columns, since = table.column_definitions or [], table.metadata.resource_version
     namespaces = resource.namespaced and not wanted.namespace
@@ -235,9 +236,7 @@ async def _follow_rows(wanted: _Wanted, resource: Resource, table: Table, *, wid
                             continue
                         _, (cells,) = tables.text(columns, [row], wide=wide, namespaces=namespaces)
                         click.echo("   ".join(cells[at].ljust(widths[at]) for at in shown).rstrip())
-        except StatusError as error:
-            if error.code != _GONE:
-                raise
+        except Gone:
             since = (await tables.listed(wanted.client, resource, selection)).metadata.resource_version
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import completing
+from remuda.cli import shell_completion
 from remuda.cli.connection import chosen_kubeconfig, connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.token import ttl_option
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from remuda.cli.clusters import Found
     from remuda.kube.http import HttpClient
 
-_FORBIDDEN, _NOT_FOUND = 403, 404
-
 
 @click.command(name="kubeconfig", context_settings=HELP)
-@click.argument("cluster", shell_complete=completing.clusters)
+@click.argument("cluster", shell_complete=shell_completion.clusters)
 @click.option("--user", default="", help="For whom. Default: the user of the kubeconfig of the management plane.")
 @click.option("--embed-token", is_flag=True, help="Put a token into it, instead of a command that gets one.")
 @ttl_option(default="12h")
@@ -129,8 +127,8 @@ def _exec(cluster: Found, user: str, kubeconfig: Path | None, *, certificate: bo
 
 
 async def _stanza(client: HttpClient, cluster: Found, server: str, authority: bytes) -> dict[str, Any]:
-    """Where the proxy to the cluster is."""
-    from remuda.access.seams import PREFIX
+    """Return the kubeconfig stanza of the proxy to the cluster."""
+    from remuda.access.interfaces import PREFIX
 
     if server:
         return _cluster(f"{server.rstrip('/')}{PREFIX}{cluster.id}", authority)
@@ -143,13 +141,11 @@ async def _stanza(client: HttpClient, cluster: Found, server: str, authority: by
 
 async def _is_embedded(client: HttpClient) -> bool:
     """The embedded engine serves hosts, and the proxy, where it serves its API."""
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import Forbidden, NotFound
 
     try:
         await client.raw_get("/cacerts")
-    except StatusError as error:
-        if error.code not in (_FORBIDDEN, _NOT_FOUND):
-            raise
+    except (Forbidden, NotFound):
         return False
     return True
 
@@ -159,15 +155,13 @@ async def _published(client: HttpClient, cluster: Found) -> dict[str, Any]:
     from remuda.capi.names import KUBECONFIG_KEY, kubeconfig_secret
     from remuda.capi.remote import secret_data
     from remuda.kube import kubeconfig
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import Forbidden
 
     try:
         data = (
             await secret_data(client, cluster.namespace, kubeconfig_secret(cluster.name)) if cluster.namespace else None
         )
-    except StatusError as error:
-        if error.code != _FORBIDDEN:
-            raise
+    except Forbidden:
         data = None
     if not data:
         raise click.ClickException("where the proxy is cannot be found out here: say it with --server and --server-ca")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import completing
+from remuda.cli import shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from remuda.cli.clusters import Found
     from remuda.kube.http import HttpClient
 
-_NOT_FOUND = 404
-
 
 @click.command(name="grant", context_settings=HELP)
 @click.argument("user")
-@click.argument("cluster", shell_complete=completing.clusters)
+@click.argument("cluster", shell_complete=shell_completion.clusters)
 @click.argument("role", required=False, default="")
 @click.option("--group", is_flag=True, help="USER is the name of a group.")
 @click.option("--revoke", is_flag=True, help="Take it back; without ROLE, everything USER was granted in CLUSTER.")
@@ -60,7 +58,7 @@ def command(user: str, cluster: str, role: str, group: bool, revoke: bool, kubec
 
 async def _grant(client: HttpClient, cluster: Found, user: str, role: str, group: bool) -> None:
     from remuda.access.types import GRANT
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import AlreadyExists
 
     obj: dict[str, Any] = {
         "apiVersion": GRANT.api_version,
@@ -72,9 +70,7 @@ async def _grant(client: HttpClient, cluster: Found, user: str, role: str, group
     }
     try:
         await client.create(GRANT.target, cluster.id, obj)
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise
+    except AlreadyExists:
         click.echo(f"{user} is {role} in {cluster} already")
         return
     click.echo(f"{user} is {role} in {cluster}")
@@ -82,7 +78,7 @@ async def _grant(client: HttpClient, cluster: Found, user: str, role: str, group
 
 async def _revoke(client: HttpClient, cluster: Found, user: str, role: str, group: bool) -> None:
     from remuda.access.types import GRANT
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import ignore_not_found
 
     listing = await client.list(GRANT.target, cluster.id)
     grants = [GRANT.decode(item) for item in listing.items]
@@ -95,11 +91,8 @@ async def _revoke(client: HttpClient, cluster: Found, user: str, role: str, grou
         there = ", ".join(f"{one.user_name or one.group_name} ({one.role_template_name})" for one in grants) or "nobody"
         raise click.ClickException(f"{user} was not granted {role or 'anything'} in {cluster}; granted are: {there}")
     for one in same:
-        try:
+        with ignore_not_found():
             await client.delete(GRANT.target, cluster.id, one.metadata.name)
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
         click.echo(f"{user} is no longer {one.role_template_name} in {cluster}")
 
 

@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from remuda.kube.client import Target
-from remuda.kube.errors import StatusError, qualified
+from remuda.kube.errors import NotFound, StatusError, qualified
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _ALL_AT_ONCE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-_NOT_FOUND = 404
+_UNAVAILABLE = 503
 CLUSTERS = ("provisioning.cattle.io", "cluster.x-k8s.io")  # what a bare `clusters` means, in this order
 _DRIVER_GROUPS = ("rke-machine-config.cattle.io", "rke-machine.cattle.io")
 _CLOSE = 3  # names at most that are told to somebody who mistyped one
@@ -77,12 +77,12 @@ class Kinds:
         return named[:1]
 
     def of(self, api_version: str, kind: str) -> Resource | None:
-        """What a manifest names."""
+        """Return the resource that a manifest names."""
         same = (one for one in self.resources if one.target.api_version == api_version and one.kind == kind)
         return next(same, None)
 
     def why_unknown(self, api_version: str, kind: str) -> str:
-        """Of a manifest's kind that is not served."""
+        """Return why the server does not serve a manifest's kind."""
         group = Target(api_version, "").group
         text = f"the server has no {kind} of {api_version}"
         if group in _DRIVER_GROUPS:
@@ -148,11 +148,16 @@ def _aggregated(document: Json) -> Iterator[Resource]:
 
 
 async def _listed(client: HttpClient, api_version: str, path: str) -> list[Resource]:
-    """Of a server that tells each version by itself; an aggregated one may be away."""
+    """List the resources of one version, on a server without aggregated discovery.
+
+    An aggregated API that is unavailable has none.
+    """
     try:
         document: Json = msgspec.json.decode(await client.raw_get(path))
+    except NotFound:
+        return []
     except StatusError as error:
-        if error.code not in (_NOT_FOUND, 503):
+        if error.code != _UNAVAILABLE:
             raise
         return []
     return [

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import click
 
-from remuda.cli.connection import DATA_DIR, connected, kubeconfig_option
+from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, TABLE, WIDE, YAML, output_option, print_table, print_value
+from remuda.cli.text_wrap import say
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 _LEAKS, _UNKNOWN = 1, 2
 _COLUMNS = ("DRIVER", "WHAT", "ID", "NAME", "STATE", "MADE FOR", "CLUSTER")
+_PATH = "/k8s/manager/leaks"
+_TIMEOUT_SECONDS = 300.0
 
 
 @click.command(name="leaks", context_settings=HELP)
@@ -26,35 +30,63 @@ _COLUMNS = ("DRIVER", "WHAT", "ID", "NAME", "STATE", "MADE FOR", "CLUSTER")
 @click.option(
     "--hosts",
     type=click.Path(file_okay=False, path_type=Path),
-    default=DATA_DIR / "hosts",
-    show_default=True,
-    help="Where drivers keep servers that live on this machine (DATA_DIR/hosts of the management plane).",
+    help="Look in this folder of this machine (DATA_DIR/hosts of a manager), instead of asking the manager.",
 )
-def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: Path) -> None:
+def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: Path | None) -> None:
     """List servers that carry the tag of this management plane and that no machine owns, and what drivers have made for
     clusters that are gone.
 
     Every driver in use is asked, with the options and credentials of its Configs, MachineTemplates, machines and
-    RKEClusters. Exit code 0: none; 1: there are some; 2: none where it could look, but it could not look everywhere.
+    RKEClusters. The manager looks on its own machine; you must be an administrator. Exit code 0: none; 1: there are
+    some; 2: none where it could look, but it could not look everywhere.
 
     \b
       remuda leaks
     """
     from remuda.providers.machine import leaks
+    from remuda.providers.machine.leaks import Found, Place
 
-    place = hosts.absolute()
+    if hosts is not None and not hosts.is_dir():
+        raise click.UsageError(f"--hosts {hosts}: there is no such folder on this machine")
+
+    place = Place(hosts.absolute()) if hosts is not None else None
 
     async def find(client: HttpClient) -> Found:
-        return await leaks.find(client, place, only)
+        if place is not None:
+            return await leaks.find(client, place, only)
+        there = await _at_manager(client, only) if await leaks.has_local_drivers(client, only) else Found([], [])
+        here = await leaks.find(client, Place(local=False), only)
+        return Found(
+            leaks.in_order((*there.leaks, *here.leaks)),
+            [*there.unknown, *here.unknown],
+            [*there.looked, *here.looked],
+        )
 
-    found = connected(kubeconfig, find)
+    found = connected(kubeconfig, find, timeout_seconds=_TIMEOUT_SECONDS)
     for why in found.unknown:
-        click.echo(f"could not look everywhere: {why}", err=True)
+        say(f"could not look everywhere: {why}")
     if output in (JSON, YAML):
         print_value(found.leaks, output)
     elif found.leaks:
         rows = [(one.driver, one.what, one.id, one.name, one.state, one.machine, one.cluster) for one in found.leaks]
         print_table(_COLUMNS, rows, whole=output == WIDE)
     else:
-        click.echo("no leaks", err=True)
+        looked = ", ".join(found.looked) or "no driver"
+        say(f"{'none found' if found.unknown else 'no leaks'}; asked: {looked}")
     raise SystemExit(_LEAKS if found.leaks else _UNKNOWN if found.unknown else 0)
+
+
+async def _at_manager(client: HttpClient, only: tuple[str, ...]) -> Found:
+    """Return what the manager finds on its own machine."""
+    import msgspec
+
+    from remuda.kube.errors import Forbidden, NotFound
+    from remuda.providers.machine.leaks import Found
+
+    path = f"{_PATH}?{urlencode([('driver', one) for one in only])}" if only else _PATH
+    try:
+        return msgspec.json.decode(await client.raw_get(path), type=Found)
+    except (Forbidden, NotFound) as error:
+        why = "no manager answers there" if isinstance(error, NotFound) else error.message
+        unknown = f"servers on the manager's own machine: {client.access.server} does not tell: {why}"
+        return Found([], [f"{unknown}; on that machine, name its folder: --hosts DATA_DIR/hosts"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import completing, machine
+from remuda.cli import machine, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.signals import clean_up_when_terminated
@@ -35,7 +35,7 @@ command.add_command(machine.logs, "machine")
 
 
 @command.command(context_settings=HELP)
-@click.argument("name", shell_complete=completing.clusters)
+@click.argument("name", shell_complete=shell_completion.clusters)
 @click.option("-f", "--follow", is_flag=True, help="Go on until what is followed ends.")
 @namespace_option("cluster")
 @kubeconfig_option
@@ -63,17 +63,17 @@ def cluster(name: str, follow: bool, namespace: str, kubeconfig: Path | None) ->
 
 
 async def _machines(client: HttpClient, namespace: str, name: str) -> list[Key]:
-    """Of those of a cluster the objects of their drivers: these have the Jobs."""
+    """Return the driver objects of a cluster's machines: these have the Jobs."""
     from remuda.capi import names
     from remuda.capi.types import MACHINE
     from remuda.cli.describe import no_such_cluster
     from remuda.kube.client import list_all
     from remuda.kube.objects import Key
-    from remuda.provisioning import looking
+    from remuda.provisioning import tree_loader
 
     try:
-        place = await looking.find(client, namespace, name)
-    except looking.NoSuchCluster as error:
+        place = await tree_loader.find(client, namespace, name)
+    except tree_loader.NoSuchCluster as error:
         raise no_such_cluster(error) from None
     label = f"{names.CLUSTER_NAME}={names.label_value(name)}"
     listing = await list_all(client, MACHINE.target, place, label_selector=label)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import completing
+from remuda.cli import shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.signals import clean_up_when_terminated
@@ -30,7 +30,7 @@ def command() -> None:
 
 
 @command.command(context_settings={**HELP, "ignore_unknown_options": True})
-@click.argument("name", shell_complete=completing.machines)
+@click.argument("name", shell_complete=shell_completion.machines)
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @namespace_option("machine")
 @kubeconfig_option
@@ -66,7 +66,7 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
 
 
 @command.command(context_settings=HELP)
-@click.argument("name", shell_complete=completing.machines)
+@click.argument("name", shell_complete=shell_completion.machines)
 @click.option("-f", "--follow", is_flag=True, help="Go on until what is followed ends.")
 @click.option("--agent", is_flag=True, help="The log of the agent on the machine, over SSH, instead.")
 @namespace_option("machine")

@@ -1,4 +1,4 @@
-"""What is known of how a machine's server was made: the log of its Job, or the last failure."""
+"""Creation logs of a machine's server: the log of its Job, or the last failure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 import click
 import msgspec
 
-from remuda.cli.wording import say
+from remuda.cli.text_wrap import say
 from remuda.kube.client import list_all
 from remuda.kube.core import JOBS, PODS
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound, StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
-from remuda.providers import names
-from remuda.providers.machine.access import NoAccess
-from remuda.providers.machine.types import NODE_DRIVER, machine_kind
+from remuda.providers.machine.access import NoAccess, removals
+from remuda.providers.shared import names
+from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind
 
 Json = dict[str, Any]
 
-_NOT_FOUND, _BAD_REQUEST = 404, 400
+_BAD_REQUEST = 400
 
 
 def agent_command(follow: bool) -> tuple[str, ...]:
@@ -42,38 +42,46 @@ async def show(client: HttpClient, machine: Key, follow: bool, prefix: str = "")
 
 
 async def _newest_pod(client: HttpClient, machine: Key) -> Json | None:
-    job = names.provision(machine.name)
-    try:
-        await client.get(JOBS, machine.namespace, job)
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
-        return None
-    listing = await list_all(client, PODS, machine.namespace, label_selector=f"job-name={job}")
-    pods: list[Json] = [msgspec.json.decode(value) for value in listing.items]
+    """Return the newest Pod of the machine's Jobs. Where its namespace is being deleted, its Job is elsewhere."""
+    pods: list[Json] = []
+    for job in await _jobs(client, machine):
+        listing = await list_all(client, PODS, job.namespace, label_selector=f"job-name={job.name}")
+        pods += [msgspec.json.decode(value) for value in listing.items]
     return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default=None)
 
 
+async def _jobs(client: HttpClient, machine: Key) -> list[Key]:
+    found = [job for one, job in await removals(client) if one == machine]
+    own = Key(machine.namespace, names.provision(machine.name))
+    try:
+        await client.get(JOBS, *own)
+    except NotFound:
+        return found
+    return [own, *found]
+
+
 async def _show_log(client: HttpClient, pod: Json, follow: bool, prefix: str) -> bool:
-    """Whether there is a log: of a Pod that has not begun, or on a machine the server does not reach, there is none."""
+    """Return whether there is a log: of a Pod that has not begun, that no node has run, or on a machine the server does
+    not reach, there is none."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log{'?follow=true' if follow else ''}"
-    said = bytearray()
+    said, found = bytearray(), False
     try:
         async with aclosing(client.raw_stream(path)) as chunks:
             async for chunk in chunks:
+                found = True
                 said += chunk
                 whole, newline, rest = said.rpartition(b"\n")
                 _write(bytes(whole + newline), prefix)
                 said = bytearray(rest)
     except StatusError as error:
-        if error.code not in (_BAD_REQUEST, _NOT_FOUND):
+        if not isinstance(error, NotFound) and error.code != _BAD_REQUEST:
             raise
         click.echo(f"the log of the Job cannot be shown: {error.message}", err=True)
         return False
     finally:
         _write(bytes(said), prefix)
-    return True
+    return found
 
 
 def _write(lines: bytes, prefix: str) -> None:
@@ -109,9 +117,7 @@ async def _driver_machine(client: HttpClient, machine: Key) -> Json | None:
         kind = machine_kind(NODE_DRIVER.decode(value).metadata.name)
         try:
             found: Json = msgspec.json.decode(await client.get(kind.target, *machine))
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
+        except NotFound:
             continue
         return found
     return None

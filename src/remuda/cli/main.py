@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import remuda
-from remuda.cli import exits
+from remuda.cli import exit_codes
 from remuda.cli.options import HELP
 from remuda.cli.output import wants_no_colour
-from remuda.cli.wording import fit, helped
+from remuda.cli.text_wrap import fit, helped
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -27,6 +27,7 @@ _SECTIONS = {
         "apiserver": ("apiserver", "Run the embedded Kubernetes API server alone."),
         "backup": ("backup", "Save a server's whole state to one file."),
         "restore": ("restore", "Make a data directory from a backup."),
+        "fsck": ("fsck", "Find damaged objects in a data directory, and repair them."),
         "artefacts": ("artefacts", "What nodes install distributions from."),
         "manifest": ("manifest", "What runs this program on Kubernetes, to apply."),
     },
@@ -98,14 +99,14 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except click.Abort:  # at a question
             click.echo("\ninterrupted; nothing was done", err=True)
-            raise SystemExit(exits.INTERRUPTED) from None
+            raise SystemExit(exit_codes.INTERRUPTED) from None
         except KeyboardInterrupt:
             warnings.simplefilter("ignore", RuntimeWarning)  # of what could not be awaited any more
             looked = ctx.invoked_subcommand in _LOOKING
             click.echo(
                 "" if looked else "\ninterrupted; what was asked of the management plane goes on there", err=True
             )
-            raise SystemExit(exits.INTERRUPTED) from None
+            raise SystemExit(exit_codes.INTERRUPTED) from None
         except click.ClickException as error:
             raise fit(helped(error)) from None
 

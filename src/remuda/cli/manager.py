@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from remuda.cli.controller_options import controllers_option, user_quota_option
+from remuda.cli.log_options import audit_log_option, log_options, log_settings
 from remuda.cli.node_options import node_options, site_settings
 from remuda.cli.options import HELP
 from remuda.cli.server_options import split_address
@@ -84,7 +85,7 @@ from remuda.cli.server_options import split_address
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="With --run-jobs: where Jobs, and hosts they make on this machine, are kept.",
+    help="Directory of the audit log; with --run-jobs also of Jobs, and of hosts they create on this machine.",
 )
 @click.option("--job-image", default="", help="Without --run-jobs: the image of the Jobs, with this program in it.")
 @click.option(
@@ -93,7 +94,8 @@ from remuda.cli.server_options import split_address
     help="Only take back the registration of the webhooks, and end. It stays when managers end, and while none runs "
     "the API server refuses every write of their kinds: do this when no manager will serve them again.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Log decisions.")
+@audit_log_option
+@log_options
 def command(
     kubeconfig: Path | None,
     context: str,
@@ -120,7 +122,10 @@ def command(
     job_image: str,
     user_quota: dict[str, int],
     remove_webhooks: bool,
-    verbose: bool,
+    audit_log: str,
+    log_format: str,
+    log_level: str | None,
+    verbose: int,
 ) -> None:
     """Run the controllers on any Kubernetes.
 
@@ -139,9 +144,9 @@ def command(
     from remuda.access.types import Quota
     from remuda.app import manager
     from remuda.providers.bootstrap.setup import BootstrapSettings
-    from remuda.providers.machine.settings import MachineSettings
+    from remuda.providers.shared.jobs.settings import MachineSettings
 
-    settings = manager.Settings(
+    settings = manager.ManagerSettings(
         kubeconfig=kubeconfig,
         context=context,
         controllers=controllers,
@@ -162,4 +167,7 @@ def command(
         user_quota=Quota(**user_quota),
     )
     serve = manager.remove_webhooks if remove_webhooks else manager.run
-    raise SystemExit(serve(settings, verbose=verbose))
+    logs = log_settings(
+        log_format=log_format, log_level=log_level, verbose=verbose, audit_log=audit_log, data_dir=data_dir
+    )
+    raise SystemExit(serve(settings, logs))

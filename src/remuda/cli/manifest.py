@@ -40,14 +40,14 @@ def command(image: str, server_url: str, service_type: str, tls_secret: str, art
       remuda manifest --image registry.example.com/remuda:v0.1.0 \\
         --server-url https://remuda.example.com | kubectl apply -f -
     """
-    from remuda.app.process import Refused
-    from remuda.app.site import Settings
+    from remuda.app.process import StartRefused
+    from remuda.app.site import SiteSettings
     from remuda.clusterctl import manifest
     from remuda.clusterctl.program import NODES_PORT
 
     try:
-        Settings(server_url=server_url).name(("0.0.0.0", NODES_PORT))  # noqa: S104 - in a Pod
-    except Refused as refused:
+        SiteSettings(server_url=server_url).name(("0.0.0.0", NODES_PORT))  # noqa: S104 - in a Pod
+    except StartRefused as refused:
         raise click.ClickException(str(refused)) from None
     wanted = manifest.Wanted(
         image=image,

@@ -1,4 +1,4 @@
-"""How hosts find a manager, as commands that serve them ask for it, and the settings this makes."""
+"""Options of commands that serve hosts: where hosts find the manager, and the settings made from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from remuda.app.site import Settings
+    from remuda.app.site import SiteSettings
 
 _DURATION = re.compile(r"(?P<number>[0-9]+)(?P<unit>[smh]?)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -94,10 +94,10 @@ def site_settings(
     tls_key: Path | None,
     assets: Path | None,
     artefacts: Path | None,
-) -> Settings:
-    from remuda.app.site import Settings
+) -> SiteSettings:
+    from remuda.app.site import SiteSettings
 
-    return Settings(
+    return SiteSettings(
         server_url=server_url,
         server_ca=server_ca,
         tls_cert=tls_cert,

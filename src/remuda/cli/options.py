@@ -1,4 +1,4 @@
-"""What many commands have in common on their command lines."""
+"""Options that many commands share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from remuda.cli import completing
+from remuda.cli import shell_completion
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -18,6 +18,6 @@ def namespace_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., 
         "-n",
         "--namespace",
         default="",
-        shell_complete=completing.namespaces,
+        shell_complete=shell_completion.namespaces,
         help=f"Where the {what} is; looked for in all by default.",
     )

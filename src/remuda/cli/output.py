@@ -1,7 +1,7 @@
-"""How commands print what they found: as a table for people, as JSON or YAML for programs.
+"""Output of commands: a table for people, JSON or YAML for programs.
 
 Tables go to standard output and notes to standard error, so that a pipe gets the data alone. On a terminal a table
-keeps to its width: what does not fit is cut from the last column, and `-o wide` or `-o json` shows it whole. In a pipe
+keeps to its width: the last column is cut where it does not fit, and `-o wide` or `-o json` shows it whole. In a pipe
 nothing is cut.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from remuda.cli.wording import wrapped
+from remuda.cli.text_wrap import wrapped
 
 TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
 NOTHING = "<none>"  # a cell of what is not known
@@ -40,9 +40,9 @@ def print_value(value: Any, format: str) -> None:
 
     text = msgspec.json.encode(value)
     if format == YAML:
-        from remuda.cli import yamltext
+        from remuda.cli import yaml_output
 
-        click.echo(yamltext.dump(msgspec.json.decode(text)), nl=False)
+        click.echo(yaml_output.dump(msgspec.json.decode(text)), nl=False)
     else:
         click.echo(msgspec.json.format(text, indent=2))
 
@@ -105,8 +105,10 @@ def table_with_reasons(columns: Sequence[str], rows: Sequence[Sequence[str]], wi
 
 
 def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Which columns of a table have room: those that tell most first, in the table's own order; one of empty cells
-    has none. A last column of sentences counts little: it can be cut."""
+    """Return the columns of a table that fit, chosen by importance and in the table's own order.
+
+    A column of empty cells is left out. A last column of sentences counts little: it can be cut.
+    """
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     if columns[-1] in _SENTENCES:
         widths[-1] = min(widths[-1], _LEAST)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import exits, manifests, previews
+from remuda.cli import exit_codes, manifest_files, preview_table
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import TABLE, output_option, print_value
-from remuda.cli.wording import say
+from remuda.cli.text_wrap import say
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="plan", context_settings=HELP)
-@manifests.files_option()
+@manifest_files.files_option()
 @click.option("-n", "--namespace", default="default", show_default=True, help="Of objects that do not say theirs.")
 @click.option("--no-replace", is_flag=True, help="Fail if a machine would be replaced.")
 @output_option()
@@ -45,7 +45,7 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
       remuda plan -f cluster.yaml
       remuda plan -f cluster.yaml --no-replace && remuda apply -f cluster.yaml
     """
-    from remuda.provisioning.previewing import Previews, Refused
+    from remuda.provisioning.preview_loader import PreviewRefused, Previews
 
     objects = _read(files, namespace)
 
@@ -54,23 +54,23 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
 
     try:
         found = connected(kubeconfig, look)
-    except Refused as refused:
+    except PreviewRefused as refused:
         say(f"refused:\n{refused}")
-        raise SystemExit(exits.NO) from None
+        raise SystemExit(exit_codes.NO) from None
     if output != TABLE:
         print_value(found, output)
     else:
         for each in found:
-            previews.show(each)
+            preview_table.show(each)
         if not found:
             click.echo("no cluster is concerned", err=True)
     if no_replace and any(each.replaces for each in found):
         click.echo("machines would be replaced", err=True)
-        raise SystemExit(exits.REPLACES)
+        raise SystemExit(exit_codes.REPLACES)
 
 
 def _read(files: Sequence[Path], namespace: str) -> list[dict[str, Any]]:
-    found = manifests.read(files)
+    found = manifest_files.read(files)
     for obj in found:
         if obj["kind"] not in ("Namespace", "NodeDriver"):
             obj["metadata"].setdefault("namespace", namespace)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from remuda.cli import exits
+from remuda.cli import exit_codes
 from remuda.cli.connection import connected
 from remuda.cli.output import wants_no_colour
-from remuda.cli.wording import errors_width, say, wrapped
+from remuda.cli.text_wrap import errors_width, say, wrapped
 
 if TYPE_CHECKING:
     from remuda.kube.client import Client, Target
@@ -74,9 +74,9 @@ def wait(kubeconfig: Path | None, namespace: str, name: str, *, timeout: float, 
         came = connected(kubeconfig, work)
     except KeyboardInterrupt:
         say(f"\nnot waited for any longer; it goes on by itself. Look again:\n  {_again(namespace, name)}")
-        raise SystemExit(exits.INTERRUPTED) from None
+        raise SystemExit(exit_codes.INTERRUPTED) from None
     if not came:
-        raise SystemExit(exits.IN_VAIN)
+        raise SystemExit(exit_codes.IN_VAIN)
 
 
 def _again(namespace: str, name: str) -> str:
@@ -84,7 +84,7 @@ def _again(namespace: str, name: str) -> str:
 
 
 async def until(client: Client, namespace: str, name: str, *, seconds: float | None, wanted: Wanted = READY) -> bool:
-    """Whether it came about within so many seconds (None: no end); shows how it gets on meanwhile."""
+    """Wait for the wanted state and show progress; return whether it came within so many seconds (None: no timeout)."""
     from remuda.kube.errors import Unreachable
 
     timer = _Timer(seconds)
@@ -113,11 +113,11 @@ async def until(client: Client, namespace: str, name: str, *, seconds: float | N
 
 async def _look(client: Client, namespace: str, name: str) -> Branch | None:
     """None: there is no such cluster."""
-    from remuda.provisioning import looking
+    from remuda.provisioning import tree_loader
 
     try:
-        return await looking.look(client, namespace, name)
-    except looking.NoSuchCluster:
+        return await tree_loader.look(client, namespace, name)
+    except tree_loader.NoSuchCluster:
         return None
 
 
@@ -164,7 +164,7 @@ async def _changes(client: Client, namespace: str, name: str) -> AsyncIterator[a
     from remuda.capi import names as capi_names
     from remuda.capi.types import CLUSTER as CAPI_CLUSTER
     from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
-    from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+    from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
     from remuda.provisioning.types import CLUSTER
 
     changed = asyncio.Event()
@@ -210,7 +210,7 @@ def _display(what: str, wanted: Wanted, timeout: float | None) -> Lines:
 
 
 class Lines:
-    """Where nobody looks on, or what is written is kept: a line for each change of what holds the cluster up."""
+    """Progress as lines, for logs and pipes: one line for each change of what delays the cluster."""
 
     def __init__(self, what: str, wanted: Wanted, timeout: float | None) -> None:
         self.what = what
@@ -228,16 +228,16 @@ class Lines:
         pass
 
     def done(self, root: Branch | None, elapsed: float) -> None:
-        from remuda.cli.treelines import span
+        from remuda.cli.tree_text import span
 
         click.echo(f"{self.what} is {self.wanted or GONE} after {span(elapsed)}", err=True)
 
     def in_vain(self, root: Branch | None, elapsed: float) -> None:
-        from remuda.cli.treelines import span
+        from remuda.cli.tree_text import span
 
         say(f"{self.what} is not {self.wanted} after {span(elapsed)}; it goes on by itself")
         if root is not None:
-            from remuda.cli.chains import chain_lines
+            from remuda.cli.blocker_text import chain_lines
 
             click.echo("\n".join(chain_lines(root, width=errors_width())), err=True)
 
@@ -245,7 +245,7 @@ class Lines:
         pass
 
     def _say(self, text: str, elapsed: float) -> None:
-        from remuda.cli.treelines import span
+        from remuda.cli.tree_text import span
 
         if text != self._said:
             self._said = text
@@ -286,19 +286,19 @@ class Frames(Lines):
         _steer("\x1b[?25h")
 
     def _draw(self, elapsed: float, *, heading: bool = True) -> None:
-        from remuda.cli import treelines
+        from remuda.cli import tree_text
 
         width, height = shutil.get_terminal_size()
         room = max(height - 3, 3)
         ahead = []
         if heading:
-            end = f" of {treelines.span(self.timeout)}" if self.timeout is not None else ""
+            end = f" of {tree_text.span(self.timeout)}" if self.timeout is not None else ""
             aim = f"waiting until {self.what} is {self.wanted}" if self.wanted else f"{self.what}, Ctrl-C ends this"
-            text = f"{aim}, {treelines.span(elapsed)}{end}"
-            ahead = [click.style(treelines.cut(text, width), dim=True)]
+            text = f"{aim}, {tree_text.span(elapsed)}{end}"
+            ahead = [click.style(tree_text.cut(text, width), dim=True)]
         if self._trouble:
             ahead += wrapped(self._trouble, width, "  ")[:3]
-        body = [] if self._root is None else treelines.lines(self._root, width=width, height=room - len(ahead))
+        body = [] if self._root is None else tree_text.lines(self._root, width=width, height=room - len(ahead))
         self._put(ahead + body)
 
     def _put(self, frame: list[str]) -> None:
@@ -320,11 +320,11 @@ def _steer(text: str) -> None:
 
 
 def _holds_up(root: Branch | None) -> str:
-    from remuda.provisioning import tree
+    from remuda.provisioning import blocker
 
     if root is None:
         return "it is not there"
-    leaf = next(reversed(tree.blocking(root)), root)
+    leaf = next(reversed(blocker.blocking(root)), root)
     said = leaf.judgement
     first = next(iter(said.message.splitlines()), said.reason)
     return f"{leaf}: {said.state}{f': {first}' if first else ''}"

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from remuda.agent import formats
-from remuda.providers.machine.scrub import HIDDEN
+from remuda.providers.shared.jobs.log_redaction import HIDDEN
 
 Json = dict[str, Any]
 
@@ -135,7 +135,7 @@ class Redactor:
 
 
 def is_secret(name: str) -> bool:
-    """Of a field, by its name alone."""
+    """Return whether a field is secret, by its name alone."""
     return _SECRET_NAME.search(name) is not None and _ABOUT.search(name) is None
 
 
@@ -272,8 +272,12 @@ _TOLD_RESULTS = ("failed-message", "probe-statuses")
 
 
 def plan(secret: Json, redactor: Redactor) -> Json:
-    """What a plan Secret asks of its host and how that went: contents of files are sizes, outputs are left out."""
+    """Return the plan and the report in a plan Secret. Sizes replace the contents of files. Of the outputs, only the
+    last error of the unit is kept."""
     import msgspec
+
+    from remuda.agent import rules
+    from remuda.providers.controlplane import report
 
     found: Json = {"metadata": outline(secret)["metadata"]}
     data: dict[str, str] = {}
@@ -290,6 +294,9 @@ def plan(secret: Json, redactor: Redactor) -> Json:
                 found[key] = f"no plan: {len(data[key])} bytes"
     found |= {key: data[key] for key in _RESULTS if data.get(key)}
     found |= {key: redactor.text(data[key]) for key in _TOLD_RESULTS if data.get(key)}
+    outputs = _bytes(str((secret.get("data") or {}).get(rules.PERIODIC_OUTPUT) or ""))
+    if (unit := report.unit_status({rules.PERIODIC_OUTPUT: outputs})) is not None:
+        found[report.UNIT_STATUS] = {"state": unit.state, "error": redactor.text(unit.error)}
     return found
 
 

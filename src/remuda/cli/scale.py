@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import choices, completing, editing, previews, progress
+from remuda.cli import choices, cluster_edits, preview_table, progress, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
-from remuda.cli.wording import say
+from remuda.cli.text_wrap import say
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -23,7 +23,7 @@ _OTHERWISE = "scale its MachineDeployments: kubectl scale machinedeployment {nam
 
 
 @click.command(name="scale", context_settings=HELP)
-@click.argument("name", shell_complete=completing.clusters)
+@click.argument("name", shell_complete=shell_completion.clusters)
 @click.option("--servers", type=int, metavar="N", help="Of the pool with etcd and the control plane.")
 @click.option("--workers", type=int, metavar="N", help="Of the pool that runs Pods only.")
 @click.option("--pool", "pools", multiple=True, metavar="POOL=N", help="Of this pool. May be repeated.")
@@ -54,21 +54,21 @@ def command(
       remuda scale prairie --servers 3 --dry-run
       remuda scale prairie --pool web=4 --pool batch=0
     """
-    from remuda.provisioning.declaring import BadRequest
-    from remuda.provisioning.editing import Scale, quantities, scale_patch, scaled
+    from remuda.provisioning.declaration import BadRequest
+    from remuda.provisioning.edits import Scale, quantities, scale_patch, scaled
 
     asked = Scale(servers=servers, workers=workers, pools=_numbers(pools))
     if asked == Scale():
         raise click.UsageError("say how many: --servers N, --workers N or --pool POOL=N")
 
     async def look(client: HttpClient) -> tuple[Json, dict[str, int], Preview | None]:
-        cluster = await editing.find(client, namespace, name, _OTHERWISE)
+        cluster = await cluster_edits.find(client, namespace, name, _OTHERWISE)
         wanted = scaled(cluster, asked)
         patch = scale_patch(cluster, wanted)
-        return cluster, wanted, await editing.preview(client, cluster, patch) if patch else None
+        return cluster, wanted, await cluster_edits.preview(client, cluster, patch) if patch else None
 
     async def change(client: HttpClient) -> None:
-        await editing.carry_out(client, cluster, lambda obj: scale_patch(obj, wanted))
+        await cluster_edits.carry_out(client, cluster, lambda obj: scale_patch(obj, wanted))
 
     try:
         cluster, wanted, found = connected(kubeconfig, look)
@@ -78,7 +78,7 @@ def command(
         if output != TABLE:
             print_value([] if found is None else [found], output)
         elif found is not None:
-            previews.show(found, changes_only=True)
+            preview_table.show(found, changes_only=True)
         if found is None:
             say(f"Cluster {'/'.join(key)} has so many already; nothing is changed")
         elif dry_run:

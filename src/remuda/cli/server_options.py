@@ -12,7 +12,7 @@ import click
 from remuda.cli.connection import DATA_DIR
 
 if TYPE_CHECKING:
-    from remuda.apiserver.server import Settings
+    from remuda.apiserver.server import ServerSettings
 
 _ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})", re.ASCII)
 
@@ -75,11 +75,12 @@ def server_settings(
     token_auth_file: Path | None,
     upkeep: bool,
     event_ttl: float,
-) -> Settings:
-    from remuda.apiserver.server import Settings
+) -> ServerSettings:
+    from remuda.apiserver.server import ServerSettings
+    from remuda.apiserver.storage.reserve import BYTES as RESERVE_BYTES
 
     host, port = listen
-    return Settings(
+    return ServerSettings(
         data_dir=data_dir,
         host=host,
         port=port,
@@ -87,4 +88,5 @@ def server_settings(
         token_file=token_auth_file,
         upkeep=upkeep,
         event_ttl_seconds=event_ttl,
+        reserve_bytes=RESERVE_BYTES,
     )

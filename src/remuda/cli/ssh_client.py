@@ -100,8 +100,8 @@ async def _ours(door: Doorway, address: str, words: Sequence[str]) -> int:
     import asyncssh
     import msgspec
 
-    from remuda.providers.machine.spi import DriverError
-    from remuda.providers.machine.ssh import connect
+    from remuda.providers.shared.drivers.spi import DriverError
+    from remuda.providers.shared.jobs.ssh import connect
 
     if not door.known_hosts:
         raise NoAccess("no host key of this server is pinned, and there is no ssh program here to pin one")

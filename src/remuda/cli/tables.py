@@ -13,9 +13,9 @@ import msgspec
 
 from remuda.cli.output import NOTHING
 from remuda.kube.client import PAGE
-from remuda.kube.errors import StatusError, status_error
+from remuda.kube.errors import Gone, status_error
 from remuda.kube.http import resource_path
-from remuda.kube.http.lines import LineSplitter
+from remuda.kube.http.lines import EventReader
 from remuda.kube.objects import Key
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
 _FORM = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-_GONE = 410
 
 
 class Column(msgspec.Struct):
@@ -65,11 +64,6 @@ class Table(msgspec.Struct, rename="camel"):
     items: list[_Object] | None = None  # of a server that makes no table
 
 
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
 class Selection(msgspec.Struct, frozen=True):
     namespace: str = ""
     labels: str = ""
@@ -88,8 +82,8 @@ async def listed(client: HttpClient, resource: Resource, selection: Selection) -
         path = resource_path(resource.target, selection.namespace, query=query)
         try:
             page = _read(await client.raw_get(path, accept=_FORM))
-        except StatusError as error:
-            if error.code != _GONE or not token:
+        except Gone:
+            if not token:
                 raise
             whole, token, limit = Table(), "", 0
             continue
@@ -108,14 +102,16 @@ async def one(client: HttpClient, resource: Resource, namespace: str, name: str)
 async def changes(
     client: HttpClient, resource: Resource, selection: Selection, since: str
 ) -> AsyncGenerator[tuple[str, Table], None]:
-    """How each row changes from there on. Ends when the server ends it; the last revision is that of the last row."""
+    """Yield the changes of each row from a revision on.
+
+    Ends when the server ends the watch; the last revision is that of the last row.
+    """
     query = {**selection.query, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since}
-    lines = LineSplitter()
+    events = EventReader()
     stream = client.raw_stream(resource_path(resource.target, selection.namespace, query=query), accept=_FORM)
     async with aclosing(stream) as chunks:
         async for chunk in chunks:
-            for line in lines.feed(chunk):
-                event = msgspec.json.decode(line, type=_Event)
+            for event in events.feed(chunk):
                 if event.type == "ERROR":
                     raise status_error(0, bytes(event.object))
                 yield event.type, _read(bytes(event.object))

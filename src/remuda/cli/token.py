@@ -143,11 +143,11 @@ def list_tokens(user: str, everything: bool, output: str, kubeconfig: Path | Non
       remuda token list -o json
     """
     from remuda.access.types import SYSTEM, TOKEN_KIND
-    from remuda.cli import tokens
+    from remuda.cli import token_list
 
     shown = [
         one
-        for one in connected(kubeconfig, tokens.known)
+        for one in connected(kubeconfig, token_list.known)
         if user in ("", one.user_id) and (everything or one.metadata.labels.get(TOKEN_KIND) != SYSTEM)
     ]
     records = [
@@ -184,12 +184,12 @@ def revoke(names: tuple[str, ...], kubeconfig: Path | None) -> None:
     \b
       remuda token revoke token-b7xqw2kd
     """
-    from remuda.cli import tokens
+    from remuda.cli import token_list
 
     async def remove(client: HttpClient) -> None:
         for said in names:
             name = said.partition(":")[0]  # whoever pastes the whole token means its name
-            await tokens.revoke(client, name)
+            await token_list.revoke(client, name)
             click.echo(f"token {name} is revoked")
 
     connected(kubeconfig, remove)

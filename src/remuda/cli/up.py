@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from remuda.cli.controller_options import controllers_option, user_quota_option
+from remuda.cli.log_options import audit_log_option, log_options, log_settings
 from remuda.cli.node_options import node_options, site_settings
 from remuda.cli.options import HELP
 from remuda.cli.server_options import server_options, server_settings, split_address
@@ -24,7 +25,8 @@ from remuda.cli.server_options import server_options, server_settings, split_add
     callback=split_address,
     help="Serve /healthz, /readyz and /metrics of the controllers (HTTP) there; not served by default.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Log requests and decisions.")
+@audit_log_option
+@log_options
 def command(
     controllers: tuple[str, ...],
     server_url: str,
@@ -38,7 +40,10 @@ def command(
     rancher_machine: str,
     user_quota: dict[str, int],
     health_listen: tuple[str, int] | None,
-    verbose: bool,
+    audit_log: str,
+    log_format: str,
+    log_level: str | None,
+    verbose: int,
     **options: Any,
 ) -> None:
     """Run everything on this machine: the embedded API server, the controllers on it, and what hosts are served.
@@ -53,11 +58,11 @@ def command(
         --tls-cert chain.pem --tls-key key.pem
     """
     from remuda.access.types import Quota
-    from remuda.app.up import Settings, run
+    from remuda.app.up import UpSettings, run
     from remuda.providers.bootstrap.setup import BootstrapSettings
-    from remuda.providers.machine.settings import MachineSettings
+    from remuda.providers.shared.jobs.settings import MachineSettings
 
-    settings = Settings(
+    settings = UpSettings(
         server=server_settings(**options),
         controllers=controllers,
         health=health_listen,
@@ -66,4 +71,11 @@ def command(
         machine=MachineSettings(job_seconds=int(job_timeout), rancher_machine=rancher_machine),
         user_quota=Quota(**user_quota),
     )
-    raise SystemExit(run(settings, verbose=verbose))
+    logs = log_settings(
+        log_format=log_format,
+        log_level=log_level,
+        verbose=verbose,
+        audit_log=audit_log,
+        data_dir=settings.server.data_dir,
+    )
+    raise SystemExit(run(settings, logs))

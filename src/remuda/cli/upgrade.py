@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import choices, completing, editing, exits, previews, progress
+from remuda.cli import choices, cluster_edits, exit_codes, preview_table, progress, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
-from remuda.cli.wording import say
+from remuda.cli.text_wrap import say
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -27,7 +27,7 @@ _OTHERWISE = (
 
 
 @click.command(name="upgrade", context_settings=HELP)
-@click.argument("name", shell_complete=completing.clusters)
+@click.argument("name", shell_complete=shell_completion.clusters)
 @click.option("--kubernetes-version", "version", default="", metavar="VERSION", help="v1.36.4+k3s1, for example.")
 @namespace_option("cluster")
 @progress.wait_options
@@ -57,21 +57,21 @@ def command(
       remuda upgrade prairie --kubernetes-version v1.36.4+k3s1 --dry-run
       remuda upgrade prairie --kubernetes-version v1.36.4+k3s1 --yes --wait
     """
-    from remuda.provisioning.editing import declared_version, version_patch
+    from remuda.provisioning.edits import declared_version, version_patch
 
     if version:
         choices.checked_version(version)
 
     async def look(client: HttpClient) -> tuple[Json, Preview | None]:
-        cluster = await editing.find(client, namespace, name, _OTHERWISE)
+        cluster = await cluster_edits.find(client, namespace, name, _OTHERWISE)
         if not version:
-            raise click.UsageError(_choice(name, declared_version(cluster), choices.at_hand(kubeconfig)))
+            raise click.UsageError(_choice(name, declared_version(cluster), await choices.versions(client)))
         await _judge(client, cluster, version)
         patch = version_patch(cluster, version)
-        return cluster, await editing.preview(client, cluster, patch) if patch else None
+        return cluster, await cluster_edits.preview(client, cluster, patch) if patch else None
 
     async def change(client: HttpClient) -> None:
-        await editing.carry_out(client, cluster, patch)
+        await cluster_edits.carry_out(client, cluster, patch)
 
     def patch(obj: Json) -> list[Json]:
         if declared_version(obj) not in (declared_version(cluster), version):
@@ -86,7 +86,7 @@ def command(
     if output != TABLE:
         print_value([] if found is None else [found], output)
     elif found is not None:
-        previews.show(found)
+        preview_table.show(found)
     if found is None:
         say(f"Cluster {'/'.join(key)} is declared as {version} already; nothing is changed")
     elif dry_run:
@@ -95,7 +95,7 @@ def command(
     else:
         if not yes and sys.stdin.isatty() and not click.confirm(f"{said}: go on?", err=True):
             say("nothing is changed")
-            raise SystemExit(exits.NO)
+            raise SystemExit(exit_codes.NO)
         connected(kubeconfig, change, warn=lambda text: None)  # the server's were told while it was tried
         click.echo(f"Cluster {'/'.join(key)} goes {said}", err=output != TABLE)
     if wait and not dry_run:
@@ -111,7 +111,7 @@ async def _judge(client: HttpClient, cluster: Json, version: str) -> None:
     from remuda.capi import names
     from remuda.capi.types import MACHINE
     from remuda.kube.client import list_all
-    from remuda.provisioning.editing import version_troubles
+    from remuda.provisioning.edits import version_troubles
 
     metadata = cluster["metadata"]
     label = f"{names.CLUSTER_NAME}={names.label_value(metadata['name'])}"
@@ -122,7 +122,7 @@ async def _judge(client: HttpClient, cluster: Json, version: str) -> None:
 
 
 def _choice(name: str, present: str, known: list[str]) -> str:
-    """Where it can go."""
+    """Return a message with the versions that a cluster can be upgraded to."""
     from remuda.providers.controlplane.rules.versions import read, transitions
 
     was = read(present)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ def create(name: str, display_name: str, description: str, quota: str, namespace
     """
     from remuda.access.types import USER
     from remuda.cli.controller_options import parse_quota
-    from remuda.providers.machine.credentials import namespace_for
+    from remuda.providers.shared.credentials import namespace_for
 
     limits, credentials = parse_quota(quota), namespace_for(namespace)
     if len(credentials) > _LONGEST_NAME:
@@ -78,14 +79,11 @@ def create(name: str, display_name: str, description: str, quota: str, namespace
 
 async def _make_tenant(client: HttpClient, user: ObjectMeta, namespace: str) -> None:
     from remuda.access.roles import tenancy
-    from remuda.kube.errors import StatusError
+    from remuda.kube.errors import AlreadyExists
 
     for target, place, obj in tenancy(user, namespace):
-        try:
+        with contextlib.suppress(AlreadyExists):
             await client.create(target, place, obj)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
 
 @command.command(name="list", context_settings=HELP)
@@ -99,7 +97,7 @@ def list_users(everybody: bool, output: str, kubeconfig: Path | None) -> None:
       remuda user list
       remuda user list -o json
     """
-    from remuda.access.systemusers import CLUSTER
+    from remuda.access.system_users import CLUSTER
     from remuda.access.types import USER
     from remuda.kube.client import list_all
 

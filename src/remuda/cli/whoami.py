@@ -1,4 +1,4 @@
-"""Who the caller of a command is at the management plane, and for whom it makes tokens."""
+"""Identity of a command's caller at the management plane, and the user that it creates tokens for."""
 
 from __future__ import annotations
 

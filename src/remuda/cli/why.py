@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import completing, exits
+from remuda.cli import exit_codes, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.describe import look, no_such_cluster
 from remuda.cli.options import HELP, namespace_option
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="why", context_settings=HELP)
-@click.argument("name", shell_complete=completing.clusters)
+@click.argument("name", shell_complete=shell_completion.clusters)
 @namespace_option("cluster")
 @click.option("--timeline", "timed", is_flag=True, help="What happened to it and its machines, when, and how long.")
 @output_option(TABLE, JSON, YAML)
@@ -37,35 +37,35 @@ def command(name: str, namespace: str, timed: bool, output: str, kubeconfig: Pat
     if timed:
         _show_timeline(kubeconfig, namespace, name, output)
         return
-    from remuda.provisioning import tree
+    from remuda.provisioning import blocker
 
     root = look(kubeconfig, namespace, name)
-    chain = tree.blocking(root)
+    chain = blocker.blocking(root)
     if output != TABLE:
         import msgspec
 
         links = [msgspec.structs.replace(one, branches=()) for one in chain]
-        print_value({"ready": not chain, "chain": links, "next": tree.then(chain[-1]) if chain else ""}, output)
+        print_value({"ready": not chain, "chain": links, "next": blocker.then(chain) if chain else ""}, output)
     elif not chain:
         click.echo(f"{root} is ready")
     else:
-        from remuda.cli.chains import chain_lines
+        from remuda.cli.blocker_text import chain_lines
 
         click.echo("\n".join(chain_lines(root, width=terminal_width())))
-    raise SystemExit(exits.NO if chain else 0)
+    raise SystemExit(exit_codes.NO if chain else 0)
 
 
 def _show_timeline(kubeconfig: Path | None, namespace: str, name: str, output: str) -> None:
-    from remuda.cli.timelines import timeline_lines
-    from remuda.provisioning import looking, timeline
+    from remuda.cli.timeline_text import timeline_lines
+    from remuda.provisioning import timeline, tree_loader
 
     async def work(client: HttpClient) -> Timeline:
-        place = await looking.find(client, namespace, name)
+        place = await tree_loader.find(client, namespace, name)
         return await timeline.gather(client, place, name)
 
     try:
         found = connected(kubeconfig, work)
-    except looking.NoSuchCluster as error:
+    except tree_loader.NoSuchCluster as error:
         raise no_such_cluster(error) from None
     if output != TABLE:
         print_value(found, output)

@@ -1,2 +1,2 @@
-"""What `clusterctl` makes clusters from and installs providers from: a repository, generated from the same types and
-drivers as everything else."""
+"""Repository for `clusterctl`, from which it generates clusters and installs providers. It is built from the same types
+and drivers as everything else."""

@@ -1,9 +1,9 @@
-"""What `clusterctl init` installs: the definitions, rights and the one program of our three providers. Pure.
+"""Components that `clusterctl init` installs: CRDs, RBAC and the one program of our three providers. Pure.
 
-Bootstrap, control plane and infrastructure provider are one program. Its Deployment is among the components of the
-bootstrap provider, without which neither of the others is of use; those bring their definitions. The rights are those
-of rbac.yaml, which tests hold to what the program asks for. Cluster API's core is upstream's there, so the program runs
-without ours.
+The bootstrap, control plane and infrastructure providers are one program. Its Deployment is a component of the
+bootstrap provider, which both of the others need; those two contribute their CRDs. The RBAC rules are those of
+rbac.yaml; tests check them against the requests that the program sends. In such a management cluster the core of
+Cluster API is upstream's, so the program runs without ours.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from remuda.capi import names as capi_names
 from remuda.capi.inventory import ProviderType
 from remuda.clusterctl import program
 from remuda.clusterctl.program import MANAGER, NAMESPACE, Json, named, rights
-from remuda.providers import names
 from remuda.providers import setup as providers
+from remuda.providers.shared import names
 
 __all__ = ["NAMESPACE", "components", "definitions", "rights"]
 
@@ -33,7 +33,7 @@ def components(type: ProviderType, version: str) -> str:
 
 
 def definitions(type: ProviderType) -> list[Json]:
-    """Those whose labels say that they are of that provider; who is of none is of the infrastructure's."""
+    """Return the CRDs labelled with that provider; those without a label are the infrastructure provider's."""
     own = {one.type: one.label for one in providers.entries("")}
     found = [(one, one["metadata"]["labels"].get(capi_names.PROVIDER)) for one in providers.definitions()]
     return [one for one, label in found if (label or own["InfrastructureProvider"]) == own[type]]

@@ -50,13 +50,13 @@ def named(api_version: str, kind: str, name: str, namespace: str = NAMESPACE) ->
 
 
 def rights() -> dict[tuple[str, str], Json]:
-    """What rbac.yaml says, by kind and name."""
+    """Return the objects of rbac.yaml by kind and name."""
     content = files("remuda.clusterctl").joinpath("rbac.yaml").read_text()
     return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(content)}
 
 
 def services(type: str = "") -> list[Json]:
-    """Where hosts are served, and where the API server finds admission."""
+    """Return the Services through which hosts reach the manager and the API server reaches its admission webhooks."""
     return [_service("remuda-nodes", NODES_PORT, type), _service("remuda-webhooks", WEBHOOK_PORT)]
 
 
@@ -66,7 +66,7 @@ def _service(name: str, target: int, type: str = "") -> Json:
 
 
 def arguments(controllers: str, server_url: str, job_image: str) -> list[str]:
-    """Of `remuda`, in a Pod whose namespace is in $(POD_NAMESPACE)."""
+    """Return the arguments of `remuda` for a Pod that has its namespace in $(POD_NAMESPACE)."""
     return [
         "manager",
         *([f"--controllers={controllers}"] if controllers else []),

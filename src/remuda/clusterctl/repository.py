@@ -23,10 +23,9 @@ from remuda.clusterctl import components, templates
 from remuda.clusterctl.templates import Flavour
 from remuda.kube.client import Client, list_all
 from remuda.kube.definitions import DEFINITION
-from remuda.providers import names
 from remuda.providers import setup as providers
-from remuda.providers.machine import drivers
 from remuda.providers.machine.definitions import DRIVER_LABEL
+from remuda.providers.shared import drivers, names
 
 CONFIG = "clusterctl.yaml"
 METADATA = "metadata.yaml"
@@ -45,7 +44,7 @@ def version() -> str:
 
 
 def flavours() -> list[Flavour]:
-    """Of the drivers at hand that can be used."""
+    """Return the flavours of the installed drivers that are usable."""
     found = []
     for name in drivers.names():
         try:
@@ -56,7 +55,7 @@ def flavours() -> list[Flavour]:
 
 
 async def flavours_of(client: Client) -> list[Flavour]:
-    """Of the drivers that a management plane has."""
+    """Return the flavours of the drivers that a management plane has."""
     listed = await list_all(client, DEFINITION.target, label_selector=DRIVER_LABEL)
     configs = [msgspec.json.decode(item) for item in listed.items]
     own = {flavour.driver: flavour for flavour in flavours()}

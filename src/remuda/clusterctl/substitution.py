@@ -55,7 +55,7 @@ class _Variable(NamedTuple):
 
 
 def variables(text: str) -> dict[str, str | None]:
-    """Those of a template with their defaults, None: it has none and must be given. Raises BadTemplate."""
+    """Return a template's variables with their defaults. None: no default, a value is required. Raises BadTemplate."""
     found: dict[str, str | None] = {}
     for part in _parts(text):
         if isinstance(part, _Variable):
@@ -74,7 +74,7 @@ def substitute(text: str, values: Mapping[str, str]) -> str:
 
 
 def needed(text: str, values: Mapping[str, str]) -> set[str]:
-    """Whose values matter: a default that does not come to stand needs none of its own."""
+    """Return the variables whose values matter: variables inside an unused default are left out."""
     found = set()
     for part in _parts(text):
         if isinstance(part, _Variable):
@@ -158,7 +158,7 @@ def _parts(text: str) -> Iterator[str | _Variable]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the brace is that closes the one before `start`."""
+    """Return the position of the brace that closes the one before `start`."""
     depth = 0
     for at in range(start, len(text)):
         if text[at] == "{":

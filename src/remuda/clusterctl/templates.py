@@ -16,15 +16,15 @@ import msgspec
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE_DEPLOYMENT
 from remuda.kube.definitions import schema
-from remuda.providers import names
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
-from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine import options
 from remuda.providers.machine.options import PASSWORD, kebab
-from remuda.providers.machine.spi import Driver
-from remuda.providers.machine.types import template_kind
-from remuda.provisioning.machinetemplates import known_options
+from remuda.providers.shared import names
+from remuda.providers.shared.drivers.spi import Driver
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.providers.shared.types.machine import template_kind
+from remuda.provisioning.machine_templates import known_options
 
 Json = dict[str, Any]
 
@@ -60,7 +60,7 @@ def of_driver(driver: type[Driver[Any]]) -> Flavour:
 
 
 def of_definition(driver: str, config: Mapping[str, Any]) -> Flavour:
-    """Of a driver that is only known by the CustomResourceDefinition of its Config, as those of rancher-machine are."""
+    """Return the flavour of a driver known only by the CRD of its Config, such as a driver of rancher-machine."""
     root = config["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return Flavour(
         driver=driver,
@@ -156,7 +156,7 @@ def _fields(name: str, wanted: Mapping[str, str], indent: int) -> str:
 
 
 def _is_variable(found: Mapping[str, Any]) -> bool:
-    """Whose default cannot be said in a template is left to its driver."""
+    """Return whether a field becomes a variable. A default that a template cannot express is left to the driver."""
     default = found.get("default")
     said = default if isinstance(default, list | tuple) else (default,)
     plain = all(_PLAIN.fullmatch(_text(one)) for one in said)
@@ -164,8 +164,9 @@ def _is_variable(found: Mapping[str, Any]) -> bool:
 
 
 def _value(name: str, found: Mapping[str, Any], *, required: bool) -> str:
-    """Of one field: YAML, once its variable is replaced. Unset and the empty value mean the same to every driver, but
-    a variable without a default is one that must be given: so the default of nothing is nothing in YAML."""
+    """Return the value of one field: YAML, once its variable is replaced. To every driver, an unset value and the empty
+    value mean the same, but a variable without a default is required. An optional field without a default therefore
+    gets the empty value in YAML as default."""
     if required:
         return f"${{{name}}}"
     default, kind = found.get("default"), found.get("type", "string")

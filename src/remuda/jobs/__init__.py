@@ -6,6 +6,9 @@ Only Jobs that ask for it by `spec.managedBy` are taken; kube-controller-manager
 MANAGED_BY = "remuda.dev/job-runner"
 COMMAND = ("remuda", "machine-job")  # the only one that is run
 
+# Annotation of a Job: namespace/name of another one. Nothing is started while a program of that Job still runs.
+FOLLOWS = "remuda.dev/follows-job"
+
 # What a program finds in its environment when it runs here rather than in a container.
 ROOT_VARIABLE = (
     "REMUDA_JOB_ROOT"  # stands before every mount path of the Job's volumes, and before /dev/termination-log

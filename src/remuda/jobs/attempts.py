@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,15 +10,15 @@ import msgspec
 
 from remuda.jobs import decisions, pods
 from remuda.jobs.children import Child
-from remuda.jobs.launching import Launcher, Started, Work
+from remuda.jobs.launcher import Launcher, Started, Work
 from remuda.jobs.marks import Mark
-from remuda.jobs.materials import NotRunnable, gather, inside
-from remuda.jobs.podlog import last_lines
+from remuda.jobs.pod_inputs import NotRunnable, gather, inside
+from remuda.jobs.pod_log import last_lines
 from remuda.jobs.tokens import kubeconfig
 from remuda.jobs.types import POD, Job, Pod
 from remuda.kube import clock
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict
 from remuda.kube.quantity import Quantity, QuantityError
 from remuda.runtime.caches import Informer
 from remuda.runtime.draft import Draft, save
@@ -27,7 +28,6 @@ CREATE_POD = step("jobrunner.create-pod", "creates the Pod of an attempt")
 START = step("jobrunner.start-program", "starts the program of a Pod")
 SAVE_POD = step("jobrunner.save-pod", "writes how a Pod's program fares")
 
-_CONFLICT = 409
 _FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048  # of the log, for a termination message: as much as Kubernetes takes
 
 
@@ -44,12 +44,9 @@ class Attempts:
     async def make(self, job: Job, raw: bytes, index: int) -> Pod:
         """The Pod of an attempt, made or found. Raises NotRunnable when somebody else's has its name."""
         made = pods.make(job, msgspec.json.decode(raw), index)
-        try:
+        with contextlib.suppress(AlreadyExists, Conflict):
             async with CREATE_POD:
                 return POD.decode(await self._client.create(POD.target, job.metadata.namespace, made))
-        except StatusError as error:
-            if error.code != _CONFLICT:
-                raise
         present = POD.decode(await self._client.get(POD.target, job.metadata.namespace, made["metadata"]["name"]))
         if not any(owner.uid == job.metadata.uid for owner in present.metadata.owner_references):
             raise NotRunnable(f"a Pod {present.key} that is not its own has the name of its Pod")
@@ -86,14 +83,20 @@ class Attempts:
         return await self._save(pod, lambda status: pods.running(status, job, child.started))
 
     async def lost(self, job: Job, pod: Pod) -> Pod:
-        """It was running, and nobody here runs it."""
+        """Record that the Pod's program was running and this runner does not run it."""
         end = pods.lost(pod.status.start_time)
         return await self._save(pod, lambda status: pods.ended(status, job, end))
 
     async def given_up(self, job: Job, pod: Pod, reason: str, why: str) -> Pod:
-        """Its program was never started, and will not be."""
+        """Record that the Pod's program was never started and will not be."""
         now = clock.time()
         end = pods.End(code=0, started=now, finished=now, reason=reason, why=why)
+        return await self._save(pod, lambda status: pods.ended(status, job, end))
+
+    async def cannot_start(self, job: Job, pod: Pod, why: str) -> Pod:
+        """Record an attempt whose program could not be started as failed."""
+        now = clock.time()
+        end = pods.End(code=decisions.CANNOT_START, started=now, finished=now, reason=decisions.START_ERROR, why=why)
         return await self._save(pod, lambda status: pods.ended(status, job, end))
 
     async def ended(self, job: Job, pod: Pod, child: Child) -> Pod:

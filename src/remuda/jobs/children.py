@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from remuda.jobs.launching import Started
+from remuda.jobs.launcher import Started
 from remuda.jobs.types import Job, Pod
 from remuda.kube import clock
 from remuda.kube.objects import Key
@@ -69,7 +69,7 @@ class Children:
             self._stopping.spawn(f"end job {child.key}", _stop(child, child.grace))
 
     def drop(self, key: Key) -> None:
-        """Its end has been written."""
+        """Forget the Job's process, once its end has been written."""
         self._by_job.pop(key, None)
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 def derive(status: Json, job: Job, tally: Tally, finish: Finish | None, suspended: bool) -> None:
-    """What is counted only grows: Pods that somebody has deleted are not forgotten."""
+    """Update the Job's counters and conditions. `succeeded` and `failed` only grow: deleted Pods still count."""
     active = tally.active is not None and finish is None
     _count(status, "active", int(active))
     _count(status, "ready", int(active and tally.active is not None and tally.active.status.phase == "Running"))

@@ -1,7 +1,7 @@
-"""What is to be done about a Job, decided from the Job, its Pods and the time: no I/O.
+"""Decision about the next step of a Job, from the Job, its Pods and the time: no I/O.
 
 A Pod is one attempt. A failed one counts against the Job's `backoffLimit`, unless the runner itself was the cause (it
-was restarted under a running program): that is tried again, a few times.
+was restarted under a running program): such an attempt is retried, a few times.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ RESTARTED = "RunnerRestarted"
 NOT_RUNNABLE = "NotRunnable"  # reason of a Job that the runner refuses
 DEADLINE = "DeadlineExceeded"
 BACKOFF_LIMIT = "BackoffLimitExceeded"
+START_ERROR = "StartError"  # reason of a Pod whose program could not be started, as containerd says it
+
+CANNOT_START = 127  # exit code of a program that could not be started, as shells have it
 
 _DISRUPTIONS = 3
 _FIRST_WAIT_SECONDS = 10.0
@@ -38,7 +41,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """It has ended for good, once what still runs has."""
+    """Decision that the Job ends for good, once its running program has ended."""
 
     succeeded: bool
     reason: str
@@ -60,7 +63,7 @@ Decision = Attempt | Finish | Wait | Suspend
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """How the attempts have gone."""
+    """Counts of the attempts by outcome."""
 
     succeeded: int
     failed: int  # by their own fault
@@ -98,13 +101,20 @@ def decide(job: Job, pods: Sequence[Pod], now: float) -> Decision:
 def _next_attempt(job: Job, pods: Sequence[Pod], tally: Tally, now: float, left: float | None) -> Decision:
     failed = max(tally.failed, job.status.failed)
     if failed > job.spec.backoff_limit:
-        return Finish(False, BACKOFF_LIMIT, "Job has reached the specified backoff limit")
+        return Finish(False, BACKOFF_LIMIT, f"Job has reached the specified backoff limit{_start_error(pods)}")
     if tally.disrupted > _DISRUPTIONS:
         return Finish(False, RESTARTED, f"the runner was restarted under it {tally.disrupted} times")
     wait = _backoff(pods, failed, now)
     if wait > 0:
         return Wait(f"attempt {failed} has failed", wait if left is None else min(wait, left))
     return Attempt(max(map(_index, pods), default=-1) + 1)
+
+
+def _start_error(pods: Sequence[Pod]) -> str:
+    """Return why the program of the newest failed Pod never ran, for the end of a message; empty where it ran."""
+    failed = [pod for pod in pods if pod.status.phase == "Failed"]
+    end = max(failed, key=_index).terminated if failed else None
+    return f"; {end.message.strip()}" if end is not None and end.exit_code == CANNOT_START else ""
 
 
 def _until_deadline(job: Job, now: float) -> float | None:
@@ -144,7 +154,7 @@ def pod_name(job: Job, index: int) -> str:
 
 
 def refusal(job: Job) -> str:
-    """Why the runner cannot run it; empty if it can."""
+    """Return why the runner cannot run the Job; empty if it can."""
     spec, pod = job.spec, job.spec.template.spec
     if spec.parallelism > 1 or (spec.completions or 1) > 1 or spec.completion_mode == "Indexed":
         return "a Job runs once here: parallelism, completions and Indexed are not supported"

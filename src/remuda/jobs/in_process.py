@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from remuda.jobs import logfile
-from remuda.jobs.launching import Work
+from remuda.jobs import log_file
+from remuda.jobs.launcher import Work
 from remuda.jobs.pods import LONGEST_MESSAGE
 from remuda.kube import clock
 
@@ -83,7 +83,7 @@ class MemoryLog:
         self._start = 0
 
     def write(self, text: str) -> None:
-        added, _ = logfile.lines(f"{text}\n".encode(), logfile.stamp(clock.time()))
+        added, _ = log_file.lines(f"{text}\n".encode(), log_file.stamp(clock.time()))
         self._data += added
         if len(self._data) > _KEPT_BYTES:
             cut = self._data.find(b"\n", len(self._data) - _KEPT_BYTES) + 1

@@ -23,7 +23,7 @@ _KILLED = 137
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How an attempt ended."""
+    """Result of an attempt that has ended."""
 
     code: int
     message: str = ""
@@ -65,7 +65,7 @@ def make(job: Job, raw: Json, index: int) -> Json:
 
 
 def waiting(status: Json, job: Job, message: str) -> None:
-    """Its program cannot be started yet."""
+    """Set the Pod's status: its program cannot be started yet."""
     status["phase"] = "Pending"
     _container(status, job, {"waiting": {"reason": "CreateContainerConfigError", "message": message}})
 
@@ -97,7 +97,7 @@ def ended(status: Json, job: Job, end: End) -> None:
 
 
 def lost(started: str | None) -> End:
-    """It was running, and whoever ran it is gone, and so is it."""
+    """Return the result of an attempt whose runner was restarted while its program ran: runner and program are gone."""
     now = clock.time()
     return End(
         code=_KILLED,

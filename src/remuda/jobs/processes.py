@@ -2,11 +2,11 @@
 
     DIRECTORY/<uid of the Pod>/root    what its volumes hold; the termination log
                                home    its HOME and working directory
-                               log     its output, in segments (`logfile`)
+                               log     its output, in segments (`log_file`)
                                kubeconfig
 
 Credentials are on disk only while the program runs; the log stays until the Pod goes. The process dies with this one
-(`guardian`), and inherits of its environment only what is not secret.
+(`supervisor`), and inherits of its environment only what is not secret.
 
 Where this process is root, a program whose Job has no rights on this machine runs as a user of its own, another one in
 each attempt, in a mount namespace in which the data directory holds nothing but its own directory.
@@ -32,10 +32,11 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from remuda.jobs import COMMAND, DIRECTORY_VARIABLE, ROOT_VARIABLE
-from remuda.jobs.launching import Work
-from remuda.jobs.logfile import Reader
-from remuda.jobs.materials import Materials
-from remuda.jobs.podlog import last_lines
+from remuda.jobs.decisions import CANNOT_START
+from remuda.jobs.launcher import Work
+from remuda.jobs.log_file import Reader
+from remuda.jobs.pod_inputs import Materials
+from remuda.jobs.pod_log import last_lines
 from remuda.jobs.pods import LONGEST_MESSAGE
 from remuda.runtime import steps
 
@@ -47,7 +48,7 @@ _INHERITED = (
 _LEAST_MEMORY = 256 * 1024 * 1024  # below that Python and a cloud's SDK do not even start
 _NICE = 5
 _REMUDA = "remuda.cli.main"
-_GUARDIAN = "remuda.jobs.guardian"
+_SUPERVISOR = "remuda.jobs.supervisor"
 _FIRST_USER = 0x70000000
 _NAME = "remuda"
 _TRIAL = "trial"  # the directory of the program that tries out a user of its own
@@ -58,8 +59,10 @@ _MAIN = (
 )
 _TRY = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); open(sys.argv[2]).close(); "
-    "import remuda.cli.main, remuda.kube.http, remuda.providers.machine.job, remuda.providers.machine.ssh"
+    "import remuda.cli.main, remuda.kube.http, remuda.providers.machine.job, remuda.providers.shared.jobs.ssh"
 )
+
+_COMPLAINTS = "supervisor.err"  # what the supervisor said itself, beside what the program can write
 
 log = logging.getLogger(__name__)
 
@@ -89,12 +92,14 @@ class Processes:
             "nice": _NICE if os.geteuid() == 0 else 0,  # nobody else could take it back
             "confine": {"user": user, "hide": str(self._directory.parent), "show": str(place)} if user else None,
         }
-        process = await asyncio.create_subprocess_exec(
-            *self._isolated(_MAIN, _GUARDIAN, msgspec.json.encode(order).decode()),
-            stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL,
-            env=self._environment(place, user), cwd=place / "home", start_new_session=True,
-        )  # fmt: skip
-        return ProcessStarted(process, place / "root", work.termination_path)
+        complaints = await asyncio.to_thread((place / _COMPLAINTS).open, "wb")
+        with complaints:
+            process = await asyncio.create_subprocess_exec(
+                *self._isolated(_MAIN, _SUPERVISOR, msgspec.json.encode(order).decode()),
+                stdin=PIPE, stdout=DEVNULL, stderr=complaints,
+                env=self._environment(place, user), cwd=place / "home", start_new_session=True,
+            )  # fmt: skip
+        return ProcessStarted(process, place, work.termination_path)
 
     async def can_confine(self) -> bool:
         """Return True if programs can run as users of their own. Tries it once, with a program that does nothing."""
@@ -157,18 +162,21 @@ class Processes:
 
 
 class ProcessStarted:
-    def __init__(self, process: Process, root: Path, termination_path: str) -> None:
+    def __init__(self, process: Process, place: Path, termination_path: str) -> None:
         self._process = process
-        self._root = root
+        self._place = place
+        self._root = place / "root"
         self._termination_path = termination_path
 
     @property
     def pid(self) -> int:
-        """Of its guardian."""
+        """Return the process ID of the supervisor."""
         return self._process.pid
 
     async def wait(self) -> int:
         code = await self._process.wait()
+        if code and self._complaint():
+            return CANNOT_START
         return code if code >= 0 else 128 - code
 
     def terminate(self) -> None:
@@ -180,11 +188,25 @@ class ProcessStarted:
             self._process.stdin.close()
 
     def termination_message(self) -> str:
+        """Return what the program wrote; if the supervisor could not start it, what the supervisor wrote."""
+        return self._last_words() or self._complaint()
+
+    def _last_words(self) -> str:
         try:
             with os.fdopen(_open_inside(self._root, self._termination_path), "rb") as file:
                 return file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
         except OSError:
             return ""
+
+    def _complaint(self) -> str:
+        """Return what the supervisor said before it started anything; nothing once the program has said something."""
+        if last_lines(Reader(self._place / "log"), 1, 1):
+            return ""
+        try:
+            text = (self._place / _COMPLAINTS).read_bytes()[-LONGEST_MESSAGE:].decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+        return f"the program cannot be started: {text.splitlines()[-1]}" if text else ""
 
 
 def _is_below(path: Path, folders: Sequence[Path]) -> bool:
@@ -262,7 +284,8 @@ def _folder(path: Path) -> None:
 def _remove_all_but_log(place: Path) -> None:
     for name in ("root", "home", "tmp"):
         shutil.rmtree(place / name, ignore_errors=True)
-    (place / "kubeconfig").unlink(missing_ok=True)
+    for name in ("kubeconfig", _COMPLAINTS):
+        (place / name).unlink(missing_ok=True)
 
 
 def _sweep(directory: Path, known: set[str]) -> None:

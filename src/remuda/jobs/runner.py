@@ -17,19 +17,19 @@ from typing import Any
 
 import msgspec
 
-from remuda.jobs import MANAGED_BY, conditions, decisions, marks, pods
+from remuda.jobs import FOLLOWS, MANAGED_BY, conditions, decisions, marks, pods
 from remuda.jobs.attempts import Attempts
 from remuda.jobs.children import Child, Children
+from remuda.jobs.concurrency import ConcurrencyLimit
 from remuda.jobs.decisions import Attempt, Finish, Suspend, Wait
-from remuda.jobs.launching import Launcher
+from remuda.jobs.launcher import Launcher
 from remuda.jobs.marks import BadMark, JobKey, Mark
-from remuda.jobs.materials import NotReady, NotRunnable
-from remuda.jobs.podlog import parse, stream
+from remuda.jobs.pod_inputs import NotReady, NotRunnable
+from remuda.jobs.pod_log import parse, stream
 from remuda.jobs.processes import Processes
-from remuda.jobs.turns import Turns
 from remuda.jobs.types import JOB, POD, Job, Pod
 from remuda.kube import clock
-from remuda.kube.errors import StatusError, bad_request
+from remuda.kube.errors import bad_request, ignore_not_found
 from remuda.kube.objects import Key
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
@@ -43,11 +43,11 @@ DELETE_POD = step("jobrunner.delete-pod", "deletes the Pod of a suspended Job")
 DELETE_JOB = step("jobrunner.delete-job", "deletes a Job that ended long enough ago")
 
 _OF_JOB = "job"
-_NOT_FOUND = 404
+_FOLLOW_SECONDS = 1.0  # between two looks whether the program of the Job before has ended
 _MISSING_SECONDS = 5.0  # between two looks for a Secret that is missing
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class JobRunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path  # private to the runner: what Jobs are given, and their logs
     hosts: Path  # where drivers whose servers live on this machine keep them
     server_url: str  # how a Job reaches the API server
@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class JobRunner:
     """`launcher`: other than as processes of this machine."""
 
-    def __init__(self, manager: Manager, settings: Settings, launcher: Launcher | None = None) -> None:
+    def __init__(self, manager: Manager, settings: JobRunnerSettings, launcher: Launcher | None = None) -> None:
         self._manager = manager
         self._client = manager.client
         self._settings = settings
@@ -72,7 +72,7 @@ class JobRunner:
         )
         self._controller.watch(self._pods, self._job_of, "pods")
         self._attempts = Attempts(self._client, self._pods, self._launcher, settings.server_url, settings.ca_pem)
-        self._turns = Turns(settings.concurrency, self._controller.enqueue)
+        self._turns = ConcurrencyLimit(settings.concurrency, self._controller.enqueue)
         self._children = Children(self._ended)
         self._pods.listen(self._gone)
         manager.at_start(self._sweep)
@@ -171,6 +171,8 @@ class JobRunner:
             job, mark = self._authenticate(raw, job)
         except NotRunnable as error:
             return await self._finish(job, found, Finish(False, decisions.NOT_RUNNABLE, str(error)))
+        if before := self._follows(job):
+            return Again(_FOLLOW_SECONDS, f"a program of Job {before} is still being ended")
         if not self._turns.ask(job.key):
             others = f"{self._turns.taken} others run, {self._turns.waiting - 1} others wait"
             return Blocked("WaitingForTurn", f"Job {job.key}", others)
@@ -185,6 +187,8 @@ class JobRunner:
             return await self._hold(job, found, str(error))
         except NotRunnable as error:
             return await self._finish(job, found, Finish(False, decisions.NOT_RUNNABLE, str(error)))
+        except OSError as error:
+            return await self._cannot_start(job, found, pod, error)
         except BaseException:
             self._turns.give_back(job.key)
             raise
@@ -193,6 +197,22 @@ class JobRunner:
         if job.spec.active_deadline_seconds is None:
             return Blocked("Running", f"Job {job.key}", "its program runs")
         return Again(job.spec.active_deadline_seconds, "its program runs")
+
+    async def _cannot_start(self, job: Job, found: list[Pod], pod: Pod | None, error: OSError) -> Outcome:
+        """No disk, no processes, no interpreter: a failed attempt, which leaves its error in Pod and Job."""
+        self._turns.give_back(job.key)
+        if pod is None:
+            raise error
+        pod = await self._attempts.cannot_start(job, pod, f"the program cannot be started: {error}")
+        found = [*(one for one in found if one.metadata.uid != pod.metadata.uid), pod]
+        await self._save(job, found)
+        return await self._act(job, found, decisions.decide(job, found, clock.time()))
+
+    def _follows(self, job: Job) -> Key | None:
+        """Return the Job that this one follows, while its program runs: two never work on one server."""
+        before = Key(*job.metadata.annotations.get(FOLLOWS, "/").split("/", 1))
+        child = self._children.of(before)
+        return before if child is not None and child.code is None else None
 
     def _authenticate(self, raw: bytes, job: Job) -> tuple[Job, Mark]:
         """Decode the bytes that were verified, so that what runs is what was signed. Raises NotRunnable."""
@@ -271,11 +291,8 @@ class JobRunner:
         return DONE
 
     async def _delete(self, target: Any, key: Key, uid: str) -> None:
-        try:
+        with ignore_not_found():
             await self._client.delete(target, *key, uid=uid, propagation="Background")
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
 
     async def _save(self, job: Job, found: list[Pod], *, finish: Finish | None = None, suspended: bool = False) -> None:
         value = self._jobs.raw(*job.key)

@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 import yaml
 
-from remuda.jobs.materials import NotReady
+from remuda.jobs.pod_inputs import NotReady
 from remuda.jobs.types import Job, Pod
 from remuda.kube import kubeconfig as kubeconfigs
 from remuda.kube.client import Client
 from remuda.kube.core import SERVICE_ACCOUNTS
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound
 
-_NOT_FOUND = 404
 _SHORTEST_SECONDS = 600  # what the API server allows
 _USUAL_SECONDS = 24 * 3600
 _SPARE_SECONDS = 300
@@ -38,10 +37,8 @@ async def kubeconfig(client: Client, server_url: str, ca_pem: bytes, job: Job, p
         answer: dict[str, Any] = msgspec.json.decode(
             await client.create(SERVICE_ACCOUNTS, job.metadata.namespace, request, name=account, subresource="token")
         )
-    except StatusError as error:
-        if error.code == _NOT_FOUND:
-            raise NotReady(f"serviceaccount {account!r} not found") from None
-        raise
+    except NotFound:
+        raise NotReady(f"serviceaccount {account!r} not found") from None
     config = kubeconfigs.build(
         server_url, ca_pem=ca_pem, token=answer["status"]["token"], user=account, namespace=job.metadata.namespace
     )

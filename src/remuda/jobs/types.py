@@ -129,7 +129,7 @@ class Job(Object):
 
     @property
     def finished(self) -> JobCondition | None:
-        """How it ended: its condition Complete or Failed; None while it has not."""
+        """Return the condition Complete or Failed; None while the Job has not finished."""
         return self.has(COMPLETE) or self.has(FAILED)
 
 
@@ -188,7 +188,7 @@ class Pod(Object):
 
     @property
     def terminated(self) -> Terminated | None:
-        """How its container ended."""
+        """Return the terminated state of the Pod's container; None while it has not ended."""
         return next((one.state.terminated for one in self.status.container_statuses if one.state.terminated), None)
 
 

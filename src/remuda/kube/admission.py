@@ -21,7 +21,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 
 class Unseen(Exception):
-    """Whoever judges knows nothing of objects of that kind: whether there is one cannot be said."""
+    """Raised when the admission function has no cache of that kind and cannot know whether an object exists."""
 
 
 class Lookup(Protocol):
@@ -72,7 +72,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What an admission function says. `errors` refuse with 422, `denied` with 403."""
+    """Result of an admission function. `errors` deny the request with 422, `denied` with 403."""
 
     patch: dict[str, Any] | None = None  # a JSON merge patch on `new`
     warnings: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ def all_needs(*several: Needs) -> Needs:
 
 
 class Registration(NamedTuple):
-    """Which function judges the writes of which resource: what an engine is given."""
+    """Registration of an admission function for one resource, as engines receive it."""
 
     group: str
     plural: str

@@ -1,8 +1,8 @@
-"""How often one address may fail before it has to wait: a bucket per address, which fills again.
+"""Rate limit for failures: one token bucket per address, refilled over time.
 
-For tokens that are none it spares the server, not the secret, which is too long to be guessed; for lines of a log it
-spares the disk. So it is generous, and many hosts behind one
-address do not shut each other out because one of them has a wrong token and goes on trying.
+For invalid tokens the limit protects the server, not the secret, which is too long to be guessed; for log lines it
+protects the disk. The limit is therefore generous: many hosts behind one address do not lock each other out because one
+of them keeps retrying with a wrong token.
 """
 
 from __future__ import annotations

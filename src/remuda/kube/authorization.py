@@ -68,11 +68,16 @@ async def permits(client: Client, subject: Subject, access: Access) -> bool:
     attributes = {"verb": access.verb, "group": access.group, "resource": access.resource, "name": access.name}
     if access.namespace:
         attributes["namespace"] = access.namespace
-    spec: dict[str, Any] = {
-        "user": subject.name,
-        "groups": list(subject.groups),
-        "resourceAttributes": attributes,
-    }
+    return await _ask(client, subject, {"resourceAttributes": attributes})
+
+
+async def permits_path(client: Client, subject: Subject, verb: str, path: str) -> bool:
+    """Ask the same of a path that is no resource's."""
+    return await _ask(client, subject, {"nonResourceAttributes": {"verb": verb, "path": path}})
+
+
+async def _ask(client: Client, subject: Subject, attributes: dict[str, Any]) -> bool:
+    spec: dict[str, Any] = {"user": subject.name, "groups": list(subject.groups), **attributes}
     if subject.uid:
         spec["uid"] = subject.uid
     if subject.extra:

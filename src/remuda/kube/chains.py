@@ -21,7 +21,7 @@ from remuda.kube.http.tls import load_pair
 
 
 class Unfit(Exception):
-    """It cannot be served with; the text says why, and what to do."""
+    """Certificate chain that cannot be used for serving; the message says why and what to do."""
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it is good for: names and addresses."""
+        """Return the DNS names and IP addresses that the certificate is valid for."""
         return tuple(sorted(certificates.alternative_names(self.leaf)))
 
     @property
@@ -110,8 +110,10 @@ def judge(chain: Chain, host: str, authorities: bytes, now: datetime.datetime) -
 
 
 def refusal(chain: Chain, host: str, authorities: bytes, *, strict: bool = False) -> str:
-    """Why a client that trusts only these authorities would refuse it at that host; empty: it would not. `strict`: as
-    Python 3.13 and later do it by default."""
+    """Return why a client that trusts only these authorities would reject the chain at that host; empty: it would not.
+
+    `strict`: verify as Python 3.13 and later do by default.
+    """
     asked = host or chain.names[0].replace("*", "any", 1)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load_pair(server, chain.pem, chain.key_pem, "this certificate")

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Gone
 
 PatchKind = Literal["json", "merge", "strategic", "apply"]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
@@ -179,8 +179,8 @@ async def list_all(
                 limit=page,
                 continue_token=token,
             )
-        except StatusError as error:
-            if error.code != 410 or not token:
+        except Gone:
+            if not token:
                 raise
             items, token, page = [], "", 0
             continue

@@ -89,5 +89,5 @@ def _cut(message: str) -> str:
 
 
 def _place(type: str) -> tuple[int, str]:
-    """What a person looks for first stands first, what ends an object's life last, the rest by name."""
+    """Return the sort key of a condition type: Available and Ready first, Deleting and Paused last, others by name."""
     return _PLACES.get(type, _MIDDLE), type

@@ -26,8 +26,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Values of one object: each member of an object and each element of a list. Validation costs about 1 µs for each.
     values: int = 50_000
-    # Objects and lists among these, field ownership aside. Defaults, ownership and validation cost 5 to 16 µs for each.
-    objects: int = 5_000
+    # Objects and lists among these, field ownership aside. Defaults, ownership and validation cost 5 to 22 µs for each.
+    objects: int = 4_000
     # Members of one object, or elements of one list: bounds what is compared with all others of its list.
     items: int = 10_000
     # Requirements of the selectors of one request. Each is checked for every object that is listed: 10,000 objects and

@@ -12,7 +12,7 @@ _RANGES = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month"
 
 
 def complaint(schedule: str) -> str:
-    """What is wrong with a cron schedule, or nothing."""
+    """Return the error in a cron schedule, or an empty string."""
     text = schedule.strip()
     if text.startswith("@"):
         known = text in _NICKNAMES or _is_every(text)

@@ -23,7 +23,7 @@ WIDE = 10  # the priority of columns shown only by `-o wide`
 
 
 class DefinitionStatus(Part):
-    """What the server says of a definition."""
+    """Status of a CustomResourceDefinition, as the server writes it."""
 
     conditions: Sequence[Condition] | None = None  # null in a new one
 
@@ -72,13 +72,13 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def label_path(label: str) -> str:
-    """Where a Column finds a label."""
+    """Return the JSONPath of a label, for use in a Column."""
     escaped = label.replace(".", "\\.")
     return f".metadata.labels['{escaped}']"
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """Where the scale subresource finds its numbers."""
+    """JSONPaths of the scale subresource."""
 
     replicas: str = ".spec.replicas"
     status_replicas: str = ".status.replicas"
@@ -86,7 +86,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a CustomResourceDefinition says besides the schema."""
+    """Content of a CustomResourceDefinition besides its schema."""
 
     kind: Kind[Any]
     short_names: tuple[str, ...] = ()

@@ -2,16 +2,20 @@
 
 Everything that refuses a request raises `StatusError`; whoever serves it (HTTP, the in-process client)
 needs no second vocabulary. Wording follows the real API server because people and programs grep for it.
+
+Callers branch on subclasses (`except NotFound:`), not on codes. `StatusError(404, …)` is a `NotFound`, as
+`OSError(ENOENT, …)` is a `FileNotFoundError`, so an error has the same class from every engine and every constructor.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from remuda.kube.quoting import quoted, shortened
+from remuda.kube.go_quote import quoted, shortened
 
 _MOST_CAUSES = 128
 _MOST_TEXT = 256 * 1024
@@ -106,7 +110,15 @@ def too_many(path: str, actual: int, limit: int) -> FieldError:
 
 
 class StatusError(Exception):
-    """A request refused: what a client receives as `kind: Status`."""
+    """A request refused: what a client receives as `kind: Status`.
+
+    Constructing one yields the subclass for its code and reason, where there is one."""
+
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        # Only for StatusError itself: subclasses such as Unreachable have their own constructors and keep their class.
+        chosen: Any = _class_for(*args, **named) if cls is StatusError else cls
+        error: Self = super().__new__(chosen)
+        return error
 
     def __init__(
         self,
@@ -142,6 +154,62 @@ class StatusError(Exception):
             body["details"] = self.details
         body["code"] = self.code
         return body
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default an exception is rebuilt from its message alone, which these constructors do not take.
+        return _rebuilt, (type(self), self.code, self.reason, self.message), self.__dict__
+
+
+class NotFound(StatusError):
+    """404: the object, its namespace or its kind does not exist."""
+
+
+class AlreadyExists(StatusError):
+    """409 AlreadyExists: another object has this name."""
+
+
+class Conflict(StatusError):
+    """409 for any other reason: the object has changed since it was read, or another manager owns the fields."""
+
+
+class Gone(StatusError):
+    """410 (Expired, Gone): the server no longer has this revision; only a new list helps."""
+
+
+class Forbidden(StatusError):
+    """403: the caller may not do this."""
+
+
+class Unauthorized(StatusError):
+    """401: the server does not accept the caller's credentials."""
+
+
+_CLASSES: Final[dict[int, type[StatusError]]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+}
+
+
+def _class_for(code: int, reason: str, *_: Any, **__: Any) -> type[StatusError]:
+    """Decide the class of an error: the only place that does."""
+    if code == 409 and reason == "AlreadyExists":
+        return AlreadyExists
+    return _CLASSES.get(code, StatusError)
+
+
+def _rebuilt(cls: type[StatusError], code: int, reason: str, message: str) -> StatusError:
+    """Return an error of `cls` without running its own constructor, for pickle and copy."""
+    error = cls.__new__(cls, code, reason)
+    StatusError.__init__(error, code, reason, message)
+    return error
+
+
+def ignore_not_found() -> contextlib.suppress:
+    """Return a context manager that drops `NotFound`: `with ignore_not_found(): await client.delete(…)`."""
+    return contextlib.suppress(NotFound)
 
 
 def qualified(group: str, resource: str) -> str:
@@ -320,6 +388,13 @@ class Unreachable(StatusError):
     def __init__(self, message: str, *, code: int = 503, sent: bool = True) -> None:
         super().__init__(code, "Timeout" if code == 504 else "ServiceUnavailable", message)
         self.sent = sent
+
+
+class UnreadableWatch(StatusError):
+    """A watch brought something that is no event of it. What has happened since is unknown: only a new list tells."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(500, "InternalError", f"the server's watch cannot be read: {why}")
 
 
 class _Status(msgspec.Struct):

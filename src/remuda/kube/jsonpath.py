@@ -145,7 +145,7 @@ def _take_filter(text: str, position: int, steps: list[_Step]) -> int:
 
 
 def _filter_end(text: str, position: int) -> int:
-    """Where the `)]` stands that is not inside quotes."""
+    """Return the position of the first `)]` outside of quotes."""
     quote = ""
     while position < len(text):
         char = text[position]

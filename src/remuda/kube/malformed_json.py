@@ -1,14 +1,13 @@
-"""What the real server says about malformed JSON: where Go's reader stops, and what it was looking for.
+"""Error messages of the real server for malformed JSON: where Go's decoder stops, and what it expected there.
 
-Found out by reading the body once more with a reader that says where, byte by byte as Go does; only bodies that were
-refused come here.
+A second parser, which reports positions byte by byte as Go does, reads the body again; only rejected bodies come here.
 """
 
 from __future__ import annotations
 
 import json
 
-from remuda.kube.quoting import quoted
+from remuda.kube.go_quote import quoted
 
 _AFTER = {
     "Expecting value": "looking for beginning of value",
@@ -21,7 +20,7 @@ _AFTER = {
 
 
 def json_complaint(body: bytes, otherwise: str) -> str:
-    """What is wrong with the body; `otherwise` where nothing is found here."""
+    """Return the error in the body; `otherwise` if none is found here."""
     text = body.decode("latin-1")
     try:
         json.loads(text)
@@ -53,7 +52,7 @@ def _bad_literal(text: str, at: int, literal: str) -> str:
 
 
 def _is_in_object(body: bytes, at: int) -> bool:
-    """Whether the innermost container that is open at a position is an object."""
+    """Return whether the innermost container that is open at a position is an object."""
     opened = open_containers(body[:at])
     return bool(opened) and opened[-1] == "{"
 

@@ -1,8 +1,8 @@
-"""Which names, label keys, label values and metadata Kubernetes accepts, and what it says about the others.
+"""Validation of names, label keys, label values and metadata, with the error messages of Kubernetes.
 
-A check returns a list of complaints in the real server's words, empty when the value is good; `validate_object_meta`
-and `validate_object_meta_update` gather them as field errors. Nothing here changes its input. Lengths are counted in
-UTF-8 bytes, as upstream counts them (even where its sentence says "characters").
+A check returns a list of complaints in the real server's words, empty when the value is valid; `validate_object_meta`
+and `validate_object_meta_update` collect them as field errors. Nothing here changes its input. Lengths are counted in
+UTF-8 bytes, as upstream counts them (even where its message says "characters").
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from remuda.kube import chance, errors
+from remuda.kube import errors, random_source
 from remuda.kube.errors import FieldError
 
 ValidateName = Callable[[str, bool], list[str]]  # (name, is_prefix) -> complaints
@@ -193,7 +193,7 @@ _LONGEST_BASE = 63 - 5
 
 def generate_name(prefix: str) -> str:
     """The prefix (cut so that the result has at most 63 characters) and five random ones."""
-    return prefix[:_LONGEST_BASE] + chance.letters(_SUFFIX_ALPHABET, 5)
+    return prefix[:_LONGEST_BASE] + random_source.letters(_SUFFIX_ALPHABET, 5)
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
@@ -230,7 +230,7 @@ _STANDARD_FINALIZERS = frozenset(("kubernetes", ORPHAN_FINALIZER, FOREGROUND_FIN
 
 
 def validate_builtin_finalizers(finalizers: Sequence[str], path: str) -> list[FieldError]:
-    """What built-in kinds ask besides: a finalizer has a domain or is one of Kubernetes' own."""
+    """Return errors for finalizers of built-in kinds, which must have a domain or be one of Kubernetes' own."""
     why = "name is neither a standard finalizer name nor is it fully qualified"
     return [
         errors.invalid(f"{path}[{index}]", name, why)
@@ -373,8 +373,11 @@ _IMMUTABLE = (
 def validate_object_meta_update(
     new: Mapping[str, Any], old: Mapping[str, Any], path: str = "metadata"
 ) -> list[FieldError]:
-    """What an update may not change. The server's own bookkeeping (uid, times, generation) is expected to be carried
-    over into `new` before, where the client left it out."""
+    """Return errors for metadata that an update must not change.
+
+    The caller copies the server's own bookkeeping (uid, times, generation) into `new` beforehand, where the client left
+    it out.
+    """
     found: list[FieldError] = []
     if old.get("deletionTimestamp") is not None:
         found += _new_finalizer_errors(new.get("finalizers") or (), old.get("finalizers") or (), path)

@@ -28,9 +28,10 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
 
 
 class Field(msgspec.Struct, frozen=True):
-    """What the schema says of a field besides its Python type: `Annotated[str, Field("What it is.", min_length=1)]`.
+    """Schema of a field besides its Python type: `Annotated[str, Field("What it is.", min_length=1)]`.
 
-    On a list, `items` says the same of its items; on a map, of its values."""
+    On a list, `items` describes its items; on a map, its values.
+    """
 
     doc: str = ""
     required: bool = False
@@ -101,7 +102,7 @@ class ObjectMeta(Part):
 
 
 class Key(NamedTuple):
-    """Which object of a kind: what a queue holds."""
+    """Namespace and name of an object: the item type of a work queue."""
 
     namespace: str
     name: str

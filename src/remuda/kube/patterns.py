@@ -10,8 +10,18 @@ from typing import Any
 
 import re2
 
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
+_MEMORY = 8 << 20  # of a compiled pattern
+
+
+def _options(memory: int) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = memory
+    return options
+
+
+_OPTIONS = _options(_MEMORY)
+_SMALL_OPTIONS = _options(64 << 10)
 
 # RE2's C++ and Go implementations name the same faults differently.
 _GO_WORDS = {
@@ -31,10 +41,13 @@ class BadPattern(ValueError):
     """The pattern is not a regular expression; the text is what Go would say."""
 
 
-def compile_pattern(pattern: str | bytes) -> Any:
-    """A compiled pattern, over bytes (UTF-8) when given bytes, which re2 matches far faster. Raises BadPattern."""
+def compile_pattern(pattern: str | bytes, *, small: bool = False) -> Any:
+    """A compiled pattern, over bytes (UTF-8) when given bytes, which re2 matches far faster. Raises BadPattern.
+
+    `small` refuses patterns that compile to more than 64 KiB, as repetitions of repetitions do. Compiling takes up to
+    0.2 s without it, and 0.5 ms with it, if the pattern has at most some hundred characters and no Unicode classes."""
     try:
-        return re2.compile(pattern, _OPTIONS)
+        return re2.compile(pattern, _SMALL_OPTIONS if small else _OPTIONS)
     except re2.error as error:
         raise BadPattern(_go_message(error)) from None
 

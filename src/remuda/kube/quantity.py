@@ -123,7 +123,7 @@ def _parse(text: str) -> Quantity:
 
 
 def _fits(whole: str, fraction: str, scale: int) -> bool:
-    """Whether upstream holds it in 64 bits, the only form in which it keeps the text."""
+    """Return whether upstream stores the quantity in 64 bits, the only form in which it preserves the text."""
     return len(whole) + len(fraction) <= 18 and scale >= -9
 
 

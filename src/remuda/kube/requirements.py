@@ -1,4 +1,4 @@
-"""What a label selector is made of: requirements, checked one by one, and the grammar they are written in.
+"""Requirements of a label selector, validated one by one, and the parser of their grammar.
 
 `app=web,tier in (a,b),!old,size>3`. Complaints carry the real server's wording. The parser is linear in its input.
 """

@@ -1,11 +1,11 @@
-"""What a handler receives and may answer: one request; a response, a stream or an upgrade.
+"""HTTP types for handlers: one request, and as result a response, a stream or an upgrade.
 
 This is the narrow adapter between the wire and everything behind it: handlers know nothing of sockets or of the HTTP
 library. A handler is a plain function. It answers at once where it can (reads are served from memory, so most do),
-which spares a task per request, or returns an awaitable.
+which saves a task per request, or returns an awaitable.
 
 Headers are looked up by lower-case bytes. Response headers travel as one rendered block, so that a block used a
-thousand times a second is rendered once; `header_block` is the only place that renders, and it refuses line breaks.
+thousand times a second is rendered once; `header_block` is the only place that renders, and it rejects line breaks.
 """
 
 from __future__ import annotations
@@ -134,7 +134,10 @@ class Response:
 
 
 class Sink(Protocol):
-    """Where a stream writes. Writes are chunked as they are; a slow reader is felt in `drain`."""
+    """Writer that a stream sends its chunks to.
+
+    Each write is one chunk; `drain` applies the back-pressure of a slow reader.
+    """
 
     def write(self, data: bytes) -> None: ...
 
@@ -149,8 +152,10 @@ class Sink(Protocol):
 
 
 class CutShort(Exception):
-    """What a stream is made from has ended before its end, and there is no saying so within it: the connection is cut,
-    so that the answer does not look whole."""
+    """Source of a stream that ended early, where the stream itself cannot report an error.
+
+    The connection is cut, so that the response does not look complete.
+    """
 
 
 class Stream:

@@ -12,17 +12,17 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from remuda.kube.http.tls import client_context
-from remuda.nano import credentials, facts, joining, notify, ports
-from remuda.nano.apiaccess import ApiAccess
-from remuda.nano.calling import Answered, Caller, NoAnswer, trusted_authorities
-from remuda.nano.configuration import DATA_DIR, Configuration, Refused
+from remuda.nano import credentials, facts, join, notify, ports, refusals
+from remuda.nano.api_access import ApiAccess
+from remuda.nano.configuration import Configuration, FatalError
 from remuda.nano.facts import Facts
 from remuda.nano.host import Host
 from remuda.nano.kubelet import Kubelet
 from remuda.nano.layout import Layout, read_or_none, write_file
 from remuda.nano.ports import Ports
+from remuda.nano.supervisor_client import Answered, Caller, NoAnswer, trusted_authorities
+from remuda.nano.task_group import until
 from remuda.nano.tokens import NODE, SERVER, Token
-from remuda.nano.working import until
 
 log = logging.getLogger(__name__)
 
@@ -31,25 +31,26 @@ _LOOK_SECONDS = 30.0
 
 class Agent:
     def __init__(self, configuration: Configuration, host: Host, version: str) -> None:
-        """Raises Refused."""
+        """Raises FatalError."""
+        refusals.check(configuration)
         self.configuration = configuration
         self.host = host
         self.version = version
         self.facts: Facts = facts.gather(configuration, host, version)
-        self.layout = Layout(host.path(configuration.text("data-dir") or DATA_DIR))
+        self.layout = Layout(host.path(configuration.data_dir), configuration.flavour)
         self.server = configuration.text("server").rstrip("/")
         if not self.server:
-            raise Refused("--server is required")
+            raise FatalError("--server is required")
         if not self.server.startswith("https://"):
-            raise Refused(f"--server {self.server}: must be an https URL")
+            raise FatalError(f"--server {self.server}: must be an https URL")
         token = credentials.configured(configuration, host, "token")
         if token is None:
-            raise Refused("--token is required")
+            raise FatalError("--token is required")
         self._token: Token = token
         self._apiservers: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Raises Refused."""
+        """Raises FatalError."""
         self.layout.make(server=False)
         self._apiservers = self._remembered()
         async with AsyncExitStack() as closing:
@@ -75,7 +76,7 @@ class Agent:
             tasks.create_task(self._look_for_servers(ca))
             await kubelet.registered.wait()
             notify.ready()
-            print(f"nano {self.version} is up: node {self.facts.name}", flush=True)
+            print(f"{self.layout.flavour.name} {self.version} is up: node {self.facts.name}", flush=True)
 
     # -- joining -------------------------------------------------------------------------------------------------
 
@@ -92,17 +93,17 @@ class Agent:
                 if why != said:
                     log.warning("waiting to join: %s", why)
                     said = why
-            await asyncio.sleep(joining.AGAIN_SECONDS)
+            await asyncio.sleep(join.AGAIN_SECONDS)
 
     async def _join_by(self, server: str, password: str) -> bytes:
         ca = await trusted_authorities(server, self._token, read_or_none(self.layout.agent / "server-ca.crt"))
         caller = self._caller(ca)
         try:
-            await joining.node_certificates(caller, server, self.facts, self.layout, password)
+            await join.node_certificates(caller, server, self.facts, self.layout, password)
             await self._learn(caller, server)
         except Answered as answered:
             if answered.code == 401:
-                raise Refused(f"{server} does not let this node join: {answered.text}") from None
+                raise FatalError(f"{server} does not let this node join: {answered.text}") from None
             raise
         finally:
             await caller.close()
@@ -115,10 +116,11 @@ class Agent:
     # -- servers -------------------------------------------------------------------------------------------------
 
     def _servers(self) -> list[str]:
-        return list(dict.fromkeys([self.server, *self._apiservers]))
+        return list(dict.fromkeys([self.server, *map(self.layout.flavour.supervisor_of, self._apiservers)]))
 
     async def _learn(self, caller: Caller, server: str) -> None:
-        found = [f"https://{address}" for address in await caller.ask_json("GET", f"{server}/v1-nano/apiservers")]
+        url = f"{server}{self.layout.flavour.prefix}/apiservers"
+        found = [f"https://{address}" for address in await caller.ask_json("GET", url)]
         if found and sorted(found) != sorted(self._apiservers):
             # Those that went on answering come first: nobody changes a server without need.
             kept = [one for one in self._apiservers if one in found]
@@ -129,7 +131,7 @@ class Agent:
         caller = self._caller(ca)
         try:
             while True:
-                await asyncio.sleep(_LOOK_SECONDS if self._apiservers else joining.AGAIN_SECONDS)
+                await asyncio.sleep(_LOOK_SECONDS if self._apiservers else join.AGAIN_SECONDS)
                 for server in self._servers():
                     try:
                         await self._learn(caller, server)

@@ -1,4 +1,4 @@
-"""What a server and an agent can be told: K3s' keys, each a long flag and a key of the config file.
+"""Arguments of servers and agents: the keys of K3s and RKE2, each a long flag and a key of the config file.
 
 nano takes all of them, so that whatever fits K3s fits here. Many configure what a stand-in does not have (networks,
 images, snapshots): they are read, shown on the Node, and have no effect; the page of nano lists those that have one.
@@ -20,7 +20,7 @@ def _table(**groups: str) -> dict[str, ArgumentType]:
 AGENT: dict[str, ArgumentType] = _table(
     strings="""
         config token token-file server data-dir node-name resolv-conf lb-server-port
-        container-runtime-endpoint default-runtime snapshotter pause-image private-registry
+        container-runtime-endpoint default-runtime snapshotter pause-image image-service-endpoint private-registry
         image-credential-provider-config image-credential-provider-bin-dir bind-address flannel-iface flannel-conf
         flannel-cni-conf log vmodule v vpn-auth vpn-auth-file
     """,
@@ -59,6 +59,47 @@ SERVER: dict[str, ArgumentType] = AGENT | _table(
     """,
 )
 
+# Of the keys above, those that RKE2 does not have.
+_K3S_ONLY = frozenset(
+    _table(
+        strings="""
+        image-service-endpoint flannel-iface flannel-conf flannel-cni-conf vpn-auth vpn-auth-file docker rootless
+        prefer-bundled-bin disable-apiserver-lb https-listen-port advertise-port cluster-init disable-agent
+        disable-helm-controller disable-network-policy flannel-backend flannel-ipv6-masq flannel-external-ip
+        default-local-storage-path
+        """
+    )
+)
+_PODS = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "etcd",
+    "cloud-controller-manager",
+)
+
+
+def _of_rke2(table: Mapping[str, ArgumentType]) -> dict[str, ArgumentType]:
+    return {key: kind for key, kind in table.items() if key not in _K3S_ONLY}
+
+
+RKE2_AGENT: dict[str, ArgumentType] = _of_rke2(AGENT) | _table(
+    strings=f"""
+        cloud-provider-name cloud-provider-config profile audit-policy-file pod-security-admission-config-file
+        kubelet-path runtime-image {" ".join(f"{pod}-image" for pod in _PODS)}
+    """,
+    booleans="node-name-from-cloud-provider-metadata",
+    lists=f"""
+        control-plane-resource-requests control-plane-resource-limits control-plane-probe-configuration
+        {" ".join(f"{pod}-extra-mount {pod}-extra-env" for pod in _PODS)}
+    """,
+)
+
+RKE2_SERVER: dict[str, ArgumentType] = (
+    _of_rke2(SERVER) | RKE2_AGENT | _table(booleans="enable-servicelb prime", lists="cni ingress-controller")
+)
+
 SECRET = frozenset(
     {
         "token",
@@ -90,16 +131,17 @@ COMMON = (
     "supervisor-metrics",
 )
 
+# Variables by what follows the name of the program: NANO_TOKEN.
 ENVIRONMENT: Mapping[str, str] = {
-    "NANO_TOKEN": "token",
-    "NANO_TOKEN_FILE": "token-file",
-    "NANO_URL": "server",
-    "NANO_AGENT_TOKEN": "agent-token",
-    "NANO_AGENT_TOKEN_FILE": "agent-token-file",
-    "NANO_DATA_DIR": "data-dir",
-    "NANO_NODE_NAME": "node-name",
-    "NANO_CLUSTER_INIT": "cluster-init",
-    "NANO_CONFIG_FILE": "config",
-    "NANO_KUBECONFIG_OUTPUT": "write-kubeconfig",
-    "NANO_KUBECONFIG_MODE": "write-kubeconfig-mode",
+    "TOKEN": "token",
+    "TOKEN_FILE": "token-file",
+    "URL": "server",
+    "AGENT_TOKEN": "agent-token",
+    "AGENT_TOKEN_FILE": "agent-token-file",
+    "DATA_DIR": "data-dir",
+    "NODE_NAME": "node-name",
+    "CLUSTER_INIT": "cluster-init",
+    "CONFIG_FILE": "config",
+    "KUBECONFIG_OUTPUT": "write-kubeconfig",
+    "KUBECONFIG_MODE": "write-kubeconfig-mode",
 }

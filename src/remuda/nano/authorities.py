@@ -15,16 +15,16 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from remuda.kube import certificates
-from remuda.nano.configuration import Refused
+from remuda.nano.configuration import FatalError
 from remuda.nano.layout import Layout, read_or_none, write_file
 
 CA_DAYS = 3650
 
 # Below server/tls: what all servers of a cluster have in common. The names they are made with are K3s'.
 NAMES: Mapping[str, str] = {
-    "server-ca": "nano-server-ca",
-    "client-ca": "nano-client-ca",
-    "request-header-ca": "nano-request-header-ca",
+    "server-ca": "{program}-server-ca",
+    "client-ca": "{program}-client-ca",
+    "request-header-ca": "{program}-request-header-ca",
     "etcd/server-ca": "etcd-server-ca",
     "etcd/peer-ca": "etcd-peer-ca",
 }
@@ -34,7 +34,7 @@ CURRENT_SERVICE_KEY = "service.current.key"
 
 class Authorities:
     def __init__(self, layout: Layout) -> None:
-        """Reads what `prepare` has left there. Raises Refused."""
+        """Reads what `prepare` has left there. Raises FatalError."""
         self.tls = layout.tls
         found = {name: _load(self.tls, name) for name in NAMES}
         self.server = found["server-ca"]
@@ -50,7 +50,7 @@ class Authorities:
 
 
 def prepare(layout: Layout) -> Authorities:
-    """Makes what is not there. Raises Refused."""
+    """Makes what is not there. Raises FatalError."""
     for name, common_name in NAMES.items():
         key_path, certificate_path = layout.tls / f"{name}.key", layout.tls / f"{name}.crt"
         if certificate_path.exists():
@@ -59,9 +59,11 @@ def prepare(layout: Layout) -> Authorities:
             write_file(key_path, certificates.key_pem(certificates.new_key()))
         key = _load_key(key_path)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise Refused(f"{certificate_path} is missing: it cannot be made for the key that is there")
+            raise FatalError(f"{certificate_path} is missing: it cannot be made for the key that is there")
         now = datetime.datetime.now(datetime.UTC)
-        made = certificates.make_ca(key, f"{common_name}@{int(now.timestamp())}", CA_DAYS, now)
+        made = certificates.make_ca(
+            key, f"{common_name.format(program=layout.flavour.name)}@{int(now.timestamp())}", CA_DAYS, now
+        )
         write_file(certificate_path, certificates.certificate_pem(made), 0o644)
     if not (layout.tls / SERVICE_KEY).exists():
         write_file(layout.tls / SERVICE_KEY, certificates.key_pem(certificates.new_key()))
@@ -76,16 +78,16 @@ def shared(layout: Layout) -> dict[str, bytes]:
 
 
 def accept(layout: Layout, given: Mapping[str, bytes]) -> None:
-    """Takes over what another server has. What is there already must be the same. Raises Refused."""
+    """Takes over what another server has. What is there already must be the same. Raises FatalError."""
     for name in shared_names():
         content = given.get(name)
         if content is None:
-            raise Refused(f"the server that was asked to join has sent no {name}")
+            raise FatalError(f"the server that was asked to join has sent no {name}")
         present = read_or_none(layout.tls / name)
         if present is None:
             write_file(layout.tls / name, content, 0o644 if name.endswith(".crt") else 0o600)
         elif present.strip() != content.strip():
-            raise Refused(
+            raise FatalError(
                 f"{layout.tls / name} is not what the cluster has: this host belongs to another cluster, or was given "
                 "other authorities"
             )
@@ -100,10 +102,10 @@ def _load(tls: Path, name: str) -> certificates.Authority:
     try:
         certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
     except ValueError:
-        raise Refused(f"{certificate_path} is not a certificate in PEM") from None
+        raise FatalError(f"{certificate_path} is not a certificate in PEM") from None
     key = _load_key(key_path)
     if not certificates.belongs_to(certificate, key):
-        raise Refused(f"{certificate_path} does not belong to {key_path}")
+        raise FatalError(f"{certificate_path} does not belong to {key_path}")
     return certificates.Authority(certificate, key)
 
 
@@ -111,9 +113,9 @@ def _load_key(path: Path) -> certificates.AuthorityKey:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except FileNotFoundError:
-        raise Refused(f"{path} is missing, but its certificate is there: restore the key from a backup") from None
+        raise FatalError(f"{path} is missing, but its certificate is there: restore the key from a backup") from None
     except (ValueError, TypeError):
-        raise Refused(f"{path} is not a private key in PEM") from None
+        raise FatalError(f"{path} is not a private key in PEM") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        raise Refused(f"{path} is neither an EC nor an RSA key")
+        raise FatalError(f"{path} is neither an EC nor an RSA key")
     return key

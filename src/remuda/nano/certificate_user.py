@@ -10,7 +10,7 @@ PREFIX = "system:node:"
 
 
 def node_of(der: bytes) -> str:
-    """Its name; empty when it is nobody's or somebody else's."""
+    """Return the name of the node that a certificate belongs to; empty when it belongs to no node."""
     subject = x509.load_der_x509_certificate(der).subject
     groups = [str(name.value) for name in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
     names = [str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]

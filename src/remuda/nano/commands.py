@@ -21,8 +21,9 @@ from remuda.kube import clock
 from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import KubeconfigError, load
-from remuda.nano import leaves
-from remuda.nano.configuration import DATA_DIR, Refused
+from remuda.nano import serving_certificates
+from remuda.nano.configuration import FatalError
+from remuda.nano.flavour import Flavour
 from remuda.nano.host import this_host
 from remuda.nano.layout import Layout, write_file
 from remuda.nano.passwords import NAMESPACE, SECRETS
@@ -30,25 +31,24 @@ from remuda.nano.passwords import NAMESPACE, SECRETS
 _PREFIX = "bootstrap-token-"
 _LETTERS = string.ascii_lowercase + string.digits
 _TIME = re.compile(r"(\d+)([smh])")
-_SCRIPTS = ("nano-killall.sh", "nano-uninstall.sh", "nano-agent-uninstall.sh")
 
 
 # ---- bootstrap tokens --------------------------------------------------------------------------------------------
 
 
-def token(arguments: list[str]) -> int:
+def token(flavour: Flavour, arguments: list[str]) -> int:
     action, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if action == "generate":
         print(_new_token())
         return 0
     if action == "create":
         options = _options(rest, ("ttl", "description"))
-        return asyncio.run(_create(options.get("ttl", "24h"), options.get("description", "")))
+        return asyncio.run(_create(flavour, options.get("ttl", "24h"), options.get("description", "")))
     if action == "list":
-        return asyncio.run(_list())
+        return asyncio.run(_list(flavour))
     if action == "delete" and rest:
-        return asyncio.run(_delete(rest))
-    raise Refused("token generate, create, list or delete ID")
+        return asyncio.run(_delete(flavour, rest))
+    raise FatalError("token generate, create, list or delete ID")
 
 
 def _new_token() -> str:
@@ -57,10 +57,10 @@ def _new_token() -> str:
     )
 
 
-async def _create(ttl: str, description: str) -> int:
+async def _create(flavour: Flavour, ttl: str, description: str) -> int:
     found = _TIME.fullmatch(ttl)
     if found is None:
-        raise Refused(f"--ttl {ttl}: a time like 24h, 30m or 90s")
+        raise FatalError(f"--ttl {ttl}: a time like 24h, 30m or 90s")
     seconds = int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
     made = _new_token()
     identifier, secret = made.split(".")
@@ -69,7 +69,7 @@ async def _create(ttl: str, description: str) -> int:
         "token-secret": secret,
         "usage-bootstrap-authentication": "true",
         "usage-bootstrap-signing": "true",
-        "auth-extra-groups": "system:bootstrappers:nano:default-node-token",
+        "auth-extra-groups": f"system:bootstrappers:{flavour.name}:default-node-token",
         "description": description,
         "expiration": clock.rfc3339(clock.time() + seconds),
     }
@@ -86,38 +86,38 @@ async def _create(ttl: str, description: str) -> int:
         print(made)
         return 0
 
-    return await _with_client(create)
+    return await _with_client(flavour, create)
 
 
-async def _list() -> int:
+async def _list(flavour: Flavour) -> int:
     async def show(client: HttpClient) -> int:
         for item in (await client.list(SECRETS, NAMESPACE, field_selector="type=bootstrap.kubernetes.io/token")).items:
             data = {key: base64.b64decode(value).decode() for key, value in json.loads(item).get("data", {}).items()}
             print(f"{data.get('token-id', '')}\t{data.get('expiration', '<never>')}\t{data.get('description', '')}")
         return 0
 
-    return await _with_client(show)
+    return await _with_client(flavour, show)
 
 
-async def _delete(identifiers: list[str]) -> int:
+async def _delete(flavour: Flavour, identifiers: list[str]) -> int:
     async def delete(client: HttpClient) -> int:
         for identifier in identifiers:
             await client.delete(SECRETS, NAMESPACE, _PREFIX + identifier.partition(".")[0])
         return 0
 
-    return await _with_client(delete)
+    return await _with_client(flavour, delete)
 
 
-async def _with_client(work: Any) -> int:
-    path = Path(os.environ.get("KUBECONFIG") or this_host().path("/etc/rancher/nano/nano.yaml"))
+async def _with_client(flavour: Flavour, work: Any) -> int:
+    path = Path(os.environ.get("KUBECONFIG") or this_host().path(flavour.kubeconfig))
     try:
         client = HttpClient(load(path), field_manager="nano")
     except (KubeconfigError, OSError) as error:
-        raise Refused(f"{error}") from None
+        raise FatalError(f"{error}") from None
     try:
         return int(await work(client))
     except StatusError as error:
-        raise Refused(str(error)) from None
+        raise FatalError(str(error)) from None
     finally:
         await client.close()
 
@@ -125,15 +125,15 @@ async def _with_client(work: Any) -> int:
 # ---- certificates ------------------------------------------------------------------------------------------------
 
 
-def certificate(arguments: list[str]) -> int:
+def certificate(flavour: Flavour, arguments: list[str]) -> int:
     action, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     options = _options(rest, ("data-dir", "output"))
-    layout = Layout(this_host().path(options.get("data-dir", DATA_DIR)))
+    layout = Layout(this_host().path(options.get("data-dir", flavour.data_dir)), flavour)
     if action == "check":
         return _check(layout, as_json=options.get("output") == "json")
     if action == "rotate":
         return _rotate(layout)
-    raise Refused("certificate check [--output json], or certificate rotate")
+    raise FatalError("certificate check [--output json], or certificate rotate")
 
 
 def _check(layout: Layout, *, as_json: bool) -> int:
@@ -142,7 +142,7 @@ def _check(layout: Layout, *, as_json: bool) -> int:
     for path in sorted([*layout.tls.rglob("*.crt"), *layout.agent.glob("*.crt")]):
         found = x509.load_pem_x509_certificate(path.read_bytes())
         ends = found.not_valid_after_utc
-        state = "EXPIRED" if ends <= now else "WARNING" if ends - now < leaves.RENEW_BEFORE else "OK"
+        state = "EXPIRED" if ends <= now else "WARNING" if ends - now < serving_certificates.RENEW_BEFORE else "OK"
         rows.append(
             {"file": str(path), "subject": found.subject.rfc4514_string(), "expires": ends.isoformat(), "status": state}
         )
@@ -157,27 +157,27 @@ def _check(layout: Layout, *, as_json: bool) -> int:
 def _rotate(layout: Layout) -> int:
     """Copies everything aside first, as K3s does. Authorities stay."""
     if not layout.tls.is_dir():
-        raise Refused(f"{layout.tls} is not there: this host is no server")
+        raise FatalError(f"{layout.tls} is not there: this host is no server")
     kept = layout.server / f"tls-{int(clock.time())}"
     shutil.copytree(layout.tls, kept)
     folders = ("", "etcd", "kube-controller-manager", "kube-scheduler")
     for path in [path for folder in folders for path in (layout.tls / folder).glob("*.*")]:
         if path.suffix in (".crt", ".key") and not path.stem.endswith("-ca") and not path.stem.startswith("service"):
             path.unlink()
-    print(f"certificates put aside in {kept}; start nano to have new ones")
+    print(f"certificates put aside in {kept}; start {layout.flavour.name} to have new ones")
     return 0
 
 
 # ---- scripts -----------------------------------------------------------------------------------------------------
 
 
-def scripts(arguments: list[str]) -> int:
+def scripts(flavour: Flavour, arguments: list[str]) -> int:
     if len(arguments) != 1:
-        raise Refused("scripts DIRECTORY")
+        raise FatalError("scripts DIRECTORY")
     folder = Path(arguments[0])
-    for name in _SCRIPTS:
-        source = resources.files("remuda.nano") / "scripts" / name
-        write_file(folder / name, source.read_bytes(), 0o755)
+    for source in (resources.files("remuda.nano") / "scripts").iterdir():
+        if source.name.startswith(f"{flavour.name}-"):
+            write_file(folder / source.name, source.read_bytes(), 0o755)
     return 0
 
 
@@ -188,6 +188,6 @@ def _options(arguments: list[str], known: tuple[str, ...]) -> dict[str, str]:
         flag = rest.pop(0)
         name, has_value, value = flag.lstrip("-").partition("=")
         if not flag.startswith("--") or name not in known or (not has_value and not rest):
-            raise Refused(f"flag provided but not defined: {flag}")
+            raise FatalError(f"flag provided but not defined: {flag}")
         found[name] = value if has_value else rest.pop(0)
     return found

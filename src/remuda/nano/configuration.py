@@ -16,22 +16,25 @@ import yaml
 
 from remuda.nano import arguments
 from remuda.nano.arguments import ArgumentType
+from remuda.nano.flavour import NANO, Flavour
 from remuda.nano.host import Host
 
 Role = Literal["server", "agent"]
 
-CONFIG_FILE = "/etc/rancher/nano/config.yaml"
-DATA_DIR = "/var/lib/rancher/nano"
 
-
-class Refused(Exception):
-    """It cannot start; the text tells the person why."""
+class FatalError(Exception):
+    """The program cannot run; the message says why."""
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
+    flavour: Flavour = NANO
     values: Mapping[str, Sequence[str]] = {}
     warnings: Sequence[str] = ()
+
+    @property
+    def data_dir(self) -> str:
+        return self.text("data-dir") or self.flavour.data_dir
 
     def text(self, key: str, default: str = "") -> str:
         values = self.values.get(key)
@@ -60,16 +63,18 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Configuration of a {self.role}>"
 
 
-def read(role: Role, flags: Sequence[str], host: Host, environment: Mapping[str, str]) -> Configuration:
-    """Raises Refused."""
-    table = arguments.SERVER if role == "server" else arguments.AGENT
+def read(
+    role: Role, flags: Sequence[str], host: Host, environment: Mapping[str, str], flavour: Flavour = NANO
+) -> Configuration:
+    """Raises FatalError."""
+    table = flavour.server_arguments if role == "server" else flavour.agent_arguments
     from_environment = {
         key: (value,)
         for name, key in arguments.ENVIRONMENT.items()
-        if (value := environment.get(name)) and key in table
+        if (value := environment.get(flavour.variable(name))) and key in table
     }
     given = parse_flags(flags, table)
-    main = (given.get("config") or from_environment.get("config") or (CONFIG_FILE,))[-1]
+    main = (given.get("config") or from_environment.get("config") or (flavour.config_file,))[-1]
     from_files: dict[str, Sequence[str]] = {}
     for path in _files(host.path(main)):
         from_files = merge(from_files, _load(path))
@@ -77,11 +82,11 @@ def read(role: Role, flags: Sequence[str], host: Host, environment: Mapping[str,
     values = {**from_environment, **known}
     for key, more in given.items():
         values[key] = (*values.get(key, ()), *more) if table[key] == "list" else more
-    return Configuration(role=role, values=values, warnings=warnings)
+    return Configuration(role=role, flavour=flavour, values=values, warnings=warnings)
 
 
 def merge(before: Mapping[str, Sequence[str]], document: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """What one more file makes of what the files before it said."""
+    """Merge one more configuration file into the values of the files before it. A key that ends in `+` appends."""
     merged = dict(before)
     for key, value in document.items():
         name, values = str(key), _as_texts(value)
@@ -93,7 +98,7 @@ def merge(before: Mapping[str, Sequence[str]], document: Mapping[str, Any]) -> d
 
 
 def parse_flags(flags: Sequence[str], table: Mapping[str, ArgumentType]) -> dict[str, tuple[str, ...]]:
-    """`--key value`, `--key=value`, and `--key` alone for what is yes or no. Raises Refused."""
+    """`--key value`, `--key=value`, and `--key` alone for what is yes or no. Raises FatalError."""
     found: dict[str, tuple[str, ...]] = {}
     rest = list(flags)
     while rest:
@@ -101,14 +106,14 @@ def parse_flags(flags: Sequence[str], table: Mapping[str, ArgumentType]) -> dict
         name, has_value, value = flag.lstrip("-").partition("=")
         kind = table.get(name)
         if not flag.startswith("-") or kind is None:
-            raise Refused(f"flag provided but not defined: {flag.partition('=')[0]}")
+            raise FatalError(f"flag provided but not defined: {flag.partition('=')[0]}")
         if not has_value:
             if kind == "boolean":
                 value = "true"
             elif rest:
                 value = rest.pop(0)
             else:
-                raise Refused(f"flag needs an argument: --{name}")
+                raise FatalError(f"flag needs an argument: --{name}")
         found[name] = (*found.get(name, ()), value)
     return found
 
@@ -118,7 +123,7 @@ def _known(
 ) -> tuple[dict[str, Sequence[str]], list[str]]:
     unknown = sorted(key for key in values if key not in table)
     if unknown and role == "agent":
-        raise Refused(f"flag provided but not defined: -{unknown[0]} (in the config file of an agent)")
+        raise FatalError(f"flag provided but not defined: -{unknown[0]} (in the config file of an agent)")
     warnings = [f"Unknown flag --{key} found in the config file, skipping" for key in unknown]
     return {key: value for key, value in values.items() if key in table}, warnings
 
@@ -137,11 +142,11 @@ def _load(path: Path) -> Mapping[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         # Without the parser's excerpt: the file holds tokens.
         where = getattr(error, "problem_mark", None)
-        raise Refused(f"{path} cannot be read as YAML{f', line {where.line + 1}' if where else ''}") from None
+        raise FatalError(f"{path} cannot be read as YAML{f', line {where.line + 1}' if where else ''}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise Refused(f"{path} holds no map of keys and values")
+        raise FatalError(f"{path} holds no map of keys and values")
     return document
 
 

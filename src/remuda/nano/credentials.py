@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 
 from remuda.nano import tokens
-from remuda.nano.configuration import Configuration, Refused
+from remuda.nano.configuration import Configuration, FatalError
 from remuda.nano.host import Host
 from remuda.nano.layout import Layout, read_or_none, write_file
 from remuda.nano.supervisor import Credentials
@@ -14,23 +14,23 @@ from remuda.nano.tokens import BadToken, Token
 
 
 def configured(configuration: Configuration, host: Host, key: str) -> Token | None:
-    """`token` or `agent-token`, given as it is or in a file. Raises Refused."""
+    """`token` or `agent-token`, given as it is or in a file. Raises FatalError."""
     text = configuration.text(key)
     if not text and (file := configuration.text(f"{key}-file")):
         try:
             text = host.path(file).read_text()
         except OSError as error:
-            raise Refused(f"{key}-file: {file} cannot be read: {error.strerror}") from None
+            raise FatalError(f"{key}-file: {file} cannot be read: {error.strerror}") from None
     if not text:
         return None
     try:
         return tokens.parse(text)
     except BadToken as bad:
-        raise Refused(f"{key}: {bad}") from None
+        raise FatalError(f"{key}: {bad}") from None
 
 
 def of_server(configuration: Configuration, host: Host, layout: Layout) -> Credentials:
-    """Raises Refused."""
+    """Raises FatalError."""
     server = configured(configuration, host, "token") or _remembered(layout)
     if server is None:
         server = Token(secrets.token_hex(16))
@@ -49,9 +49,10 @@ def write(layout: Layout, credentials: Credentials, ca_pem: bytes) -> None:
         if agent.is_symlink():
             agent.unlink()
         _write(agent, tokens.full(tokens.NODE, credentials.agent, ca_pem))
+    program = layout.flavour.name
     lines = [
-        f"{credentials.agent},node,node,nano:agent",
-        f"{credentials.server},server,server,nano:server",
+        f"{credentials.agent},node,node,{program}:agent",
+        f"{credentials.server},server,server,{program}:server",
     ]
     _write(layout.credentials / "passwd", "\n".join(lines))
 

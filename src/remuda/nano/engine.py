@@ -3,18 +3,19 @@ with."""
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Callable
 from typing import Any
 
 from remuda.apiserver.auth import pki
-from remuda.apiserver.server import ApiServer, Settings, StartRefused
+from remuda.apiserver.server import ApiServer, ServerSettings, StartRefused
 from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists
 from remuda.kube.web import Handler
 from remuda.nano.certificate_user import NODES, PREFIX
-from remuda.nano.configuration import Refused
+from remuda.nano.configuration import FatalError
 from remuda.nano.identity import Identity
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -51,18 +52,18 @@ class _Keys(pki.Pki):
 
 
 async def start(identity: Identity, address: str, port: int, before: Callable[[Handler], Handler]) -> ApiServer:
-    """Raises Refused."""
+    """Raises FatalError."""
     layout = identity.layout
     layout.engine.mkdir(mode=0o700, parents=True, exist_ok=True)
-    settings = Settings(data_dir=layout.engine, host=address, port=port)
+    settings = ServerSettings(data_dir=layout.engine, host=address, port=port)
     try:
         return await ApiServer.start(settings, pki=_Keys(identity), admission=_ADMISSION, before=before)
     except StartRefused as refused:
-        raise Refused(str(refused)) from None
+        raise FatalError(str(refused)) from None
 
 
 async def furnish(client: Client) -> None:
-    """What there is in every cluster of nano. What is there already is left as it is."""
+    """Create the objects that every nano cluster has. Existing objects stay unchanged."""
     role = {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRole",
@@ -83,11 +84,8 @@ async def furnish(client: Client) -> None:
 
 
 async def _create(client: Client, target: Target, obj: dict[str, Any]) -> None:
-    try:
+    with contextlib.suppress(AlreadyExists):
         await client.create(target, "", obj)
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise
 
 
 def _chart_definition(kind: str, plural: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What a host is as a node of the cluster: its name, its addresses, its roles, and the Node it registers.
+"""Facts about a host as a node of the cluster: its name, addresses and roles, and the Node it registers.
 
-Labels and taints of the configuration count when the Node is registered, as with a kubelet; later they are the
-cluster's.
+Labels and taints of the configuration apply when the Node is registered, as with a kubelet; later they belong to the
+cluster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from remuda.kube import clock
 from remuda.kube.names import dns1123_subdomain
 from remuda.nano import arguments
-from remuda.nano.configuration import Configuration, Refused
+from remuda.nano.configuration import Configuration, FatalError
 from remuda.nano.host import Host
 from remuda.nano.layout import write_file
 
@@ -44,6 +44,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[dict[str, str], ...] = ()
     provider_id: str = ""
     version: str = ""
+    instance_type: str = ""
     annotations: dict[str, str] = {}
 
     @property
@@ -52,13 +53,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(configuration: Configuration, host: Host, version: str) -> Facts:
-    """Raises Refused."""
+    """Raises FatalError."""
     name = configuration.text("node-name") or socket.gethostname()
     if configuration.flag("with-node-id"):
         name = f"{name}-{_node_id(host)}"
     name = name.lower()
     if complaints := dns1123_subdomain(name):
-        raise Refused(f"node-name {name!r}: {complaints[0]}")
+        raise FatalError(f"node-name {name!r}: {complaints[0]}")
     server = configuration.role == "server"
     addresses = tuple(configuration.split("node-ip")) or (host.own_address(),)
     return Facts(
@@ -69,8 +70,9 @@ def gather(configuration: Configuration, host: Host, version: str) -> Facts:
         etcd=server and not configuration.flag("disable-etcd"),
         labels=dict(_label(item) for item in configuration.items("node-label")),
         taints=tuple(taint(item) for item in configuration.items("node-taint")),
-        provider_id=configuration.argument("kubelet-arg", "provider-id") or f"nano://{name}",
+        provider_id=configuration.argument("kubelet-arg", "provider-id") or f"{configuration.flavour.name}://{name}",
         version=version,
+        instance_type=configuration.flavour.name,
         annotations=_annotations(configuration, name, addresses),
     )
 
@@ -98,7 +100,7 @@ def standard_labels(facts: Facts) -> dict[str, str]:
         "kubernetes.io/arch": architecture,
         "kubernetes.io/hostname": facts.name,
         "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": "nano",
+        "node.kubernetes.io/instance-type": facts.instance_type,
     }
     if facts.control_plane:
         labels[CONTROL_PLANE_LABEL] = "true"
@@ -163,10 +165,10 @@ def _label(item: str) -> tuple[str, str]:
 
 
 def taint(item: str) -> dict[str, str]:
-    """`key=value:effect` or `key:effect`. Raises Refused."""
+    """`key=value:effect` or `key:effect`. Raises FatalError."""
     head, colon, effect = item.rpartition(":")
     if not colon or effect not in _EFFECTS:
-        raise Refused(f"node-taint {item!r}: key=value:effect, with an effect of {', '.join(_EFFECTS)}")
+        raise FatalError(f"node-taint {item!r}: key=value:effect, with an effect of {', '.join(_EFFECTS)}")
     key, _, value = head.partition("=")
     return {"key": key, "effect": effect, **({"value": value} if value else {})}
 
@@ -178,12 +180,13 @@ def _annotations(configuration: Configuration, name: str, addresses: Sequence[st
             shown += [f"--{key}", "********" if key in arguments.SECRET else value]
     text = msgspec.json.encode(shown).decode()
     digest = b32encode(hashlib.sha256(repr(sorted(configuration.values.items())).encode()).digest()).decode()
+    domain = f"{configuration.flavour.name}.io"
     return {
         NO_PODS: "true",
-        "nano.io/hostname": name,
-        "nano.io/internal-ip": ",".join(addresses),
-        "nano.io/node-args": text,
-        "nano.io/node-config-hash": digest,
+        f"{domain}/hostname": name,
+        f"{domain}/internal-ip": ",".join(addresses),
+        f"{domain}/node-args": text,
+        f"{domain}/node-config-hash": digest,
     }
 
 

@@ -12,12 +12,12 @@ import logging
 
 import msgspec
 
-from remuda.nano import seat
-from remuda.nano.calling import Answered, Caller, NoAnswer
-from remuda.nano.configuration import Refused
+from remuda.nano import membership_client
+from remuda.nano.configuration import FatalError
 from remuda.nano.layout import Layout, write_file
 from remuda.nano.members import Members
-from remuda.nano.seat import Intervals, Report, Standing
+from remuda.nano.membership_client import Intervals, Report, Standing
+from remuda.nano.supervisor_client import Answered, Caller, NoAnswer
 
 log = logging.getLogger(__name__)
 
@@ -56,17 +56,17 @@ class Follower:
         return Standing(members=self._members)
 
     async def run(self) -> None:
-        """Raises Refused once it was removed."""
+        """Raises FatalError once it was removed."""
         while True:
             await self.report()
             await asyncio.sleep(self.intervals.heartbeat)
 
     async def report(self) -> bool:
-        """Whether the keeper has answered."""
+        """Report to the keeper and return whether it answered. Raises FatalError when this server was removed."""
         try:
             answer = await self._caller.ask(
                 "POST",
-                f"{self.keeper_url}/v1-nano/etcd/heartbeat",
+                f"{self.keeper_url}{self._layout.flavour.prefix}/etcd/heartbeat",
                 body=msgspec.json.encode(self.own),
                 seconds=self.intervals.election,
             )
@@ -74,7 +74,7 @@ class Follower:
         except Answered as answered:
             if answered.code == 410 and self.own.member:
                 write_file(self._layout.tombstone, b"")
-                raise Refused(REMOVED.format(self._layout.db)) from None
+                raise FatalError(REMOVED.format(self._layout.db)) from None
             self._say_silent(str(answered))
         except (NoAnswer, msgspec.DecodeError, msgspec.ValidationError) as error:
             self._say_silent(str(error))
@@ -91,7 +91,7 @@ class Follower:
 
     def remember(self, members: Members) -> None:
         if members != self._members and members.term >= self._members.term:
-            seat.save(self._layout.cluster, members)
+            membership_client.save(self._layout.cluster, members)
             self._members = members
 
     async def _look_for_keeper(self) -> None:
@@ -99,7 +99,9 @@ class Follower:
             if member.name in (self.own.member, self._members.keeper):
                 continue
             try:
-                answer = await self._caller.ask("GET", f"{member.url}/v1-nano/cluster", seconds=2.0)
+                answer = await self._caller.ask(
+                    "GET", f"{member.url}{self._layout.flavour.prefix}/cluster", seconds=2.0
+                )
                 known = msgspec.json.decode(answer, type=Members)
             except (NoAnswer, Answered, msgspec.DecodeError, msgspec.ValidationError):
                 continue

@@ -18,15 +18,15 @@ import msgspec
 from remuda.apiserver.storage.backup import ArchiveError, backup, restore
 from remuda.kube.client import Client
 from remuda.kube.web import Request, Response, Result, Sink, Stream, text
-from remuda.nano import seat
-from remuda.nano.calling import Answered, Caller, NoAnswer
-from remuda.nano.configuration import Refused
+from remuda.nano import membership_client
+from remuda.nano.configuration import FatalError
 from remuda.nano.follower import REMOVED, Follower, Moved
-from remuda.nano.keeper import Keeper
 from remuda.nano.layout import Layout, read_or_none, write_file
+from remuda.nano.leader import Keeper
 from remuda.nano.members import Member, MemberRefused, Members
-from remuda.nano.nodes import NODES, REMOVED_NAME, mark_removed
+from remuda.nano.nodes import NODES, mark_removed
 from remuda.nano.supervisor import Who
+from remuda.nano.supervisor_client import Answered, Caller, NoAnswer
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Leaving:
         own = self._keeper.own.member
         intent = self._decide(own)
         if node:
-            await mark_removed(self._client, node, own)
+            await mark_removed(self._client, node, own, self._layout.flavour)
         self._keeper.handing_over = LEADER_CHANGED
         self._intent, self._confirmed = intent, False
         log.warning("etcd: %s leaves; the data goes to %s", own, intent.heir.name)
@@ -94,11 +94,11 @@ class Leaving:
         write_file(self._layout.hand_over, msgspec.json.encode(intent))
 
     async def _ask(self, intent: Intent) -> bool:
-        """Whether the heir says that it has the data."""
+        """Ask the heir to take over and return whether it confirms that it has the data."""
         try:
             await self._caller.ask(
                 "POST",
-                f"{intent.heir.url}/v1-nano/etcd/take-over",
+                f"{intent.heir.url}{self._layout.flavour.prefix}/etcd/take-over",
                 body=msgspec.json.encode(intent),
                 seconds=_TAKE_SECONDS,
             )
@@ -113,7 +113,7 @@ class Leaving:
         self._intent = None  # it cannot be confirmed any more
         denied = 0
         while self._confirmed and denied < _DENIALS:
-            taken = await has_taken(self._caller, intent)
+            taken = await has_taken(self._caller, self._layout, intent)
             if taken:
                 return True
             denied = denied + 1 if taken is False else 0
@@ -126,13 +126,14 @@ class Leaving:
         self._copy.unlink(missing_ok=True)
         self._keeper.handing_over = ""
         if node:
-            await self._client.patch(NODES, "", node, {"metadata": {"annotations": {REMOVED_NAME: None}}})
+            said = {self._layout.flavour.etcd("removed-node-name"): None}
+            await self._client.patch(NODES, "", node, {"metadata": {"annotations": said}})
         raise MemberRefused("the data could not be given to another member")
 
     async def run(self) -> None:
-        """Raises Refused when this server has left."""
+        """Raises FatalError when this server has left."""
         await self.left.wait()
-        raise Refused(REMOVED.format(self._layout.db))
+        raise FatalError(REMOVED.format(self._layout.db))
 
     # -- what the heir asks --------------------------------------------------------------------------------------
 
@@ -155,10 +156,10 @@ class Leaving:
         return text(200, "ok")
 
 
-async def has_taken(caller: Caller, intent: Intent) -> bool | None:
-    """Whether the heir keeps the data; None when it does not say."""
+async def has_taken(caller: Caller, layout: Layout, intent: Intent) -> bool | None:
+    """Return whether the heir keeps the data; None when it does not answer."""
     try:
-        answer = await caller.ask("GET", f"{intent.heir.url}/v1-nano/cluster", seconds=_ASK_SECONDS)
+        answer = await caller.ask("GET", f"{intent.heir.url}{layout.flavour.prefix}/cluster", seconds=_ASK_SECONDS)
         return msgspec.json.decode(answer, type=Members).term >= intent.successor.term
     except (NoAnswer, Answered, msgspec.DecodeError, msgspec.ValidationError):
         return None
@@ -166,23 +167,23 @@ async def has_taken(caller: Caller, intent: Intent) -> bool | None:
 
 def finish(layout: Layout, intent: Intent) -> None:
     write_file(layout.tombstone, b"")
-    seat.save(layout.cluster, intent.successor)
+    membership_client.save(layout.cluster, intent.successor)
     layout.hand_over.unlink(missing_ok=True)
     (layout.db / "hand-over.tar").unlink(missing_ok=True)
 
 
 async def settle(layout: Layout, caller: Caller) -> None:
-    """At the start of a keeper: a hand-over that was cut off is looked into first. Raises Refused when it has left."""
+    """Finish or undo a hand-over that was cut off, when a leader starts. Raises FatalError if this server has left."""
     content = read_or_none(layout.hand_over)
     if content is None:
         return
     intent = msgspec.json.decode(content, type=Intent)
-    while (taken := await has_taken(caller, intent)) is None:
+    while (taken := await has_taken(caller, layout, intent)) is None:
         log.warning("the data was being given to %s, which does not say whether it has it", intent.heir.name)
         await asyncio.sleep(_AGAIN_SECONDS)
     if taken:
         finish(layout, intent)
-        raise Refused(REMOVED.format(layout.db))
+        raise FatalError(REMOVED.format(layout.db))
     layout.hand_over.unlink()
 
 
@@ -204,7 +205,9 @@ class Inheriting:
         self._busy = True
         try:
             await self._fetch(intent.source)
-            await self._caller.ask("POST", f"{intent.source}/v1-nano/etcd/confirm", seconds=_ASK_SECONDS)
+            await self._caller.ask(
+                "POST", f"{intent.source}{self._layout.flavour.prefix}/etcd/confirm", seconds=_ASK_SECONDS
+            )
             self._follower.remember(intent.successor)
         except (NoAnswer, Answered, ArchiveError, OSError) as error:
             log.warning("the data cannot be taken over: %s", error)
@@ -217,7 +220,8 @@ class Inheriting:
 
     async def _fetch(self, source: str) -> None:
         archive = self._layout.db / "take-over.tar"
-        content = await self._caller.ask("GET", f"{source}/v1-nano/etcd/data", seconds=_TAKE_SECONDS, most=_MOST_DATA)
+        url = f"{source}{self._layout.flavour.prefix}/etcd/data"
+        content = await self._caller.ask("GET", url, seconds=_TAKE_SECONDS, most=_MOST_DATA)
         await asyncio.to_thread(_restore, archive, content, self._layout.engine)
 
     async def run(self) -> None:

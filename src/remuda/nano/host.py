@@ -22,7 +22,7 @@ class Host(msgspec.Struct, frozen=True):
     address: str = ""
 
     def path(self, path: str | Path) -> Path:
-        """Where a path of the host is. One that is below the root already is left alone: plans may have said so."""
+        """Return the real path of a path of the host. A path already below the root is kept: plans may use such."""
         text = str(path)
         if not self.root or text == self.root or text.startswith(self.root.rstrip("/") + "/"):
             return Path(text)
@@ -30,7 +30,7 @@ class Host(msgspec.Struct, frozen=True):
 
     @property
     def loopback(self) -> str:
-        """What listens for this host alone listens here."""
+        """Return the address for servers that only this host may reach."""
         return self.address or LOOPBACK
 
     @property
@@ -38,7 +38,7 @@ class Host(msgspec.Struct, frozen=True):
         return self.address or EVERYWHERE
 
     def own_address(self) -> str:
-        """How other hosts reach this one, when nobody has said it: the address it would send from."""
+        """Return the address at which other hosts reach this one, unless configured: the one it would send from."""
         if self.address:
             return self.address
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -1,7 +1,7 @@
-"""Who a server is in TLS, and whom it believes.
+"""TLS identity of a server, and the certificates it trusts.
 
-A server that does not keep the data ends its clients' TLS and passes their requests on, with the certificate a client
-has shown as a header. The keeper believes that header only from one who shows the certificate of the front proxy, which
+A server that does not keep the data terminates its clients' TLS and forwards their requests, with the client's
+certificate in a header. The keeper trusts that header only from a peer with the certificate of the front proxy, which
 only servers have: so a client is the same user, with the same groups, whichever server it asks.
 """
 
@@ -19,9 +19,10 @@ from remuda.kube.http.tls import client_context
 from remuda.kube.web import Peer, Request
 from remuda.nano.authorities import Authorities
 from remuda.nano.layout import Layout
-from remuda.nano.leaves import AUTH_PROXY
+from remuda.nano.serving_certificates import AUTH_PROXY
 
 CLIENT_CERTIFICATE = b"x-nano-client-certificate"
+SAME_HOST = b"x-nano-same-host"  # the supervisor of this host has passed it on: as if its client had asked here
 _MOST_CERTIFICATE = 16 * 1024
 
 
@@ -57,14 +58,17 @@ class Identity:
         )
 
     def unwrap(self, request: Request) -> bool:
-        """Whether another server has passed it on; from then on it looks as if its client had asked here. What anyone
-        else says of certificates is forgotten."""
+        """Make a forwarded request look as if its client had asked here; return whether another host forwarded it.
+
+        The headers about client certificates are ignored unless the peer is a server.
+        """
         shown = request.headers.pop(CLIENT_CERTIFICATE, b"")
+        same_host = request.headers.pop(SAME_HOST, b"")
         peer = request.peer
         if peer.certificate is None or not self._is_proxy(peer.certificate):
             return False
         request.peer = _Forwarded(peer, _decoded(shown))
-        return True
+        return not same_host
 
     def _judge(self, der: bytes) -> bool:
         certificate = x509.load_der_x509_certificate(der)

@@ -8,6 +8,7 @@ deleted is registered again only when nano starts anew, as with a kubelet.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,9 +17,9 @@ import msgspec
 
 from remuda.kube import clock
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.nano import facts as node_facts
-from remuda.nano.apiaccess import ApiAccess
+from remuda.nano.api_access import ApiAccess
 from remuda.nano.facts import Facts
 from remuda.nano.nodes import LEASE_NAMESPACE, LEASES, NODES, UNREACHABLE, ready_status
 
@@ -55,9 +56,7 @@ class Kubelet:
         try:
             await client.create(NODES, "", wanted)
             log.warning("Node %s is registered", self._facts.name)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
+        except AlreadyExists:
             await self._refresh(client, msgspec.json.decode(await client.get(NODES, "", self._facts.name)))
         await self._renew_once(client)
 
@@ -101,19 +100,15 @@ class Kubelet:
         spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": clock.now_micro()}
         try:
             await client.patch(LEASES, LEASE_NAMESPACE, name, {"spec": spec})
-        except StatusError as error:
-            if error.code != 404:
-                raise
+        except NotFound:
             await self._create_lease(client, spec)
 
     async def _create_lease(self, client: Client, spec: Obj) -> None:
         name = self._facts.name
         try:
             node = msgspec.json.decode(await client.get(NODES, "", name))
-        except StatusError as error:
-            if error.code == 404:
-                return  # deleted: nobody asks for this Node's Lease
-            raise
+        except NotFound:
+            return  # deleted: nobody asks for this Node's Lease
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
         meta = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
         await client.create(LEASES, LEASE_NAMESPACE, {"metadata": meta, "spec": spec})
@@ -121,7 +116,7 @@ class Kubelet:
     # -- what others change --------------------------------------------------------------------------------------
 
     async def _watch_node(self, client: Client) -> None:
-        """Whoever thought this node was gone is told otherwise."""
+        """Watch this host's Node, and report it as ready again whenever another client marked it as not ready."""
         async for change in client.watch(NODES, field_selector=f"metadata.name={self._facts.name}"):
             if change.type not in ("ADDED", "MODIFIED"):
                 continue
@@ -137,7 +132,7 @@ class Kubelet:
 
     async def _pretend(self, client: Client, pod: Obj) -> None:
         meta = pod["metadata"]
-        try:
+        with contextlib.suppress(NotFound, AlreadyExists, Conflict):
             if meta.get("deletionTimestamp"):
                 await client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_seconds=0)
             elif (pod.get("status") or {}).get("phase") in (None, "", "Pending"):
@@ -145,9 +140,6 @@ class Kubelet:
                 await client.patch(
                     PODS, meta["namespace"], meta["name"], status, kind="strategic", subresource="status"
                 )
-        except StatusError as error:
-            if error.code not in (404, 409):
-                raise
 
     # -- servers that come and go --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Where things are below nano's data directory: K3s' names for all of it."""
+"""Paths below the data directory: K3s' names for all of them, which are RKE2's too."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import os
 import tempfile
 from pathlib import Path
 
+from remuda.nano.flavour import NANO, Flavour
+
 
 class Layout:
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, flavour: Flavour = NANO) -> None:
+        self.flavour = flavour
         self.data = data
         self.server = data / "server"
         self.tls = self.server / "tls"
@@ -23,7 +26,7 @@ class Layout:
         self.tombstone = self.etcd / "tombstone"
         self.hand_over = self.etcd / "hand-over.json"  # there while the data is being given to another member
         self.agent = data / "agent"
-        self.known_servers = self.agent / "etc" / "nano-agent-load-balancer.json"
+        self.known_servers = self.agent / "etc" / f"{flavour.name}-agent-load-balancer.json"
 
     def make(self, *, server: bool) -> None:
         folders = [self.agent, self.known_servers.parent]

@@ -43,7 +43,7 @@ class Manifests:
             await asyncio.sleep(_LOOK_SECONDS if well else _AGAIN_SECONDS)
 
     async def apply_changed(self) -> bool:
-        """Whether all of them are applied."""
+        """Apply the manifests that have changed; return whether all of them are applied."""
         well = True
         for path, stamp in (await asyncio.to_thread(wanted, self._folder, self._disabled)).items():
             if self._applied.get(path) == stamp:

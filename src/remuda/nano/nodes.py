@@ -1,7 +1,8 @@
-"""What the cluster keeps true of its Nodes: their part in etcd, and whether they are still there.
+"""Controller of the cluster's Nodes: their membership in etcd, and their readiness.
 
-Runs where the data is. A Node that is annotated `etcd.nano.cattle.io/remove: "true"`, or deleted, loses its member;
-what must not be is refused and tried again. A Node whose Lease is not renewed is Unknown, and nothing new goes there.
+Runs on the server with the data. When a Node is annotated `etcd.<program>.cattle.io/remove: "true"`, or deleted, its
+etcd member is removed; a removal that is not allowed is refused and retried. A Node whose Lease is not renewed becomes
+Unknown, and nothing new is scheduled there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from remuda.kube import clock
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError
 from remuda.nano import passwords
-from remuda.nano.keeper import Keeper
+from remuda.nano.flavour import Flavour
+from remuda.nano.leader import Keeper
 from remuda.nano.members import Member, MemberRefused
 
 log = logging.getLogger(__name__)
@@ -26,10 +28,11 @@ NODES = Target("v1", "nodes")
 LEASES = Target("coordination.k8s.io/v1", "leases")
 LEASE_NAMESPACE = "kube-node-lease"
 
-REMOVE = "etcd.nano.cattle.io/remove"
-REMOVED_NAME = "etcd.nano.cattle.io/removed-node-name"
-MEMBER_NAME = "etcd.nano.cattle.io/node-name"
-MEMBER_ADDRESS = "etcd.nano.cattle.io/node-address"
+# Annotations, by what follows etcd.<program>.cattle.io/
+REMOVE = "remove"
+REMOVED_NAME = "removed-node-name"
+MEMBER_NAME = "node-name"
+MEMBER_ADDRESS = "node-address"
 ETCD_LABEL = "node-role.kubernetes.io/etcd"
 IS_VOTER = "EtcdIsVoter"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -43,11 +46,22 @@ HandOver = Callable[[str], Awaitable[None]]
 
 
 class Nodes:
-    def __init__(self, client: Client, keeper: Keeper, grace_seconds: float, hand_over: HandOver) -> None:
+    def __init__(
+        self,
+        client: Client,
+        keeper: Keeper,
+        grace_seconds: float,
+        hand_over: HandOver,
+        flavour: Flavour,
+        *,
+        etcd: bool = True,
+    ) -> None:
         self._client = client
         self._keeper = keeper
         self._grace = grace_seconds
         self._hand_over = hand_over
+        self._flavour = flavour
+        self._etcd = etcd  # else the data is in a database of the first server, which has no members
         self._seen: dict[str, Obj] = {}
         self._wake = asyncio.Event()
         self._leave: set[str] = set()  # members whose Nodes are gone
@@ -56,7 +70,8 @@ class Nodes:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch())
-            tasks.create_task(self._keep_etcd())
+            if self._etcd:
+                tasks.create_task(self._keep_etcd())
             tasks.create_task(self._keep_leases())
 
     # -- what there is -------------------------------------------------------------------------------------------
@@ -77,11 +92,10 @@ class Nodes:
             self._seen[name] = node
         else:
             self._seen.pop(name, None)
-            annotations = node["metadata"].get("annotations") or {}
-            if MEMBER_NAME in annotations and REMOVED_NAME not in annotations:
-                self._leave.add(annotations[MEMBER_NAME])
+            if (member := said(node, MEMBER_NAME, self._flavour)) and not said(node, REMOVED_NAME, self._flavour):
+                self._leave.add(member)
             try:
-                await passwords.forget(self._client, name)
+                await passwords.forget(self._client, self._flavour.name, name)
             except StatusError as error:
                 log.warning("the password of %s is not forgotten: %s", name, error)
         self._wake.set()
@@ -97,16 +111,16 @@ class Nodes:
                 await self._wake.wait()
 
     async def _all_of_etcd(self) -> bool:
-        """Whether something has failed and is to be tried again."""
+        """Reconcile all etcd members with their Nodes; return whether something has failed and must be retried."""
         waiting = await self._finish_removals()
         for member in self._keeper.members.members:
             try:
                 node = self._seen.get(member.node)
-                if node is not None and asked_to_leave(node, member.name):
+                if node is not None and asked_to_leave(node, member.name, self._flavour):
                     await self._remove(member, node)
                 elif member.name in self._leave and node is None:
                     await self._remove(member, None)
-                elif node is not None and (patch := etcd_patch(node, member)):
+                elif node is not None and (patch := etcd_patch(node, member, self._flavour)):
                     await self._client.patch(NODES, "", member.node, patch)  # the condition follows when it is seen
                 elif node is not None and (status := voter_patch(node, member)):
                     await self._client.patch(NODES, "", member.node, status, kind="strategic", subresource="status")
@@ -119,13 +133,13 @@ class Nodes:
         return waiting
 
     async def _finish_removals(self) -> bool:
-        """Of members that have left while nobody could write so on their Nodes."""
+        """Mark removed members on their Nodes where that write failed before; return whether one must be retried."""
         waiting = False
         for node in list(self._seen.values()):
-            name = (node["metadata"].get("annotations") or {}).get(MEMBER_NAME, "")
-            if name and asked_to_leave(node, name) and self._keeper.members.find(name) is None:
+            name = said(node, MEMBER_NAME, self._flavour)
+            if name and asked_to_leave(node, name, self._flavour) and self._keeper.members.find(name) is None:
                 try:
-                    await mark_removed(self._client, node["metadata"]["name"], name)
+                    await mark_removed(self._client, node["metadata"]["name"], name, self._flavour)
                 except StatusError as error:
                     log.info("Node %s does not say yet that its member has left: %s", node["metadata"]["name"], error)
                     waiting = True
@@ -138,7 +152,7 @@ class Nodes:
         self._keeper.remove(member.name)
         self._leave.discard(member.name)
         if node is not None:
-            await mark_removed(self._client, member.node, member.name)
+            await mark_removed(self._client, member.node, member.name, self._flavour)
 
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
@@ -174,22 +188,27 @@ class Nodes:
 _EFFECTS = ("NoSchedule", "NoExecute")
 
 
-async def mark_removed(client: Client, node: str, member: str) -> None:
-    annotations = {REMOVED_NAME: member, MEMBER_NAME: None, MEMBER_ADDRESS: None}
+async def mark_removed(client: Client, node: str, member: str, flavour: Flavour) -> None:
+    values = {REMOVED_NAME: member, MEMBER_NAME: None, MEMBER_ADDRESS: None}
+    annotations = {flavour.etcd(name): value for name, value in values.items()}
     await client.patch(NODES, "", node, {"metadata": {"annotations": annotations, "labels": {ETCD_LABEL: None}}})
 
 
-def asked_to_leave(node: Obj, member: str) -> bool:
+def said(node: Obj, name: str, flavour: Flavour) -> str:
+    """Return the value of an annotation about etcd; empty if there is none."""
+    return str((node["metadata"].get("annotations") or {}).get(flavour.etcd(name), ""))
+
+
+def asked_to_leave(node: Obj, member: str, flavour: Flavour) -> bool:
     """Also when the Node says already that this member has left: a hand-over that failed may have left that behind. A
     member that has come since is another one."""
-    annotations = node["metadata"].get("annotations") or {}
-    return annotations.get(REMOVE) == "true" and annotations.get(REMOVED_NAME, member) == member
+    return said(node, REMOVE, flavour) == "true" and (said(node, REMOVED_NAME, flavour) or member) == member
 
 
-def etcd_patch(node: Obj, member: Member) -> Obj:
-    """What the Node of a member must say of it and does not; empty: nothing."""
+def etcd_patch(node: Obj, member: Member, flavour: Flavour) -> Obj:
+    """Return the patch that adds a member's missing annotations and label to its Node; empty: nothing is missing."""
     meta = node["metadata"]
-    wanted = {MEMBER_NAME: member.name, MEMBER_ADDRESS: member.address}
+    wanted = {flavour.etcd(MEMBER_NAME): member.name, flavour.etcd(MEMBER_ADDRESS): member.address}
     annotations = {k: v for k, v in wanted.items() if (meta.get("annotations") or {}).get(k) != v}
     labels = {} if (meta.get("labels") or {}).get(ETCD_LABEL) == "true" else {ETCD_LABEL: "true"}
     if not annotations and not labels:
@@ -220,7 +239,7 @@ def voter_patch(node: Obj, member: Member) -> Obj:
 
 
 class Renewals:
-    """When the Lease of each Node was seen to change."""
+    """Times at which the Lease of each Node was seen to change."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[str, float]] = {}
@@ -230,7 +249,7 @@ class Renewals:
             self._seen[name] = (renewed, now)
 
     def excuse(self, now: float) -> None:
-        """Nobody could have renewed anything."""
+        """Restart the silence of all Nodes, after a time in which none could have renewed its Lease."""
         self._seen = {name: (renewed, now) for name, (renewed, _) in self._seen.items()}
 
     def silence(self, name: str, now: float) -> float:

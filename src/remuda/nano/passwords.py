@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import secrets
@@ -15,7 +16,7 @@ import secrets
 import msgspec
 
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, NotFound, ignore_not_found
 
 SECRETS = Target("v1", "secrets")
 NAMESPACE = "kube-system"
@@ -26,18 +27,16 @@ class WrongPassword(Exception):
     pass
 
 
-async def check(client: Client, node: str, password: str) -> None:
+async def check(client: Client, program: str, node: str, password: str) -> None:
     """Keeps the hash of a password that comes first. Raises WrongPassword, StatusError."""
-    stored = await _stored(client, node)
+    name = name_of(program, node)
+    stored = await _stored(client, name)
     if stored is None:
         made = await asyncio.to_thread(hashed, password)
-        try:
-            await client.create(SECRETS, NAMESPACE, _secret(node, made))
+        with contextlib.suppress(AlreadyExists):
+            await client.create(SECRETS, NAMESPACE, _secret(name, made))
             return
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
-        stored = await _stored(client, node)
+        stored = await _stored(client, name)
     if stored is None or not await asyncio.to_thread(matches, password, stored):
         raise WrongPassword(
             "node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match "
@@ -45,16 +44,13 @@ async def check(client: Client, node: str, password: str) -> None:
         )
 
 
-async def forget(client: Client, node: str) -> None:
-    try:
-        await client.delete(SECRETS, NAMESPACE, name_of(node))
-    except StatusError as error:
-        if error.code != 404:
-            raise
+async def forget(client: Client, program: str, node: str) -> None:
+    with ignore_not_found():
+        await client.delete(SECRETS, NAMESPACE, name_of(program, node))
 
 
-def name_of(node: str) -> str:
-    return f"{node}.node-password.nano"
+def name_of(program: str, node: str) -> str:
+    return f"{node}.node-password.{program}"
 
 
 def hashed(password: str) -> str:
@@ -71,21 +67,19 @@ def matches(password: str, stored: str) -> bool:
     return version == "$1" and hmac.compare_digest(found, wanted)
 
 
-async def _stored(client: Client, node: str) -> str | None:
+async def _stored(client: Client, name: str) -> str | None:
     try:
-        secret = msgspec.json.decode(await client.get(SECRETS, NAMESPACE, name_of(node)))
-    except StatusError as error:
-        if error.code == 404:
-            return None
-        raise
+        secret = msgspec.json.decode(await client.get(SECRETS, NAMESPACE, name))
+    except NotFound:
+        return None
     return base64.b64decode((secret.get("data") or {}).get("hash", "")).decode(errors="replace")
 
 
-def _secret(node: str, made: str) -> dict[str, object]:
+def _secret(name: str, made: str) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name_of(node), "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": NAMESPACE},
         "type": "Opaque",
         "immutable": True,
         "data": {"hash": base64.b64encode(made.encode()).decode()},

@@ -3,23 +3,28 @@ them."""
 
 from __future__ import annotations
 
+import asyncio
 import datetime
+import logging
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from remuda.apiserver.http.listener import Listener
 from remuda.kube.web import Handler, Request, Response, header_block, text
-from remuda.nano import leaves
-from remuda.nano.configuration import Configuration, Refused
+from remuda.nano import serving_certificates
+from remuda.nano.configuration import Configuration, FatalError
 from remuda.nano.host import Host
 from remuda.nano.layout import Layout
-from remuda.nano.seat import Seat
+from remuda.nano.membership_client import Seat
+
+log = logging.getLogger(__name__)
 
 ETCD_CLIENTS = 2379
 ETCD_METRICS = 2381
 KUBELET = 10248
 _COMPONENTS = {"kube-controller-manager": 10257, "kube-scheduler": 10259}
+_PROBE_SECONDS = 2.0
 _JSON = header_block([("Content-Type", "application/json")])
 
 
@@ -28,12 +33,12 @@ class Ports:
         self._listeners: list[Listener] = []
 
     async def listen(self, address: str, port: int, handler: Handler, tls: ssl.SSLContext | None = None) -> None:
-        """Raises Refused."""
+        """Raises FatalError."""
         listener = Listener(handler)
         try:
             await listener.start(address, port, tls)
         except OSError as error:
-            raise Refused(f"cannot listen on {address}:{port}: {error.strerror}") from None
+            raise FatalError(f"cannot listen on {address}:{port}: {error.strerror}") from None
         self._listeners.append(listener)
 
     async def close(self) -> None:
@@ -68,13 +73,39 @@ async def open_component(
     if certificate and key:
         pair = (host.path(certificate), host.path(key))
     elif folder:
-        pair = leaves.self_signed(host.path(folder), name, names, datetime.datetime.now(datetime.UTC))
+        pair = serving_certificates.self_signed(host.path(folder), name, names, datetime.datetime.now(datetime.UTC))
     else:
         pair = (layout.tls / "serving-kube-apiserver.crt", layout.tls / "serving-kube-apiserver.key")
-    port = configuration.argument(flags, "secure-port", str(_COMPONENTS[name]))
+    port = secure_port(configuration, name)
+    await ports.listen(host.loopback, port, _healthz(lambda: True), _context(*pair))
+
+
+def secure_port(configuration: Configuration, name: str) -> int:
+    """Raises FatalError."""
+    port = configuration.argument(f"{name}-arg", "secure-port", str(_COMPONENTS[name]))
     if not port.isdigit():
-        raise Refused(f"{flags}: secure-port={port} is no port")
-    await ports.listen(host.loopback, int(port), _healthz(lambda: True), _context(*pair))
+        raise FatalError(f"{name}-arg: secure-port={port} is no port")
+    return int(port)
+
+
+def is_probed(configuration: Configuration, name: str) -> bool:
+    """Return whether the component listens on the port where the program checks its health."""
+    return not configuration.flavour.health_ports_fixed or secure_port(configuration, name) == _COMPONENTS[name]
+
+
+async def kill_again_and_again(
+    name: str, configuration: Configuration, host: Host, layout: Layout, names: Sequence[str]
+) -> None:
+    """Run a component that does not answer where its probe asks: it starts, is killed, and is started again."""
+    while True:
+        opened = Ports()
+        try:
+            await open_component(opened, name, configuration, host, layout, names)
+            await asyncio.sleep(_PROBE_SECONDS)
+        finally:
+            await opened.close()
+        log.warning("Container %s failed startup probe on port %d, will be restarted", name, _COMPONENTS[name])
+        await asyncio.sleep(_PROBE_SECONDS)
 
 
 def _healthz(well: Callable[[], bool]) -> Handler:
@@ -92,7 +123,7 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise Refused(f"{certificate} and {key} are no certificate with its key: {error}") from None
+        raise FatalError(f"{certificate} and {key} are no certificate with its key: {error}") from None
     return context
 
 

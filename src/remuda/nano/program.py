@@ -1,4 +1,5 @@
-"""The command line: `nano server`, `nano agent`, and K3s' other commands as far as a stand-in has them."""
+"""The command line: `nano server`, `nano agent`, and K3s' other commands as far as a stand-in has them. In RKE2 mode
+the program is called `rke2`."""
 
 from __future__ import annotations
 
@@ -8,20 +9,31 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from remuda.nano import version
-from remuda.nano.configuration import Configuration, Refused, Role, read
+from remuda.nano.configuration import Configuration, FatalError, Role, read
+from remuda.nano.flavour import NANO, Flavour
 from remuda.nano.host import Host, this_host
 
+if TYPE_CHECKING:
+    from remuda.nano.server import Server
+
+Service = Callable[[asyncio.Event], Awaitable[None]]
+
+COMPONENTS = "components"
 HELP = """\
-nano: a stand-in for K3s that runs no Pods.
+{program}: a stand-in for {original} that runs no Pods.
 
-It has K3s' flags, files, ports, tokens, certificates and member list of etcd, and a real Kubernetes API, so that
-everything around a cluster can be tried without one. Nothing is ever started on its nodes: a Pod that is bound to one
-is Running in name only. The data is with one server; losing that one is losing the cluster. It is not for production.
+It has {original}'s flags, files, ports, tokens, certificates and member list of etcd, and a real Kubernetes API, so
+that everything around a cluster can be tried without one. Nothing is ever started on its nodes: a Pod that is bound
+to one is Running in name only. The data is with one server; losing that one is losing the cluster. It is not for
+production.
 
-usage: nano COMMAND [FLAGS]
+usage: {program} COMMAND [FLAGS]
 
   server                  run a server (and a node on it)
   agent                   run a node
@@ -30,50 +42,92 @@ usage: nano COMMAND [FLAGS]
   token list | delete ID  show, or take back, bootstrap tokens
   certificate check       how long the certificates of this host are good
   certificate rotate      put this server's certificates aside; new ones are made at its next start
-  scripts DIRECTORY       write nano-killall.sh, nano-uninstall.sh and nano-agent-uninstall.sh there
+  scripts DIRECTORY       write the scripts that stop and remove nano there
   --version               print the version
 
-Flags are those of K3s; config files are /etc/rancher/nano/config.yaml and config.yaml.d/*.yaml.
+Flags are those of {original}; config files are /etc/rancher/{program}/config.yaml and config.yaml.d/*.yaml.
 """
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], flavour: Flavour = NANO) -> int:
     command, rest = (arguments[0], list(arguments[1:])) if arguments else ("help", [])
     if command in ("-v", "--version", "version"):
-        print(f"nano version {version.current()}")
+        print(f"{flavour.name} version {version.current(flavour)}")
         return 0
     if command in ("help", "-h", "--help") or {"-h", "--help"} & set(rest):
-        print(HELP, end="")
+        print(HELP.format(program=flavour.name, original=flavour.original), end="")
         return 0
     try:
-        return _commands().get(command, _unknown(command))(rest)
-    except Refused as refused:
-        print(f"nano {command}: {refused}", file=sys.stderr)
+        return _commands(flavour).get(command, _unknown(flavour, command))(rest)
+    except FatalError as refused:
+        print(flavour.fatal.format(command=command, why=refused), file=sys.stderr)
         return 1
 
 
-def _commands() -> dict[str, Callable[[list[str]], int]]:
+def _commands(flavour: Flavour) -> dict[str, Callable[[list[str]], int]]:
     from remuda.nano import commands
 
     return {
-        "server": lambda rest: _run("server", rest),
-        "agent": lambda rest: _run("agent", rest),
-        "token": commands.token,
-        "certificate": commands.certificate,
-        "scripts": commands.scripts,
+        "server": lambda rest: _run(flavour, "server", rest),
+        "agent": lambda rest: _run(flavour, "agent", rest),
+        **({COMPONENTS: partial(_run_components, flavour)} if flavour.static_pods else {}),
+        "token": partial(commands.token, flavour),
+        "certificate": partial(commands.certificate, flavour),
+        "scripts": partial(commands.scripts, flavour),
     }
 
 
-def _unknown(command: str) -> Callable[[list[str]], int]:
+def _unknown(flavour: Flavour, command: str) -> Callable[[list[str]], int]:
     def refuse(rest: list[str]) -> int:
-        raise Refused(f"no such command: {command}. nano --help shows them")
+        raise FatalError(f"no such command: {command}. {flavour.name} --help shows them")
 
     return refuse
 
 
-def _run(role: Role, flags: list[str]) -> int:
+def _run(flavour: Flavour, role: Role, flags: list[str]) -> int:
     host = this_host()
-    configuration = read(role, flags, host, os.environ)
+    configuration = read(role, flags, host, os.environ, flavour)
+    return _serve(configuration, _agent(configuration, host) if role == "agent" else _server(configuration, host))
+
+
+def _run_components(flavour: Flavour, arguments: list[str]) -> int:
+    """Run the components of a server, by the manifest at a path. `server` starts this in a process of its own."""
+    from remuda.nano.component_process import read_manifest
+    from remuda.nano.components import Components
+
+    manifest = read_manifest(Path(arguments[0]))
+    configuration = Configuration(role="server", flavour=flavour, values=manifest.values)
+    return _serve(configuration, _until_stopped(lambda: Components(configuration, this_host(), manifest.version)))
+
+
+def _server(configuration: Configuration, host: Host) -> Service:
+    from remuda.nano.server import Server
+    from remuda.nano.static_pods import StaticPodServer
+
+    kind = StaticPodServer if configuration.flavour.static_pods else Server
+    return _until_stopped(lambda: kind(configuration, host, version.current(configuration.flavour)))
+
+
+def _until_stopped(made: Callable[[], Server]) -> Service:
+    from remuda.nano.follower import Moved
+
+    async def run(stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                await made().run(stop)
+            except Moved:
+                continue  # as the server that keeps the data
+
+    return run
+
+
+def _agent(configuration: Configuration, host: Host) -> Service:
+    from remuda.nano.agent import Agent
+
+    return Agent(configuration, host, version.current(configuration.flavour)).run
+
+
+def _serve(configuration: Configuration, service: Service) -> int:
     logging.basicConfig(
         level=logging.DEBUG if configuration.flag("debug") else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -85,25 +139,13 @@ def _run(role: Role, flags: list[str]) -> int:
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(role, configuration, host))
+        return runner.run(_until_signal(service))
 
 
-async def _serve(role: Role, configuration: Configuration, host: Host) -> int:
+async def _until_signal(service: Service) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    if role == "server":
-        from remuda.nano.follower import Moved
-        from remuda.nano.server import Server
-
-        while not stop.is_set():
-            try:
-                await Server(configuration, host, version.current()).run(stop)
-            except Moved:
-                continue  # as the server that keeps the data
-    else:
-        from remuda.nano.agent import Agent
-
-        await Agent(configuration, host, version.current()).run(stop)
+    await service(stop)
     return 0

@@ -11,7 +11,7 @@ import datetime
 import ipaddress
 import logging
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -21,53 +21,67 @@ from remuda.kube.http import HttpClient
 from remuda.kube.http.tls import client_context
 from remuda.kube.kubeconfig import Access
 from remuda.kube.web import Handler
-from remuda.nano import arguments, authorities, credentials, facts, joining, leaves, notify, ports, seat
-from remuda.nano.apiaccess import ApiAccess
-from remuda.nano.calling import Answered, Caller, NoAnswer
-from remuda.nano.configuration import DATA_DIR, Configuration, Refused
+from remuda.nano import (
+    arguments,
+    authorities,
+    credentials,
+    facts,
+    join,
+    membership_client,
+    notify,
+    ports,
+    refusals,
+    serving_certificates,
+)
+from remuda.nano.api_access import ApiAccess
+from remuda.nano.configuration import Configuration, FatalError
 from remuda.nano.facts import Facts
 from remuda.nano.follower import REMOVED, Follower
-from remuda.nano.forwarding import Forwarder
-from remuda.nano.gate import Gate
+from remuda.nano.forwarder import Forwarder
 from remuda.nano.handover import Inheriting
 from remuda.nano.host import Host
 from remuda.nano.identity import Identity
-from remuda.nano.keeper import Keeper
 from remuda.nano.kubelet import Kubelet
 from remuda.nano.layout import Layout
+from remuda.nano.leader import Keeper
 from remuda.nano.manifests import Manifests
 from remuda.nano.members import Members, shown
+from remuda.nano.membership_client import Report, Seat
 from remuda.nano.ports import Ports
-from remuda.nano.seat import Report, Seat
+from remuda.nano.request_router import RequestRouter
 from remuda.nano.supervisor import Credentials, Supervisor
+from remuda.nano.supervisor_client import Answered, Caller, NoAnswer
+from remuda.nano.task_group import until
 from remuda.nano.tokens import NODE, SERVER, Token
-from remuda.nano.working import until
 
 log = logging.getLogger(__name__)
 
-KUBECONFIG = "/etc/rancher/nano/nano.yaml"
 _GRACE_SECONDS = 5.0
 
 
 class Server:
     def __init__(self, configuration: Configuration, host: Host, version: str) -> None:
-        """Raises Refused."""
+        """Raises FatalError."""
         self.configuration = configuration
         self.host = host
         self.version = version
         self.facts: Facts = facts.gather(configuration, host, version)
-        self.layout = Layout(host.path(configuration.text("data-dir") or DATA_DIR))
-        self.port = _port(configuration)
-        self.intervals = seat.intervals(configuration)
+        self.layout = Layout(host.path(configuration.data_dir), configuration.flavour)
+        flavour = configuration.flavour
+        self.port = _port(configuration)  # of the API
+        self.peer_port = flavour.peer_port if flavour.static_pods else self.port
+        self.supervisor_port = flavour.supervisor_port if flavour.static_pods else self.port
+        self.intervals = membership_client.intervals(configuration)
         self._closing = AsyncExitStack()
         self._work: list[Coroutine[Any, Any, None]] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Raises Refused: at the start for what cannot be, later when it was removed from the cluster."""
+        """Raises FatalError: at the start for what cannot be, later when it was removed from the cluster."""
         _check(self.configuration)
+        refusals.check(self.configuration)
         self.layout.make(server=True)
         if self.layout.tombstone.exists():
-            raise Refused(REMOVED.format(self.layout.db))
+            raise FatalError(REMOVED.format(self.layout.db))
         async with self._closing:
             await self._start()
             await until(stop, self._work)
@@ -76,7 +90,7 @@ class Server:
 
     async def _start(self) -> None:
         own = self._report()
-        members = seat.load(self.layout.cluster)
+        members = membership_client.load(self.layout.cluster)
         passwords = credentials.of_server(self.configuration, self.host, self.layout)
         if members is None:
             members = await self._enter(own, passwords)
@@ -84,41 +98,50 @@ class Server:
         credentials.write(self.layout, passwords, identity.server_ca_pem)
         caller = Caller(client_context(ca_pem=identity.server_ca_pem), Token(passwords.server), SERVER)
         self._closing.push_async_callback(caller.close)
-        place: Seat
-        if members.keeper == own.member and own.member:
-            from remuda.nano.keeping import Keeping  # the engine, which only one server of a cluster loads
-
-            keeper = Keeper(self.layout, members, own, self.intervals)
-            keeping = Keeping(self, keeper, identity, passwords, caller)
-            await keeping.start(self._closing)
-            self._work += keeping.work()
-            place = keeper
-        else:
-            place = await self._follow(members, own, identity, passwords, caller)
+        place = await self._take_place(members, own, identity, passwords, caller)
+        await self._open_kubelet()
         await self._open_ports(place, identity)
         self._write_kubeconfig(identity)
-        self._work.append(self._be_a_node(place, identity, passwords))
+        self._work.append(self._be_a_node(own, lambda: place.standing().apiservers, identity, passwords))
+
+    async def _take_place(
+        self, members: Members, own: Report, identity: Identity, passwords: Credentials, caller: Caller
+    ) -> Seat:
+        """Serves the cluster's API: with the data, or by the server that has it."""
+        if members.keeper == own.member and own.member:
+            from remuda.nano.leader_services import (
+                LeaderServices,  # the engine, which only one server of a cluster loads
+            )
+
+            keeper = Keeper(self.layout, members, own, self.intervals)
+            keeping = LeaderServices(self, keeper, identity, passwords, caller)
+            await keeping.start(self._closing)
+            self._work += keeping.work()
+            return keeper
+        return await self._follow(members, own, identity, passwords, caller)
 
     async def _enter(self, own: Report, passwords: Credentials) -> Members:
         """Begins a cluster, or joins one."""
         server = self.configuration.text("server").rstrip("/")
         if not server:
-            if not own.member:
-                raise Refused("invalid flag use; --server is required with --disable-etcd")
+            if not own.member:  # RKE2 begins a cluster then, on a database of the server's own
+                raise FatalError("invalid flag use; --server is required with --disable-etcd")
             authorities.prepare(self.layout)
             members = Members(keeper=own.member, members=(own.as_member(),))
-            seat.save(self.layout.cluster, members)
+            membership_client.save(self.layout.cluster, members)
             return members
         if not server.startswith("https://"):
-            raise Refused(f"--server {server}: must be an https URL")
+            raise FatalError(f"--server {server}: must be an https URL")
         token = credentials.configured(self.configuration, self.host, "token")
         if token is None:
-            raise Refused("--token is required to join a cluster")
-        return await joining.join_as_server(server, token, self.layout, own, self.common())
+            raise FatalError("--token is required to join a cluster")
+        return await join.join_as_server(server, token, self.layout, own, self.common())
 
     def _prepare_keys(self) -> Identity:
         found = authorities.prepare(self.layout)
-        made = leaves.ensure(leaves.of_server(self.layout, found, self.names()), datetime.datetime.now(datetime.UTC))
+        made = serving_certificates.ensure(
+            serving_certificates.of_server(self.layout, found, self.names()), datetime.datetime.now(datetime.UTC)
+        )
         if made:
             log.info("certificates made: %s", ", ".join(path.name for path in made))
         return Identity(self.layout, found)
@@ -129,54 +152,71 @@ class Server:
         follower = Follower(self.layout, members, own, self.intervals, caller)
         forwarder = Forwarder(identity, lambda: follower.keeper_url)
         self._closing.push_async_callback(forwarder.close)
-        supervisor = Supervisor(follower, identity.server_ca_pem, passwords, None, forwarder.handle)
+        supervisor = Supervisor(self.layout.flavour, follower, identity.server_ca_pem, passwords, forwarder.handle)
         if own.member:
             inheriting = Inheriting(follower, self.layout, caller)
             supervisor.take_over = inheriting.take_over
             self._work.append(inheriting.run())
-        gate = Gate(identity, follower, supervisor, self.version)
+        gate = RequestRouter(identity, follower, supervisor, self.version)
         gate.open = True
-        await self._listen(gate.before(forwarder.handle), identity)
+        await self.listen(self.peer_port, gate.before(forwarder.handle), identity)
+        if own.api and self.port != self.peer_port:
+            await self.listen(self.port, gate.api_alone(forwarder.handle), identity)
         await follower.report()
         self._work.append(follower.run())
         return follower
 
-    async def _listen(self, handler: Handler, identity: Identity) -> None:
+    async def listen(self, port: int, handler: Handler, identity: Identity) -> None:
+        """Raises FatalError."""
         listener = Listener(handler)
         try:
-            await listener.start(self.address, self.port, identity.server_context())
+            await listener.start(self.address, port, identity.server_context())
         except OSError as error:
-            raise Refused(f"cannot listen on {self.address}:{self.port}: {error.strerror}") from None
+            raise FatalError(f"cannot listen on {self.address}:{port}: {error.strerror}") from None
         self._closing.push_async_callback(listener.stop, _GRACE_SECONDS)
 
-    async def _open_ports(self, place: Seat, identity: Identity) -> None:
+    def _ports(self) -> Ports:
         opened = Ports()
         self._closing.push_async_callback(opened.close)
-        await ports.open_kubelet(opened, self.host, lambda: True)
-        if place.own.member:
+        return opened
+
+    async def _open_kubelet(self) -> None:
+        await ports.open_kubelet(self._ports(), self.host, lambda: True)
+
+    async def _open_ports(self, place: Seat, identity: Identity) -> None:
+        opened = self._ports()
+        if self.facts.etcd:
             await ports.open_etcd(opened, self.host, self.layout, place, identity.authorities.pem("etcd/server-ca"))
         for name, off in (
             ("kube-controller-manager", "disable-controller-manager"),
             ("kube-scheduler", "disable-scheduler"),
         ):
-            if place.own.api and not self.configuration.flag(off):
+            if not place.own.api or self.configuration.flag(off):
+                continue
+            if ports.is_probed(self.configuration, name):
                 await ports.open_component(opened, name, self.configuration, self.host, self.layout, self.names())
+            else:
+                self._work.append(
+                    ports.kill_again_and_again(name, self.configuration, self.host, self.layout, self.names())
+                )
 
     # -- the node on this server ---------------------------------------------------------------------------------
 
-    async def _be_a_node(self, place: Seat, identity: Identity, passwords: Credentials) -> None:
-        if not place.own.api:
+    async def _be_a_node(
+        self, own: Report, apiservers: Callable[[], Sequence[str]], identity: Identity, passwords: Credentials
+    ) -> None:
+        if not own.api and not self.layout.flavour.static_pods:
             notify.ready()  # a server of etcd alone is up before there is an API to be a node of
         if self.configuration.flag("disable-agent"):
             notify.ready()
-            print(f"nano {self.version} is up: no node at {self.url}", flush=True)
-            await (self._deploy(identity) if place.own.api else asyncio.Event().wait())
+            print(f"{self.layout.flavour.name} {self.version} is up: no node at {self.url}", flush=True)
+            await (self._deploy(identity) if own.api else asyncio.Event().wait())
             return
         await self._certify(identity, passwords)
 
         def access() -> ApiAccess:
             return ApiAccess(
-                lambda: [self.url] if place.own.api else place.standing().apiservers,
+                lambda: [self.url] if own.api else apiservers(),
                 identity.server_ca_pem,
                 self.layout.agent / "client-kubelet.crt",
                 self.layout.agent / "client-kubelet.key",
@@ -187,8 +227,8 @@ class Server:
             tasks.create_task(kubelet.run())
             await kubelet.registered.wait()
             notify.ready()
-            print(f"nano {self.version} is up: node {self.facts.name} at {self.url}", flush=True)
-            if place.own.api:
+            print(f"{self.layout.flavour.name} {self.version} is up: node {self.facts.name} at {self.url}", flush=True)
+            if own.api:
                 await self._deploy(identity)
 
     async def _certify(self, identity: Identity, passwords: Credentials) -> None:
@@ -198,29 +238,31 @@ class Server:
         try:
             while True:
                 try:
-                    await joining.node_certificates(caller, self.url, self.facts, self.layout, password)
+                    await join.node_certificates(caller, self.supervisor_url, self.facts, self.layout, password)
                     return
                 except (Answered, NoAnswer) as error:
                     log.warning("the node on this server has no certificates yet: %s", error)
-                await asyncio.sleep(joining.AGAIN_SECONDS)
+                await asyncio.sleep(join.AGAIN_SECONDS)
         finally:
             await caller.close()
 
     async def _deploy(self, identity: Identity) -> None:
+        client = HttpClient(self._admin(identity), field_manager="deploy@" + self.facts.name)
+        try:
+            disabled = self.configuration.split("disable")
+            await Manifests(self.layout.manifests, client, disabled, "deploy@" + self.facts.name).run()
+        finally:
+            await client.close()
+
+    def _admin(self, identity: Identity) -> Access:
         tls = self.layout.tls
-        access = Access(
+        return Access(
             server=self.url,
             origin="server/tls",
             ca=identity.server_ca_pem,
             client_certificate=tls / "client-admin.crt",
             client_key=tls / "client-admin.key",
         )
-        client = HttpClient(access, field_manager="deploy@" + self.facts.name)
-        try:
-            disabled = self.configuration.split("disable")
-            await Manifests(self.layout.manifests, client, disabled, "deploy@" + self.facts.name).run()
-        finally:
-            await client.close()
 
     # -- what it is called ---------------------------------------------------------------------------------------
 
@@ -230,8 +272,12 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where this host reaches it."""
+        """Return the URL at which this host reaches the server."""
         return f"https://{shown(self.host.loopback)}:{self.port}"
+
+    @property
+    def supervisor_url(self) -> str:
+        return f"https://{shown(self.host.loopback)}:{self.supervisor_port}"
 
     def names(self) -> list[str]:
         domain = self.configuration.text("cluster-domain", "cluster.local")
@@ -256,20 +302,28 @@ class Server:
         return list(dict.fromkeys(named))
 
     def common(self) -> dict[str, tuple[str, ...]]:
-        """What must be the same on all servers."""
+        """Return the settings that must be the same on all servers."""
         return {key: tuple(self.configuration.items(key)) for key in arguments.COMMON}
 
     def _report(self) -> Report:
-        member = joining.member_name(self.layout, self.facts.name) if self.facts.etcd else ""
+        keeps_data = self.facts.etcd or self._begins_without_etcd()
+        member = join.member_name(self.layout, self.facts.name) if keeps_data else ""
         address = self.configuration.text("advertise-address") or self.facts.address
         return Report(
             node=self.facts.name,
             address=address,
-            port=self.port,
+            port=self.peer_port,
+            api_port=self.port,
             member=member,
             api=self.facts.control_plane,
             version=self.version,
         )
+
+    def _begins_without_etcd(self) -> bool:
+        """Return whether this server began a cluster without etcd, on a database of its own."""
+        if self.layout.cluster.exists():
+            return self.layout.flavour.begins_without_etcd and self.layout.member_name.exists()
+        return self.layout.flavour.begins_without_etcd and not self.configuration.text("server")
 
     def _write_kubeconfig(self, identity: Identity) -> None:
         tls = self.layout.tls
@@ -281,7 +335,7 @@ class Server:
             name=self.configuration.text("write-kubeconfig-name", "default"),
             user="default",
         )
-        path = self.host.path(self.configuration.text("write-kubeconfig") or KUBECONFIG)
+        path = self.host.path(self.configuration.text("write-kubeconfig") or self.layout.flavour.kubeconfig)
         path.parent.mkdir(parents=True, exist_ok=True)
         kubeconfig.write(path, config)
         if mode := self.configuration.text("write-kubeconfig-mode"):
@@ -291,17 +345,17 @@ class Server:
 def _port(configuration: Configuration) -> int:
     text = configuration.text("https-listen-port", "6443")
     if not text.isdigit() or not 0 < int(text) < 65536:
-        raise Refused(f"https-listen-port: {text} is no port")
+        raise FatalError(f"https-listen-port: {text} is no port")
     return int(text)
 
 
 def _check(configuration: Configuration) -> None:
     for key in ("cluster-reset", "cluster-reset-restore-path", "datastore-endpoint"):
         if configuration.text(key) and configuration.text(key) != "false":
-            raise Refused(f"--{key}: nano has no snapshots and no other datastore than its own")
+            raise FatalError(f"--{key}: nano has no snapshots and no other datastore than its own")
     try:
         for key in ("service-cidr", "cluster-cidr"):
             for network in configuration.split(key):
                 ipaddress.ip_network(network, strict=False)
     except ValueError as error:
-        raise Refused(f"{key}: {error}") from None
+        raise FatalError(f"{key}: {error}") from None

@@ -16,15 +16,12 @@ import msgspec
 from remuda.kube.web import Handler, Request, Response, Result, header_block, text
 from remuda.nano import tokens
 from remuda.nano.certificate_user import node_of
-from remuda.nano.seat import Seat
+from remuda.nano.flavour import Flavour
+from remuda.nano.membership_client import Seat
 
 Caller = Literal["", "node", "server"]
 
 _JSON = header_block([("Content-Type", "application/json")])
-_PREFIX = "/v1-nano/"
-_OWN = ("/ping", "/cacerts", "/db/info", "/v1-nano/cluster")
-_TAKE_OVER = "/v1-nano/etcd/take-over"
-_CHALLENGE = header_block([("Content-Type", "text/plain"), ("WWW-Authenticate", 'Basic realm="nano"')])
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -47,8 +44,8 @@ class Who(msgspec.Struct, frozen=True):
     node: str = ""  # by its own certificate: it may speak for itself alone
 
 
-class Office(Protocol):
-    """What only the server with the data can answer."""
+class ClusterLeader(Protocol):
+    """Requests that only the server with the data can answer."""
 
     async def is_bootstrap_token(self, token: str) -> bool: ...
 
@@ -56,37 +53,50 @@ class Office(Protocol):
 
 
 class Supervisor:
+    """Without a seat, what it has no answer to is passed on: the components of this host have one."""
+
     def __init__(
-        self, seat: Seat, ca_pem: bytes, credentials: Credentials, office: Office | None, pass_on: Handler | None
+        self, flavour: Flavour, seat: Seat | None, ca_pem: bytes, credentials: Credentials, pass_on: Handler | None
     ) -> None:
-        self.office = office
+        self.leader: ClusterLeader | None = None
         self.take_over: Callable[[Request], Awaitable[Response]] | None = None  # by a member that follows
         self._seat = seat
         self._ca_pem = ca_pem
         self._credentials = credentials
         self._pass_on = pass_on
+        self._prefix = f"{flavour.prefix}/"
+        self._take_over = f"{flavour.prefix}/etcd/take-over"
+        self._own_paths = ("/ping", "/cacerts", "/db/info", f"{flavour.prefix}/cluster")
+        challenge = ("WWW-Authenticate", f'Basic realm="{flavour.name}"')
+        self._refused = Response(401, b"not authorized\n", header_block([("Content-Type", "text/plain"), challenge]))
 
     def answers(self, path: str) -> bool:
-        return path in _OWN or path.startswith(_PREFIX)
+        return path in self._own_paths or path.startswith(self._prefix)
 
     def handle(self, request: Request, *, passed_on: bool) -> Result | Awaitable[Result]:
         if request.path == "/ping":
             return text(200, "pong")
         if request.path == "/cacerts":
             return Response(200, self._ca_pem, header_block([("Content-Type", "text/plain")]))
-        if request.path in _OWN or request.path == _TAKE_OVER:
+        if request.path in self._own_paths or request.path == self._take_over:
             return self._own(request)
-        if self.office is not None:
-            return self._official(request, self.office)
+        if self.leader is not None:
+            return self._by_leader(request, self.leader)
         if self._pass_on is not None and not passed_on:
             return self._pass_on(request)
-        return text(503, "the data is with another server\n")
+        return _nowhere()
 
-    async def _own(self, request: Request) -> Response:
+    async def _passed_on(self, request: Request) -> Result:
+        found = self._pass_on(request) if self._pass_on is not None else _nowhere()
+        return await found if isinstance(found, Awaitable) else found
+
+    async def _own(self, request: Request) -> Result:
         local = request.path == "/db/info" and _is_loopback(request.peer.address)
         if not local and (await self._who(request)).caller != "server":
-            return _refused()
-        if request.path == _TAKE_OVER:
+            return self._refused
+        if self._seat is None:
+            return await self._passed_on(request)
+        if request.path == self._take_over:
             if self.take_over is None or request.method != "POST":
                 return text(409, "this server cannot take the data\n")
             return await self.take_over(request)
@@ -95,11 +105,11 @@ class Supervisor:
             return json_answer({"members": [member.described() for member in members.members]})
         return json_answer(members)
 
-    async def _official(self, request: Request, office: Office) -> Result:
+    async def _by_leader(self, request: Request, leader: ClusterLeader) -> Result:
         who = await self._who(request)
         if not who.caller:
-            return _refused()
-        return await office.answer(request, request.path.removeprefix(_PREFIX), who)
+            return self._refused
+        return await leader.answer(request, request.path.removeprefix(self._prefix), who)
 
     async def _who(self, request: Request) -> Who:
         scheme, _, value = request.header(b"authorization").partition(" ")
@@ -109,7 +119,7 @@ class Supervisor:
             except (binascii.Error, UnicodeDecodeError):
                 return Who("")
             return Who(self._credentials.caller(user, password))
-        if scheme.lower() == "bearer" and self.office is not None and await self.office.is_bootstrap_token(value):
+        if scheme.lower() == "bearer" and self.leader is not None and await self.leader.is_bootstrap_token(value):
             return Who("node")
         node = node_of(request.peer.certificate) if request.peer.certificate is not None else ""
         return Who("node", node) if node else Who("")
@@ -119,8 +129,8 @@ def json_answer(value: object, code: int = 200) -> Response:
     return Response(code, msgspec.json.encode(value), _JSON)
 
 
-def _refused() -> Response:
-    return Response(401, b"not authorized\n", _CHALLENGE)
+def _nowhere() -> Response:
+    return text(503, "the data is with another server\n")
 
 
 def _is_loopback(address: str) -> bool:

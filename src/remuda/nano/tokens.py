@@ -63,8 +63,8 @@ def full(user: str, password: str, ca_pem: bytes) -> str:
 
 
 def ca_hash(pem: bytes) -> str:
-    """Of the bytes, if it is one certificate; else of the root that the first one leads to, so that another
-    intermediate changes no token."""
+    """Return the CA hash: of the bytes, if there is one certificate; else of the root that the first one leads to, so
+    that another intermediate changes no token."""
     chain = x509.load_pem_x509_certificates(pem)
     if len(chain) == 1:
         return hashlib.sha256(pem).hexdigest()

@@ -1,6 +1,6 @@
-"""Which version this is: what the bundle it came in says.
+"""Version of this program, read from the bundle it was installed with.
 
-A bundle has a file VERSION beside the package `remuda`. So an upgrade is what it is for K3s: other files, a restart.
+A bundle has a file VERSION beside the package `remuda`. So an upgrade works as it does for K3s: other files, a restart.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from pathlib import Path
 
 import remuda
+from remuda.nano.flavour import Flavour
 
-UNPACKED = "v1.36.3+nano0"  # of a source tree, which no bundle was made of
-_SHAPE = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?\+nano\d+(-rc\d+)?")
+_SHAPE = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?\+[a-z0-9]+(-rc\d+)?")
 
 
-def current() -> str:
+def current(flavour: Flavour) -> str:
     """NANO_VERSION says otherwise, for tests of upgrades without a bundle."""
-    return os.environ.get("NANO_VERSION") or _bundled() or UNPACKED
+    return os.environ.get("NANO_VERSION") or _bundled() or flavour.unpacked
 
 
 def _bundled() -> str:

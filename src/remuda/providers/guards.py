@@ -27,10 +27,10 @@ from remuda.kube.authorization import Access
 from remuda.kube.client import Target
 from remuda.kube.core import SECRETS
 from remuda.kube.objects import value_at
-from remuda.providers import author, names
-from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine import addresses
-from remuda.providers.machine.restriction import by_infrastructure, by_kind, by_reference, uses_driver
+from remuda.providers.shared import author, names
+from remuda.providers.shared.restriction import by_infrastructure, by_kind, by_reference, uses_driver
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.runtime.webhooks import Webhook
 
 _OPERATIONS: tuple[Operation, ...] = ("CREATE", "UPDATE")

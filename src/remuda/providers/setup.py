@@ -23,17 +23,19 @@ from remuda.providers.bootstrap import definitions as bootstrap_definitions
 from remuda.providers.bootstrap import guard
 from remuda.providers.bootstrap import setup as bootstrap
 from remuda.providers.bootstrap.registration import Registration
-from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane import admission as control_plane_admission
 from remuda.providers.controlplane import definitions as control_plane_definitions
 from remuda.providers.controlplane import setup as control_plane
 from remuda.providers.controlplane.artefacts import Artefacts
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.controlplane.artefacts.nano_bundles import Packing
+from remuda.providers.controlplane.gather import Silence
 from remuda.providers.infrastructure import controller as infrastructure
 from remuda.providers.machine import admission as machine_admission
 from remuda.providers.machine import setup as machine
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.types import NODE_DRIVER
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.machine import NODE_DRIVER
 from remuda.runtime.manager import Manager
 from remuda.runtime.remote import Dial, RemoteClusters
 from remuda.runtime.webhooks import Webhook, join
@@ -66,7 +68,7 @@ def webhooks() -> list[Webhook]:
 
 
 def entries(version: str) -> tuple[Entry, ...]:
-    """What clusterctl knows the providers as."""
+    """Return the providers under the names that clusterctl knows."""
     return (
         Entry("InfrastructureProvider", NAME, version),
         Entry("BootstrapProvider", NAME, version),
@@ -74,25 +76,26 @@ def entries(version: str) -> tuple[Entry, ...]:
     )
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     site: Site
     bootstrap: bootstrap.BootstrapSettings = bootstrap.BootstrapSettings()
     machine: MachineSettings = MachineSettings()
-    jobs: runner.Settings | None = None  # None: not run here
+    jobs: runner.JobRunnerSettings | None = None  # None: not run here
     artefacts: Artefacts | None = None  # None: none are served
     proxied: bool = False  # clusters are reached through a proxy of this process
     tunnels: bool = False  # this process lets nodes open tunnels
+    silence: Silence | None = None  # since when hosts have not been heard of, where that is known
 
 
 class Providers(msgspec.Struct, frozen=True):
-    """What others need of them: those who serve hosts, and those who serve logs."""
+    """Parts of the providers that other components need: the server for hosts, and the server for logs."""
 
     registration: Registration | None
     job_runner: JobRunner | None
 
 
 def definitions() -> list[dict[str, Any]]:
-    """Of the kinds that are always there; those of drivers come and go with them."""
+    """Return the CRDs that are always installed; those of drivers are added and removed with their drivers."""
     return [
         *bootstrap_definitions.definitions(),
         *control_plane_definitions.definitions(),
@@ -101,7 +104,11 @@ def definitions() -> list[dict[str, Any]]:
 
 
 def add(
-    manager: Manager, settings: Settings, *, only: Collection[str] = CONTROLLERS, remote: RemoteClusters | None = None
+    manager: Manager,
+    settings: ProviderSettings,
+    *,
+    only: Collection[str] = CONTROLLERS,
+    remote: RemoteClusters | None = None,
 ) -> Providers:
     """To a manager that has not started yet. `remote`: the core's connections to workload clusters, where it runs in
     this process."""
@@ -122,23 +129,27 @@ def add(
 
 
 def own_remote(manager: Manager, dial: Dial | None = None) -> RemoteClusters:
-    """Where another program runs the core."""
+    """Create the connections to workload clusters, for use where another program runs the core."""
     remote = RemoteClusters(dial or dialer(manager.client), nodes=NODE)
     manager.at_end(remote.close)
     return remote
 
 
-def _control_plane_settings(settings: Settings) -> control_plane.ControlPlaneSettings:
+def _control_plane_settings(settings: ProviderSettings) -> control_plane.ControlPlaneSettings:
     found = control_plane.ControlPlaneSettings(
-        proxied=settings.proxied, tunnels_at=settings.site if settings.tunnels else None
+        proxied=settings.proxied,
+        tunnels_at=settings.site if settings.tunnels else None,
+        silence=settings.silence,
     )
     if settings.artefacts is None:
         return found
-    return msgspec.structs.replace(found, artefacts=settings.artefacts.lookup)
+    kept = settings.artefacts
+    pack = kept.pack if isinstance(kept, Packing) else None
+    return msgspec.structs.replace(found, artefacts=kept.lookup, pack=pack)
 
 
-def _machine_settings(settings: Settings) -> MachineSettings:
-    """What was looked at is what Jobs run: programs of drivers are kept where Jobs find them."""
+def _machine_settings(settings: ProviderSettings) -> MachineSettings:
+    """Return settings under which Jobs run the driver programs that were inspected: both use the same directory."""
     found = msgspec.structs.replace(settings.machine, only_here=settings.site.only_here)
     if settings.jobs is None:
         return found

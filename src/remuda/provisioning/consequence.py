@@ -1,9 +1,9 @@
-"""What a change would do to the machines of each pool: pure, and said before anything is done.
+"""Consequences of a change for the machines of each pool, reported before anything is done. Pure.
 
-Machines are replaced when their pool comes to need another template, which is when a driver's option changes; all else
-reaches them in place. A pool that allows no replacement is held then: it keeps the template its machines were made
-from, until the option is put back or the user allows it. The same words serve admission, `remuda plan` and the
-condition Held.
+Machines are replaced when their pool needs another template, that is, when a driver's option changes; all other changes
+reach them in place. A pool that allows no replacement is held then: it keeps the template its machines were made from,
+until the option is put back or the user allows the replacement. Admission, `remuda plan` and the condition Held use the
+same text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from remuda.provisioning import machinetemplates
+from remuda.provisioning import machine_templates
 from remuda.provisioning.generate import Desired, DesiredPool
 from remuda.provisioning.types import IN_PLACE_ONLY, REPLACE
 
@@ -79,7 +79,7 @@ def of_pool(pool: DesiredPool, standing: Standing | None) -> Consequence:
         return Consequence(pool=pool.name, action="keep", machines=standing.machines)
     options: tuple[str, ...] = ()
     if pool.template is not None and standing.template is not None:
-        options = machinetemplates.differing(standing.template, pool.template)
+        options = machine_templates.differing(standing.template, pool.template)
     return Consequence(
         pool=pool.name,
         action="replace",

@@ -15,24 +15,24 @@ from typing import Any
 
 import msgspec
 
-from remuda.capi.belonging import index_by_cluster, members
+from remuda.capi.cluster_index import index_by_cluster, members
 from remuda.capi.external import Externals
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, MACHINE_SET
 from remuda.capi.types import Cluster as CapiCluster
 from remuda.kube import clock, conditions
 from remuda.kube.durations import BadDuration
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Conflict, StatusError, ignore_not_found
 from remuda.kube.objects import Key, Kind, Object
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
-from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.provisioning import applying, generate, management, missing, removal, status
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.provisioning import apply, generate, management, removal, stale_hosts, status
 from remuda.provisioning.admission import cluster as judging
 from remuda.provisioning.consequence import Consequence
 from remuda.provisioning.generate import CannotBeMade
+from remuda.provisioning.machine_configs import Materials, config_reference
 from remuda.provisioning.management import BadName, Management
-from remuda.provisioning.materials import Materials, config_reference
 from remuda.provisioning.objects import Objects
 from remuda.provisioning.status import REMOTE_PROBE, Facts, Problem
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER, Cluster, ManagementCluster
@@ -59,7 +59,6 @@ _MEMBERS: tuple[Kind[Any], ...] = (*_MACHINE_MAKERS, MACHINE_HEALTH_CHECK, RKE_B
 _PROVIDERS: tuple[Kind[Any], ...] = (RKE_CONTROL_PLANE, RKE_CLUSTER)
 _LOOK_AGAIN_SECONDS = 15.0  # at what cannot be watched: a credential
 _NAMESPACE_SECONDS = 1.0
-_NOT_FOUND = 404
 
 
 class _Stopped(Exception):
@@ -124,10 +123,11 @@ class ProvisioningController:
             held = await self._make(cluster, value)
         except _Stopped as stopped:
             problem = stopped.problem
+        except Conflict:
+            raise
         except (Retryable, StatusError) as error:
-            if not (isinstance(error, StatusError) and error.reason == "Conflict"):
-                problem = Problem("Failed", f"{error}; tried again", lasting=False)
-                await self._publish(cluster, value, not_created, problem, held)
+            problem = Problem("Failed", f"{error}; tried again", lasting=False)
+            await self._publish(cluster, value, not_created, problem, held)
             raise
         await self._publish(cluster, value, not_created, problem, held)
         if problem is None:
@@ -139,17 +139,17 @@ class ProvisioningController:
         """Admission refuses all of it before; where nobody asked it, it is held all the same."""
         wrong = generate.complaints(cluster) or [str(one) for one in judging.complaints(cluster)]
         try:
-            missing.patience(cluster)
+            stale_hosts.grace_period(cluster)
         except BadDuration as error:
             wrong.append(f"the annotation {generate.DELETE_MISSING} {error}")
         if wrong:
             raise _Stopped(Problem("NotPossible", "; ".join(wrong)))
 
     async def _delete_missing(self, cluster: Cluster) -> Outcome:
-        seconds = missing.patience(cluster)
+        seconds = stale_hosts.grace_period(cluster)
         if seconds is None:
             return DONE
-        found = missing.find(members(self._caches, MACHINE, cluster.key), seconds, clock.time())
+        found = stale_hosts.find(members(self._caches, MACHINE, cluster.key), seconds, clock.time())
         for machine in found.overdue:
             await self._delete(MACHINE, machine, DELETE_MISSING)
             self._events.normal(cluster, "HostMissing", f"the Node of Machine {machine.key} is gone: it is deleted")
@@ -158,12 +158,9 @@ class ProvisioningController:
         return Again(found.next_seconds, "a host that registered itself is gone; its Machine is deleted then")
 
     async def _delete(self, kind: Kind[Any], obj: Object, by: Step) -> None:
-        try:
+        with ignore_not_found():
             async with by:
                 await self._client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
 
     async def _protect(self, cluster: Cluster, value: bytes) -> bytes:
         """The name is known before anything bears it: a second run does not choose another."""
@@ -185,11 +182,11 @@ class ProvisioningController:
                 raise _Stopped(Problem("NameTaken", f"Cluster {name} of {MANAGEMENT_CLUSTER.group} is another one's"))
             if present.metadata.deleting:
                 raise _Stopped(Problem("Removing", f"its management Cluster {name} is being deleted", lasting=False))
-        wanted = applying.prepared(management.desired(cluster, name))
-        await applying.apply(self._client, MANAGEMENT_CLUSTER.target, "", value, wanted, APPLY_MANAGEMENT)
+        wanted = apply.prepared(management.desired(cluster, name))
+        await apply.apply(self._client, MANAGEMENT_CLUSTER.target, "", value, wanted, APPLY_MANAGEMENT)
 
     async def _make(self, cluster: Cluster, value: bytes) -> list[Consequence]:
-        """What is held back."""
+        """Create or update the objects of a Cluster; return the consequences that are held."""
         present = self._capi_clusters.get(*cluster.key)
         if present is not None and (owner := _foreign_owner(present, cluster)):
             raise _Stopped(Problem("NameTaken", f"Cluster {CAPI_CLUSTER.group} {present.key} {owner}"))
@@ -257,7 +254,7 @@ class ProvisioningController:
             others += [(kind, obj) for obj in members(self._caches, kind, key)]
         for kind in _PROVIDERS:
             obj = self._caches.of(kind).get(*key)
-            if obj is not None and applying.APPLIED in obj.metadata.annotations:
+            if obj is not None and apply.APPLIED in obj.metadata.annotations:
                 others.append((kind, obj))
         present = self._capi_clusters.get(*key)
         if present is not None and _foreign_owner(present, cluster):
@@ -271,7 +268,7 @@ class ProvisioningController:
 
 
 def _foreign_owner(present: CapiCluster, cluster: Cluster) -> str:
-    """Why a Cluster of Cluster API is not this one's; empty if it is."""
+    """Return why a Cluster API Cluster does not belong to this Cluster; empty if it does."""
     owner = present.metadata.controller
     if owner is None:
         return "exists already, and was made by somebody else"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from remuda.kube.errors import FieldError
-from remuda.providers.controlplane import configuration as c
 from remuda.providers.controlplane.rules import fields
 from remuda.providers.controlplane.rules.fields import Table, done, read_only, refused, without_effect
+from remuda.providers.shared.types import configuration as c
 from remuda.provisioning import types as t
 
 _NOT_LOOKED_AT = without_effect("an object is found by its kind and name")
@@ -77,12 +77,12 @@ IGNORED_ANNOTATIONS = {
 
 
 def complaints(cluster: t.Cluster) -> list[FieldError]:
-    """Of fields that are refused, by name."""
+    """Return the errors of fields that are refused, by name."""
     return fields.complaints(CLUSTER, cluster.spec, "spec")
 
 
 def warnings(cluster: t.Cluster) -> list[str]:
-    """Of what is set and does nothing."""
+    """Return warnings about fields and annotations that are set and have no effect."""
     annotations = cluster.metadata.annotations
     said = [
         f"metadata.annotations[{name}] does nothing: {why}"

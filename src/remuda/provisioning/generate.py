@@ -14,12 +14,12 @@ import msgspec
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.kube.durations import BadDuration
-from remuda.providers import author, names
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
-from remuda.providers.controlplane.types import INIT_NODE_MACHINE_ID, RKE_CONTROL_PLANE
-from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.provisioning import machinetemplates, pools
-from remuda.provisioning.machinetemplates import Material
+from remuda.providers.shared import author, names
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.shared.types.controlplane import INIT_NODE_MACHINE_ID, RKE_CONTROL_PLANE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.provisioning import machine_templates, pools
+from remuda.provisioning.machine_templates import Material
 from remuda.provisioning.types import IN_PLACE_ONLY, Cluster, MachinePool, ObjectReference
 
 Json = dict[str, Any]
@@ -74,7 +74,7 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def takes_config(pool: MachinePool) -> bool:
-    """Whether its machines come from a driver of ours; else it names the template of another provider."""
+    """Return whether the pool's machines come from a driver of ours; otherwise it names another provider's template."""
     reference = pool.machine_config_ref
     return reference is not None and reference.api_version in ("", names.CONFIG_API_VERSION)
 
@@ -93,7 +93,7 @@ def uses_credential(cluster: Cluster) -> bool:
 
 
 def complaints(cluster: Cluster) -> list[str]:
-    """Why nothing can be made of it, whatever else there is. Admission refuses all of it before."""
+    """Return why nothing can be generated from the Cluster, whatever else exists. Admission denies all of it before."""
     config = cluster.spec.rke_config
     if config is None:
         return ["spec.rkeConfig is not set: a cluster that is only imported is not supported"]
@@ -231,9 +231,9 @@ def _pool(cluster: Cluster, pool: MachinePool, material: Material | None) -> Des
         if material is None:
             raise ValueError(f"nothing is known of {pool.machine_config_ref.kind} {pool.machine_config_ref.name}")
         deployment = pools.deployment_name(name, pool.name)
-        template = machinetemplates.machine_template(name, deployment, pool, credential(cluster, pool), material)
+        template = machine_templates.machine_template(name, deployment, pool, credential(cluster, pool), material)
         template["metadata"]["annotations"] |= author.copied(cluster.metadata.annotations)
-        noted = machinetemplates.note(material.options if material.pinned is None else material.pinned)
+        noted = machine_templates.note(material.options if material.pinned is None else material.pinned)
         reference = {
             "apiGroup": names.MACHINE_GROUP,
             "kind": template["kind"],
@@ -265,7 +265,7 @@ def _bootstrap_name(cluster: Cluster, pool: MachinePool) -> str:
     if config.infrastructure_ref is None:
         return names.join(name, "bootstrap", "template")
     deployment = pools.deployment_name(name, pool.name)
-    return names.join(deployment, machinetemplates.text_digest(deployment + _user_data(pool)))
+    return names.join(deployment, machine_templates.text_digest(deployment + _user_data(pool)))
 
 
 def _bootstrap_template(cluster: str, name: str, pool: MachinePool) -> Json:

@@ -6,17 +6,18 @@ made: so there are never two. Whichever of both is deleted takes the other along
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from remuda.capi import names as capi_names
-from remuda.capi.belonging import index_by_cluster, members
+from remuda.capi.cluster_index import index_by_cluster, members
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, Machine
-from remuda.kube import chance, conditions
+from remuda.kube import conditions, random_source
 from remuda.kube import names as kube_names
 from remuda.kube.conditions import UNKNOWN, condition
 from remuda.kube.core import NAMESPACES
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound, ignore_not_found
 from remuda.kube.objects import Condition, Key
 from remuda.provisioning.status import REMOTE_PROBE
 from remuda.provisioning.types import (
@@ -55,7 +56,6 @@ RELEASE = step("managementcluster.release", "lets a management Cluster go whose 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _BY_PROVISIONING = "provisioning cluster"
 _NAMESPACE_SECONDS = 1.0
-_NOT_FOUND = 404
 
 
 class BadName(Exception):
@@ -66,7 +66,7 @@ def choose_name(cluster: Cluster) -> str:
     """Raises BadName."""
     said = cluster.metadata.annotations.get(CHOSEN_NAME)
     if said is None:
-        return f"c-m-{chance.letters(_ALPHABET, 8)}"
+        return f"c-m-{random_source.letters(_ALPHABET, 8)}"
     if complaints := kube_names.dns1123_label(said):
         raise BadName(f"the annotation {CHOSEN_NAME} cannot be a name: {complaints[0]}")
     return said
@@ -110,7 +110,7 @@ def machine_provider(cluster: Cluster) -> str:
 
 
 class Management:
-    """What both controllers do to it."""
+    """Operations of both controllers on management Clusters."""
 
     def __init__(self, manager: Manager) -> None:
         self._client = manager.client
@@ -137,27 +137,23 @@ class Management:
 
     async def make_namespace(self, name: str) -> None:
         obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        try:
+        with contextlib.suppress(AlreadyExists):
             async with MAKE_NAMESPACE:
                 await self._client.create(NAMESPACES, "", obj)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
     async def _namespace_gone(self, name: str) -> bool:
         try:
             async with DELETE_NAMESPACE:
                 await self._client.delete(NAMESPACES, "", name)
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return True
-            if error.reason != "Conflict":  # it is on its way
-                raise
+        except NotFound:
+            return True
+        except Conflict:
+            pass  # its deletion is in progress
         return False
 
 
 class ManagementController:
-    """Its status, and its end."""
+    """Controller of the status and the deletion of management Clusters."""
 
     def __init__(self, manager: Manager, management: Management) -> None:
         self._client = manager.client
@@ -206,12 +202,9 @@ class ManagementController:
     async def _end(self, management: ManagementCluster, cluster: Cluster | None) -> Outcome:
         if cluster is not None and cluster.status.cluster_name == management.metadata.name:
             if not cluster.metadata.deleting:
-                try:
+                with ignore_not_found():
                     async with DELETE_CLUSTER:
                         await self._client.delete(CLUSTER.target, *cluster.key, uid=cluster.metadata.uid)
-                except StatusError as error:
-                    if error.code != _NOT_FOUND:
-                        raise
             return Blocked("Removing", f"Cluster {cluster.key}", "its cluster is being removed")
         if not await self._management.end(management):
             return Again(_NAMESPACE_SECONDS, f"namespace {management.metadata.name} is being removed")

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from remuda.capi import names as capi_names
-from remuda.capi.belonging import controlled_by, members
+from remuda.capi.cluster_index import controlled_by, members
 from remuda.capi.external import Externals
 from remuda.capi.templates import cluster_owner
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
@@ -26,13 +26,13 @@ from remuda.capi.types import (
 )
 from remuda.capi.types import Cluster as CapiCluster
 from remuda.kube.client import Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import ignore_not_found
 from remuda.kube.objects import Key, Kind, Object, OwnerReference
-from remuda.providers import names
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
-from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.provisioning import applying, consequence, pools
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.provisioning import apply, consequence, pools
 from remuda.provisioning.consequence import Consequence, Standing
 from remuda.provisioning.generate import Desired, DesiredPool
 from remuda.provisioning.types import CLUSTER, Cluster
@@ -49,7 +49,6 @@ APPLY_HEALTH_CHECK = step("provisioningcluster.apply-health-check", "makes or ch
 PRUNE = step("provisioningcluster.prune", "deletes an object that a Cluster does not want any more")
 COLLECT = step("provisioningcluster.collect-template", "deletes a machine template that nothing is made from any more")
 
-_NOT_FOUND = 404
 _Used = frozenset[tuple[str, str]]  # kind and name of machine templates
 
 
@@ -66,7 +65,7 @@ class Objects:
         self._collected.pop(key, None)
 
     async def make(self, cluster: Cluster, desired: Desired) -> list[Consequence]:
-        """What is held back."""
+        """Apply the desired objects of a Cluster; return the consequences that are held."""
         namespace = cluster.metadata.namespace
         owner = controlled_by(CLUSTER, cluster.metadata)
         made = CAPI_CLUSTER.decode(await self._apply(CAPI_CLUSTER, namespace, desired.cluster, [owner], APPLY_CLUSTER))
@@ -99,16 +98,14 @@ class Objects:
         self, kind: Kind[Any], namespace: str, obj: dict[str, Any], owners: Sequence[OwnerReference], by: Step
     ) -> bytes:
         present = self._caches.of(kind).raw(namespace, obj["metadata"]["name"])
-        return await applying.apply(self._client, kind.target, namespace, present, applying.prepared(obj, owners), by)
+        return await apply.apply(self._client, kind.target, namespace, present, apply.prepared(obj, owners), by)
 
     async def _apply_template(self, namespace: str, template: dict[str, Any], owner: OwnerReference) -> None:
         reference = _reference(template)
         present = await self._externals.get(reference, namespace)
         target = self._externals.resolve(reference.api_group, reference.kind).target
         value = None if present is None else present.value
-        await applying.apply(
-            self._client, target, namespace, value, applying.prepared(template, [owner]), APPLY_TEMPLATE
-        )
+        await apply.apply(self._client, target, namespace, value, apply.prepared(template, [owner]), APPLY_TEMPLATE)
 
     async def _apply_deployment(self, namespace: str, pool: DesiredPool, owner: OwnerReference) -> None:
         present = self._caches.of(MACHINE_DEPLOYMENT).raw(namespace, pool.deployment_name)
@@ -118,10 +115,10 @@ class Objects:
             found = MACHINE_DEPLOYMENT.decode(present)
             version = found.metadata.resource_version
             obj = pools.with_replicas(obj, found.spec.replicas)
-        wanted = applying.prepared(obj, [owner], free=("replicas",) if pool.autoscaled else ())
-        if version and not applying.is_applied(msgspec.json.decode(present or b"{}"), wanted):
+        wanted = apply.prepared(obj, [owner], free=("replicas",) if pool.autoscaled else ())
+        if version and not apply.is_applied(msgspec.json.decode(present or b"{}"), wanted):
             wanted["metadata"]["resourceVersion"] = version  # or else the autoscaler's last word could be lost
-        await applying.apply(self._client, MACHINE_DEPLOYMENT.target, namespace, present, wanted, APPLY_DEPLOYMENT)
+        await apply.apply(self._client, MACHINE_DEPLOYMENT.target, namespace, present, wanted, APPLY_DEPLOYMENT)
 
     # ---- what is there -----------------------------------------------------------------------------------------------
 
@@ -159,7 +156,7 @@ class Objects:
 
     async def _prune_kind(self, kind: Kind[Any], cluster: Key, wanted: set[str]) -> None:
         for obj in members(self._caches, kind, cluster):
-            ours = applying.APPLIED in obj.metadata.annotations
+            ours = apply.APPLIED in obj.metadata.annotations
             if ours and obj.metadata.name not in wanted and not obj.metadata.deleting:
                 await self._delete(kind.target, obj.key, obj.metadata.uid, PRUNE)
 
@@ -179,7 +176,7 @@ class Objects:
             selector = f"{names.CLUSTER_NAME}={cluster.metadata.name}"
             for value in (await self._client.list(target, cluster.metadata.namespace, label_selector=selector)).items:
                 metadata = msgspec.json.decode(value, type=Object).metadata
-                ours = applying.APPLIED in metadata.annotations
+                ours = apply.APPLIED in metadata.annotations
                 if ours and (kind, metadata.name) not in used and not metadata.deleting:
                     await self._delete(target, metadata.key, metadata.uid, COLLECT)
         self._collected[cluster.key] = used
@@ -189,12 +186,9 @@ class Objects:
         return [*members(self._caches, MACHINE_DEPLOYMENT, cluster), *members(self._caches, MACHINE_SET, cluster)]
 
     async def _delete(self, target: Target, key: Key, uid: str, by: Step) -> None:
-        try:
+        with ignore_not_found():
             async with by:
                 await self._client.delete(target, *key, uid=uid)
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
 
 
 def _reference(obj: dict[str, Any]) -> Reference:

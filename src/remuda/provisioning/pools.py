@@ -1,13 +1,13 @@
-"""What Cluster API is told of one pool: a MachineDeployment, and a MachineHealthCheck if it shall be healed. Pure.
+"""Cluster API objects of one pool: a MachineDeployment, and a MachineHealthCheck if remediation is wanted. Pure.
 
-Labels, taints and roles are metadata of the machine template, which Cluster API brings to Machines in place: only
-another infrastructure template replaces any.
+Labels, taints and roles are metadata of the machine template, which Cluster API propagates to Machines in place: only
+another infrastructure template replaces machines.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,8 +15,8 @@ import msgspec
 from remuda.capi import names as capi_names
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK
 from remuda.kube import durations
-from remuda.providers import names
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
 from remuda.provisioning.types import MachinePool
 
 Json = dict[str, Any]
@@ -33,6 +33,31 @@ def deployment_name(cluster: str, pool: str) -> str:
 
 def is_autoscaled(pool: MachinePool) -> bool:
     return pool.autoscaling_min_size is not None and pool.autoscaling_max_size is not None
+
+
+def quantity(pool: MachinePool) -> int:
+    return 1 if pool.quantity is None else pool.quantity
+
+
+def roles_without_machines(pools: Sequence[MachinePool], wanted: Mapping[str, int] = {}) -> list[str]:
+    """Return the roles that no machine would have, of those that a cluster cannot do without. `wanted`: other
+    quantities, by pool."""
+    holders = {
+        "member of etcd": [pool for pool in pools if pool.etcd_role],
+        "control plane": [pool for pool in pools if pool.control_plane_role],
+    }
+    return [role for role, held in holders.items() if not any(_least(pool, wanted) for pool in held)]
+
+
+def _least(pool: MachinePool, wanted: Mapping[str, int]) -> int:
+    """An autoscaled pool has as many machines as its lower bound, whatever its quantity."""
+    declared = wanted.get(pool.name, quantity(pool))
+    return max(declared, pool.autoscaling_min_size or 0) if is_autoscaled(pool) else declared
+
+
+def last_one(role: str) -> str:
+    """Say why a role must keep a machine."""
+    return f"no {role} would be left, and with the last one the cluster and its data are gone"
 
 
 def with_replicas(deployment: Json, present: int | None) -> Json:
@@ -57,7 +82,7 @@ def machine_deployment(
     os = {names.OS: pool.machine_os or _LINUX}
     spec: Json = {
         "clusterName": cluster,
-        "replicas": 1 if pool.quantity is None else pool.quantity,
+        "replicas": quantity(pool),
         "rollout": {"strategy": _strategy(pool)},
         "deletion": {"order": "Oldest"},
         "paused": pool.paused,

@@ -1,9 +1,9 @@
-"""What a change would do, machine by machine, before it is made: pure.
+"""Preview of a change, machine by machine, before it is made. Pure.
 
-Machines of a pool that comes to need another template are replaced; all others keep their servers. What reaches them in
-place is found by writing each host's plan twice, as the cluster is declared now and as it would be: whatever else goes
-into a plan (tokens, authorities, addresses) is the same both times, so that no secret has to be read for it. The order
-is the planner's: tiers, and so many at a time.
+Machines of a pool that needs another template are replaced; all others keep their servers. Changes in place are found
+by rendering each host's plan twice, for the cluster as declared now and as it would be. All other inputs of a plan
+(tokens, authorities, addresses) are the same both times, so no secret has to be read for it. The order is the
+planner's: tier after tier, and a limited number of machines at a time.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import msgspec
 
 from remuda.capi.machineset import victims
 from remuda.capi.types import Machine
-from remuda.providers.bootstrap.types import RKEBootstrap
-from remuda.providers.controlplane import distros, hosts, render
-from remuda.providers.controlplane.configuration import Taint
-from remuda.providers.controlplane.distros import Distro, Version
-from remuda.providers.controlplane.planner import draining, tiers
-from remuda.providers.controlplane.planner.observed import Cluster as Subject
-from remuda.providers.controlplane.planner.observed import Host, Tokens
+from remuda.providers.controlplane import hosts, render
+from remuda.providers.controlplane.planner import drain, tiers
+from remuda.providers.controlplane.planner.observation import Cluster as Subject
+from remuda.providers.controlplane.planner.observation import Host, Tokens
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.render import consequence as plan_consequence
-from remuda.providers.controlplane.resolving import Resolved
-from remuda.providers.controlplane.types import Installer, RKEControlPlane
+from remuda.providers.controlplane.resolved_references import Resolved
+from remuda.providers.shared import distros
+from remuda.providers.shared.distros import Distro, Version
+from remuda.providers.shared.types.bootstrap import RKEBootstrap
+from remuda.providers.shared.types.configuration import Taint
+from remuda.providers.shared.types.controlplane import Installer, RKEControlPlane
 from remuda.provisioning.consequence import Consequence, Standing, consequences
 from remuda.provisioning.generate import Desired, DesiredPool
 from remuda.provisioning.pools import POOL_NAME
@@ -46,7 +47,7 @@ _ACTIONS: Mapping[render.Change, Action] = {
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to one machine."""
+    """Effect of the change on one machine."""
 
     pool: str
     machine: str  # empty: it does not exist yet
@@ -75,7 +76,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Present(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is of a cluster."""
+    """Present state of a cluster."""
 
     declared: Declared | None = None  # None: there is no control plane yet
     standing: Mapping[str, Standing] = {}  # by the name of the MachineDeployment
@@ -183,7 +184,7 @@ def _subject(declared: Declared, like: Declared | None = None) -> Subject:
 
 
 def _installer(version: Version, plane: RKEControlPlane) -> Installer:
-    """Where another version would come from is decided when it is wanted; here it only has to be another place."""
+    """Return a version's installer. The source of another version is not decided yet; here it only has to differ."""
     pinned = plane.status.installer
     if pinned is not None and pinned.version == version.text:
         return pinned
@@ -227,7 +228,7 @@ def _step(was: Subject, now: Subject, old: Host, new: Host, init: Host | None) -
     next_plan = render.render(now, new, _placement(new), before=plan)
     change = render.compare(plan, next_plan)
     action = _ACTIONS[change]
-    if change == "drain" and draining.is_wanted(draining.options_for(now.spec.upgrade_strategy, new.roles)):
+    if change == "drain" and drain.is_wanted(drain.options_for(now.spec.upgrade_strategy, new.roles)):
         action = "drain"
     tier = tiers.tier_of(new, init)
     return Step(
@@ -245,7 +246,7 @@ def _placement(host: Host) -> Placement:
 
 
 def _turns(cluster: Subject, staying: Sequence[Host], steps: Sequence[Step]) -> dict[str, int]:
-    """When each machine that changes does: tier after tier, and in a tier so many at a time, the oldest first."""
+    """Return the turn of each machine that changes: tier after tier, in a tier so many at a time, the oldest first."""
     found: dict[str, int] = {}
     turn = 0
     changing = {step.machine: step.tier for step in steps if step.action != "keep"}

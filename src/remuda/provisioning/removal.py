@@ -1,10 +1,10 @@
-"""How a Cluster goes, as a plan anybody can read: what is left, what holds each of them, since when. Pure.
+"""Deletion of a Cluster as a readable plan: what is left, what blocks each object, and since when. Pure.
 
     the Cluster of Cluster API, which takes workers, control plane and infrastructure along, in this order → whatever
     of it is left where somebody has removed that one by force → the management Cluster and its namespace → the Cluster
 
-Nothing is drained: the whole cluster goes. Configs belong to the Cluster and go with it. Every state has a way to the
-end; a paused Cluster waits for who paused it, and says so.
+Nothing is drained, because the whole cluster is deleted. Configs belong to the Cluster and are deleted with it.
+Deletion can finish from every state; a paused Cluster waits until the user resumes it, and reports that.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from remuda.capi.pausing import is_paused
+from remuda.capi.pause import is_paused
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, Machine
 from remuda.capi.types import Cluster as CapiCluster
 from remuda.kube import clock, conditions
 from remuda.kube.objects import Kind, Object
-from remuda.kube.waits import Wait
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
-from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.kube.wait import Wait
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 
 _MOST_WAITS = 5
 _ORDER = (MACHINE_DEPLOYMENT, MACHINE_SET, MACHINE, RKE_CONTROL_PLANE, RKE_CLUSTER)
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """What there still is."""
+    """Objects of a Cluster that still exist."""
 
     cluster: CapiCluster | None = None
     machines: Sequence[Machine] = ()

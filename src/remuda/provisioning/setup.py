@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from typing import Any
 
 from remuda.capi.external import Externals
 from remuda.kube.client import Client
 from remuda.kube.core import NAMESPACES
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, ignore_not_found
 from remuda.provisioning import controller, management
 from remuda.provisioning import definitions as kinds
 from remuda.provisioning.controller import ProvisioningController
@@ -38,19 +39,13 @@ def add(manager: Manager, *, only: Collection[str] = CONTROLLERS) -> None:
 
 
 async def make_workspaces(client: Client) -> None:
-    """Where they are absent."""
+    """Create the workspaces' namespaces that do not exist."""
     for name in WORKSPACES:
-        try:
+        with ignore_not_found():
             await client.get(NAMESPACES, "", name)
             continue
-        except StatusError as error:
-            if error.code != 404:
-                raise
-        try:
+        with contextlib.suppress(AlreadyExists):
             async with MAKE_WORKSPACE:
                 await client.create(
                     NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
                 )
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise

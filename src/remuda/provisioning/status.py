@@ -1,7 +1,7 @@
-"""What a provisioning Cluster says of itself: pure. The same facts give the same bytes.
+"""Status of a provisioning Cluster. Pure: the same facts give the same bytes.
 
-Ready, Updated and Provisioned all tell what the RKEControlPlane says, word for word, as tools of Rancher expect; where
-there is none yet, they tell what keeps it from being made.
+Ready, Updated and Provisioned all report the RKEControlPlane's message, in one line, as Rancher's tools expect. While
+there is no RKEControlPlane, they report what prevents its creation. Its own Ready has the full list of waits.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from remuda.kube import conditions
 from remuda.kube.conditions import UNKNOWN, condition
 from remuda.kube.objects import Condition
 from remuda.kube.quotas import Exceeded, find_exceeded
-from remuda.providers import author
-from remuda.providers.controlplane.types import READY as CONTROL_PLANE_READY
-from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.providers.shared import author
+from remuda.providers.shared.types.controlplane import READY as CONTROL_PLANE_READY
+from remuda.providers.shared.types.controlplane import RECONCILED, RKEControlPlane
 from remuda.provisioning.consequence import Consequence
 from remuda.provisioning.generate import uses_credential
 from remuda.provisioning.pools import POOL_NAME
@@ -61,12 +61,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 def write(status: Json, cluster: Cluster, facts: Facts) -> None:
     """Into a raw status."""
     problem = facts.not_created or facts.not_made
-    ready = _ready(facts, problem)
+    missing = _missing_machines(facts.deployments)
+    ready = _ready(facts, problem or missing)
     news = [
         _done(CREATED, facts.not_created),
         _done(RKE_CLUSTER_CONDITION, problem),
         *(msgspec.structs.replace(ready, type=type) for type in (READY, UPDATED, PROVISIONED)),
-        *_progress(ready, problem or _missing_machines(facts.deployments)),
+        *_progress(ready, problem or missing or _stalled(facts.control_plane)),
     ]
     remove = [REMOVED]
     if author.of(cluster.metadata.annotations) is None and uses_credential(cluster):
@@ -79,6 +80,7 @@ def write(status: Json, cluster: Cluster, facts: Facts) -> None:
         remove.append(HELD)
     conditions.put(status, news, generation=cluster.metadata.generation, remove=remove)
     status["fleetWorkspaceName"] = cluster.metadata.namespace
+    status.pop("ready", None)  # as Rancher has it: absent is false
     if ready.status == conditions.TRUE:
         status["ready"] = True
     if initialized(facts.control_plane):
@@ -86,7 +88,7 @@ def write(status: Json, cluster: Cluster, facts: Facts) -> None:
     answers = _answers(facts.capi_cluster)
     if answers or "agentDeployed" in status:
         status["agentDeployed"] = answers
-    if problem is None:
+    if problem is None or problem.lasting:  # what is refused for good has been seen, and nothing more comes of it
         status["observedGeneration"] = cluster.metadata.generation
 
 
@@ -116,7 +118,21 @@ def _ready(facts: Facts, problem: Problem | None) -> Condition:
         return condition(READY, UNKNOWN, "Waiting", "the RKEControlPlane has said nothing yet")
     if said.status == conditions.TRUE and _outdated(facts.control_plane):
         return condition(READY, UNKNOWN, "Waiting", "the RKEControlPlane has not seen the last change yet")
-    return condition(READY, said.status, said.reason or "Reported", said.message)
+    return condition(READY, said.status, said.reason or "Reported", _one_line(facts.control_plane, said))
+
+
+def _one_line(control_plane: RKEControlPlane, ready: Condition) -> str:
+    """Return the first wait, where waits are what is told; else what the list of them begins with."""
+    waits = conditions.find(control_plane.status.conditions, RECONCILED)
+    if waits is not None and waits.status != conditions.TRUE and waits.reason == ready.reason:
+        return waits.message
+    return ready.message.partition("\n")[0]
+
+
+def _stalled(control_plane: RKEControlPlane | None) -> Problem | None:
+    found = None if control_plane is None else conditions.find(control_plane.status.conditions, STALLED)
+    stalled = found is not None and found.status == conditions.TRUE
+    return Problem(found.reason, found.message) if found is not None and stalled else None
 
 
 def _outdated(control_plane: RKEControlPlane) -> bool:
@@ -160,5 +176,7 @@ def write_removal(status: Json, cluster: Cluster, reason: str, message: str) -> 
         condition(REMOVED, UNKNOWN, reason, message),
         condition(READY, False, "Removing", message),
         condition(RECONCILING, True, "Removing", message),
+        condition(STALLED, False, "NotStalled"),  # what a person had to end ends with the cluster
     ]
     conditions.put(status, news, generation=cluster.metadata.generation, remove=[HELD])
+    status.pop("ready", None)

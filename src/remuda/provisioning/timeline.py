@@ -1,8 +1,8 @@
-"""What happened to a cluster and its machines, and when, from what the API still knows of it.
+"""Timeline of a cluster and its machines, from what the API still knows of them.
 
-Objects tell when they were created and, by each condition, when that changed last; Events tell more, for as long as
-they are kept. Nothing else is asked, so it is as true of a cluster that another process made. What has changed twice is
-known by its last time alone.
+Objects show when they were created and, in each condition, when it last changed; Events show more, for as long as they
+are kept. Nothing else is read, so the timeline is equally true of a cluster that another process made. Of a condition
+that has changed twice, only the last time is known.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
 from remuda.kube import clock
 from remuda.kube.client import Client, Target, list_all
-from remuda.kube.errors import StatusError
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
-from remuda.provisioning.looking import NoSuchCluster
+from remuda.kube.errors import NotFound
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.provisioning.tree_loader import NoSuchCluster
 from remuda.provisioning.types import CLUSTER
 
 Json = dict[str, Any]
 
 _EVENTS = Target("v1", "events")
-_NOT_FOUND = 404
 _CREATED = "SuccessfulCreate"  # what was created tells so itself
 
 # The stages of a machine, and the conditions that end them, in their order.
@@ -87,9 +86,7 @@ async def _listed(
 ) -> list[Json]:
     try:
         found = await list_all(client, target, namespace, label_selector=label_selector, field_selector=field_selector)
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
+    except NotFound:
         return []
     return [msgspec.json.decode(item) for item in found.items]
 

@@ -1,8 +1,7 @@
-"""A cluster as a tree, from the object that was applied down to its servers, and what holds it up. Pure.
+"""A cluster as a tree, from the object that was applied down to its servers. Pure.
 
-Every object says for itself, in its conditions, whether it is well and what it waits for; nothing is worked out here
-but which of them to look at. The order of branches is that of the hand-offs, so the first that is not well is where
-the work stands: following it down leads to the object that everything above it waits for.
+Every object says for itself, in its metadata and its conditions, whether it is well, what it waits for, and whether it
+gets on by itself; `judge` reads it. Which of the objects holds up all others is found by `blocker`.
 """
 
 from __future__ import annotations
@@ -13,25 +12,38 @@ from typing import Any, Literal
 
 import msgspec
 
-from remuda.capi.conditions import NEGATIVE
+from remuda.capi.conditions import NEGATIVE, SCALING_UP_BLOCKED
+from remuda.provisioning import troubles
 
 Json = Mapping[str, Any]
-State = Literal["well", "waiting", "held", "paused", "deleting", "unknown"]
+State = Literal["well", "waiting", "held", "stalled", "paused", "deleting", "unknown"]
+
+QUORUM_LOST = "QuorumLost"  # reason of a condition: etcd has no majority, and a person has to act
+NOT_FOUND = "NotFound"
 
 # The conditions that sum an object up, in the order in which they are asked.
 _SUMMARIES = ("Ready", "Available", "RemediationAllowed")
-_HELD = "Held"
+_HELD, _STALLED, _PAUSED = "Held", "Stalled", "Paused"
 _UNDER_WAY = ("RollingOut", "ScalingUp", "ScalingDown")  # also while enough of it is available
-_NOT_FOUND = "NotFound"
+_DELETIONS = ("Deleting", "Removed", "DeleteJob")
+_FAILED_REMOVALS = (
+    "DeleteError",
+    "InfrastructureError",
+)  # reasons: the server, or what the cluster shares, is still there
+_OF_NAMESPACES = ("NamespaceDeletionContentFailure", "NamespaceFinalizersRemaining", "NamespaceContentRemaining")
+_QUOTED = re.compile(r"^([A-Z]\w+) \S+/\S+: ", re.MULTILINE)  # how waits name the object that is waited for
+_SINCE = re.compile(r"\(since (\d[^\s)]*Z)\)")
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What an object says of itself."""
+    """State that an object reports of itself."""
 
     state: State
     reason: str = ""
     message: str = ""
     since: str = ""  # RFC 3339
+    trouble: bool = False  # something went wrong, or nothing goes on before a person acts
+    advice: str = ""  # what comes next, where the message does not say it
 
     @property
     def well(self) -> bool:
@@ -58,23 +70,21 @@ def judge(obj: Json) -> Judgement:
     metadata, status = obj.get("metadata") or {}, obj.get("status") or {}
     found = {str(one.get("type")): one for one in status.get("conditions") or () if isinstance(one, Mapping)}
     if metadata.get("deletionTimestamp"):
-        said = found.get("Deleting") or found.get("Removed") or found.get("DeleteJob") or {}
-        message = str(said.get("message") or "")
-        if not message:
-            message = f"waits for {', '.join(metadata.get('finalizers') or ['the garbage collector'])}"
-        return Judgement(
-            state="deleting",
-            reason=str(said.get("reason") or ""),
-            message=message,
-            since=str(metadata["deletionTimestamp"]),
-        )
-    if (one := found.get("Paused")) and one.get("status") == "True":
-        return _said(one, "paused")
+        return _judge_deletion(obj, found)
+    if (lost := _quorum_lost(found)) is not None:
+        return _said(lost, "stalled", trouble=True)
+    if (one := found.get(_PAUSED)) and one.get("status") == "True":
+        return _paused(obj, one)
     if (one := found.get(_HELD)) and one.get("status") == "True":
-        return _said(one, "held")
+        return _said(one, "held", trouble=True)
+    if (one := found.get(_STALLED)) and one.get("status") == "True":
+        return _stalled(obj, one)
+    if (one := found.get("ScalingUp")) and one.get("status") == "True" and one.get("reason") == SCALING_UP_BLOCKED:
+        return _stalled(obj, {**one, "message": _listed(str(one.get("message") or ""))})
     summary = next((found[type] for type in _SUMMARIES if type in found), None)
     if summary is not None and summary.get("status") != "True":
-        return _said(summary, "waiting")
+        advice = _advice_on_refusal(obj, str(summary.get("message") or ""))
+        return _said(summary, "waiting", trouble=bool(advice), advice=advice)
     if 0 < int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0):
         return Judgement(state="waiting", reason="NotSeenYet", message="its last change has not been looked at yet")
     for type in _UNDER_WAY:
@@ -87,15 +97,76 @@ def judge(obj: Json) -> Judgement:
         return _said(min(bad, key=lambda one: str(one.get("lastTransitionTime"))), "waiting")
     if found or not _has_status(obj):
         return Judgement(state="well")
-    return Judgement(state="unknown", message="nothing is known of it yet: no controller has looked at it")
+    return Judgement(
+        state="unknown", message="waiting for the first reconcile", since=str(metadata.get("creationTimestamp") or "")
+    )
 
 
-def _said(one: Json, state: State) -> Judgement:
+def _judge_deletion(obj: Json, found: Mapping[str, Json]) -> Judgement:
+    metadata = obj["metadata"]
+    asked = str(metadata["deletionTimestamp"])
+    if finalizers := troubles.foreign_finalizers(obj):
+        return Judgement(
+            state="deleting",
+            reason="ForeignFinalizer",
+            message=f"everything of it is done, but it has the finalizer {', '.join(finalizers)} of another program",
+            since=asked,
+            trouble=True,
+            advice=troubles.advice_on_finalizers(obj, finalizers),
+        )
+    if (one := found.get(_PAUSED)) and one.get("status") == "True":
+        return _paused(obj, one)
+    for one in found.values():
+        if one.get("status") == "False" and one.get("reason") in _FAILED_REMOVALS:
+            return _said(one, "deleting", trouble=True, advice=troubles.advice_on_removal(obj))
+    for type in (*_DELETIONS, *_OF_NAMESPACES):
+        one = found.get(type, {})
+        if one.get("message") and one.get("status") != "False":
+            return _said(one, "deleting")
+    waits = ", ".join(metadata.get("finalizers") or ["the garbage collector"])
+    return Judgement(state="deleting", message=f"waits for {waits}", since=asked)
+
+
+def _quorum_lost(found: Mapping[str, Json]) -> Json | None:
+    """Order conditions as a person reads them: a summary says more than a flag."""
+    types = [*(type for type in _SUMMARIES if type in found), *found]
+    return next((found[type] for type in types if found[type].get("reason") == QUORUM_LOST), None)
+
+
+def _paused(obj: Json, one: Json) -> Judgement:
+    """An object that is paused with its Cluster waits for that; nothing has to be done to it."""
+    advice = troubles.advice_on_pause(obj, str(one.get("message") or ""))
+    return _said(one, "paused", trouble=bool(advice), advice=advice)
+
+
+def _stalled(obj: Json, one: Json) -> Judgement:
+    advice = _advice_on_refusal(obj, str(one.get("message") or "")) or troubles.advice_on_stall(obj)
+    return _said(one, "stalled", trouble=True, advice=advice)
+
+
+def _advice_on_refusal(obj: Json, message: str) -> str:
+    """Nothing where it quotes what another object was refused: that one says it itself."""
+    if any(kind != obj.get("kind") for kind in _QUOTED.findall(message)):
+        return ""
+    return troubles.advice_on_refusal(message, str((obj.get("metadata") or {}).get("namespace") or ""))
+
+
+def _listed(message: str) -> str:
+    """Return the items of a list without its heading: the first line of a message is what people see first."""
+    lines = [line[2:] for line in message.splitlines() if line.startswith("* ")]
+    return "\n".join(lines) or message
+
+
+def _said(one: Json, state: State, *, trouble: bool = False, advice: str = "") -> Judgement:
+    message = str(one.get("message") or "")
+    told = _SINCE.search(message)  # the wait itself knows better than its condition, which may have been False before
     return Judgement(
         state=state,
         reason=str(one.get("reason") or ""),
-        message=str(one.get("message") or ""),
-        since=str(one.get("lastTransitionTime") or ""),
+        message=message,
+        since=told[1] if told and state != "well" else str(one.get("lastTransitionTime") or ""),
+        trouble=trouble,
+        advice=advice,
     )
 
 
@@ -107,6 +178,9 @@ def _has_status(obj: Json) -> bool:
     """Templates and configs have none; they are what they are."""
     kind = str(obj.get("kind") or "")
     return not kind.endswith(("Template", "Config"))
+
+
+# ---- building ------------------------------------------------------------------------------------------------------
 
 
 def branch(obj: Json, branches: Sequence[Branch] = (), *, note: str = "") -> Branch:
@@ -121,69 +195,58 @@ def branch(obj: Json, branches: Sequence[Branch] = (), *, note: str = "") -> Bra
     )
 
 
-def missing(kind: str, name: str, namespace: str, of: str) -> Branch:
-    """Something that is referred to and is not there."""
-    judgement = Judgement(state="waiting", reason=_NOT_FOUND, message=f"does not exist, but {of} refers to it")
-    return Branch(kind=kind, name=name, namespace=namespace, judgement=judgement)
+def missing(kind: str, name: str, of: Json, *, installed: bool = True, declared: bool = False) -> Branch | None:
+    """Return an object that another one refers to and that does not exist. None if it does not have to: what refers to
+    it is being deleted. `installed`: its kind is. `declared`: a controller creates it again."""
+    metadata = of.get("metadata") or {}
+    if metadata.get("deletionTimestamp"):
+        return None
+    owner = f"{of.get('kind')} {metadata.get('name')}"
+    gone = "does not exist" if installed else "does not exist, because its kind is not installed"
+    advice, trouble = f"create {kind} {name}, or change what refers to it", True
+    if not installed:
+        advice = f"install the provider of {kind}, or change what refers to it"
+    elif of.get("kind") == "Machine":
+        advice, trouble = _instead_of_part(of), _had_server(of)
+    elif declared:
+        advice, trouble = "the manager creates it again within seconds; if it does not, see the manager's log", False
+    judgement = Judgement(
+        state="waiting",
+        reason=NOT_FOUND,
+        message=f"{gone}, but {owner} refers to it",
+        trouble=trouble,
+        advice=advice,
+    )
+    return Branch(kind=kind, name=name, namespace=str(metadata.get("namespace") or ""), judgement=judgement)
 
 
-def blocking(root: Branch) -> list[Branch]:
-    """The chain from the root to what holds it up; empty when all is well.
-
-    Where the last of it speaks of an object elsewhere in the tree that waits for something of its own, as a control
-    plane does of machines whose servers are being made, it goes on there."""
-    chain = _down(root)
-    return [*chain, *_spoken_of(root, chain)] if chain else []
-
-
-def _down(root: Branch) -> list[Branch]:
-    if root.well:
-        return []
-    below = next((branch for branch in _in_order(root) if not branch.well), None)
-    return [root] if below is None else [root, *_down(below)]
+def part_of_machine(machine: Json, part: Branch) -> Branch:
+    """Return a Machine's server or bootstrap object, judged with its Machine: one that somebody deleted alone never
+    comes back, and neither does the Machine."""
+    if (machine.get("metadata") or {}).get("deletionTimestamp") or part.judgement.state != "deleting":
+        return part
+    said = part.judgement
+    news = msgspec.structs.replace(said, trouble=True, advice=said.advice * said.trouble or _instead_of_part(machine))
+    return msgspec.structs.replace(part, judgement=news)
 
 
-def _spoken_of(root: Branch, chain: Sequence[Branch]) -> list[Branch]:
-    text = chain[-1].judgement.message
-    found: list[tuple[int, Branch]] = []
-    for _, one in walk(root):
-        named = re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", text)
-        own = any(not below.well for below in one.branches) and not any(one is link for link in chain)
-        if named and own:
-            found.append((named.start(), one))
-    return _down(min(found, key=lambda one: one[0])[1]) if found else []
+def _had_server(machine: Json) -> bool:
+    """Before its first server a MachineSet creates what a Machine lacks."""
+    done = (machine.get("status") or {}).get("initialization") or {}
+    return bool(done.get("infrastructureProvisioned") or (machine.get("spec") or {}).get("providerID"))
 
 
-def _in_order(root: Branch) -> Iterator[Branch]:
-    """What is held or being deleted concerns people first; else the hand-offs' own order."""
-    yield from sorted(root.branches, key=lambda branch: branch.judgement.state not in ("held",))
+def _instead_of_part(machine: Json) -> str:
+    metadata = machine.get("metadata") or {}
+    name, place = metadata.get("name"), metadata.get("namespace")
+    owners = {str(one.get("kind")) for one in metadata.get("ownerReferences") or () if one.get("controller")}
+    if not _had_server(machine) and "MachineSet" in owners:
+        return "its MachineSet creates it within seconds"
+    then = "its MachineSet creates another one with a new server" if "MachineSet" in owners else "then create it anew"
+    return f"delete Machine {name} (remuda delete machine {name} -n {place}): {then}"
 
 
 def walk(root: Branch, depth: int = 0) -> Iterator[tuple[int, Branch]]:
     yield depth, root
     for one in root.branches:
         yield from walk(one, depth + 1)
-
-
-# What comes next where an object says nothing of it, by its state.
-_THEN: Mapping[State, str] = {
-    "waiting": "it goes on by itself as soon as that is there",
-    "unknown": "a controller looks at it within seconds; if none does, the management plane is not running",
-    "held": "undo the change, or allow what it would do",
-    "paused": "nothing, until it is no longer paused",
-    "deleting": "it goes by itself when that is done",
-}
-_LOGS = ("see ", "its log: ")
-
-
-def then(leaf: Branch) -> str:
-    """What comes next, and where to read more, in the object's own words: `kube.waits` puts both after semicolons."""
-    said = leaf.judgement
-    if said.reason == _NOT_FOUND:
-        return f"create {leaf}, or change what refers to it"
-    waits = [line for line in said.message.splitlines() if "; " in line]
-    _, _, rest = next((line for line in waits if "(since " in line), waits[0] if waits else "").partition("; ")
-    parts = [part.strip() for part in rest.rpartition("(since ")[2].split("; ") if part.strip()]
-    logs = [part for part in parts if part.startswith(_LOGS)]
-    told = [part for part in parts if part not in logs and not part.endswith("Z)")]
-    return "; ".join([*(told or [_THEN.get(said.state, "")]), *dict.fromkeys(logs)])

@@ -13,13 +13,8 @@ import msgspec
 from remuda.capi.types.shared import Conditions, Generation, Percentage
 from remuda.kube.objects import Field, Kind, Object, Part
 from remuda.kube.schema import Rule
-from remuda.providers import names
-from remuda.providers.controlplane.configuration import (
-    EnvVar,
-    LocalClusterAuthEndpoint,
-    Operations,
-    Taint,
-)
+from remuda.providers.shared import names
+from remuda.providers.shared.types.configuration import EnvVar, LocalClusterAuthEndpoint, Operations, Taint
 
 API_VERSION = "provisioning.cattle.io/v1"
 
@@ -125,7 +120,7 @@ class MachinePoolDefaults(Part):
 
 
 class ClusterInfrastructure(Part):
-    """What a driver makes for the cluster as a whole, before its first machine: a network, a balancer."""
+    """Infrastructure that a driver makes for the whole cluster before its first machine: a network, a balancer."""
 
     driver: Annotated[str, Field("Which driver makes it.", required=True, min_length=1)] = ""
     options: Annotated[Mapping[str, Any], Field("Of that driver.", preserve_unknown=True)] = {}

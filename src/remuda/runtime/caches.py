@@ -29,7 +29,7 @@ _FIRST_LIST_SECONDS = 15.0
 
 
 class Caches:
-    """Those declared before `start` are filled by it; later ones at once."""
+    """Shared caches of resources. `start` fills those declared before it; later ones are filled at once."""
 
     def __init__(self, client: Client, *, namespace: str = "") -> None:
         self._client = client
@@ -48,11 +48,15 @@ class Caches:
         metadata_only: bool = False,
         transform: Transform | None = None,
     ) -> Informer[T]:
-        """The cache of a kind, or of the part of it that a selector asks for; the first caller decides what it holds of
-        each object. Without a selector: whatever there is already, else the whole."""
+        """Return the cache of a kind, or of the part of it that a selector asks for; the first caller decides what it
+        holds of each object. A part is answered by the whole where that exists. Raise ValueError without a selector
+        where only parts exist: the caller would read one of them, by the order in which they were declared."""
         present = self._present(kind.target, label_selector)
         if present is not None:
             return present.informer
+        if not label_selector and (parts := self._parts.get(kind.target)):
+            named = ", ".join(map(repr, parts))
+            raise ValueError(f"{kind.target.plural} are cached in parts: use one of the label selectors {named}")
         within = (namespace or self._namespace) if kind.namespaced else ""
         selector = parse_label_selector(label_selector) if label_selector else None
         informer = Informer(kind.decode, kind.target, transform=transform, namespace=within, selector=selector)
@@ -63,7 +67,7 @@ class Caches:
         self.of(kind).index(name, function)
 
     async def ensure(self, target: Target) -> Informer[Any]:
-        """The cache of a resource known only now, filled. Raises Retryable while it cannot be listed."""
+        """Return the cache of a whole resource known only now, filled. Raise Retryable while it cannot be listed."""
         part = self._present(target)
         if part is None:
             part = self._add(Informer(decode_object, target, namespace=self._namespace), namespace=self._namespace)
@@ -72,6 +76,7 @@ class Caches:
         return part.informer
 
     def known(self, target: Target) -> Informer[Any] | None:
+        """Return the cache of a whole resource, filled or not; None where there is none."""
         part = self._present(target)
         return None if part is None else part.informer
 
@@ -81,13 +86,8 @@ class Caches:
         return None if part is None or not part.informer.synced.is_set() else part.informer
 
     def _present(self, target: Target, label_selector: str = "") -> _Part | None:
-        parts = self._parts.get(target)
-        if not parts:
-            return None
-        whole = parts.get("")
-        if whole is not None:
-            return whole
-        return parts.get(label_selector) if label_selector else next(iter(parts.values()))
+        parts = self._parts.get(target, _NOTHING)
+        return parts.get("") or parts.get(label_selector)
 
     def _each(self) -> Iterator[tuple[Target, _Part]]:
         for target, parts in list(self._parts.items()):
@@ -116,7 +116,7 @@ class Caches:
         self._running[part.reflector] = self._tasks.spawn(f"watch {plural}", part.reflector.run())
 
     async def forget(self, target: Target) -> None:
-        """Its kind is gone: nobody asks the server for it any more. Whoever wants it later begins anew."""
+        """Stop watching a resource whose kind was deleted. A later user of the cache starts a new one."""
         for part in self._parts.pop(target, _NOTHING).values():
             task = self._running.pop(part.reflector, None)
             if task is not None:
@@ -152,7 +152,7 @@ class Caches:
 
     @property
     def errors(self) -> dict[Target, Exception]:
-        """What keeps a cache from being true right now."""
+        """Return the errors that keep caches from being up to date now."""
         found: dict[Target, Exception] = {}
         for target, part in self._each():
             unreadable = next(iter(part.informer.unreadable.values()), None)
@@ -160,6 +160,11 @@ class Caches:
             if error is not None:
                 found[target] = error
         return found
+
+    @property
+    def unreadable(self) -> dict[Target, str]:
+        """The caches whose watch cannot be read, and why not. Lists keep them true, some seconds late."""
+        return {target: part.reflector.unreadable for target, part in self._each() if part.reflector.unreadable}
 
     @property
     def missing(self) -> dict[Target, str]:

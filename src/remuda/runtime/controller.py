@@ -7,23 +7,24 @@ waiting for is kept (`waits`), with since when, so that somebody asking "why" ge
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from remuda.kube import clock
-from remuda.kube.errors import StatusError
+from remuda.kube import clock, random_source
+from remuda.kube.errors import Conflict, StatusError
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.caches import Informer
 from remuda.runtime.informer import Listener
 from remuda.runtime.metrics import TERMINAL, Metrics
 from remuda.runtime.outcome import Again, Blocked, Outcome, Retryable, Terminal
 from remuda.runtime.queue import LOW, NORMAL, Backoff, Queue
+from remuda.runtime.reconcile_context import Running, current, current_step
 from remuda.runtime.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -40,24 +41,15 @@ SECOND_LOOK_SECONDS = 10.0  # after a run's own write: it has just looked, and l
 SETTLE_SECONDS = 1.0  # after a change of what is only summed up: others like it change by the dozen
 _FORGIVEN_CONFLICTS = 3  # in a row: somebody was faster, which is harmless
 _LOUD_CONFLICTS = 10  # in a row: two writers fight over the object, which somebody should know
+_TIME = "Time"  # the reason of keys that wait for a moment, not for an object
+_ID_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes: ids are no words, and can be read out
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """What a key waits for: told as it was told first, with the moment it began."""
+    """Reason why a key is blocked, as first reported, and the time since when."""
 
     blocked: Blocked
     since: float
-
-
-class Running(msgspec.Struct, frozen=True):
-    """The reconcile this code runs in; writes are booked to it."""
-
-    controller: str
-    kind: str
-    key: Key
-
-
-current: ContextVar[Running | None] = ContextVar("reconcile", default=None)
 
 
 class Controller:
@@ -90,6 +82,11 @@ class Controller:
         self._metrics.follow(self._queue)
         self._tasks = Tasks()
         self._ledger = ledger
+        self._failing: set[Key] = set()  # keys in back-off after an error, to log when they work again
+        # Ids are a random prefix and a count: one draw per controller, because a draw per reconcile would cost more
+        # than the rest of the bookkeeping, and a draw per logged line would make a seeded run depend on the log level.
+        self._id_prefix = random_source.letters(_ID_LETTERS, 4)
+        self._ids = itertools.count(1)
         self._watched: WeakKeyDictionary[Informer[Any], dict[str, Listener[Any]]] = WeakKeyDictionary()
 
     def watch(
@@ -167,13 +164,13 @@ class Controller:
     async def _run(self, key: Key) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        current.set(Running(self.name, self.kind.name, key))
+        current.set(Running(self.name, self.kind.name, key, f"{self._id_prefix}-{next(self._ids)}"))
         result = "error"
         try:
             async with asyncio.timeout(RECONCILE_SECONDS):
                 result = self._took(key, await self._reconcile(key))
-        except StatusError as error:
-            result = self._conflict(key, error) if error.reason == "Conflict" else self._failed(key, error)
+        except Conflict as error:
+            result = self._conflict(key, error)
         except Terminal as error:
             result = self._hopeless(key, error)
         except Exception as error:
@@ -185,50 +182,79 @@ class Controller:
 
     def _took(self, key: Key, outcome: Outcome) -> str:
         self._queue.forget(key)
+        current_step.set("")  # an error that the reconcile has handled is no part of its outcome
+        recovered = key in self._failing
+        self._failing.discard(key)
         if isinstance(outcome, Blocked):
-            self._waits_for(key, outcome)
+            self._waits_for(key, outcome, recovered=recovered)
             after = outcome.check_after
         elif isinstance(outcome, Again):
-            self._waits_until(key, outcome)
+            self._waits_until(key, outcome, recovered)
             after = outcome.after_seconds
         else:
-            self.waits.pop(key, None)
+            self._waits_for_nothing(key, recovered)
             after = None
         if after is None:
             return "success"
         self._queue.add_after(key, after)
         return "requeue_after"
 
-    def _waits_until(self, key: Key, again: Again) -> None:
+    def _waits_until(self, key: Key, again: Again, recovered: bool) -> None:
         if again.why:
-            self._waits_for(key, Blocked("Time", f"{self.kind.name} {key}", again.why, again.after_seconds))
+            blocked = Blocked(_TIME, f"{self.kind.name} {key}", again.why, again.after_seconds)
+            self._waits_for(key, blocked, recovered=recovered)
         else:
-            self.waits.pop(key, None)
+            self._waits_for_nothing(key, recovered)
 
-    def _waits_for(self, key: Key, blocked: Blocked) -> None:
-        present = self.waits.get(key)
-        same = present is not None and (present.blocked.reason, present.blocked.on) == (blocked.reason, blocked.on)
-        self.waits[key] = Wait(blocked, present.since if present is not None and same else clock.time())
+    def _waits_for(self, key: Key, blocked: Blocked, *, recovered: bool = False) -> None:
+        if self._keep_wait(key, blocked) or recovered:
+            named = blocked.on in blocked.message or blocked.reason == _TIME
+            on = "" if named else f" for {blocked.on}"
+            log.log(_outcome_level(blocked), "waiting%s: %s (%s)", on, blocked.message, blocked.reason)
+
+    def _keep_wait(self, key: Key, blocked: Blocked) -> bool:
+        """Record what the key waits for. Return whether that differs from what it waited for before."""
+        before = self.waits.get(key)
+        if before is None or (before.blocked.reason, before.blocked.on) != (blocked.reason, blocked.on):
+            self.waits[key] = Wait(blocked, clock.time())
+            return True
+        self.waits[key] = Wait(blocked, before.since)
+        return before.blocked.message != blocked.message
+
+    def _waits_for_nothing(self, key: Key, recovered: bool) -> None:
+        waited = self.waits.pop(key, None)
+        if recovered:
+            log.info("done, after a failure")
+        elif waited is not None:
+            on = "" if waited.blocked.reason == _TIME else f", no longer waiting for {waited.blocked.on}"
+            log.log(_outcome_level(waited.blocked), "done%s", on)
 
     def _hopeless(self, key: Key, error: Terminal) -> str:
         self._queue.forget(key)
-        self._waits_for(key, Blocked("Terminal", f"{self.kind.name} {key}", str(error)))
-        log.warning("%s %s: %s", self.name, key, error)
+        self._failing.discard(key)
+        self._keep_wait(key, Blocked("Terminal", f"{self.kind.name} {key}", str(error)))
+        log.warning("reconcile failed until the object changes: %s", error)
         return TERMINAL
 
-    def _conflict(self, key: Key, error: StatusError) -> str:
-        """Somebody was faster: the key runs again, quietly. Many in a row slow it down, and are told."""
+    def _conflict(self, key: Key, error: Conflict) -> str:
+        """Requeue a key after a conflict without logging. Many conflicts in a row slow it down, and are logged."""
         self._queue.failed(key, forgiven=_FORGIVEN_CONFLICTS)
         if self._queue.failures(key) % _LOUD_CONFLICTS == 0:
-            log.warning("%s %s: %d conflicts in a row: %s", self.name, key, self._queue.failures(key), error)
+            log.warning("%d conflicts in a row: %s", self._queue.failures(key), error)
         return "requeue"
 
     def _failed(self, key: Key, error: Exception) -> str:
         delay = self._queue.failed(key)
         self._metrics.retries.inc()
+        self._failing.add(key)
         why = str(error) or type(error).__name__
-        log.warning("%s %s: %s; again in %.1f s", self.name, key, why, delay, exc_info=_unforeseen(error))
+        log.warning("reconcile failed: %s; retry in %.1f s", why, delay, exc_info=_unforeseen(error))
         return "error"
+
+
+def _outcome_level(blocked: Blocked) -> int:
+    """Waits for a moment are DEBUG: most of them pace the next status, and end within seconds."""
+    return logging.DEBUG if blocked.reason == _TIME else logging.INFO
 
 
 def _unforeseen(error: Exception) -> Exception | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from itertools import count
 from typing import Any
 
@@ -17,9 +17,9 @@ import msgspec
 from remuda.kube import conditions
 from remuda.kube.client import Client
 from remuda.kube.definitions import DEFINITION, OWNER, OWNERSHIP_LABEL
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, Gone, NotFound
 from remuda.runtime.queue import Backoff
-from remuda.runtime.steps import step
+from remuda.runtime.steps import note_write, step
 
 INSTALL = step("definitions.install", "creates or updates one CustomResourceDefinition")
 
@@ -63,7 +63,10 @@ def is_ours(definition: dict[str, Any]) -> bool:
 
 
 def revised(present: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """What to write so that `present` becomes as wanted; None when it is. Labels and annotations of others stay."""
+    """Return the object that turns `present` into `wanted`; None if nothing differs.
+
+    Labels and annotations of other writers are preserved.
+    """
     metadata = present["metadata"]
     labels = {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]}
     if present["spec"] == wanted["spec"] and labels == metadata.get("labels"):
@@ -74,21 +77,16 @@ def revised(present: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any] |
 async def _read(client: Client, name: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = msgspec.json.decode(await client.get(DEFINITION.target, "", name))
-    except StatusError as error:
-        if error.code == 404:
-            return None
-        raise
+    except NotFound:
+        return None
     return found
 
 
 async def _put(client: Client, wanted: dict[str, Any], present: dict[str, Any] | None) -> None:
     name = wanted["metadata"]["name"]
     for attempt in count(1):
-        try:
+        with suppress(AlreadyExists, Conflict):
             return await _write(client, name, wanted, present)
-        except StatusError as error:
-            if error.code != 409:
-                raise
         await asyncio.sleep(_RACES.seconds(attempt))  # what the winner wrote may not be there to be read yet
         present = await _read(client, name)  # somebody was faster: look at what they did
         if present is not None and not is_ours(present):
@@ -99,6 +97,7 @@ async def _write(client: Client, name: str, wanted: dict[str, Any], present: dic
     if present is None:
         async with INSTALL:
             await client.create(DEFINITION.target, "", wanted)
+            note_write("create", DEFINITION.plural, "", name, "")
         return
     if "deletionTimestamp" in present["metadata"]:
         raise NotEstablished({name: "it is being deleted; start again when it is gone"})
@@ -106,6 +105,7 @@ async def _write(client: Client, name: str, wanted: dict[str, Any], present: dic
     if revision is not None:
         async with INSTALL:
             await client.update(DEFINITION.target, "", name, revision)
+            note_write("update", DEFINITION.plural, "", name, "")
 
 
 async def _established(client: Client, names: Iterable[str], patience_seconds: float) -> None:
@@ -127,15 +127,12 @@ async def _follow(client: Client, waiting: dict[str, str]) -> None:
         return
     changes = client.watch(DEFINITION.target, label_selector=_OURS, resource_version=listing.resource_version)
     async with aclosing(changes):
-        try:
+        with suppress(Gone):
             async for change in changes:
                 if change.type in ("ADDED", "MODIFIED"):
                     _settle(change.value, waiting)
                 if not waiting:
                     return
-        except StatusError as error:
-            if error.code != 410:
-                raise
 
 
 def _settle(value: bytes, waiting: dict[str, str]) -> None:

@@ -56,7 +56,7 @@ class Draft:
         return part
 
     def add_finalizer(self, name: str) -> bool:
-        """Whether it was not there."""
+        """Add a finalizer; return whether it was missing."""
         finalizers = self.metadata.setdefault("finalizers", [])
         if name in finalizers:
             return False
@@ -64,7 +64,7 @@ class Draft:
         return True
 
     def remove_finalizer(self, name: str) -> bool:
-        """Whether it was there."""
+        """Remove a finalizer; return whether it was present."""
         finalizers = self.metadata.get("finalizers", [])
         if name not in finalizers:
             return False
@@ -103,7 +103,7 @@ class Draft:
             del self.metadata[part][key]
 
     def patches(self) -> tuple[Json, Json]:
-        """What has changed outside status, and in status; empty where nothing has."""
+        """Return the merge patches for everything but status, and for status; empty where nothing has changed."""
         if _encode(self.obj) == self.value:  # as most drafts end, and much cheaper to find out this way
             return {}, {}
         for part in ("spec", "status"):

@@ -9,6 +9,7 @@ are for people.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -16,17 +17,14 @@ from typing import Any
 
 import msgspec
 
-from remuda.kube import chance, clock
+from remuda.kube import clock, random_source
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.kube.objects import Key, Kind, Object, Part
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
 log = logging.getLogger(__name__)
-
-_NOT_FOUND = 404
-_LOST_RACES = ("Conflict", "AlreadyExists")
 
 TAKE = step("election.take-lease", "becomes the leader, or stays it")
 RELEASE = step("election.release-lease", "lets the next process lead at once")
@@ -47,7 +45,7 @@ class Lease(Object):
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases", Lease)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float = 15.0  # a follower waits so long after the last sign of life
     renew_seconds: float = 10.0  # the leader gives up when it could not renew for so long
     retry_seconds: float = 2.0  # between two attempts, of either
@@ -58,21 +56,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeadershipLost(Exception):
-    """Somebody else may lead by now: whatever acts on the world must stop at once."""
+    """Raised when another replica may be the leader: everything that acts on the outside world must stop at once."""
 
 
 def own_identity() -> str:
-    """Who this process is in a Lease: a person finds the machine, and no two processes are the same."""
-    return f"{socket.gethostname()}_{os.getpid()}_{chance.uid()}"
+    """Return the holder identity of this process in a Lease: it names the host, and is unique to the process."""
+    return f"{socket.gethostname()}_{os.getpid()}_{random_source.uid()}"
 
 
 class Election:
     """`campaign` until this process leads, `hold` while it works, `resign` when it has stopped working."""
 
-    def __init__(self, client: Client, lease: Key, *, identity: str = "", settings: Settings | None = None) -> None:
+    def __init__(
+        self, client: Client, lease: Key, *, identity: str = "", settings: ElectionSettings | None = None
+    ) -> None:
         self._client = client
         self._key = lease
-        self._settings = settings or Settings()
+        self._settings = settings or ElectionSettings()
         self._seen: Lease | None = None
         self._seen_at = 0.0  # on this process's own clock
         self._renewed_at = 0.0
@@ -83,11 +83,11 @@ class Election:
 
     @property
     def holder(self) -> str:
-        """Who led when last looked at."""
+        """Return the identity of the leader when the Lease was last read."""
         return self._seen.spec.holder_identity if self._seen is not None else ""
 
     def problem(self) -> str:
-        """What keeps this process from knowing who leads; empty while all is well."""
+        """Return why this process cannot know the current leader; empty if it can."""
         seconds = _now() - self._answered_at
         if seconds < self._settings.lease_seconds:
             return ""
@@ -99,7 +99,7 @@ class Election:
             self.leading = await self._attempt(self._settings.renew_seconds)
             if self.leading:
                 break
-            await asyncio.sleep(self._settings.retry_seconds * chance.between(1.0, 1.2))
+            await asyncio.sleep(self._settings.retry_seconds * random_source.between(1.0, 1.2))
         log.info("%s leads by lease %s", self.identity, self._key)
 
     async def hold(self) -> str:
@@ -145,12 +145,12 @@ class Election:
         try:
             async with asyncio.timeout(seconds):
                 taken = await self._take()
-        except (StatusError, OSError, TimeoutError) as error:
-            if not isinstance(error, StatusError) or error.reason not in _LOST_RACES:
-                self._error = str(error) or "no answer in time"
-                log.warning("lease %s: %s", self._key, self._error)
-                return False
+        except (Conflict, AlreadyExists):  # another process was faster
             taken = False
+        except (StatusError, OSError, TimeoutError) as error:
+            self._error = str(error) or "no answer in time"
+            log.warning("lease %s: %s", self._key, self._error)
+            return False
         self._answered_at = _now()
         if taken:
             self._renewed_at = began  # the moment from which others count is not earlier
@@ -158,12 +158,9 @@ class Election:
 
     async def _take(self) -> bool:
         if self.leading and self._seen is not None and self.holder == self.identity:
-            try:
+            with contextlib.suppress(Conflict, AlreadyExists, NotFound):
                 await self._renew(self._seen)  # without a look: nobody else writes it while we hold it
                 return True
-            except StatusError as error:
-                if error.reason not in (*_LOST_RACES, "NotFound"):
-                    raise
         lease = await self._look()
         if lease is None:
             await self._create()
@@ -182,10 +179,8 @@ class Election:
     async def _look(self) -> Lease | None:
         try:
             value = await self._client.get(LEASE.target, *self._key)
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return None
-            raise
+        except NotFound:
+            return None
         return self._saw(value)
 
     def _saw(self, value: bytes) -> Lease:

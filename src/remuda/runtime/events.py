@@ -16,9 +16,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from remuda.kube import chance, clock
+from remuda.kube import clock, random_source
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound, StatusError
 from remuda.kube.objects import Object
 from remuda.runtime.queue import Backoff
 from remuda.runtime.tasks import Tasks
@@ -34,7 +34,6 @@ _REFILL_SECONDS = 300.0  # …and then one per so long
 _ATTEMPTS = 5
 _FLUSH_SECONDS = 2.0
 _LONGEST_MESSAGE = 1024
-_NOT_FOUND = 404
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -48,7 +47,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """What makes two events the same."""
+    """Fields by which two events are the same."""
 
     about: Reference
     type: str
@@ -151,9 +150,7 @@ class Events:
             try:
                 await self._client.patch(EVENTS, namespace, series.name, patch)
                 return
-            except StatusError as error:
-                if error.code != _NOT_FOUND:
-                    raise
+            except NotFound:
                 series.name = _event_name(said.about.name)  # it was too old to be kept: the series begins anew
         await self._client.create(EVENTS, namespace, self._event(said, series, namespace))
         series.written = True
@@ -191,7 +188,7 @@ def reference(about: Object | Reference) -> Reference:
 
 
 def _event_name(name: str) -> str:
-    return f"{name[:236]}.{chance.letters('0123456789abcdef', 16)}"
+    return f"{name[:236]}.{random_source.letters('0123456789abcdef', 16)}"
 
 
 def _cut(message: str) -> str:

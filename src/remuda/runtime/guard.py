@@ -63,7 +63,7 @@ class Offence(msgspec.Struct, frozen=True):
         return f"{self.what} {how} for {self.seconds * 1000:.0f} ms in the event loop:\n{where}"
 
     def involves(self, folder: str) -> bool:
-        """Whether the callback is from files below `folder`, or was at work there when it was looked at."""
+        """Return whether the callback is from files below `folder`, or was running code there when it was sampled."""
         return folder in self.place or any(folder in line for line in self.stack)
 
 
@@ -167,7 +167,10 @@ class Guard:
                 suspect = None
 
     def _take_stack(self, handle: asyncio.Handle) -> None:
-        stack = _inside(sys._current_frames().get(self._thread))
+        try:
+            stack = _inside(sys._current_frames().get(self._thread))
+        except AttributeError:  # CPython 3.11 has handed out a frame that was just ending: seen once, under load
+            return
         if stack and self._handle is handle:
             self._stacks.append(stack)
 
@@ -218,7 +221,7 @@ def guarded(report: Callable[[Offence], None], *, limit_seconds: float = LIMIT_S
 
 
 def wanted() -> bool:
-    """Whether the user of the program asked for it. It must then run on asyncio's own loop."""
+    """Return whether the user enabled the guard. The program must then run on asyncio's own event loop."""
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 
@@ -254,9 +257,10 @@ def _task(callback: object) -> asyncio.Task[Any] | None:
 
 
 def _inside(frame: FrameType | None) -> _Stack:
-    """What the callback is to answer for: the frames below this module and asyncio's own, innermost first.
+    """Return the frames of the callback itself: those below this module and asyncio's own, innermost first.
 
-    Their lines of source are not looked up here: reading files would let the callback run on, and the stack be gone.
+    Their source lines are not looked up here: while files are read, the callback would run on and the stack would be
+    lost.
     """
     found: _Stack = []
     while frame is not None and frame.f_code.co_filename != __file__:
@@ -271,8 +275,11 @@ def _formatted(stack: _Stack) -> tuple[str, ...]:
 
 
 def _is_exempt(stack: _Stack) -> bool:
-    """It imports, which is paid once; or it starts a program, which asyncio waits for until that runs itself: on a busy
-    machine, as long as a processor takes to come to it."""
+    """Return whether the stack is exempt because it imports a module or starts a program.
+
+    An import costs its time once. When a program is started, asyncio waits until it runs: on a busy machine, as long as
+    it takes to get a processor.
+    """
     return any(code is _STARTS_PROGRAM or code.co_filename.startswith("<frozen importlib") for code, _ in stack)
 
 
@@ -295,7 +302,7 @@ def _threads() -> list[int]:
 
 
 def _seconds_of(thread: int) -> float:
-    """What a thread has worked, and waited for a processor to work on."""
+    """Return the seconds that a thread has run, or has waited for a processor."""
     try:
         with open(f"/proc/self/task/{thread}/schedstat") as file:
             worked, queued, _ = file.read().split()

@@ -1,7 +1,7 @@
-"""What watches over this process asks: is it alive, is it ready, what has it counted. Plain HTTP, no secrets.
+"""HTTP endpoints for probes and metrics of this process: plain HTTP, no secrets.
 
-`/healthz` says that the event loop turns; `/readyz` runs the checks given, each of which says what is wrong or nothing;
-`/metrics` is for Prometheus.
+`/healthz` reports that the event loop runs; `/readyz` runs the given checks, each of which returns what is wrong or
+nothing; `/metrics` is for Prometheus.
 """
 
 from __future__ import annotations

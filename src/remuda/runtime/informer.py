@@ -1,15 +1,17 @@
-"""What is known of one resource: every object as bytes, with indexes, told by a watch and ahead of it by our writes.
+"""Informer: cache of one resource, updated by a watch and, ahead of it, by our own writes.
 
-Three things stay true whatever order answers and watch events arrive in:
+It holds every object as bytes, with indexes. Three things stay true whatever order responses and watch events arrive
+in:
 
-- an object is never shown older than it was shown before: resourceVersions of one server are comparable numbers;
-- what we have written is shown at once, and what we have deleted is gone at once: until the watch has told of its end
-  too, neither it nor what bore its name before it is shown again;
-- listeners are told of every change exactly once, in order, with the typed object before and after.
+- the cache never returns an object older than it returned before: resourceVersions of one server are comparable
+  numbers;
+- our own writes and deletions are visible at once: until the watch has reported a deletion too, neither the deleted
+  object nor an older one of the same name is visible again;
+- listeners are called for every change exactly once, in order, with the typed object before and after.
 
-Only bytes are kept, without managedFields, which nobody here reads and which would be half of them. Whoever reads gets
-a struct; of those decoded last some are kept, because an object that has changed is read by many at once. Structs are
-shared and must not be changed.
+The cache stores only bytes, without managedFields, which nothing here reads and which would be half of the size.
+Readers get a struct; some of those decoded last are kept, because many readers read an object that has just changed.
+Structs are shared and must not be changed.
 """
 
 from __future__ import annotations
@@ -166,7 +168,7 @@ class Informer(Generic[T]):
             del self._graves[head.key]
 
     def _is_past(self, head: Head) -> bool:
-        """Whether it is what was buried, or something older."""
+        """Return whether the object is the deleted one of that name, or not newer than that one's last known state."""
         grave = self._graves.get(head.key)
         return grave is not None and (grave.uid == head.metadata.uid or head.revision <= grave.revision)
 
@@ -196,7 +198,7 @@ class Informer(Generic[T]):
             self._tell(self._decode(present.value) if present else None, after, initial)
 
     def _read(self, value: bytes) -> tuple[bytes, T, _Indexed]:
-        """What is kept of an object."""
+        """Return the parts of an object that the cache stores: its bytes, the decoded struct and the index values."""
         value = without_managed_fields(value) if self._transform is None else self._transform(value)
         after = self._decode(value)
         return value, after, tuple((name, tuple(function(after))) for name, function in self._index_functions.items())
@@ -250,7 +252,7 @@ class _Entry:
 
 
 class Head(msgspec.Struct):
-    """What the cache itself needs to know of an object."""
+    """Fields of an object that the cache itself reads."""
 
     class Metadata(msgspec.Struct, rename="camel"):
         name: str = ""

@@ -21,8 +21,8 @@ from remuda.kube.client import Target
 from remuda.kube.objects import Key, Kind
 
 if TYPE_CHECKING:
-    from remuda.runtime.controller import Running
     from remuda.runtime.metrics import Metrics
+    from remuda.runtime.reconcile_context import Running
 
 _ACCOUNTS = 20_000
 _SPANS = 32
@@ -31,7 +31,7 @@ BEFORE = "before"  # the phase of an account until it is told one
 
 
 class Span(msgspec.Struct):
-    """What happened while an object was in one phase. `until` is None while it still is."""
+    """Writes and reconciles of an object during one phase. `until` is None while the phase lasts."""
 
     phase: str
     since: float

@@ -13,17 +13,20 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from remuda.kube.client import Client, Target
+from remuda.kube.leadership import permit
 from remuda.kube.objects import Key, Kind
-from remuda.kube.permit import permit
 from remuda.runtime.caches import Caches
-from remuda.runtime.controller import INTERVAL_SECONDS, Controller, Reconcile, current
+from remuda.runtime.caching_client import CachingClient
+from remuda.runtime.controller import INTERVAL_SECONDS, Controller, Reconcile
 from remuda.runtime.election import Election, LeadershipLost
 from remuda.runtime.events import Events
+from remuda.runtime.informer import Informer
 from remuda.runtime.ledger import Ledger
 from remuda.runtime.metrics import Metrics
 from remuda.runtime.outcome import Outcome
+from remuda.runtime.reconcile_context import current
+from remuda.runtime.steps import note_write
 from remuda.runtime.tasks import Stopped, Tasks, ended, unless
-from remuda.runtime.writing import WritingClient
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ class Manager:
         self.metrics = metrics or Metrics()
         self.ledger = Ledger(self.metrics)
         self.caches = Caches(client, namespace=namespace)
-        self.client: Client = WritingClient(client, self.caches, self._written)
+        self.client: Client = CachingClient(client, self.caches, self._written)
         self.events = Events(self.client, component=name)
         self.controllers: dict[str, Controller] = {}
         self.tasks = Tasks()
@@ -58,7 +61,7 @@ class Manager:
         self._closing: list[Callable[[], Awaitable[None]]] = []
 
     def settling(self, seconds: float) -> float:
-        """How long something may wait for more to come, in this manager."""
+        """Return how long a controller of this manager may wait to batch changes, capped by the manager's interval."""
         return seconds if self._interval is None else min(seconds, self._interval)
 
     def at_start(self, begin: Callable[[], Awaitable[None]]) -> None:
@@ -81,9 +84,10 @@ class Manager:
         *,
         concurrency: int = 10,
         interval: float = INTERVAL_SECONDS,
+        informer: Informer[Any] | None = None,
     ) -> Controller:
-        """A controller of every object of `kind`; watch more with `Controller.watch`. One that comes while the others
-        work begins at once."""
+        """A controller of every object of `kind`, or of those in one cache of it; watch more with `Controller.watch`.
+        One that comes while the others work begins at once."""
         if name in self.controllers:
             raise ValueError(f"two controllers are called {name}")
         controller = Controller(
@@ -96,14 +100,14 @@ class Manager:
             metrics=self.metrics,
             ledger=self.ledger,
         )
-        controller.watch(self.caches.of(kind), lambda obj: (obj.key,))
+        controller.watch(self.caches.of(kind) if informer is None else informer, lambda obj: (obj.key,))
         self.controllers[name] = controller
         if self._leads:
             controller.start()
         return controller
 
     async def end_controller(self, name: str) -> None:
-        """Its kind is gone, or not ours any more. The cache stays."""
+        """Stop a controller whose kind was deleted or is no longer ours. The cache stays."""
         controller = self.controllers.pop(name, None)
         if controller is not None:
             await controller.stop(_GRACE_SECONDS)
@@ -119,6 +123,7 @@ class Manager:
 
     def _written(self, verb: str, target: Target, namespace: str, name: str, subresource: str) -> None:
         self.ledger.wrote(current.get(), verb, target, namespace, name, subresource)
+        note_write(verb, target.plural, namespace, name, subresource)
 
     async def run(self, stop: asyncio.Event, election: Election | None = None) -> None:
         """Works from the moment it leads until `stop`. Raises LeadershipLost when it must not go on. Nothing is left

@@ -26,7 +26,7 @@ TERMINAL = "terminal"  # counted as an error, and on its own
 
 
 class MeasuredQueue(Protocol):
-    """What is read of a queue when somebody scrapes."""
+    """Queue values that are read when metrics are scraped."""
 
     @property
     def depth(self) -> int: ...
@@ -67,14 +67,14 @@ class Metrics:
         self.controller(name).retries.inc()
 
     def waited(self, name: str, seconds: float) -> None:
-        """How long a key stood in the queue."""
+        """Record how long a key waited in the queue."""
         self.controller(name).queue_seconds.observe(seconds)
 
     def reconciled(self, name: str, result: str, seconds: float) -> None:
         self.controller(name).reconciled(result, seconds)
 
     def requests_to(self, host: str) -> Callable[[str, str, float], None]:
-        """What the client of a server tells of each exchange: method, code and seconds."""
+        """Return the callback by which the client of a server records each request: method, code and seconds."""
         counters: dict[tuple[str, str], Counter] = {}
 
         def exchanged(method: str, code: str, seconds: float) -> None:

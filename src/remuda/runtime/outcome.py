@@ -1,7 +1,7 @@
-"""How a reconcile ends, as a value: done, again after a while, or blocked on something named.
+"""Outcome of a reconcile, as a value: done, requeue after a while, or blocked on something named.
 
-What is raised instead says whether trying again can help: `Retryable` (and anything unforeseen) goes through the key's
-back-off, `Terminal` waits until the object changes. A conflict is neither: somebody was faster, so the key simply runs
+An exception tells whether a retry can help: `Retryable` (and any unexpected exception) goes through the key's back-off,
+`Terminal` waits until the object changes. A conflict is neither: another writer was faster, so the key simply runs
 again.
 """
 

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from remuda.kube import chance
+from remuda.kube import random_source
 
 K = TypeVar("K", bound=Hashable)
 
@@ -29,7 +29,7 @@ class Backoff:
 
     def seconds(self, failures: int) -> float:
         doubled = self._first * 2.0 ** min(failures - 1, 30)
-        return min(doubled, self._most) * chance.between(0.8, 1.0)
+        return min(doubled, self._most) * random_source.between(0.8, 1.0)
 
 
 _BUSY = 20  # so many keys at hand double the rest

@@ -4,6 +4,9 @@ The picture is told in order and without gaps: `replace` with everything there i
 vanished), then each change. A watch that ends is taken up where it stopped; one whose revision is too old (410) is
 replaced by a new list; anything else is tried again with a growing, spread delay. So is a watch that ends as soon as it
 begins: a server that is going down, or a proxy that does not understand watches, is not asked in a tight loop.
+
+A watch that brings something unreadable is followed by a new list too, because what it said is lost. If no event can be
+read, the server is listed every few seconds, and `error` says so until an event is read again.
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ import logging
 from contextlib import aclosing
 from typing import Protocol
 
+import msgspec
+
 from remuda.kube.client import Change, Client, Target, list_all
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Gone, UnreadableWatch
 from remuda.runtime.queue import Backoff
 
 log = logging.getLogger(__name__)
 
-_GONE = 410
 _SHORT_SECONDS = 1.0  # a watch that brings nothing and ends within this has not worked
 
 
@@ -53,6 +57,7 @@ class Reflector:
         self._backoff = backoff or Backoff(first=0.2, most=10.0)
         self._revision = ""  # where the watch is taken up; empty: only a list helps
         self._failures = 0
+        self._unreadable = 0  # watches that could not be read, since one was followed to its end
         self.error: Exception | None = None  # of the last attempt; None while all is well
         self.attempted = asyncio.Event()  # the first list has succeeded or failed
 
@@ -68,16 +73,26 @@ class Reflector:
                 await self._failed(error)
 
     async def _failed(self, error: Exception) -> None:
-        lost = isinstance(error, StatusError) and error.code == _GONE
-        if lost:
+        lost = isinstance(error, Gone)
+        unreadable = isinstance(error, UnreadableWatch)
+        if lost or unreadable:
             self._revision = ""
         self._failures += 1
         if lost and self._failures == 1:
             return  # history passes: nothing is wrong, list again at once
+        if unreadable:
+            self._unreadable += 1
+        level = logging.WARNING if unreadable and not self.unreadable else logging.INFO
         self.error = error
         self.attempted.set()
-        log.info("watching %s %s: %s", *self._target, str(error) or type(error).__name__)
-        await asyncio.sleep(self._backoff.seconds(self._failures))
+        log.log(level, "watching %s %s: %s", *self._target, str(error) or type(error).__name__)
+        # Each failed attempt costs a list: events that can be read in between do not make it start over at once.
+        await asyncio.sleep(self._backoff.seconds(max(self._failures, self._unreadable)))
+
+    @property
+    def unreadable(self) -> str:
+        """Return why the watch cannot be read, while periodic lists replace it; empty if it can."""
+        return str(self.error) if isinstance(self.error, UnreadableWatch) else ""
 
     def _worked(self) -> None:
         self._failures = 0
@@ -94,7 +109,8 @@ class Reflector:
         )
         self._picture.replace(list(listing.items), int(listing.resource_version))
         self._revision = listing.resource_version
-        self.error = None
+        if not self.unreadable:  # a list does not make the watch readable
+            self.error = None
         self.attempted.set()
 
     async def _follow(self) -> None:
@@ -111,13 +127,24 @@ class Reflector:
         brought = False
         async with aclosing(watch):
             async for change in watch:
-                self._revision = str(self._picture.change(change))
+                self._revision = str(self._take_in(change))
                 if not brought:
                     brought = True
                     self._worked()
         if not brought and loop.time() - began < _SHORT_SECONDS:
             raise ConnectionError("the watch ended as soon as it began")
         self._worked()
+        self._unreadable = 0
+
+    def _take_in(self, change: Change) -> int:
+        try:
+            return self._picture.change(change)
+        except (
+            msgspec.MsgspecError,
+            ValueError,
+            RecursionError,
+        ) as error:  # no metadata, or a revision that is no number
+            raise UnreadableWatch(f"an event has no object: {error}") from error
 
 
 def _is_cancelled() -> bool:

@@ -4,7 +4,9 @@
 its own task some waiting and nobody else anything. A cluster counts as connected when it has answered and all its Nodes
 are known, so whoever finds no Node here may conclude that there is none. It is down after several failed probes in a
 row; refused credentials are replaced at once, and so is a way to the cluster that may lead nowhere soon (`nudge`).
-Whoever cares is told of connects, disconnects and changed Nodes.
+Whoever cares is told of connects, disconnects and changed Nodes, and of the first probe in a row that fails.
+
+Probes ask `/readyz`: an API server whose etcd has lost its quorum still answers `/`, and serves nobody.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from typing import Any
 
 import msgspec
 
-from remuda.kube import chance, clock
+from remuda.kube import clock, random_source
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError, Unreachable
+from remuda.kube.errors import StatusError, Unauthorized, Unreachable
 from remuda.kube.objects import Key, Kind, Object, Part
 from remuda.runtime.informer import Informer
 from remuda.runtime.queue import Backoff
@@ -30,12 +32,14 @@ log = logging.getLogger(__name__)
 
 Dial = Callable[[Key], Awaitable[Client]]
 Changed = Callable[[Key, Any], None]
+Probed = Callable[[Key], None]
 Explain = Callable[[Key, str], str]
 
 # The owner of a workload cluster decides what it answers. A page of 500 large Pods is far smaller.
 MOST_ANSWER_BYTES = 128 << 20
 PROVIDER_ID = "providerID"  # the index of Nodes
-_UNAUTHORIZED = 401
+_PROBE = "/readyz"
+_SERVER_ERROR = 500
 _LINGER_SECONDS = 5.0  # longer than most requests take
 
 
@@ -44,7 +48,10 @@ class NodeSpec(Part):
 
 
 class Node(Object):
-    """What is read of a Node here. Whoever needs more of it gives a kind of their own, with at least this."""
+    """Fields of a Node that are read here.
+
+    A caller that needs more passes a kind of its own with at least these fields.
+    """
 
     spec: NodeSpec = NodeSpec()
 
@@ -52,10 +59,10 @@ class Node(Object):
 NODE = Kind("v1", "Node", "nodes", Node, namespaced=False)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class RemoteSettings(msgspec.Struct, frozen=True, kw_only=True):
     probe_seconds: float = 10.0  # between two probes of a cluster, and after one that failed
     probes_per_second: float = 10.0  # of all clusters that are well: the more there are, the less often each is asked
-    rarest_seconds: float = 60.0  # but never more rarely than this, or each would need a new connection
+    rarest_seconds: float = 40.0  # but never more rarely: a cluster that has died is noticed within a minute
     answer_seconds: float = 5.0  # a probe that takes longer has failed
     probes: int = 5  # that fail in a row before the cluster counts as down
     connect_seconds: float = 30.0  # for everything until a cluster counts as connected
@@ -63,7 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """How things stand with one cluster. Times are wall time in seconds."""
+    """Connection state of one cluster. Times are wall time in seconds."""
 
     connected: bool = False
     client: Client | None = None
@@ -72,18 +79,20 @@ class Connection(msgspec.Struct, frozen=True):
     last_success: float | None = None
     failures: int = 0  # in a row, of attempts to connect or of probes
     error: str = "nobody has asked for a connection"
+    unreadable: str = ""  # why the watch of its Nodes cannot be read; they are listed every few seconds meanwhile
 
 
 _UNKNOWN = Connection()
 
 
 class RemoteClusters:
-    def __init__(self, dial: Dial, *, nodes: Kind[Any] = NODE, settings: Settings | None = None) -> None:
+    def __init__(self, dial: Dial, *, nodes: Kind[Any] = NODE, settings: RemoteSettings | None = None) -> None:
         self._dial = dial
         self._nodes = nodes
-        self._settings = settings or Settings()
+        self._settings = settings or RemoteSettings()
         self._links: dict[Key, tuple[_Link, asyncio.Task[None]]] = {}
         self._listeners: list[Changed] = []
+        self._probe_listeners: list[Probed] = []
         self._explain: Explain = lambda cluster, why: why
         self._tasks = Tasks()
 
@@ -91,7 +100,15 @@ class RemoteClusters:
         """Connects to the cluster and keeps connected, until it is forgotten. Asked twice, it is done once."""
         if cluster not in self._links:
             link = _Link(
-                cluster, self._dial, self._nodes, self._settings, self._pause, self._tell, self._told, self._tasks
+                cluster,
+                self._dial,
+                self._nodes,
+                self._settings,
+                self._pause,
+                self._tell,
+                self._tell_probed,
+                self._told,
+                self._tasks,
             )
             self._links[cluster] = (link, self._tasks.spawn(f"cluster {cluster}", link.run()))
 
@@ -119,8 +136,16 @@ class RemoteClusters:
         connected or lost."""
         self._listeners.append(listener)
 
+    def on_probe(self, listener: Probed) -> None:
+        """Calls it with a cluster when a probe or an attempt to connect has failed after others had worked, and when
+        one works again while it still counts as connected."""
+        self._probe_listeners.append(listener)
+
     def explained_by(self, explain: Explain) -> None:
-        """Whoever knows the ways to clusters turns what an attempt came to into what a person is told."""
+        """Set the function that turns the error of a connection attempt into a message for users.
+
+        The component that knows the transports to clusters provides it.
+        """
         self._explain = explain
 
     def _pause(self) -> float:
@@ -137,6 +162,13 @@ class RemoteClusters:
                 listener(cluster, node)
             except Exception:
                 log.exception("a listener to cluster %s failed", cluster)
+
+    def _tell_probed(self, cluster: Key) -> None:
+        for listener in self._probe_listeners:
+            try:
+                listener(cluster)
+            except Exception:
+                log.exception("a listener to the probes of cluster %s failed", cluster)
 
     def __len__(self) -> int:
         return len(self._links)
@@ -155,9 +187,10 @@ class _Link:
         cluster: Key,
         dial: Dial,
         nodes: Kind[Any],
-        settings: Settings,
+        settings: RemoteSettings,
         pause: Callable[[], float],
         tell: Changed,
+        tell_probed: Probed,
         explain: Explain,
         lingering: Tasks,
     ) -> None:
@@ -168,9 +201,11 @@ class _Link:
         self._settings = settings
         self._pause = pause
         self._tell = tell
+        self._tell_probed = tell_probed
         self._explain = explain
         self._backoff = Backoff(first=1.0, most=settings.retry_seconds)
         self.connection = Connection(since=clock.time(), error="not connected yet")
+        self._reflector: Reflector | None = None  # of its Nodes
         self.nudged = asyncio.Event()
         self.forgotten = False
 
@@ -196,7 +231,7 @@ class _Link:
         tasks, replaced = Tasks(), False
         try:
             informer = await self._first_picture(client, tasks)
-            self._set(connected=True, client=client, nodes=informer, since=clock.time())
+            self._set(connected=True, client=client, nodes=informer, since=clock.time(), unreadable="")
             self._succeeded()
             self._tell(self._cluster, None)
             yield client
@@ -218,26 +253,35 @@ class _Link:
         informer.index(PROVIDER_ID, lambda node: (node.spec.provider_id,) if node.spec.provider_id else ())
         informer.listen(self._node_changed)
         reflector = Reflector(client, self._nodes.target, informer)
+        self._reflector = reflector
         async with asyncio.timeout(self._settings.connect_seconds):
-            await client.raw_get("/")
+            await _probe(client)
             tasks.spawn(f"nodes of {self._cluster}", reflector.run())
             await reflector.attempted.wait()
-        if reflector.error is not None:
+        if reflector.error is not None and not informer.synced.is_set():  # its watch may have failed already
             raise reflector.error
         return informer
 
     async def _watch_over(self, client: Client) -> None:
         """Returns when another way shall be taken; raises what the last of too many failed probes in a row met."""
-        while not await self._nudged_within(self._until_probe() * chance.between(0.8, 1.2)):
+        while not await self._nudged_within(self._until_probe() * random_source.between(0.8, 1.2)):
             try:
                 async with asyncio.timeout(self._settings.answer_seconds):
-                    await client.raw_get("/")
+                    await _probe(client)
             except Exception as error:
                 if _refused(error) or self.connection.failures + 1 >= self._settings.probes:
                     raise
                 self._failed(error)
             else:
                 self._succeeded()
+                self._note_unreadable()
+
+    def _note_unreadable(self) -> None:
+        """Report a watch that cannot be read, and its recovery. The cluster stays connected: lists bring its Nodes."""
+        why = self._reflector.unreadable if self._reflector is not None else ""
+        if bool(why) != bool(self.connection.unreadable):  # each event is unreadable in its own words
+            self._set(unreadable=why)
+            self._tell(self._cluster, None)
 
     def _until_probe(self) -> float:
         return self._settings.probe_seconds if self.connection.failures else self._pause()
@@ -259,9 +303,14 @@ class _Link:
             what = self._explain(self._cluster, what)
         log.info("cluster %s: %s", self._cluster, what)
         self._set(failures=self.connection.failures + 1, error=what)
+        if self.connection.failures == 1:
+            self._tell_probed(self._cluster)
 
     def _succeeded(self) -> None:
+        failed = self.connection.failures > 0
         self._set(failures=0, error="", last_success=clock.time())
+        if failed:
+            self._tell_probed(self._cluster)
 
     def _set(self, **changes: Any) -> None:
         self.connection = msgspec.structs.replace(self.connection, **changes)
@@ -274,8 +323,17 @@ async def _closed_later(client: Client) -> None:
         await client.close()
 
 
+async def _probe(client: Client) -> None:
+    """Raise where the API serves nobody. Servers that do not know the path, or do not show it to us, do answer."""
+    try:
+        await client.raw_get(_PROBE)
+    except StatusError as error:
+        if isinstance(error, Unreachable) or error.code >= _SERVER_ERROR or _refused(error):
+            raise
+
+
 def _refused(error: Exception) -> bool:
-    return isinstance(error, StatusError) and error.code == _UNAUTHORIZED
+    return isinstance(error, Unauthorized)
 
 
 def _same(before: Object, after: Object) -> bool:

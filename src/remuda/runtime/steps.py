@@ -11,16 +11,26 @@ the fifth point passed, whichever that is. With `REMUDA_CRASH_ONCE=DIRECTORY` no
 each death leaves a file there, named after its point. Fault tests go through `all_steps()`, so which kills were tried
 is counted, not hoped for.
 
-A step is also where a process that may not act any more is held (`remuda.kube.permit`).
+A step is also where a process that may not act any more is held (`remuda.kube.leadership`).
+
+Each step that has acted is one INFO line: its name, what it does, and the writes it made. Steps are on the hot path:
+with INFO disabled, a step pays for one `isEnabledFor` and one look at a ContextVar. Lines from inside a step name the
+step only while INFO is enabled; the line that reports its failure always does.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from types import TracebackType
 
-from remuda.kube.permit import ask_permit
+from remuda.kube.leadership import ask_permit
+from remuda.runtime.reconcile_context import current_step, step_writes
+
+log = logging.getLogger(__name__)
+_INFO = logging.INFO
+_log_enabled = log.isEnabledFor  # bound once: steps are on the hot path
 
 VARIABLE = "REMUDA_CRASH_AT"
 ONCE_VARIABLE = "REMUDA_CRASH_ONCE"
@@ -42,6 +52,8 @@ class Step:
 
     async def __aenter__(self) -> None:
         ask_permit()
+        if _log_enabled(_INFO):
+            current_step.set(self.name)
         if _crash is not None:
             _crash.passing(self.before)
 
@@ -50,15 +62,28 @@ class Step:
     ) -> None:
         if kind is None:
             self.taken += 1
+            if current_step.get():
+                self._log()
             if _crash is not None:
                 _crash.passing(self.after)
+        else:
+            current_step.set(self.name)  # for the line that reports the failure, at any level
+            step_writes.set(())
+
+    def _log(self) -> None:
+        if _log_enabled(_INFO):
+            current_step.set(self.name)
+            written = step_writes.get()
+            log.info("%s (%s)" if written else "%s%s", self.doc, ", ".join(written))
+        current_step.set("")
+        step_writes.set(())
 
     def __repr__(self) -> str:
         return f"<step {self.name}>"
 
 
 class CrashPlan:
-    """Where this process is to die: the first of several points to be passed often enough. It says which it was."""
+    """Points at which this process is to crash: it dies at the first one passed often enough, and prints its name."""
 
     def __init__(self, text: str, once: str = "") -> None:
         self._once = once
@@ -94,6 +119,14 @@ def crash_at(text: str, once: str = "") -> None:
     """Set REMUDA_CRASH_AT and REMUDA_CRASH_ONCE of a process that was forked, not started."""
     global _crash
     _crash = CrashPlan(text, once) if text else None
+
+
+def note_write(verb: str, plural: str, namespace: str, name: str, subresource: str) -> None:
+    """Add a write to the line of the step in progress."""
+    if _log_enabled(_INFO) and current_step.get():
+        resource = f"{plural}/{subresource}" if subresource else plural
+        written = f"{verb} {resource} {namespace}/{name}" if namespace else f"{verb} {resource} {name}"
+        step_writes.set((*step_writes.get(), written))
 
 
 def step(name: str, doc: str) -> Step:

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from remuda.runtime.reconcile_context import detached
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -19,7 +21,7 @@ class Tasks:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
+        task = asyncio.get_running_loop().create_task(work, name=name, context=detached())
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
@@ -49,7 +51,10 @@ class Stopped(Exception):
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T], name: str = "") -> T:
-    """What the work returns. Raises Stopped, with the work given up, when `stop` comes first: it may take for ever."""
+    """Return the result of `work`.
+
+    Raises Stopped, with `work` cancelled, if `stop` is set first: `work` may never end.
+    """
     stopped = asyncio.create_task(stop.wait(), name="wait for the end")
     task = asyncio.create_task(work, name=name or None)
     try:

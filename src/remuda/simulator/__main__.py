@@ -20,8 +20,9 @@ from remuda.capi import inventory
 from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
 from remuda.runtime.definitions import install
+from remuda.runtime.log_format import ContextFilter, TextFormatter
 from remuda.runtime.manager import Manager
-from remuda.simulator.filecloud import FileCloud
+from remuda.simulator.file_cloud import FileCloud
 from remuda.simulator.kinds import definitions
 from remuda.simulator.served import ServedWorkloads
 from remuda.simulator.setup import add_providers
@@ -53,10 +54,10 @@ async def main() -> None:
     parser.add_argument("--namespace", default="", help="look at this namespace only")
     parser.add_argument("--verbose", action="store_true", help="say more in the log")
     options = parser.parse_args()
-    logging.basicConfig(
-        level=logging.INFO if options.verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    lines = logging.StreamHandler()
+    lines.setFormatter(TextFormatter())
+    lines.addFilter(ContextFilter())
+    logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, handlers=[lines])
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

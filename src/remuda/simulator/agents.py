@@ -44,7 +44,7 @@ class Machinery(Protocol):
     """The server behind an agent, by the key of its Secret."""
 
     def seconds(self, agent: Key, plan: Plan) -> float:
-        """How long applying the plan takes."""
+        """Return how long applying the plan takes."""
 
     def run(self, agent: Key, instruction: Instruction, attempt: int) -> Result: ...
 
@@ -78,19 +78,27 @@ class _Pass:
 
 class Agents:
     """`restart` is what happens to an agent whose process ends: its next pass applies the plan once more. One that does
-    not `listen` neither hears nor says anything, until it is told to `look`."""
+    not `listen` neither hears nor says anything, until it is told to `look`. `label_selector`: which Secrets are
+    cached."""
 
     def __init__(
-        self, manager: Manager, machinery: Machinery, listens: Callable[[Key], bool] = lambda agent: True
+        self,
+        manager: Manager,
+        machinery: Machinery,
+        listens: Callable[[Key], bool] = lambda agent: True,
+        *,
+        label_selector: str = "",
     ) -> None:
         self._client = manager.client
         self._listens = listens
         self._machinery = machinery
-        self._informer = manager.caches.of(SECRET)
+        self._informer = manager.caches.of(SECRET, label_selector=label_selector)
         self._seen: set[str] = set()
         self._records: dict[str, tuple[str, formats.Json]] = {}  # of periodic instructions, by uid, of which plan
         self._until: dict[tuple[str, str], float] = {}  # when applying a plan, by its checksum, will be done
-        self._controller = manager.controller("simulatedagent", SECRET, self.reconcile, concurrency=_CONCURRENCY)
+        self._controller = manager.controller(
+            "simulatedagent", SECRET, self.reconcile, concurrency=_CONCURRENCY, informer=self._informer
+        )
 
     def restart(self, agent: Key) -> None:
         secret = self._informer.get(*agent)
@@ -117,7 +125,7 @@ class Agents:
         return Again(min(work.waits), "the plan is looked at again") if work.waits else DONE
 
     def _apply(self, work: _Pass, plan: Plan) -> bool:
-        """Whether the one-time instructions ran now."""
+        """Run the one-time instructions if they are due; return whether they ran now."""
         uid = work.secret.metadata.uid
         verdict = rules.verdict(work.data, work.now)
         if verdict.claim:

@@ -73,8 +73,8 @@ class Cloud(Protocol):
 
 
 class Ledger:
-    """What both clouds know: hosts by name and tag, and how often somebody has tried. Pure: the caller records what is
-    decided (`attempt`), and applies it (`apply`), now or after a restart."""
+    """Ledger that both clouds share: hosts by name and tag, and the number of attempts to create each. Pure: the caller
+    records a decision (`attempt`) and applies it (`apply`), now or after a restart."""
 
     def __init__(self) -> None:
         self.hosts: dict[tuple[str, str], Host] = {}
@@ -82,7 +82,7 @@ class Ledger:
         self._last = 0
 
     def attempt(self, request: HostRequest) -> Entry | None:
-        """What a create comes to; None when the host exists and the answer gets through."""
+        """Return the result of a create request; None when the host exists and the answer gets through."""
         place = (request.name, request.tag)
         attempts = self._attempts.get(place, 0)
         lost = attempts < request.refusals + request.answers_lost

@@ -28,30 +28,30 @@ from remuda.capi.types import MACHINE
 from remuda.jobs.in_process import InProcess
 from remuda.jobs.marks import JobKey
 from remuda.jobs.runner import JobRunner
-from remuda.jobs.runner import Settings as JobSettings
-from remuda.kube import conditions
+from remuda.jobs.runner import JobRunnerSettings as JobSettings
+from remuda.kube import clock, conditions
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind
-from remuda.providers import secrets
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.registration import Registration
-from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane import hosts as roles
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.providers.machine import job
-from remuda.providers.machine.drivers import sim
-from remuda.providers.machine.drivers.simcloud import SimCloud
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.types import NODE_DRIVER, config_kind, machine_kind
+from remuda.providers.shared import secrets
+from remuda.providers.shared.drivers import sim
+from remuda.providers.shared.drivers.simcloud import SimCloud
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.shared.types.machine import NODE_DRIVER, config_kind, machine_kind
 from remuda.provisioning import admission as provisioning_admission
 from remuda.provisioning import setup as provisioning
 from remuda.provisioning.types import CLUSTER, Cluster
 from remuda.runtime.manager import Manager
 from remuda.simulator import agents
 from remuda.simulator.downstream import Downstream
-from remuda.simulator.herd import Herd
 from remuda.simulator.hosts import ModelHost
 from remuda.simulator.judge import Judge
+from remuda.simulator.model_hosts import Herd
 from remuda.simulator.world import PATIENCE_SECONDS, World, tell
 
 NAMESPACE = provisioning.WORKSPACES[0]
@@ -89,8 +89,7 @@ class DeclaredWorld(World):
         super().__init__(server, catch_up_seconds=catch_up_seconds)
         self._declared, self._planes = self._view.of(CLUSTER), self._view.of(RKE_CONTROL_PLANE)
         self._agents = Manager(server.client(field_manager="agents"), name="agents", interval=0.0)
-        self._agents.caches.of(agents.SECRET, label_selector=secrets.LABEL)
-        following = agents.Agents(self._agents, self.herd, self.herd.listens)
+        following = agents.Agents(self._agents, self.herd, self.herd.listens, label_selector=secrets.LABEL)
         self.herd.look = following.look
 
     def _new_manager(self) -> Manager:
@@ -98,11 +97,12 @@ class DeclaredWorld(World):
         remote = core.add_controllers(manager, dial=self.herd.dial)
         provisioning.add(manager)
         machine = MachineSettings(job_key=self._job_key)
-        added = providers.add(manager, providers.Settings(site=self._site, machine=machine), remote=remote)
+        settings = providers.ProviderSettings(site=self._site, machine=machine, silence=self.herd.silence(clock.time()))
+        added = providers.add(manager, settings, remote=remote)
         assert added.registration is not None
         self.registration = added.registration
         folder = Path(self._folder.name)
-        settings = JobSettings(
+        jobs = JobSettings(
             directory=folder / "jobs",
             hosts=folder / "hosts",
             server_url=self._site.server_url,
@@ -110,7 +110,7 @@ class DeclaredWorld(World):
             key=self._job_key,
             concurrency=32,
         )
-        JobRunner(manager, settings, InProcess(job.in_process(self._server.client(), folder / "hosts")))
+        JobRunner(manager, jobs, InProcess(job.in_process(self._server.client(), folder / "hosts")))
         return manager
 
     def _definitions(self) -> list[Json]:
@@ -222,7 +222,7 @@ class DeclaredWorld(World):
         return [] if found is None else sorted(found.hosts.values(), key=lambda host: host.name)
 
     def unlike(self, name: str) -> list[str]:
-        """What is not as the Cluster says, by its own word and by the models."""
+        """Return the differences from the Cluster's desired state, as its status and the models report them."""
         cluster, plane = self.declared(name), self.plane(name)
         if cluster is None or plane is None or cluster.spec.rke_config is None:
             return ["it is not there"]

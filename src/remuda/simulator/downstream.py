@@ -44,7 +44,7 @@ class Downstream:
         self._witness = witness
 
     def begin_anew(self) -> None:
-        """What nobody has used may be begun once more, and is empty then."""
+        """Replace a cluster that nobody has used with an empty one."""
         self.api.cut = True
         self.etcd, self.api = Etcd(self._catch_up_seconds, self._witness), self._new_api()
 

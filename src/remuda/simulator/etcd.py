@@ -50,7 +50,7 @@ class Etcd:
         return sum(member.alive for member in self.voters) >= self.quorum
 
     def refusal(self) -> str:
-        """Why writes are refused now; empty when they are not."""
+        """Return why writes are refused now; empty when they are not."""
         if self.has_quorum:
             return ""
         alive = sum(member.alive for member in self.voters)

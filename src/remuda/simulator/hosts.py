@@ -16,13 +16,13 @@ import msgspec
 
 from remuda.agent.plan import Instruction, Plan
 from remuda.agent.rules import Result
-from remuda.kube import chance, clock
+from remuda.kube import clock, random_source
 from remuda.kube.objects import Key
 from remuda.providers.controlplane.render.files import INIT
-from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE
+from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE, UNIT_STATUS
 from remuda.providers.controlplane.render.stamps import RESTART_STAMP
 from remuda.providers.controlplane.render.tunnel import TUNNEL
-from remuda.providers.machine.drivers.simcloud import SimServer
+from remuda.providers.shared.drivers.simcloud import SimServer
 
 _SETTINGS, SERVERS = "/config.yaml.d/50-rancher.yaml", "/remuda-servers"
 _FAILED = 1
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 
 class Service(msgspec.Struct, kw_only=True):
-    """What runs on a host, or is starting."""
+    """Service that runs on a host, or is starting."""
 
     version: str
     settings: Json
@@ -95,7 +95,7 @@ class ModelHost:
     def revive(self) -> None:
         self.alive, self.dead_since = True, None
         if self.service is not None:
-            self.service.up_at = clock.time() + chance.between(5, 20)
+            self.service.up_at = clock.time() + random_source.between(5, 20)
 
     # what plans make it do
 
@@ -103,7 +103,7 @@ class ModelHost:
         self.plan = plan
 
     def install(self, instruction: Instruction, answering: Callable[[str], bool]) -> tuple[Result, bool]:
-        """How it went, and whether the service was restarted for it."""
+        """Install the distribution; return the result, and whether the service was restarted for it."""
         if self.failing:
             self.failing -= 1
             return Result(_FAILED, b"", b"the disk is full, says the story"), False
@@ -119,7 +119,7 @@ class ModelHost:
             settings=json.loads(self._file(_SETTINGS)),
             server=environment["REMUDA_ROLE"] == "server",
             join=self.join,
-            up_at=clock.time() + chance.between(3, 30) + self.slow_seconds,
+            up_at=clock.time() + random_source.between(3, 30) + self.slow_seconds,
         )
         return Result(), True
 
@@ -127,12 +127,12 @@ class ModelHost:
         self.service = None
 
     def cluster_label(self, prefix: str) -> str:
-        """Which cluster its config says it is of."""
+        """Return the cluster that the host's config names in its node label."""
         labels: list[str] = json.loads(self._file(_SETTINGS))["node-label"]
         return next(label.removeprefix(prefix) for label in labels if label.startswith(prefix))
 
     def _choose_server(self, answering: Callable[[str], bool]) -> str:
-        """Why it cannot; empty: it has."""
+        """Choose the server to join; return why none could be chosen, empty on success."""
         listed = self._file(SERVERS).decode().split()
         if listed == [INIT]:
             self.join = INIT
@@ -155,6 +155,6 @@ def asks_for_members(instruction: Instruction) -> bool:
     return instruction.name == MEMBERS
 
 
-def is_of_tunnels(instruction: Instruction) -> bool:
-    """Nothing of them is modelled."""
-    return instruction.name == TUNNEL
+def is_not_modelled(instruction: Instruction) -> bool:
+    """Tunnels, and units as systemd sees them."""
+    return instruction.name in (TUNNEL, UNIT_STATUS)

@@ -14,7 +14,7 @@ import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from remuda.kube import chance, clock
+from remuda.kube import clock, random_source
 
 T = TypeVar("T")
 
@@ -105,10 +105,10 @@ def run(main: Coroutine[Any, Any, T], *, seed: int = 0, start: float = START) ->
     """Runs `main` to its end in virtual time, with the clock and chance of this process taken from the simulation."""
     loop = VirtualLoop(start)
     clock.use(loop.wall)
-    chance.use(random.Random(seed))  # noqa: S311 - to be repeated, not to be secret
+    random_source.use(random.Random(seed))  # noqa: S311 - to be repeated, not to be secret
     try:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             return runner.run(main)
     finally:
         clock.use(None)
-        chance.use(None)
+        random_source.use(None)

@@ -1,11 +1,12 @@
-"""What a simulated server does once it runs: joins etcd if it is of the control plane, and registers its Node.
+"""Behaviour of a simulated server once it runs: a control plane server joins etcd, and each server registers its Node.
 
-A Node is registered once. One that vanishes later stays away, like that of a broken kubelet, and what its script says
-goes wrong goes wrong once: a Node that was brought back (`revive`) stays well.
+A Node is registered once. One that vanishes later stays away, like that of a broken kubelet, and each failure in its
+script happens once: a Node that was brought back (`revive`) stays healthy.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from remuda.capi import names
 from remuda.capi.types import Machine
 from remuda.kube import clock
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, NotFound, ignore_not_found
 from remuda.simulator.cloud import Host
 from remuda.simulator.etcd import Etcd, EtcdRefused
 from remuda.simulator.types import MachineScript
@@ -95,23 +96,18 @@ def _conditions(well: bool) -> list[Json]:
 async def find(client: Client, name: str) -> Json | None:
     try:
         found: Json = msgspec.json.decode(await client.get(NODES, "", name))
-    except StatusError as error:
-        if error.code == 404:
-            return None
-        raise
+    except NotFound:
+        return None
     return found
 
 
 async def register(client: Client, machine: Machine, host: Host) -> None:
-    try:
+    with contextlib.suppress(AlreadyExists):
         await client.create(NODES, "", node(machine, host))
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise
 
 
 def trouble(script: MachineScript, found: Json) -> tuple[str, float]:
-    """What is next to go wrong with a Node ("fails", "vanishes" or nothing), and in how many seconds."""
+    """Return the next failure of a Node ("fails", "vanishes" or nothing), and in how many seconds it is due."""
     age = clock.time() - clock.parse(found["metadata"]["creationTimestamp"])
     due: list[tuple[float, str]] = []
     if script.node_fails_after_seconds is not None and FAILED not in (found["metadata"].get("annotations") or {}):
@@ -130,11 +126,8 @@ async def fail(client: Client, name: str) -> None:
 
 
 async def vanish(client: Client, name: str) -> None:
-    try:
+    with ignore_not_found():
         await client.delete(NODES, "", name)
-    except StatusError as error:
-        if error.code != 404:
-            raise
 
 
 async def revive(client: Client, name: str) -> None:

@@ -16,14 +16,14 @@ from typing import Any
 
 import yaml
 
-from remuda.apiserver.server import ApiServer, Settings, StartRefused
+from remuda.apiserver.server import ApiServer, ServerSettings, StartRefused
 from remuda.capi.types.cluster import Endpoint
-from remuda.kube import chance, kubeconfig
+from remuda.kube import kubeconfig, random_source
 from remuda.kube.client import Client
 from remuda.kube.errors import Unreachable
 from remuda.kube.objects import Key
 from remuda.simulator.etcd import Etcd
-from remuda.simulator.workloads import Members, admin_kubeconfig
+from remuda.simulator.workload_registry import Members, admin_kubeconfig
 
 _HOST = "127.0.0.1"
 _PORT = "port"
@@ -59,7 +59,7 @@ class ServedWorkloads:
 
     async def _open(self, cluster: Key) -> None:
         folder = self._folder(cluster)
-        settings = Settings(data_dir=folder / "server", host=_HOST, port=self._port(cluster))
+        settings = ServerSettings(data_dir=folder / "server", host=_HOST, port=self._port(cluster))
         try:
             server = await ApiServer.start(settings)
         except StartRefused as refused:
@@ -147,7 +147,7 @@ class ServedWorkloads:
 
 def _free_port(taken: set[int]) -> int:
     for _ in range(1000):
-        port = int(chance.between(_LOWEST, _HIGHEST))
+        port = int(random_source.between(_LOWEST, _HIGHEST))
         if port not in taken and _can_listen(port):
             return port
     raise Unreachable("no port is free for another API server", sent=False)

@@ -13,7 +13,7 @@ from remuda.simulator.providers.cluster import ClusterProvider
 from remuda.simulator.providers.controlplane import ControlPlaneProvider
 from remuda.simulator.providers.machine import MachineProvider
 from remuda.simulator.providers.remediation import RemediationProvider
-from remuda.simulator.workloads import Workloads
+from remuda.simulator.workload_registry import Workloads
 
 
 def add_providers(manager: Manager, cloud: Cloud, workloads: Workloads, externals: Externals | None = None) -> None:

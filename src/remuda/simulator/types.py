@@ -25,7 +25,7 @@ Times = Annotated[int, Field(minimum=0)]
 
 
 class Script(Part):
-    """How it goes."""
+    """Script of simulated work."""
 
     seconds: Annotated[Duration, Field("How long it takes.")] = 0.0
     failures: Annotated[Times, Field("So many attempts fail first.")] = 0
@@ -33,7 +33,7 @@ class Script(Part):
 
 
 class MachineScript(Part):
-    """How it goes with one server and its Node."""
+    """Script for one server and its Node."""
 
     boot_seconds: Annotated[Duration, Field("From creating the server until it runs.")] = 0.0
     node_seconds: Annotated[Duration, Field("From the running server until its Node is there.")] = 0.0
@@ -52,7 +52,7 @@ class MachineScript(Part):
 
 
 class SimulatedClusterSpec(Part):
-    """What the servers of a cluster share."""
+    """Settings that the servers of a cluster share."""
 
     control_plane_endpoint: Annotated[Endpoint, Field(min_properties=1)] = Endpoint()
     without_endpoint: Annotated[bool, Field("The endpoint is left to the control plane.")] = False
@@ -71,26 +71,26 @@ class SimulatedMachineSpec(Part):
 
 
 class SimulatedBootstrapSpec(Part):
-    """How one server becomes a Node."""
+    """Script that turns one server into a Node."""
 
     script: Script = Script()
 
 
 class SimulatedRemediationSpec(Part):
-    """What is done about one unhealthy Machine."""
+    """Script for the remediation of one unhealthy Machine."""
 
     script: Script = Script()
 
 
 class MachineTemplateSpec(Part):
-    """What control plane Machines are made from."""
+    """Template spec of control plane Machines."""
 
     infrastructure_ref: Annotated[Reference, Field("The template of their servers.", required=True)] = Reference()
     deletion: MachineDeletion = MachineDeletion()
 
 
 class MachineTemplate(Part):
-    """What control plane Machines are made from."""
+    """Template of control plane Machines."""
 
     metadata: TemplateMetadata = TemplateMetadata()
     spec: Annotated[MachineTemplateSpec, Field(required=True)] = MachineTemplateSpec()
@@ -106,14 +106,14 @@ class OldReference(Part):
 
 
 class OldMachineTemplate(Part):
-    """What control plane Machines are made from."""
+    """Template of control plane Machines."""
 
     metadata: TemplateMetadata = TemplateMetadata()
     infrastructure_ref: Annotated[OldReference, Field("The template of their servers.", required=True)] = OldReference()
 
 
 class RolloutSpec(Part):
-    """When Machines are replaced although nothing else asks for it."""
+    """Time-based replacement of Machines, although nothing else asks for it."""
 
     after: Annotated[Time | None, Field("Machines made before this time are replaced once it has come.")] = None
 
@@ -201,7 +201,7 @@ class SimulatedControlPlaneStatus(Part):
 
 
 class SimulatedRemediationStatus(Part):
-    """What was done."""
+    """Result of the remediation."""
 
     done: Annotated[bool, Field("The server was restarted.")] = False
 
@@ -259,14 +259,14 @@ class OldSimulatedControlPlaneStatus(OldStatus):
 
 
 class SimulatedCluster(Object):
-    """What the simulated servers of a cluster share."""
+    """Settings that the simulated servers of a cluster share."""
 
     spec: SimulatedClusterSpec = SimulatedClusterSpec()
     status: SimulatedClusterStatus = SimulatedClusterStatus()
 
 
 class OldSimulatedCluster(Object):
-    """What the simulated servers of a cluster share."""
+    """Settings that the simulated servers of a cluster share."""
 
     spec: SimulatedClusterSpec = SimulatedClusterSpec()
     status: OldSimulatedClusterStatus = OldSimulatedClusterStatus()
@@ -287,14 +287,14 @@ class OldSimulatedMachine(Object):
 
 
 class SimulatedBootstrap(Object):
-    """How one simulated server becomes a Node."""
+    """Bootstrap of one simulated server, which becomes a Node."""
 
     spec: SimulatedBootstrapSpec = SimulatedBootstrapSpec()
     status: SimulatedBootstrapStatus = SimulatedBootstrapStatus()
 
 
 class OldSimulatedBootstrap(Object):
-    """How one simulated server becomes a Node."""
+    """Bootstrap of one simulated server, which becomes a Node."""
 
     spec: SimulatedBootstrapSpec = SimulatedBootstrapSpec()
     status: OldSimulatedBootstrapStatus = OldSimulatedBootstrapStatus()
@@ -322,57 +322,57 @@ class SimulatedRemediation(Object):
 
 
 class _MachineTemplateResource(Part):
-    """What is made from it."""
+    """Machine created from the template."""
 
     metadata: TemplateMetadata = TemplateMetadata()
     spec: SimulatedMachineSpec = SimulatedMachineSpec()
 
 
 class _MachineTemplateSpec(Part):
-    """What is made from it."""
+    """Template spec."""
 
     template: Annotated[_MachineTemplateResource, Field(required=True)] = _MachineTemplateResource()
 
 
 class SimulatedMachineTemplate(Object):
-    """What SimulatedMachines are made from."""
+    """Template of SimulatedMachines."""
 
     spec: Annotated[_MachineTemplateSpec, Field(required=True)] = _MachineTemplateSpec()
 
 
 class _BootstrapTemplateResource(Part):
-    """What is made from it."""
+    """Bootstrap created from the template."""
 
     metadata: TemplateMetadata = TemplateMetadata()
     spec: SimulatedBootstrapSpec = SimulatedBootstrapSpec()
 
 
 class _BootstrapTemplateSpec(Part):
-    """What is made from it."""
+    """Template spec."""
 
     template: Annotated[_BootstrapTemplateResource, Field(required=True)] = _BootstrapTemplateResource()
 
 
 class SimulatedBootstrapTemplate(Object):
-    """What SimulatedBootstraps are made from."""
+    """Template of SimulatedBootstraps."""
 
     spec: Annotated[_BootstrapTemplateSpec, Field(required=True)] = _BootstrapTemplateSpec()
 
 
 class _RemediationTemplateResource(Part):
-    """What is made from it."""
+    """Remediation created from the template."""
 
     metadata: TemplateMetadata = TemplateMetadata()
     spec: SimulatedRemediationSpec = SimulatedRemediationSpec()
 
 
 class _RemediationTemplateSpec(Part):
-    """What is made from it."""
+    """Template spec."""
 
     template: Annotated[_RemediationTemplateResource, Field(required=True)] = _RemediationTemplateResource()
 
 
 class SimulatedRemediationTemplate(Object):
-    """What SimulatedRemediations are made from."""
+    """Template of SimulatedRemediations."""
 
     spec: Annotated[_RemediationTemplateSpec, Field(required=True)] = _RemediationTemplateSpec()

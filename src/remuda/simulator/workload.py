@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.kube import chance, clock, errors
+from remuda.kube import clock, errors, random_source
 from remuda.kube.client import Change, ChangeType, Listing, PatchKind, Propagation, Target
 from remuda.kube.objects import Key
 from remuda.kube.patches import apply_json_patch, apply_merge_patch, apply_strategic_patch
@@ -55,7 +55,7 @@ class _Watcher:
             self.wake.set_result(None)
 
     async def wait(self, deadline: float | None) -> bool:
-        """Whether something may have happened before the deadline."""
+        """Wait for events until the deadline; return whether something may have happened before it."""
         loop = asyncio.get_running_loop()
         self.wake = loop.create_future()
         timer = loop.call_at(deadline, self.tell, None) if deadline is not None else None
@@ -159,6 +159,8 @@ class ModelWorkload:
 
     async def raw_get(self, path: str) -> bytes:
         self._reach()
+        if path == "/readyz":  # as of an API server, of which etcd is a part
+            self._write_allowed()
         return _VERSION if path == "/version" else b'{"paths":["/api/v1"]}' if path == "/" else b"ok"
 
     async def close(self) -> None:
@@ -187,7 +189,7 @@ class ModelWorkload:
             raise errors.already_exists(target.group, target.plural, key.name)
         if namespace:
             metadata["namespace"] = namespace
-        metadata |= {"uid": chance.uid(), "creationTimestamp": clock.now()}
+        metadata |= {"uid": random_source.uid(), "creationTimestamp": clock.now()}
         head = {"apiVersion": target.api_version, "kind": made.get("kind") or _KINDS.get(target.plural, "Object")}
         return self._put("ADDED", target, key, head | made)
 

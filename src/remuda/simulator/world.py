@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.apiserver.storage.types import Event
 from remuda.capi import admission, names
 from remuda.capi.definitions import definitions as core_definitions
@@ -36,7 +36,7 @@ from remuda.simulator.blueprint import Blueprint
 from remuda.simulator.cloud import MemoryCloud, made_twice
 from remuda.simulator.kinds import FAMILIES, definitions
 from remuda.simulator.setup import add_providers
-from remuda.simulator.workloads import ModelWorkloads
+from remuda.simulator.workload_registry import ModelWorkloads
 
 T = TypeVar("T")
 W = TypeVar("W", bound="World")
@@ -93,7 +93,7 @@ class World:
         await self._lead()
 
     def _definitions(self) -> list[dict[str, Any]]:
-        """Of the kinds beside Cluster API's own."""
+        """Return the CRDs of the kinds beside Cluster API's own."""
         return definitions()
 
     async def _lead(self) -> None:
@@ -175,7 +175,7 @@ class World:
                     return
 
     def waits(self) -> str:
-        """What every controller waits for, in its own words."""
+        """Return what every controller waits for, in the controller's own words."""
         found = [
             f"{name} {key}: {wait.blocked.message}"
             for name, controller in self.manager.controllers.items()
@@ -184,7 +184,7 @@ class World:
         return "; ".join(found) or "nobody waits for anything"
 
     async def broken(self) -> list[str]:
-        """What has gone wrong, judged by the models: to be asked when the world is quiet."""
+        """Return everything that has gone wrong, judged by the models. Call it when nothing in the world changes."""
         complaints = list(self.workloads.violations)
         complaints += [f"the server {name} was made twice" for name in made_twice(self.cloud.journal)]
         known = {
@@ -213,7 +213,7 @@ def tell(
     """The same in a world of any sort."""
 
     async def run(folder: Path) -> T:
-        settings = Settings(data_dir=folder, port=0, volatile=True)
+        settings = ServerSettings(data_dir=folder, port=0, volatile=True)
         server = await ApiServer.start(settings, admission=admitted_by)
         try:
             world = make(server)

@@ -6,6 +6,6 @@ library only, Python 3.9 or newer; the server stands on the HTTP stack of this p
 
 # The modules that travel.
 TRAVELLING = (
-    *("__init__", "__main__", "allow", "client", "dialing", "handshake", "local", "mux", "protocol", "proxies"),
-    *("reaching", "session", "streams", "waiting", "websocket"),
+    *("__init__", "__main__", "allow", "client", "dialer", "handshake", "local", "mux", "protocol", "proxies"),
+    *("session", "streams", "local_readiness", "websocket", "websocket_client"),
 )

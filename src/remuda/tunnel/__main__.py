@@ -19,11 +19,11 @@ import time
 from typing import Any
 
 from remuda.tunnel.allow import Allow, Target, at, parse_target
-from remuda.tunnel.client import Client, Settings, Status, Waits
+from remuda.tunnel.client import Client, Status, TunnelSettings, Waits
+from remuda.tunnel.local_readiness import WaitFor
 from remuda.tunnel.mux import Timing
-from remuda.tunnel.reaching import parse
 from remuda.tunnel.streams import Limits
-from remuda.tunnel.waiting import WaitFor
+from remuda.tunnel.websocket_client import parse
 
 _KNOWN = {
     *("urls", "authorities", "token_file", "headers", "allow", "status_file", "timing", "limits", "waits"),
@@ -34,10 +34,10 @@ _ENDS = {signal.SIGTERM, signal.SIGINT}
 
 
 class ConfigError(ValueError):
-    """What is wrong with the file, in words."""
+    """Invalid configuration file; the text says what is wrong."""
 
 
-def load(path: str) -> Settings:
+def load(path: str) -> TunnelSettings:
     """Raises ConfigError and OSError."""
     found = _read(path)
     headers = [(str(name), str(value)) for name, value in _typed(found, "headers", dict, {}).items()]
@@ -48,7 +48,7 @@ def load(path: str) -> Settings:
         raise ConfigError(f"{path}: urls: at least one is needed")
     loopback = os.environ.get("REMUDA_HOST_ADDRESS") or ""
     try:
-        return Settings(
+        return TunnelSettings(
             urls=urls,
             authorities=_texts(path, found, "authorities"),
             headers=tuple(headers),
@@ -94,7 +94,7 @@ def _waited_for(path: str, found: dict[str, Any], loopback: str) -> WaitFor | No
 
 
 def _texts(path: str, found: dict[str, Any], name: str) -> str:
-    """Of the files that are named there."""
+    """Return the contents of the files that the setting names, joined."""
     return "\n".join(_text(_beside(path, file)) for file in _typed(found, name, list, []))
 
 

@@ -1,8 +1,8 @@
-"""What the other end of a tunnel may have dialled: each end decides for itself, and says no unless told otherwise.
+"""Rules for what the other end of a tunnel may dial. Each end decides for itself, and denies what no rule allows.
 
-A rule is written like what is asked: `tcp/127.0.0.1:6443`, `tcp/10.42.0.0/16:*`, `tcp/[fd00::/8]:8000-8999`,
-`tcp/registry.internal:443`, `unix//run/service.sock`. Ranges of addresses match addresses and never names: where a name
-leads is decided by whoever answers for it, so a name must be listed as such.
+A rule is written like the request: `tcp/127.0.0.1:6443`, `tcp/10.42.0.0/16:*`, `tcp/[fd00::/8]:8000-8999`,
+`tcp/registry.internal:443`, `unix//run/service.sock`. Address ranges match addresses and never names: the owner of a
+name decides which address it resolves to, so a name must be listed as such.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Target(NamedTuple):
-    """What is to be dialled. A path of the file system is the host of a unix socket, without a port."""
+    """Target to dial. For a unix socket, the host is a path of the file system, and there is no port."""
 
     network: str
     host: str
@@ -39,7 +39,7 @@ class Allow:
         self._loopback = loopback
 
     def target(self, network: str, address: str) -> Target | None:
-        """What to dial, if that is allowed. Raises ValueError for what is no address."""
+        """Return the target to dial; None if it is not allowed. Raises ValueError for an invalid address."""
         wanted = parse_target(network, address)
         return at(wanted, self._loopback) if any(_matches(rule, wanted) for rule in self._rules) else None
 
@@ -48,7 +48,7 @@ NOTHING = Allow()
 
 
 def at(target: Target, loopback: str) -> Target:
-    """Where that really is."""
+    """Return the target to dial in fact: `loopback`, if given, replaces a loopback host."""
     return target._replace(host=loopback) if loopback and target.host in _LOOPBACK else target
 
 

@@ -7,8 +7,8 @@ What must stay true:
   clients do not come back at once. Where a server says when (Retry-After), it waits that and up to a second more. The
   bound starts over after a session that lasted.
 - Why the last session ended, or the last attempt failed, is always known and told.
-- Where it is told to wait for something on its own host (`Settings.wait_for`), it opens no tunnel before that is there:
-  whoever comes through it finds what he comes for.
+- With `TunnelSettings.wait_for`, it opens no tunnel before a service on its own host accepts connections, so that every
+  client of the tunnel finds it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from remuda.tunnel import reaching
+from remuda.tunnel import websocket_client
 from remuda.tunnel.allow import NOTHING, Allow
+from remuda.tunnel.local_readiness import WaitFor, missing
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.session import Session
 from remuda.tunnel.streams import Limits
-from remuda.tunnel.waiting import WaitFor, missing
 
 CONFIRMS = ("X-Remuda-Tunnel", "confirms")
 """The header by which a server knows that this end tells when it has connected a stream."""
@@ -43,7 +43,7 @@ class Waits(NamedTuple):
     attempt: float = 10.0  # each wait of an attempt
 
 
-class Settings(NamedTuple):
+class TunnelSettings(NamedTuple):
     urls: tuple[str, ...]
     authorities: str = ""  # PEM, any number; none: those of the system
     headers: tuple[tuple[str, str], ...] = ()
@@ -63,7 +63,7 @@ class Status(NamedTuple):
 
 
 class BackOff:
-    """How long to wait before the next round."""
+    """Back-off: the time to wait before the next round."""
 
     def __init__(self, waits: Waits, chance: Callable[[float, float], float] = random.uniform) -> None:
         self._waits = waits
@@ -86,7 +86,7 @@ class Client:
 
     def __init__(
         self,
-        settings: Callable[[], Settings],
+        settings: Callable[[], TunnelSettings],
         told: Callable[[Status], None] = lambda status: None,
         turned: Callable[[], None] = lambda: None,
     ) -> None:
@@ -131,15 +131,15 @@ class Client:
             self._stopped.wait(min(left, 1.0))
 
     def _is_there(self, wanted: WaitFor | None) -> bool:
-        """Whether there is, on this host, what the tunnel is to lead to."""
+        """Return whether the local target of the tunnel is ready on this host; report it when it is not."""
         reason = missing(wanted, _HELD_SECONDS) if wanted is not None else ""
         if reason and reason != self.status.waiting_for:
             self._tell(self.status._replace(since=time.time(), waiting_for=reason))
         return not reason
 
-    def _round(self, settings: Settings) -> tuple[float, float | None]:
+    def _round(self, settings: TunnelSettings) -> tuple[float, float | None]:
         """Each URL once, until one has led to a session: how long that lasted, and how long to wait at least."""
-        context = reaching.trust(settings.authorities)
+        context = websocket_client.trust(settings.authorities)
         headers = (CONFIRMS, *settings.headers)
         asked_to_wait: list[float] = []
         for url in sorted(settings.urls, key=lambda url: url != self._last_url):
@@ -147,8 +147,8 @@ class Client:
                 break
             self._turned()
             try:
-                wire, rest = reaching.reach(url, context, headers, settings.waits.attempt)
-            except reaching.Unreachable as error:
+                wire, rest = websocket_client.reach(url, context, headers, settings.waits.attempt)
+            except websocket_client.Unreachable as error:
                 self._failed(str(error))
                 if error.retry_after is not None:
                     asked_to_wait.append(error.retry_after)
@@ -156,7 +156,7 @@ class Client:
             return self._within(settings, url, wire, rest), None
         return 0.0, min(asked_to_wait, default=None)
 
-    def _within(self, settings: Settings, url: str, wire: reaching.ssl.SSLSocket, rest: bytes) -> float:
+    def _within(self, settings: TunnelSettings, url: str, wire: websocket_client.ssl.SSLSocket, rest: bytes) -> float:
         session = Session(
             wire,
             rest=rest,

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-from remuda.tunnel.sessions import DIAL_SECONDS, Sessions
+from remuda.tunnel.session_table import DIAL_SECONDS, Sessions
 
 
 class TunnelConnector(aiohttp.BaseConnector):

@@ -1,7 +1,7 @@
 """The HTTP/1.1 request that turns into a WebSocket, from both ends, without I/O.
 
-A client that is refused knows why: `Refused` carries the status, the text of the answer and how long the server asks
-to be left alone. Redirects are not followed; a switch nobody asked for is an error. Standard library only.
+A client that is refused knows why: `HandshakeRefused` carries the status, the text of the answer and how long the
+server asks to be left alone. Redirects are not followed; a switch nobody asked for is an error. Standard library only.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _LONGEST_TEXT = 4 * 1024
 
 
 class HandshakeError(Exception):
-    """What the other end said is not the answer, or not the request, that leads to a WebSocket."""
+    """Error for a request or an answer that does not lead to a WebSocket."""
 
 
-class Refused(Exception):
+class HandshakeRefused(Exception):
     """The server answered, and does not want this connection."""
 
     def __init__(self, status: int, text: str, retry_after: float | None) -> None:
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 def accept_value(key: str) -> str:
-    """What proves that a server has read the key as a WebSocket's."""
+    """Return the Sec-WebSocket-Accept value, which proves that a server has read the key as a WebSocket's."""
     return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest()).decode()
 
 
@@ -57,7 +57,7 @@ class ClientHandshake:
         self._received = bytearray()
 
     def feed(self, data: bytes) -> bool:
-        """Says whether the WebSocket is there. Raises `Refused` as soon as the server's reason has come."""
+        """Says whether the WebSocket is there. Raises `HandshakeRefused` as soon as the server's reason has come."""
         self._received += data
         head, separator, body = bytes(self._received).partition(b"\r\n\r\n")
         if not separator:
@@ -94,7 +94,7 @@ def accepted(method: str, headers: Mapping[str, str]) -> bytes:
 
 
 def accepted_headers(method: str, headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Those of the answer, beside `Connection: Upgrade`. The names in the request may be spelt anyhow."""
+    """Return the headers of the answer, beside `Connection: Upgrade`. Header names in the request may have any case."""
     lower = {name.lower(): value for name, value in headers.items()}
     if method != "GET" or lower.get("upgrade", "").lower() != "websocket":
         raise HandshakeError("websocket: the client is not using the websocket protocol")
@@ -137,12 +137,12 @@ def _is_all_there(headers: Mapping[str, str], body: bytes) -> bool:
     return length.isdecimal() and len(body) >= int(length[:9])
 
 
-def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> Refused:
+def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> HandshakeRefused:
     if "chunked" in headers.get("transfer-encoding", "").lower():
         body = _without_chunks(body)
     text = body[:_LONGEST_TEXT].decode(errors="replace")
     wait = headers.get("retry-after", "")
-    return Refused(status, " ".join(text.split()), float(wait) if wait.isdecimal() and len(wait) < 6 else None)
+    return HandshakeRefused(status, " ".join(text.split()), float(wait) if wait.isdecimal() and len(wait) < 6 else None)
 
 
 def _without_chunks(body: bytes) -> bytes:

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 
 from remuda.tunnel import protocol
-from remuda.tunnel.dialing import in_words
+from remuda.tunnel.dialer import in_words
 from remuda.tunnel.protocol import Buffer
 from remuda.tunnel.streams import Stream
 

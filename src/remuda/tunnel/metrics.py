@@ -1,6 +1,6 @@
-"""What the tunnel counts, under remotedialer's names, so that dashboards made for it work.
+"""Metrics of the tunnel, under remotedialer's names, so that dashboards made for it work.
 
-Nothing is counted twice and nothing costs anything while bytes flow: whoever scrapes adds up what the sessions know.
+Nothing is counted twice, and counting costs nothing while bytes flow: each scrape adds up the counters of the sessions.
 Upstream's label with the dialled address is left out: it has no bound.
 """
 
@@ -24,7 +24,7 @@ NAMES = tuple(_HELP)
 
 
 class Counts:
-    """Of one client key, over all its sessions."""
+    """Counters of one client key, over all its sessions."""
 
     __slots__ = ("values",)
 

@@ -283,8 +283,8 @@ class Mux:
     # Time
 
     def tick(self, now: float, *, blocked: bool) -> float:
-        """When it wants to be called again, at the latest. `blocked` says that the connection takes nothing. Raises
-        TunnelLost."""
+        """Run the timers; return the time of the next call, at the latest. `blocked`: the connection accepts no
+        data. Raises TunnelLost."""
         late = now - self._ticked - max(self.timing.ping_every, 1.0)
         if late > 0:  # this process did not run, and could not hear
             self._heard += late

@@ -64,7 +64,7 @@ def encode(message: Message) -> list[Buffer]:
 
 
 def connect_text(network: str, address: str) -> bytes:
-    """What a connect carries. Raises ValueError for what no peer would understand, or only half of."""
+    """Return the payload of a connect message. Raises ValueError if no peer would understand it, or only in part."""
     if not network or "/" in network or not address:
         raise ValueError(f"{network!r} and {address!r} are not a network and an address")
     text = f"{network}/{address}".encode()

@@ -1,4 +1,4 @@
-"""Who is reached without the proxy of the environment: this machine, and whom NO_PROXY names."""
+"""Hosts that are reached without the proxy of the environment: this machine, and those that NO_PROXY lists."""
 
 from __future__ import annotations
 

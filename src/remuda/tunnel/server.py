@@ -18,12 +18,12 @@ from typing import NamedTuple, cast
 
 from remuda.tunnel import websocket
 from remuda.tunnel.allow import NOTHING, Allow
-from remuda.tunnel.answering import answer
 from remuda.tunnel.client import CONFIRMS
 from remuda.tunnel.handshake import HandshakeError, accepted_headers
 from remuda.tunnel.mux import Mux, Timing, TunnelLost
 from remuda.tunnel.protocol import ProtocolError
-from remuda.tunnel.sessions import Key, Sessions
+from remuda.tunnel.server_streams import answer
+from remuda.tunnel.session_table import Key, Sessions
 from remuda.tunnel.streams import Limits, Stream
 
 try:
@@ -192,7 +192,7 @@ class ServerSession(asyncio.Protocol):
             self._loop.call_later(min(self.mux.timing.ping_every, _FAREWELL_SECONDS), self._transport.abort)
 
     def is_stalled(self, now: float) -> bool:
-        """It has missed life signs, or takes nothing: it may be gone, and is not the first choice."""
+        """Return whether the session has missed life signs or has ended: it may be gone, so others are preferred."""
         return self.mux.silent_for(now) > 1.5 * self.mux.timing.ping_every or self._ended
 
     # The transport's side

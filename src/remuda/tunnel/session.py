@@ -19,7 +19,7 @@ from typing import Union
 
 from remuda.tunnel import websocket
 from remuda.tunnel.allow import NOTHING, Allow
-from remuda.tunnel.dialing import Dialer, in_words
+from remuda.tunnel.dialer import Dialer, in_words
 from remuda.tunnel.local import READ, WRITE, Local
 from remuda.tunnel.mux import Mux, Timing, TunnelLost
 from remuda.tunnel.protocol import Buffer, ProtocolError

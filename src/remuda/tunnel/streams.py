@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from remuda.tunnel.mux import Mux
 
     class Consumer(Protocol):
-        """Who is behind a stream at this end. None of these may block, and each may call the stream."""
+        """Consumer of a stream at this end. None of these methods may block, and each may call the stream."""
 
         def take(self, data: Buffer) -> int:
-            """How many of these bytes it has taken; the rest is kept until it calls `Stream.flush`."""
+            """Return how many of these bytes it has taken; the rest is kept until it calls `Stream.flush`."""
 
         def room(self) -> None:
             """After a write that was one too many: more may be written again."""

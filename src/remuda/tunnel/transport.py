@@ -119,7 +119,7 @@ class StreamTransport(asyncio.Transport):
         self._force_close(None)
 
     def _force_close(self, error: Exception | None) -> None:
-        """What asyncio's TLS calls when it has failed."""
+        """Close the stream with an error. asyncio's TLS calls this when it has failed."""
         self._closing = True
         self._stream.fail("closed by its user")
         self._lose(error)
@@ -166,7 +166,7 @@ def _feed(user: asyncio.BufferedProtocol, data: Buffer) -> None:
 
 
 class _Tls(sslproto.SSLProtocol):
-    """Of all connections through tunnels most are silent, and each has its buffer."""
+    """TLS protocol with a small buffer: most connections through tunnels are silent, and each has its buffer."""
 
     max_size = 32 * 1024  # instead of 256
 

@@ -201,7 +201,7 @@ class Frames:
 
 
 def close_payload(code: int, reason: str = "") -> bytes:
-    """Of a close frame; the reason is cut to what fits."""
+    """Return the payload of a close frame; the reason is cut to what fits."""
     text = reason.encode()[: _LONGEST_CONTROL - 2]
     return code.to_bytes(2, "big") + text.decode(errors="ignore").encode()
 

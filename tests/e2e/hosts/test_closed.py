@@ -5,7 +5,6 @@ server opens.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
@@ -20,11 +19,11 @@ import pytest
 
 from remuda.capi.machine.deletion import Stage
 from remuda.capi.names import PRE_TERMINATE_HOOK
-from remuda.providers.machine.drivers.nspawn import groups
-from remuda.providers.machine.drivers.nspawn.folder import Folder
+from remuda.providers.shared.drivers.nspawn import groups
+from remuda.providers.shared.drivers.nspawn.folder import Folder
 from tests.lab.children import die_with_parent
 from tests.lab.clusters import FLEET_SECRETS, MACHINES, NEWER, PROVISIONING, VERSION, Fleet, Standing, pool
-from tests.lab.hosts import Network, interfaces, require_hosts
+from tests.lab.hosts import Network, interfaces, open_network
 from tests.lab.kubectl import Kubectl, granted
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.on_hosts import OnHosts, fleet_on
@@ -42,15 +41,9 @@ HOLD = f"{PRE_TERMINATE_HOOK}/somebody"
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    require_hosts()
     require_walls()
-    found = Network(tmp_path_factory.mktemp("network"))
-    asyncio.run(found.open())
-    try:
-        with Wall(found.bridge).closed():
-            yield found
-    finally:
-        asyncio.run(found.close())
+    with open_network(tmp_path_factory.mktemp("network")) as found, Wall(found.bridge).closed():
+        yield found
 
 
 @pytest.fixture(scope="module")

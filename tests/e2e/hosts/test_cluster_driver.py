@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from remuda.providers.machine.drivers.nspawn import Nspawn
-from remuda.providers.machine.drivers.nspawn.cluster import NspawnCluster
-from remuda.providers.machine.drivers.nspawn.commands import run
-from remuda.providers.machine.spi import ClusterInfrastructure, ClusterOrder, Order
+from remuda.providers.shared.drivers.nspawn import Nspawn
+from remuda.providers.shared.drivers.nspawn.cluster import NspawnCluster
+from remuda.providers.shared.drivers.nspawn.commands import run
+from remuda.providers.shared.drivers.spi import ClusterInfrastructure, ClusterOrder, Order
 from tests.lab.balancers import Greeters, reached
 from tests.lab.conformance import ClusterConformance, ClusterSubject
 from tests.lab.drivers import processes_below

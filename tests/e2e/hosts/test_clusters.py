@@ -7,7 +7,6 @@ waits for hosts that have died.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import json
 import os
@@ -18,7 +17,7 @@ import pytest
 
 from tests.lab.clusters import NAMESPACE, NEWER, VERSION, Fleet, is_ready, pool
 from tests.lab.drivers import processes_below
-from tests.lab.hosts import Network, interfaces, machines, require_hosts
+from tests.lab.hosts import Network, interfaces, machines, open_network
 from tests.lab.nano_plans import version_of
 from tests.lab.on_hosts import OnHosts, fleet_on
 
@@ -39,13 +38,8 @@ HEALING_SECONDS = 800.0  # a host that cannot answer is given two minutes to sto
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    require_hosts()
-    found = Network(tmp_path_factory.mktemp("network"))
-    asyncio.run(found.open())
-    try:
+    with open_network(tmp_path_factory.mktemp("network")) as found:
         yield found
-    finally:
-        asyncio.run(found.close())
 
 
 @pytest.fixture(scope="module")
@@ -55,19 +49,9 @@ def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield found
 
 
-class Nanos(OnHosts):
-    def keeper(self) -> str:
-        """The Machine that the others get their data from; nano, unlike etcd, does not survive its loss."""
-        for name in self.machines(SERVERS):
-            known = self.file(name, "/var/lib/rancher/nano/server/db/cluster.json")
-            if known and json.loads(known)["keeper"].startswith(f"{self.node_of(name)}-"):
-                return name
-        raise AssertionError("nobody keeps the data")
-
-
 @pytest.fixture(scope="module")
-def prairie(fleet: Fleet, network: Network) -> Iterator[Nanos]:
-    found = Nanos(
+def prairie(fleet: Fleet, network: Network) -> Iterator[OnHosts]:
+    found = OnHosts(
         fleet,
         "prairie",
         [pool(SERVERS, 3, "ec", **HEALTH), pool(WORKERS, 2, "w", labels={"tier": "web"}, **HEALTH)],
@@ -86,9 +70,9 @@ def prairie(fleet: Fleet, network: Network) -> Iterator[Nanos]:
 
 
 @pytest.fixture(scope="module")
-def pampa(fleet: Fleet) -> Iterator[Nanos]:
+def pampa(fleet: Fleet) -> Iterator[OnHosts]:
     """Applied, and not waited for."""
-    found = Nanos(fleet, "pampa", [pool("all", 3, "ecw")], {}, clusterInfrastructure={"driver": "nspawn"})
+    found = OnHosts(fleet, "pampa", [pool("all", 3, "ecw")], {}, clusterInfrastructure={"driver": "nspawn"})
     found.apply()
     try:
         yield found
@@ -96,7 +80,7 @@ def pampa(fleet: Fleet) -> Iterator[Nanos]:
         found.delete()
 
 
-def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(prairie: Nanos, network: Network) -> None:
+def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(prairie: OnHosts, network: Network) -> None:
     prairie.until(lambda: prairie.why() == (0, "Cluster prairie is ready\n"), "remuda why reports that it is ready")
     assert prairie.voters() == {prairie.node_of(name) for name in prairie.machines(SERVERS)}
     assert {version_of(node) for node in prairie.nodes().values()} == {VERSION}
@@ -104,7 +88,7 @@ def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(prairie
     assert len(interfaces(network.bridge)) == 5
 
 
-def test_every_server_has_a_tunnel_to_the_manager_and_no_worker_has_one(prairie: Nanos) -> None:
+def test_every_server_has_a_tunnel_to_the_manager_and_no_worker_has_one(prairie: OnHosts) -> None:
     folder = "/var/lib/rancher/capr/tunnel"
     prairie.until(
         lambda: all(
@@ -118,7 +102,7 @@ def test_every_server_has_a_tunnel_to_the_manager_and_no_worker_has_one(prairie:
     assert not [name for name in prairie.machines(WORKERS) if prairie.file(name, f"{folder}/config.json")]
 
 
-def test_config_and_registries_change_in_place(prairie: Nanos) -> None:
+def test_config_and_registries_change_in_place(prairie: OnHosts) -> None:
     prairie.config["machineGlobalConfig"]["kubelet-arg"] = ["max-pods=42"]
     prairie.config["registries"] = {"mirrors": {"docker.io": {"endpoint": ["https://mirror.prairie"]}}}
     prairie.changes_in_place(
@@ -129,7 +113,7 @@ def test_config_and_registries_change_in_place(prairie: Nanos) -> None:
         assert "https://mirror.prairie" in prairie.file(name, "/etc/rancher/nano/registries.yaml")
 
 
-def test_labels_and_taints_of_a_pool_change_in_place(prairie: Nanos) -> None:
+def test_labels_and_taints_of_a_pool_change_in_place(prairie: OnHosts) -> None:
     workers = {prairie.node_of(name) for name in prairie.machines(WORKERS)}
     prairie.pools[WORKERS] |= {"labels": {"tier": "db"}, "taints": [TAINT]}
 
@@ -141,7 +125,7 @@ def test_labels_and_taints_of_a_pool_change_in_place(prairie: Nanos) -> None:
     prairie.changes_in_place(shows, "the Nodes of the workers, and only they, have label and taint")
 
 
-def test_a_new_version_comes_in_place_and_waits_for_the_pods_of_a_budget(prairie: Nanos) -> None:
+def test_a_new_version_comes_in_place_and_waits_for_the_pods_of_a_budget(prairie: OnHosts) -> None:
     occupied = prairie.node_of(min(prairie.machines(WORKERS)))
     pod = {
         "metadata": {"name": "busy", "labels": {"app": "busy"}},
@@ -177,7 +161,7 @@ def test_a_new_version_comes_in_place_and_waits_for_the_pods_of_a_budget(prairie
     assert (prairie.standing(), prairie.running()) == before
 
 
-def test_pools_grow_and_shrink_and_members_of_etcd_join_and_leave(prairie: Nanos) -> None:
+def test_pools_grow_and_shrink_and_members_of_etcd_join_and_leave(prairie: OnHosts) -> None:
     first = prairie.standing()
     prairie.pools[SERVERS]["quantity"], prairie.pools[WORKERS]["quantity"] = 4, 3
     prairie.apply()
@@ -198,7 +182,7 @@ def test_pools_grow_and_shrink_and_members_of_etcd_join_and_leave(prairie: Nanos
 
 
 @pytest.mark.usefixtures("pampa")
-def test_hosts_that_die_are_replaced(prairie: Nanos) -> None:
+def test_hosts_that_die_are_replaced(prairie: OnHosts) -> None:
     before = prairie.standing()
     published = prairie.workload().url
     others = set(prairie.machines(SERVERS)) - {prairie.keeper()}
@@ -221,7 +205,7 @@ def test_hosts_that_die_are_replaced(prairie: Nanos) -> None:
     assert prairie.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
-def test_hosts_that_do_everything_on_a_bridge_of_their_own_behind_a_balancer(pampa: Nanos) -> None:
+def test_hosts_that_do_everything_on_a_bridge_of_their_own_behind_a_balancer(pampa: OnHosts) -> None:
     fleet = pampa.fleet
     nodes = pampa.has_nodes(3)
     assert pampa.voters() == set(nodes)
@@ -245,7 +229,7 @@ def test_hosts_that_do_everything_on_a_bridge_of_their_own_behind_a_balancer(pam
     assert made["bridge"] not in os.listdir("/sys/class/net")
 
 
-def test_a_deleted_cluster_leaves_nothing(prairie: Nanos, pampa: Nanos, network: Network) -> None:
+def test_a_deleted_cluster_leaves_nothing(prairie: OnHosts, pampa: OnHosts, network: Network) -> None:
     pampa.delete()  # if its own test has not: nothing must be left of either
     prairie.delete()
     prairie.leaves_nothing()
@@ -253,6 +237,6 @@ def test_a_deleted_cluster_leaves_nothing(prairie: Nanos, pampa: Nanos, network:
     assert interfaces(network.bridge) == set()
 
 
-def _wanted(prairie: Nanos) -> set[str]:
+def _wanted(prairie: OnHosts) -> set[str]:
     """The Machines that nobody has deleted."""
     return {name for name, one in prairie.machines().items() if "deletionTimestamp" not in one["metadata"]}

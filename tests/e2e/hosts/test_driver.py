@@ -25,9 +25,9 @@ from remuda.providers.machine.conformance.confidence import Confidence
 from remuda.providers.machine.conformance.kills import Kills
 from remuda.providers.machine.conformance.life import Life
 from remuda.providers.machine.conformance.model import Model
-from remuda.providers.machine.drivers.nspawn import Nspawn
-from remuda.providers.machine.drivers.nspawn.commands import run
-from remuda.providers.machine.spi import BadOptions, Driver, DriverError, Order, Server
+from remuda.providers.shared.drivers.nspawn import Nspawn
+from remuda.providers.shared.drivers.nspawn.commands import run
+from remuda.providers.shared.drivers.spi import BadOptions, Driver, DriverError, Order, Server
 from tests.lab.conformance import Subject
 from tests.lab.hosts import Network, free_subnet, groups, machines, mounts, require_hosts, until
 from tests.lab.limits import LIMIT_SECONDS
@@ -224,7 +224,7 @@ async def test_a_host_that_does_not_boot_says_what_was_on_its_console(
 ) -> None:
     order = subject.order(options={**subject.options, "bootstrap": "ssh", "binds": ["/dev/null:/usr/sbin/sshd"]})
     for seconds in (8, 32, 128):  # a slow machine may not have come to sshd after the first of them
-        monkeypatch.setattr("remuda.providers.machine.drivers.nspawn._BOOT_SECONDS", float(seconds))
+        monkeypatch.setattr("remuda.providers.shared.drivers.nspawn._BOOT_SECONDS", float(seconds))
         with pytest.raises(DriverError) as failed:
             await subject.act(order).create(order, b"")
         assert f"after {seconds} s; the end of its console: " in str(failed.value)

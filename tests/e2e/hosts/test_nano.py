@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
-from remuda.providers.controlplane.planner.observed import Host, Roles
+from remuda.providers.controlplane.planner.observation import Host, Roles
 from remuda.providers.controlplane.render import Placement, render, retire
 from tests.lab.hosts import Network, machines
 from tests.lab.machines import CLUSTER, make, ready

@@ -17,10 +17,12 @@ Path = tuple[str, ...]
 MOST_BYTES = 2_950_000
 _DEEPEST = 8
 _ITEM, _VALUE = "[]", "{}"
-_SIZES = (1_000, 4_900, 9_900, 100_000)  # elements of a list, or members of a map
+_SIZES = (1_000, 3_900, 9_900, 100_000)  # elements of a list, or members of a map
 _LENGTHS = (60_000, MOST_BYTES)  # of a text
 _DETAILS = (0, 1, 2)  # of each element
+_LONG_NAME = 3  # instead of these: one member, whose name is long
 _TEXTS = ("a=b,", "a in (b),", "a", "/", "0", "\n", "é", '{"')
+_NAMES = ("a", "a|", "/", "(?i)\\pL")
 _SCALARS: dict[str, Any] = {"integer": 1, "number": 1, "boolean": True}
 PATCHES = ("merge-patch+json", "strategic-merge-patch+json", "json-patch+json", "apply-patch+yaml")
 
@@ -40,6 +42,19 @@ class Operation(NamedTuple):
             if ref is None:
                 return schema
             schema = self.schemas[ref.rpartition("/")[2]]
+
+    def at(self, place: Path) -> Json:
+        """Return the schema of a place."""
+        schema = self.resolve(self.schema)
+        for name in place:
+            if name == _ITEM:
+                schema = schema.get("items", {})
+            elif name == _VALUE:
+                schema = schema["additionalProperties"]
+            else:
+                schema = schema["properties"][name]
+            schema = self.resolve(schema)
+        return schema
 
 
 class Growth(NamedTuple):
@@ -94,11 +109,22 @@ def growths(operation: Operation) -> list[Growth]:
                 found.extend(Growth(path, size // len(text.encode()), 0, text) for size in _LENGTHS for text in _TEXTS)
             else:
                 found.extend(Growth(path, size, detail) for size in _SIZES for detail in _DETAILS)
+                found.extend(
+                    Growth(path, size // len(name), _LONG_NAME, name) for size in (200, *_LENGTHS) for name in _NAMES
+                )
             if isinstance(schema.get("additionalProperties"), dict):
                 walk(schema["additionalProperties"], (*path, _VALUE), above)
 
     walk(operation.schema, (), ())
     return found
+
+
+def field(operation: Operation, place: Path) -> str:
+    """Return the name and the schema of the field at a place. Many kinds hold the same fields: nine hold those of a
+    Pod."""
+    named = [name for name in place if name not in (_ITEM, _VALUE)]
+    schema = {key: value for key, value in operation.at(place).items() if key != "description"}
+    return json.dumps([named[-1:], place[-1:], schema], sort_keys=True)
 
 
 class Generator:
@@ -123,7 +149,8 @@ class Generator:
 
     def changed(self, growth: Growth) -> Growth:
         """Return one that grows as another does, but more or less of it."""
-        return growth._replace(size=int(growth.size * self._chance.uniform(0.3, 1.7)), detail=self._chance.randrange(3))
+        detail = growth.detail if growth.detail == _LONG_NAME else self._chance.randrange(3)
+        return growth._replace(size=int(growth.size * self._chance.uniform(0.3, 1.7)), detail=detail)
 
     def _patch(self, obj: Json, growth: Growth) -> Candidate:
         kind = self._chance.choice(PATCHES)
@@ -159,6 +186,8 @@ class Generator:
                 return [self._sample(operation, items, detail, 0)] * size
             return [self._sample(operation, items, detail, number) for number in range(size)]
         values = schema.get("additionalProperties")
+        if detail == _LONG_NAME:
+            return {text * size: self._sample(operation, values if isinstance(values, dict) else {}, 0, 1)}
         if isinstance(values, dict):
             return {f"k{number}": self._sample(operation, values, detail, number) for number in range(size)}
         if detail == 0:

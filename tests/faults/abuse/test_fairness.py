@@ -21,7 +21,7 @@ import msgspec
 import pytest
 import yaml
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from tests.lab.limits import LIMIT_SECONDS
 
 ATTACKERS = 64
@@ -38,7 +38,7 @@ NODE = {"Impersonate-User": "system:serviceaccount:default:node-1", "Impersonate
 
 # Just below the limits, and refused by its name at last. All attackers together stay below what one user may have in
 # progress, so that they wait in the queue.
-CONTAINERS = [{"name": f"c{n}", "image": "x"} for n in range(4_900)]
+CONTAINERS = [{"name": f"c{n}", "image": "x"} for n in range(3_900)]
 COSTLY = json.dumps({"metadata": {"name": "Costly"}, "spec": {"containers": CONTAINERS}}).encode()
 SMALL = json.dumps({"metadata": {"generateName": "small-"}}).encode()
 
@@ -87,7 +87,7 @@ class Site:
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    server = await ApiServer.start(Settings(data_dir=tmp_path, port=0))
+    server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
     site = Site(server)
     api = "rbac.authorization.k8s.io"
     binding = {

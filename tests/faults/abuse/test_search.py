@@ -1,31 +1,36 @@
 """Search for the costliest request that a user, a cluster owner or a node may send: none may keep the server busy.
 
 What can be sent comes from the server's own OpenAPI documents, so a kind that is added tomorrow is tried tomorrow. The
-search tries all that the generator knows, in random order; a short one, a part of it. A request that costs much is
-changed a few times, to find one that costs more.
+search tries every way in which the generator lets a field grow, in random order; a short one, a part of it. A field
+that stands in many places (those of a Pod, of metadata) is tried in three of them, chosen at random. A request that
+costs much is changed a few times, to find one that costs more.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
-from tests.faults.abuse.costly_bodies import Candidate, Generator, Growth, Operation, growths, operations
+from tests.faults.abuse.costly_bodies import Candidate, Generator, Growth, Operation, field, growths, operations
 from tests.faults.abuse.victim import Victim
 from tests.faults.conftest import Campaign
 from tests.lab.up import eventually
 
-# Processor time of the server for one request. On an idle machine no request may take more than 0.1 s; other programs
-# that use the same caches and cores make it three times as much. The attacks that were found first took 2 to 6 s.
+# Processor time of the server for one request. On an idle machine no request may take more than 0.1 s: a slower one is
+# printed. Other programs that use the same caches and cores make it three times as much: a slower one fails the test.
+# The attacks that were found first took 2 to 6 s.
+_IDLE_SECONDS = 0.1
 MOST_SECONDS = 0.3
 _WORTH_CHANGING = 0.5  # of the most that was found so far
 _CHANGES = 4
 _PATCHED = 0.25  # share of candidates that are sent as patches
 _REPEATS = 3
+_PLACES = 3  # in which the same field is tried
 SENDERS = {
     "user": ("rider", ("remuda:users", "system:authenticated")),
     "owner": ("owner", ("remuda:users", "system:authenticated")),
@@ -99,23 +104,41 @@ def create_targets(manager: Manager, offered: list[tuple[str, Operation]]) -> in
     return len(paths)
 
 
-def shuffled(offered: list[tuple[str, Operation]], chance: random.Random) -> list[tuple[str, Operation, Growth]]:
-    """Return everything that can be tried, in random order; senders take turns, since an owner has many more kinds."""
+def chosen(offered: list[tuple[str, Operation]], chance: random.Random) -> list[tuple[str, Operation, Growth]]:
+    """Return what is tried, in random order; senders take turns, since an owner has many more kinds."""
     by_sender: list[list[tuple[str, Operation, Growth]]] = []
     for sender in SENDERS:
         mine = [(sender, one, growth) for who, one in offered if who == sender for growth in growths(one)]
         chance.shuffle(mine)
-        by_sender.append(mine)
+        by_sender.append(_some_of_each(mine))
     return [one for row in zip_longest(*by_sender) for one in row if one is not None]
 
 
+def _some_of_each(found: list[tuple[str, Operation, Growth]]) -> list[tuple[str, Operation, Growth]]:
+    """Return at most `_PLACES` candidates of each field and growth."""
+    fields: dict[tuple[str, tuple[str, ...]], str] = {}
+    seen: Counter[tuple[object, ...]] = Counter()
+    kept = []
+    for one in found:
+        _, operation, growth = one
+        place = (operation.path, growth.place)
+        if place not in fields:
+            fields[place] = field(operation, growth.place)
+        key = (fields[place], *growth[1:])
+        seen[key] += 1
+        if seen[key] <= _PLACES:
+            kept.append(one)
+    return kept
+
+
+@pytest.mark.timeout(3 * 3600)  # the whole search: 33 minutes were seen on a busy machine
 def test_no_request_costs_much(manager: Manager, campaign: Campaign) -> None:
     chance = campaign.chance
     offered = permitted(manager)
     assert {sender for sender, _ in offered} == set(SENDERS)
     targets = create_targets(manager, offered)
     assert targets
-    everything = shuffled(offered, chance)
+    everything = chosen(offered, chance)
     print(f"{len({one.path for _, one in offered})} paths, {targets} with targets, {len(everything)} candidates")
     worst, about = 0.0, ""
     for number in campaign.rounds(short=len(everything), full=len(everything)):
@@ -126,14 +149,17 @@ def test_no_request_costs_much(manager: Manager, campaign: Campaign) -> None:
         while changes <= _CHANGES:
             candidate = generator.candidate(operation, growth, patch=is_patch)
             cost, code = manager.cost(sender, operation, candidate)
-            if cost > worst:  # others use the machine, too: the cheapest of some attempts counts
+            if cost > min(worst, _IDLE_SECONDS):  # others use the machine, too: the cheapest of some attempts counts
                 cost = min([cost, *(manager.cost(sender, operation, candidate)[0] for _ in range(_REPEATS))])
+            if cost > min(worst, _IDLE_SECONDS):
+                said = f"{sender} {operation.path} {candidate.about}, {len(candidate.body)} bytes: {code}"
+                print(f"{number}: {cost:.3f} s: {said}", flush=True)
             if cost > worst:
-                worst, about = cost, f"{sender} {operation.path} {candidate.about}, {len(candidate.body)} bytes: {code}"
-                print(f"{worst:.3f} s: {about}", flush=True)
+                worst, about = cost, said
             elif cost < _WORTH_CHANGING * worst:
                 break
             growth = generator.changed(growth)
             changes += 1
         assert worst < MOST_SECONDS, about
+    campaign.note(f"worst: {worst:.3f} s: {about}")
     manager.is_well()

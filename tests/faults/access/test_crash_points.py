@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from remuda.access.systemusers import system_user
+from remuda.access.system_users import system_user
 from remuda.access.types import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GRANT, MANAGEMENT_CLUSTER, TOKEN, USER
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app.controllers import ADMISSION
 from remuda.kube import clock
 from remuda.kube.client import Target
 from remuda.kube.core import NAMESPACES, SECRETS
-from remuda.providers import names
 from remuda.providers.controlplane.identity import derived_id
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.shared import names
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.runtime import steps
 from tests.controllers.doors import Doors
 from tests.controllers.engine import Engine, Json, named
@@ -72,7 +72,7 @@ async def alive(program: Access) -> AsyncIterator[None]:
 @pytest.mark.parametrize("side", ["before", "after"])
 async def test_it_dies_at_every_point_and_everything_comes_and_goes_whole(tmp_path: Path, side: str) -> None:
     points = {point for point in register.points(SUITE) if point.endswith(f":{side}")}
-    server = await ApiServer.start(Settings(data_dir=tmp_path / "data", port=0), admission=ADMISSION)
+    server = await ApiServer.start(ServerSettings(data_dir=tmp_path / "data", port=0), admission=ADMISSION)
     try:
         engine = Engine("embedded", server.client(), server.kubeconfig)
         doors = await Doors.create(engine)

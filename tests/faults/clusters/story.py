@@ -23,10 +23,10 @@ from remuda.kube.core import NAMESPACES, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Kind
-from remuda.providers import names
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
-from remuda.providers.machine.types import config_kind, machine_kind
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
+from remuda.providers.shared.types.machine import config_kind, machine_kind
 from remuda.provisioning.pools import POOL_NAME
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
 from tests.faults import chapters

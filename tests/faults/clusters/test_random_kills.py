@@ -19,11 +19,12 @@ from pathlib import Path
 from tests.faults.clusters.story import Prairie, provide
 from tests.faults.conftest import Campaign
 from tests.faults.plane import Plane, running
+from tests.lab.killable import AGENT, DISTRIBUTION, TUNNEL, UNIT_KEEPER, program_name
 
 _PAUSE = 1.5  # seconds between two kills, at most
 _EARLY = 0.2  # so often `up` is killed while it starts
 _JOB = 0.5  # so often a Job dies while there is one: they are rare
-_WEIGHTS = {"up": 2, "a Job": 0, "an agent": 3, "the distribution": 3, "a tunnel": 1, "a unit's keeper": 1}
+_WEIGHTS = {"up": 2, "a Job": 0, AGENT: 3, DISTRIBUTION: 3, TUNNEL: 1, UNIT_KEEPER: 1}
 
 
 class Killer:
@@ -70,7 +71,7 @@ class Killer:
             found["up"].append(self._plane.program.pid)
         found["a Job"] += self._plane.jobs()
         for pid, words in self._plane.programs():
-            if who := _who(words):
+            if who := program_name(words):
                 found[who].append(pid)
         return found
 
@@ -81,16 +82,6 @@ class Killer:
             self._campaign.done = self.killed.total()
         if self.killed.total() >= self._kills:
             self.enough.set()
-
-
-def _who(words: list[str]) -> str:
-    """What a program of a host is, by its arguments."""
-    if any(word.endswith("/usr/local/bin/remuda-agent") for word in words):
-        return "an agent" if "run" in words else "a unit's keeper" if "keep" in words else ""
-    if any(word.endswith("/tunnel/remuda-tunnel.pyz") for word in words):
-        return "a tunnel"
-    of_nano = any("/usr/local/lib/nano/" in word and word.endswith("/lib") for word in words)
-    return "the distribution" if of_nano and {"server", "agent"} & set(words) else ""
 
 
 async def test_anybody_dies_at_any_moment_and_the_cluster_lives(tmp_path: Path, campaign: Campaign) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from remuda.simulator.cloud import Entry, made_twice
-from remuda.simulator.filecloud import JOURNAL
+from remuda.simulator.file_cloud import JOURNAL
 from remuda.simulator.served import VIOLATIONS
 
 _read = msgspec.json.Decoder(Entry).decode

@@ -19,6 +19,7 @@ from remuda.capi.remote import dialer
 from remuda.capi.types import CLUSTER, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, Machine
 from remuda.kube import clock
 from remuda.kube.client import Client, Target
+from remuda.kube.errors import AlreadyExists
 from remuda.kube.objects import Key, Kind
 from remuda.simulator.blueprint import Blueprint
 from remuda.simulator.kinds import Family
@@ -166,7 +167,7 @@ class Story:
                 create = partial(
                     client.create, PODS, "default", _pod(f"on-{machine.metadata.name}", machine.status.node_ref.name)
                 )
-                await insist(lambda create=create: or_done("AlreadyExists", create()))  # type: ignore[misc]
+                await insist(lambda create=create: or_done(AlreadyExists, create()))  # type: ignore[misc]
 
     async def break_node(self, machine: Machine) -> None:
         assert machine.status.node_ref is not None

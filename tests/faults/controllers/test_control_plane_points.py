@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.capi import names as capi_names
 from remuda.capi.machine.workload import NODE
 from remuda.capi.types import CLUSTER, MACHINE
@@ -21,10 +21,10 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRETS
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Kind
-from remuda.providers import names
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
-from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
 from tests.controllers.ranch import SERVER, VERSION, WORKER, Hosts, QuickAgents
@@ -152,7 +152,7 @@ async def change(teller: Teller, **spec: Any) -> None:
 async def test_it_dies_at_every_point_and_the_cluster_lives_through_it(tmp_path: Path) -> None:
     hosts = Hosts()
     hosts.failing["w1"] = "not yet"  # at first: it has to be asked once more
-    workload = await ApiServer.start(Settings(data_dir=tmp_path / "workload", port=0))
+    workload = await ApiServer.start(ServerSettings(data_dir=tmp_path / "workload", port=0))
     try:
         async with running(tmp_path, register.points(_SUITE)) as (plane, client):
             teller = Teller(client)

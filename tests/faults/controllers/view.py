@@ -7,6 +7,7 @@ is seen is late at most, and Machines are seen in the order they were written.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, MACHINE_SET, Machine
 from remuda.kube import conditions
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, NotFound, StatusError
 from remuda.kube.objects import Object
 from remuda.runtime.caches import Caches, Informer
 from remuda.simulator.kinds import FAMILIES
@@ -84,13 +85,13 @@ class View:
     # what users do, as often as it takes
 
     async def create(self, target: Target, namespace: str, obj: Json) -> None:
-        await insist(lambda: or_done("AlreadyExists", self.client.create(target, namespace, obj)))
+        await insist(lambda: or_done(AlreadyExists, self.client.create(target, namespace, obj)))
 
     async def patch(self, target: Target, namespace: str, name: str, patch: Json) -> None:
         await insist(lambda: self.client.patch(target, namespace, name, patch))
 
     async def delete(self, target: Target, namespace: str, name: str) -> None:
-        await insist(lambda: or_done("NotFound", self.client.delete(target, namespace, name)))
+        await insist(lambda: or_done(NotFound, self.client.delete(target, namespace, name)))
 
 
 async def left_in(client: Client, namespace: str) -> list[str]:
@@ -115,13 +116,10 @@ async def insist(action: Callable[[], Awaitable[T]], seconds: float = PATIENCE_S
             await asyncio.sleep(_TRY_AGAIN_SECONDS)
 
 
-async def or_done(done: str, action: Awaitable[bytes]) -> None:
-    """`done` is the reason that tells that an earlier attempt has worked, whose answer was lost."""
-    try:
+async def or_done(done: type[StatusError], action: Awaitable[bytes]) -> None:
+    """Await `action`. `done` is the error which shows that an earlier attempt succeeded and its answer was lost."""
+    with contextlib.suppress(done):
         await action
-    except StatusError as error:
-        if error.reason != done:
-            raise
 
 
 async def _namespaced(client: Client) -> list[Target]:

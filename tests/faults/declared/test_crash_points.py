@@ -16,9 +16,9 @@ from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
 from remuda.kube.core import NAMESPACES
 from remuda.kube.http import HttpClient
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
-from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine.types import config_kind, machine_kind, template_kind
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.providers.shared.types.machine import config_kind, machine_kind, template_kind
 from remuda.provisioning.setup import WORKSPACES
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
 from tests.faults import register

@@ -18,9 +18,9 @@ from remuda.capi.types import MACHINE
 from remuda.kube import kubeconfig
 from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.http import HttpClient
-from remuda.providers import names
 from remuda.providers.bootstrap import clusters, custom
-from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRAP
 from tests.faults import register as steps
 from tests.faults.machines import story
 from tests.faults.machines.story import NAMESPACE, Teller

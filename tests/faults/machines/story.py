@@ -7,6 +7,7 @@ it goes. Then its driver goes, with its kinds. Whatever the teller asks for is a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -15,12 +16,12 @@ import msgspec
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube.client import Target
 from remuda.kube.core import JOBS, SECRETS
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, ignore_not_found
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Kind
-from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine.budget import RETRY
-from remuda.providers.machine.types import NODE_DRIVER, machine_kind
+from remuda.providers.shared.jobs.budget import RETRY
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -54,20 +55,17 @@ class Teller:
             try:
                 await self.persist(lambda: self._client.create(target, namespace, obj))
                 return
-            except StatusError as error:
-                if error.reason == "AlreadyExists":  # the answer to an earlier try was lost
-                    return
-                if error.code != 404:  # its kind is on its way
-                    raise
+            except AlreadyExists:  # the answer to an earlier attempt was lost
+                return
+            except NotFound:  # its kind is not served yet
+                pass
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def get(self, target: Target, namespace: str, name: str) -> Json | None:
         try:
             found: Json = msgspec.json.decode(await self.persist(lambda: self._client.get(target, namespace, name)))
-        except StatusError as error:
-            if error.code == 404:
-                return None
-            raise
+        except NotFound:
+            return None
         return found
 
     async def until(self, target: Target, namespace: str, name: str, holds: Callable[[Json | None], object]) -> None:
@@ -87,11 +85,8 @@ class Teller:
         await self.persist(lambda: self._client.patch(target, namespace, name, patch, subresource="status"))
 
     async def delete(self, target: Target, namespace: str, name: str) -> None:
-        try:
+        with ignore_not_found():
             await self.persist(lambda: self._client.delete(target, namespace, name))
-        except StatusError as error:
-            if error.code != 404:
-                raise
 
     async def names(self, target: Target) -> list[str]:
         listing = await self.persist(lambda: self._client.list(target, NAMESPACE))
@@ -99,11 +94,12 @@ class Teller:
 
 
 async def prepare(teller: Teller) -> None:
-    """A Cluster that is as good as there, and bootstrap data that nobody reads."""
+    """A Cluster that is as good as there, bootstrap data that nobody reads, and a credential."""
     await teller.make(RKE_CLUSTER.target, NAMESPACE, RKE_CLUSTER.name, "c", spec={})
     ref = {"apiGroup": RKE_CLUSTER.group, "kind": RKE_CLUSTER.name, "name": "c"}
     await teller.make(CLUSTER.target, NAMESPACE, CLUSTER.name, "c", spec={"infrastructureRef": ref})
     await teller.make(SECRETS, NAMESPACE, "Secret", "data", stringData={"value": "#!/bin/sh\n", "format": "script"})
+    await teller.make(SECRETS, NAMESPACE, "Secret", "cloud", stringData={"token": "good"})
 
 
 async def live(teller: Teller, name: str) -> None:
@@ -112,7 +108,10 @@ async def live(teller: Teller, name: str) -> None:
         "bootstrap": {"dataSecretName": "data"},
         "infrastructureRef": {"apiGroup": SIM.group, "kind": SIM.name, "name": name},
     }
-    await teller.make(SIM.target, NAMESPACE, SIM.name, name, spec={"failures": 1, "removeFailures": 1})
+    common = {"cloudCredentialSecretName": "cloud"}
+    await teller.make(
+        SIM.target, NAMESPACE, SIM.name, name, spec={"failures": 1, "removeFailures": 1, "common": common}
+    )
     await teller.make(MACHINE.target, NAMESPACE, MACHINE.name, name, spec=spec)
     await teller.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "CreateJob") == "False")
     await teller.patch(SIM.target, NAMESPACE, name, {"metadata": {"annotations": {RETRY: "now"}}})
@@ -139,15 +138,12 @@ async def left(teller: Teller, name: str) -> list[str]:
 
 async def ask_again(teller: Teller, client: HttpClient, kind: Kind[Any], namespace: str) -> None:
     """As somebody who asks for another attempt as soon as one has failed."""
-    try:
+    with contextlib.suppress(NotFound, AlreadyExists, Conflict):  # its kind comes yet; or it has just gone
         listing = await teller.persist(lambda: client.list(kind.target, namespace))
         for obj in map(msgspec.json.decode, listing.items):
             if (obj.get("status") or {}).get("lastFailureTime"):
                 patch = {"metadata": {"annotations": {RETRY: f"{obj['status'].get('countedJob')}"}}}
                 await teller.patch(kind.target, namespace, obj["metadata"]["name"], patch)
-    except StatusError as error:
-        if error.code not in (404, 409):  # its kind comes yet; or it has just gone
-            raise
 
 
 def _said(obj: Json | None, type: str) -> str:

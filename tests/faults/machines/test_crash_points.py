@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remuda.providers.machine.drivers.simcloud import FileCloud
+from remuda.providers.shared.drivers.simcloud import FileCloud
 from tests.faults import register
 from tests.faults.machines import story
 from tests.faults.machines.story import Teller

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import msgspec
 
-from remuda.providers.machine.drivers.existing import Existing
-from remuda.providers.machine.spi import Needs, Order, Server
+from remuda.providers.shared.drivers.existing import Existing
+from remuda.providers.shared.drivers.spi import Needs, Order, Server
 
 _REPOSITORY = Path(__file__).parent.parent.parent.parent
 

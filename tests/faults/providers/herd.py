@@ -26,12 +26,12 @@ from remuda.kube import kubeconfig
 from remuda.kube.core import NAMESPACES, SECRETS
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Kind
-from remuda.providers import names
 from remuda.providers.bootstrap import clusters, custom
-from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
-from remuda.providers.infrastructure.types import RKE_CLUSTER
 from remuda.providers.machine.addresses import ALLOW_LOCAL
-from remuda.providers.machine.types import NODE_DRIVER, machine_kind, template_kind
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind, template_kind
 from tests.faults import chapters
 from tests.faults.chapters import Chapter
 from tests.faults.controllers.view import left_in

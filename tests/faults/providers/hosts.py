@@ -8,7 +8,7 @@ import gzip
 import re
 from pathlib import Path
 
-from remuda.providers.machine.drivers.simcloud import FileCloud, SimServer
+from remuda.providers.shared.drivers.simcloud import FileCloud, SimServer
 from tests.faults.phone import Phone, Refused
 
 _SCRIPT = re.compile(rb"content: ['\"]?([A-Za-z0-9+/=]+)")  # in the cloud-config: gzip, base64

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from remuda.providers.machine.drivers.simcloud import Entry
+from remuda.providers.shared.drivers.simcloud import Entry
 
 _decode = msgspec.json.Decoder(Entry).decode
 

@@ -14,11 +14,11 @@ from remuda.capi.types import MACHINE
 from remuda.jobs import COMMAND, MANAGED_BY, marks
 from remuda.jobs.marks import FILE, JobKey
 from remuda.kube.core import JOBS, PODS, ROLE_BINDINGS, ROLES, SECRETS
-from remuda.providers import names
 from remuda.providers.bootstrap import clusters
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
-from remuda.providers.machine.drivers import sim
-from remuda.providers.machine.spi import Order
+from remuda.providers.shared import names
+from remuda.providers.shared.drivers import sim
+from remuda.providers.shared.drivers.spi import Order
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from tests.faults import register
 from tests.faults.machines import story
 from tests.faults.machines.story import NAMESPACE, Teller

@@ -13,9 +13,9 @@ from pathlib import Path
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube.core import SECRETS
-from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine.budget import RETRY
-from remuda.providers.machine.types import machine_kind
+from remuda.providers.shared.jobs.budget import RETRY
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.providers.shared.types.machine import machine_kind
 from tests.faults import register
 from tests.faults.machines.story import NAMESPACE, PATIENCE_SECONDS, Json, Teller, _said, left
 from tests.faults.plane import running

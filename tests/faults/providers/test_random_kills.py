@@ -62,7 +62,7 @@ class Killer:
         self._campaign.done = self.killed.total()
 
     async def _kill_job(self) -> None:
-        """One of those that run, or of their guardians, once there is any; some chapters need none."""
+        """One of those that run, or of their supervisors, once there is any; some chapters need none."""
         told = self._story.told
         while not (running := await asyncio.to_thread(self._plane.jobs)):
             if self._story.told != told:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.capi import admission
 from remuda.capi.definitions import definitions
 from remuda.capi.setup import add_controllers
@@ -20,7 +20,7 @@ from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
 from remuda.simulator.blueprint import Blueprint
 from remuda.simulator.cloud import made_twice
-from remuda.simulator.filecloud import read_journal
+from remuda.simulator.file_cloud import read_journal
 from remuda.simulator.kinds import FAMILIES
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -66,7 +66,7 @@ class Lab:
 
 @pytest.fixture
 async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
-    server = await ApiServer.start(Settings(data_dir=tmp_path / "engine", port=0), admission=admission.FUNCTIONS)
+    server = await ApiServer.start(ServerSettings(data_dir=tmp_path / "engine", port=0), admission=admission.FUNCTIONS)
     lab = Lab(server, tmp_path)
     await install(lab.client, definitions())
     add_controllers(lab.manager)

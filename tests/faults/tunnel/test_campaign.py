@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 from remuda.tunnel.allow import Allow
-from remuda.tunnel.handshake import ClientHandshake, HandshakeError, Refused, accepted
+from remuda.tunnel.handshake import ClientHandshake, HandshakeError, HandshakeRefused, accepted
 from remuda.tunnel.mux import Mux, TunnelLost
 from remuda.tunnel.protocol import ProtocolError
 from remuda.tunnel.streams import Limits, Stream
@@ -170,7 +170,7 @@ def test_a_handshake_succeeds_or_is_refused(campaign: Campaign) -> None:
                 if handshake.feed(answer[byte : byte + 7]):
                     break
             handshake.ended()
-        except (HandshakeError, Refused):
+        except (HandshakeError, HandshakeRefused):
             pass
         headers = {name: _garbled(chance, value.encode()).decode("latin-1") for name, value in _REQUEST.items()}
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from typing import Any
 
-from remuda.agent import config, kube, registering, web, yamlish
+from remuda.agent import config, kube, registration, web, yaml_subset
 from remuda.agent.config import ConfigError
 from remuda.agent.images import manifests, references
 from remuda.agent.images.errors import ImageError
@@ -121,12 +122,12 @@ def _text(source: Source, pieces: tuple[str, ...]) -> str:
 def _check_yaml(source: Source) -> None:
     text = _text(source, _YAML)
     try:
-        value = yamlish.load(text)
-    except yamlish.YamlError as error:
+        value = yaml_subset.load(text)
+    except yaml_subset.YamlError as error:
         assert len(str(error)) < 200
         return
     if _is_json(value):
-        assert yamlish.load(json.dumps(value)) == value
+        assert yaml_subset.load(json.dumps(value)) == value
 
 
 def _is_json(value: Any) -> bool:
@@ -148,18 +149,23 @@ def _check_config(source: Source) -> None:
 
 def _check_answers(source: Source) -> None:
     content = source.rest() if source.flag() else json.dumps(source.json(_NAMES)).encode()
-    for read in (kube._secret, kube._event):
+    for read in (kube._secret, _watched):
         try:
             read(content)
         except (ApiError, web.Unreachable):
             pass
-    registering._message(content.decode("utf-8", "replace"))
+    registration._message(content.decode("utf-8", "replace"))
     kube._seconds(content.decode("utf-8", "replace"))
     web.http_date(content.decode("utf-8", "replace"))
     try:
         web.parse("https://" + content.decode("utf-8", "replace"))
     except ValueError:
         pass
+
+
+def _watched(content: bytes) -> None:
+    for value in kube._values(io.BytesIO(content)):
+        kube._event(value)
 
 
 def _check_images(source: Source) -> None:

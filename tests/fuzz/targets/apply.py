@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.apply import fieldset
-from remuda.apiserver.apply.applying import apply
 from remuda.apiserver.apply.fieldset import Fields
+from remuda.apiserver.apply.server_side_apply import apply
 from remuda.kube.errors import StatusError
 from tests.fuzz.source import Source
 from tests.unit.apiserver.apply.schemas import WIDGET

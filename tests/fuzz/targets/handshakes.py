@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remuda.tunnel.handshake import ClientHandshake, HandshakeError, Refused, accepted_headers
+from remuda.tunnel.handshake import ClientHandshake, HandshakeError, HandshakeRefused, accepted_headers
 from tests.fuzz.source import Source
 
 _STARTS = (b"", b"HTTP/1.1 101 Switching Protocols\r\n", b"HTTP/1.1 503 No\r\nRetry-After: 5\r\n", b"HTTP/1.1 401 ")
@@ -32,6 +32,6 @@ def check(data: bytes) -> None:
             if handshake.feed(answer[at : at + 64]):
                 raise AssertionError("accepted without the proof that the key was read")
         ended = handshake.ended()
-        assert isinstance(ended, HandshakeError | Refused)
-    except (HandshakeError, Refused) as error:
+        assert isinstance(ended, HandshakeError | HandshakeRefused)
+    except (HandshakeError, HandshakeRefused) as error:
         assert len(str(error)) <= 5000

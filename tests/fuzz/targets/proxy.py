@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote_to_bytes
 
 from remuda.access import headers, paths
-from remuda.access.seams import PREFIX, Caller
+from remuda.access.interfaces import PREFIX, Caller
 from remuda.kube.errors import StatusError
 from tests.fuzz.source import Source
 

@@ -71,7 +71,7 @@ def _check_bearer(source: Source) -> None:
     else:
         parts = [msgspec.json.encode(source.object(_CLAIMS, 3)) for _ in range(2)] + [source.take(64)]
         text = b".".join(encode_segment(part) for part in parts).decode()
-    assert service_accounts.read(_KEYS, service_accounts.Settings(), text) is None
+    assert service_accounts.read(_KEYS, service_accounts.TokenSettings(), text) is None
 
 
 def _check_continuation(source: Source) -> None:

@@ -13,7 +13,7 @@ from tests.fuzz.source import Source
 
 _NAMES = (
     *("members", "id", "name", "peerURLs", "clientURLs", "isLearner", "healthy", "etcd-members", "exitCode", "stdout"),
-    *("calico", "successCount", "failureCount", "voter", "x"),
+    *("unit-status", "state", "error", "calico", "successCount", "failureCount", "voter", "x"),
 )
 _KEYS = (
     *(rules.STATE, rules.APPLIED_CHECKSUM, rules.FAILED_CHECKSUM, rules.FAILURES, rules.FAILED_MESSAGE),
@@ -48,6 +48,7 @@ def check(data: bytes) -> None:
     said = report.report(found)
     assert len(said.failed_message) <= 2000
     assert said.members is None or len(said.members) <= 64
+    assert said.unit is None or (len(said.unit.error) <= 300 and said.unit.error.isprintable())
     if said.state == "succeeded":
         assert secret[rules.APPLIED_CHECKSUM].decode() == rules.checksum(secret[rules.PLAN])
     report.drain(found)
@@ -69,7 +70,8 @@ def _outputs(source: Source) -> bytes:
         "exitCode": source.pick((0, 0, 1, None, "x")),
         "stdout": base64.b64encode(json.dumps(members).encode()).decode(),
     }
-    return formats.pack({report.ETCD_MEMBERS: record if form < 3 else source.json(_NAMES)})
+    name = source.pick((report.ETCD_MEMBERS, report.UNIT_STATUS))
+    return formats.pack({name: record if form < 3 else source.json(_NAMES)})
 
 
 def _member(source: Source) -> Any:

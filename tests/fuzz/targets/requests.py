@@ -8,7 +8,7 @@ from remuda.apiserver.auth.impersonate import wanted_user
 from remuda.apiserver.http import negotiate, options
 from remuda.apiserver.http.connection import Connection
 from remuda.apiserver.http.limits import Limits
-from remuda.apiserver.http.reading import Malformed, RequestReader, UnknownMethod
+from remuda.apiserver.http.request_parser import Malformed, RequestReader, UnknownMethod
 from remuda.apiserver.http.routes import attributes_of, request_info
 from remuda.kube.errors import StatusError
 from remuda.kube.web import Request

@@ -16,7 +16,7 @@ from remuda.apiserver.http.listener import Listener
 from remuda.app.tunnel import tunnel_handler
 from remuda.tunnel.connector import TunnelConnector
 from remuda.tunnel.server import Asking, Server
-from remuda.tunnel.sessions import Key, Sessions
+from remuda.tunnel.session_table import Key, Sessions
 from tests.lab.tunnel_ends import KINDS, Stable
 from tests.lab.tunnel_services import WAIT, Services
 

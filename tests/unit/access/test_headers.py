@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.access import headers
-from remuda.access.seams import Caller
+from remuda.access.interfaces import Caller
 from remuda.kube.errors import StatusError
 
 _GO_ON = ["accept", "accept-encoding", "content-type", "user-agent", "kubectl-session", "x-stream-protocol-version"]

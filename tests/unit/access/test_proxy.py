@@ -404,6 +404,39 @@ async def test_a_watch_that_is_lost_within_an_event_is_cut(
             await answer.content.read()
 
 
+@pytest.mark.parametrize(
+    ("pieces", "whole"),
+    [
+        ([b"{\n", b'  "type": "ADDED",\n  "object": {}\n', b"}\n"], True),
+        ([b"{\n", b'  "type": "ADDED",\n  "object": {\n  }\n'], False),
+        ([b"{\n"], False),
+        ([b'{"type":', b'"ADDED"', b"}", b"\n"], True),
+        ([b'{"type":"ADDED"}'], False),
+        ([b"\n"], False),
+    ],
+)
+async def test_a_watch_that_is_lost_ends_with_an_event_only_between_events(
+    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, pieces: list[bytes], whole: bool
+) -> None:
+    """Also of a server that indents its events."""
+
+    async def torn(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await begin_chunks(writer)
+        for piece in pieces:
+            await chunk(writer, piece)
+            await asyncio.sleep(0.01)
+        writer.transport.abort()
+
+    far.answer = torn
+    async with session.get(url(place, PODS + "?watch=1")) as answer:
+        if whole:
+            received = await answer.content.read()
+            assert received.startswith(b"".join(pieces) + b'{"type":"ERROR"')
+        else:
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await answer.content.read()
+
+
 async def test_an_answer_that_is_lost_never_looks_whole(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
 ) -> None:
@@ -459,7 +492,7 @@ async def test_a_cluster_that_never_connected_says_so_at_once(
 async def test_an_api_that_is_down_behind_its_tunnel_is_told_apart_from_a_lost_tunnel(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remuda.access.standing._COMING_BACK_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr("remuda.access.connectivity._COMING_BACK_SECONDS", LIMIT_SECONDS)
     await place.cluster(ID, far.config())
     tunnel = await place.tunnel(ID)
     await far.stop()

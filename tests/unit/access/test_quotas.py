@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from remuda.access.tokens import USERS, mint
 from remuda.access.types import CLUSTER_ROLE_BINDINGS, TOKEN, USER, Quota
 from remuda.apiserver.auth.user import User
 from remuda.apiserver.client import LocalClient
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app.controllers import embedded_admission
 from remuda.kube import clock
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, StatusError
 from remuda.kube.objects import ObjectMeta
 from remuda.provisioning.definitions import definitions as provisioning
 from remuda.provisioning.types import CLUSTER
@@ -32,7 +33,7 @@ RBAC = "rbac.authorization.k8s.io"
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
     quota = Quota(clusters=3, machines=6, tokens=2)
-    settings = Settings(data_dir=tmp_path, port=0)
+    settings = ServerSettings(data_dir=tmp_path, port=0)
     running = await ApiServer.start(settings, admission=embedded_admission(quota))
     try:
         await install(running.client(), [*access.definitions(), *provisioning()])
@@ -50,16 +51,13 @@ async def user(server: ApiServer, name: str = "alice", *, known: bool = True, **
         metadata = USER.decode(made).metadata
     for target, place, obj in roles.tenancy(metadata, NS):
         obj["metadata"].pop("ownerReferences", None)
-        try:
+        with contextlib.suppress(AlreadyExists):
             await server.client().create(target, place, obj)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
     return server.client(User(name, groups=(USERS, "system:authenticated")))
 
 
 async def cluster(client: LocalClient, name: str, quantity: int = 1) -> None:
-    obj = declared(pool(quantity=quantity))
+    obj = declared(*([pool(quantity=quantity)] if quantity else []))
     obj["metadata"] = {"name": name}
     await client.create(CLUSTER.target, NS, obj)
 

@@ -13,24 +13,24 @@ import pytest
 
 from remuda.access.clusters import Clusters
 from remuda.access.tunnels import Authorizer
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app.tunnel import tunnel_handler
 from remuda.capi import names as capi_names
 from remuda.capi.definitions import definitions as core
 from remuda.capi.remote import cluster_secrets
 from remuda.capi.types import MACHINE
 from remuda.kube.core import NAMESPACES, SECRETS
-from remuda.providers import names
 from remuda.providers.controlplane import tunnel_tokens
-from remuda.providers.controlplane.belongings import encoded
 from remuda.providers.controlplane.definitions import definitions as control_plane
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
+from remuda.providers.controlplane.owned_secrets import encoded
+from remuda.providers.shared import names
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.runtime.caches import Caches
 from remuda.runtime.definitions import install
 from remuda.tunnel import client as tunnel_client
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import Asking, Server
-from remuda.tunnel.sessions import Key, Sessions
+from remuda.tunnel.session_table import Key, Sessions
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.proxied import AuditLines
 
@@ -102,7 +102,7 @@ class Gate:
 
     async def connect(self, token: str) -> tunnel_client.Client:
         """A client that is on its way."""
-        settings = tunnel_client.Settings(
+        settings = tunnel_client.TunnelSettings(
             urls=(self.engine.url.replace("https://", "wss://") + "/v3/connect",),
             authorities=self.engine.pki.ca_certificate_pem.decode(),
             headers=(("Authorization", f"Bearer {token}"),),
@@ -131,7 +131,7 @@ def _state(cluster: str, key: bytes) -> dict[str, Any]:
 
 @pytest.fixture
 async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
-    engine = await ApiServer.start(Settings(data_dir=tmp_path, port=0))
+    engine = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
     try:
         gate = Gate(engine)
         await gate.start()

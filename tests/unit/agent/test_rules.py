@@ -238,6 +238,10 @@ def test_a_periodic_instruction_that_comes_to_the_same_is_told_of_once_an_hour()
     assert after(20, Result(1, b"out"))
     assert rules.is_news({}, told, NOW)
     assert rules.is_news(told, {}, NOW)
+    told = {"p": rules.recorded(None, instruction, Result(), NOW)}
+    assert not after(7200, Result()), "it has never said anything"
+    assert after(20, Result(0, b"out"))
+    assert after(20, Result(1))
 
 
 @given(st.integers(0, 4_000_000_000))

@@ -19,7 +19,7 @@ from remuda.apiserver.auth.authenticate import Authenticator
 from remuda.apiserver.auth.jws import KeySet, Signer
 from remuda.apiserver.auth.rbac import RbacAuthorizer
 from remuda.apiserver.auth.token_authenticators import ServiceAccountTokens
-from remuda.apiserver.auth.tokens import Settings as TokenSettings
+from remuda.apiserver.auth.tokens import TokenSettings
 from remuda.apiserver.auth.user import MASTERS, User
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.handlers import register_handlers

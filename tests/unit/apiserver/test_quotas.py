@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from remuda.apiserver.kinds.core_quotas import warn_of_unenforced
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube.admission import Review
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
@@ -27,7 +27,7 @@ SECRET_COUNT, ROLE_COUNT = "count/secrets", "count/roles.rbac.authorization.k8s.
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
-    running = await ApiServer.start(Settings(data_dir=tmp_path, port=0))
+    running = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
     await running.client().create(NAMESPACES, "", {"metadata": {"name": NS}})
     yield running
     await running.stop()
@@ -117,12 +117,12 @@ async def test_status_follows_creates_deletes_and_changes_of_the_quota(server: A
 
 async def test_status_is_true_after_a_restart(tmp_path: Path) -> None:
     """The process ended between a write and the status that counts it."""
-    before = await ApiServer.start(Settings(data_dir=tmp_path, port=0, upkeep=False))
+    before = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, upkeep=False))
     await before.client().create(NAMESPACES, "", {"metadata": {"name": NS}})
     await limit(before, hard={SECRET_COUNT: "5"})
     await add(before, "a")
     await before.stop()
-    after = await ApiServer.start(Settings(data_dir=tmp_path, port=0))
+    after = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
     try:
         await status_becomes(after, hard={SECRET_COUNT: "5"}, used={SECRET_COUNT: "1"})
     finally:

@@ -10,7 +10,7 @@ import pytest
 
 from remuda.apiserver import server as module
 from remuda.apiserver.auth import pki
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
 from tests.lab.limits import LIMIT_SECONDS
@@ -21,7 +21,7 @@ async def test_what_is_about_to_expire_is_renewed_while_it_runs(
 ) -> None:
     monkeypatch.setattr(module, "_RENEW_SECONDS", 0.1)
     monkeypatch.setattr(pki, "LEAF_DAYS", 29)  # less than what is left when one is renewed: every look renews
-    server = await ApiServer.start(Settings(data_dir=tmp_path / "data", port=0))
+    server = await ApiServer.start(ServerSettings(data_dir=tmp_path / "data", port=0))
     try:
         first = await _shown(server)
         before = kubeconfig.load(server.kubeconfig)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 
@@ -33,7 +33,7 @@ def configuration(kind: str, **metadata: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
-    running = await ApiServer.start(Settings(data_dir=tmp_path, port=0))
+    running = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
     yield running
     await running.stop()
 
@@ -56,10 +56,10 @@ async def test_webhook_configuration_is_refused(server: ApiServer, kind: str) ->
 async def test_stored_configuration_can_only_be_deleted(tmp_path: Path, kind: str) -> None:
     """An engine before this one has stored it."""
     where = target(kind)
-    before = await ApiServer.start(Settings(data_dir=tmp_path, port=0, webhook_records=True))
+    before = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, webhook_records=True))
     await before.client().create(where, "", configuration(kind, finalizers=["example.com/a"]))
     await before.stop()
-    after = await ApiServer.start(Settings(data_dir=tmp_path, port=0))
+    after = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
     try:
         client = after.client()
         with pytest.raises(StatusError, match=ABSENT):

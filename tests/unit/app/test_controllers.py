@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from remuda.access import setup as access
 from remuda.app import controllers
-from remuda.app.process import Refused
+from remuda.app.process import StartRefused
 from remuda.capi import admission, setup
 from remuda.providers import setup as providers
 from remuda.provisioning import admission as provisioning
@@ -31,7 +31,7 @@ def test_what_is_chosen_comes_once_and_in_one_order(wanted: list[str]) -> None:
 
 
 def test_a_name_that_is_none_is_told_with_those_that_are() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StartRefused) as refused:
         controllers.choose(("machine", "machines", "kore"))
     said = str(refused.value)
     assert said.startswith("no controller or group is called machines or kore; there are the groups core, providers")

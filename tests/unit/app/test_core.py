@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.server import ApiServer
-from remuda.apiserver.server import Settings as ServerSettings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app import controllers, core
-from remuda.app.manager import Settings, serve
-from remuda.app.process import Refused
+from remuda.app.manager import ManagerSettings, serve
+from remuda.app.process import StartRefused
 from remuda.capi.definitions import definitions
 from remuda.kube import kubeconfig
 from remuda.kube.definitions import DEFINITION
@@ -37,8 +36,8 @@ async def client(server: ApiServer) -> AsyncIterator[HttpClient]:
 
 
 async def test_without_a_core_providers_refuse_and_write_nothing(server: ApiServer, tmp_path: Path) -> None:
-    settings = Settings(kubeconfig=server.kubeconfig, controllers=("providers",), nodes=("127.0.0.1", 1))
-    with pytest.raises(Refused) as refused:
+    settings = ManagerSettings(kubeconfig=server.kubeconfig, controllers=("providers",), nodes=("127.0.0.1", 1))
+    with pytest.raises(StartRefused) as refused:
         await serve(settings, asyncio.Event())
     said = str(refused.value)
     assert said.startswith(
@@ -50,7 +49,7 @@ async def test_without_a_core_providers_refuse_and_write_nothing(server: ApiServ
 
 async def test_half_a_core_is_none(server: ApiServer, client: HttpClient) -> None:
     await install(server.client(), definitions()[:1])
-    with pytest.raises(Refused, match=r"nobody serves machines\.cluster\.x-k8s\.io, machinesets"):
+    with pytest.raises(StartRefused, match=r"nobody serves machines\.cluster\.x-k8s\.io, machinesets"):
         await core.require(client, BESIDE)
 
 
@@ -59,7 +58,7 @@ async def test_a_core_of_an_older_version_is_none(server: ApiServer, client: Htt
     for definition in older:
         definition["spec"]["versions"][0]["name"] = "v1beta1"
     await install(server.client(), older)
-    with pytest.raises(Refused, match=r"nobody serves clusters\..* in v1beta2"):
+    with pytest.raises(StartRefused, match=r"nobody serves clusters\..* in v1beta2"):
         await core.require(client, BESIDE)
 
 

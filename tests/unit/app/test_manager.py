@@ -16,21 +16,19 @@ import msgspec
 import pytest
 
 from remuda.access.types import Quota
-from remuda.apiserver.server import ApiServer
-from remuda.apiserver.server import Settings as ServerSettings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app import manager, webhooks
-from remuda.app.manager import Settings, connect, serve
-from remuda.app.process import Refused
-from remuda.app.site import Settings as Site
+from remuda.app.manager import ManagerSettings, connect, serve
+from remuda.app.process import StartRefused
+from remuda.app.site import SiteSettings as Site
 from remuda.capi.definitions import definitions
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client, Target
 from remuda.kube.definitions import DEFINITION
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
-from remuda.providers.machine.settings import MachineSettings
-from remuda.runtime.election import LEASE
-from remuda.runtime.election import Settings as ElectionSettings
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.runtime.election import LEASE, ElectionSettings
 from remuda.runtime.webhooks import Location
 from remuda.runtime.webhooks.certificates import SECRET
 from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING
@@ -84,7 +82,7 @@ class Lines:
 
 
 @asynccontextmanager
-async def running(settings: Settings, capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Lines]:
+async def running(settings: ManagerSettings, capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Lines]:
     """The manager from its line of readiness to its end, which must be a good one."""
     stop = asyncio.Event()
     task = asyncio.create_task(serve(settings, stop))
@@ -98,8 +96,8 @@ async def running(settings: Settings, capsys: pytest.CaptureFixture[str]) -> Asy
     assert code == 0
 
 
-async def refused(settings: Settings) -> str:
-    with pytest.raises(Refused) as found:
+async def refused(settings: ManagerSettings) -> str:
+    with pytest.raises(StartRefused) as found:
         async with asyncio.timeout(LIMIT_SECONDS):
             await serve(settings, asyncio.Event())
     assert "\n" not in str(found.value)
@@ -125,7 +123,7 @@ async def test_it_installs_what_it_manages_leads_and_hands_on(
     server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = server.client()
-    async with running(Settings(kubeconfig=server.kubeconfig, **PATIENT), capsys) as lines:
+    async with running(ManagerSettings(kubeconfig=server.kubeconfig, **PATIENT), capsys) as lines:
         said = await lines.until(" ready ")
         assert "stands for the lead, runs cluster, machine, machineset, machinedeployment, machinehealthcheck" in said
         said = await lines.until(" leads ")
@@ -140,7 +138,7 @@ async def test_it_installs_what_it_manages_leads_and_hands_on(
 async def test_a_second_start_writes_nothing_but_its_lease(
     server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = Settings(kubeconfig=server.kubeconfig, leader_elect=False)
+    settings = ManagerSettings(kubeconfig=server.kubeconfig, leader_elect=False)
     async with running(settings, capsys) as lines:
         assert "leads alone" in await lines.until(" ready ")
     before = await written(server.client())
@@ -155,8 +153,10 @@ async def test_managers_of_two_namespaces_lead_side_by_side(
     for name in ("a", "b"):
         await server.client().create(NAMESPACES, "", {"metadata": {"name": name}})
     async with (
-        running(Settings(kubeconfig=server.kubeconfig, namespace="a", **PATIENT), capsys),
-        running(Settings(kubeconfig=server.kubeconfig, namespace="b", lease_namespace="shared", **PATIENT), capsys),
+        running(ManagerSettings(kubeconfig=server.kubeconfig, namespace="a", **PATIENT), capsys),
+        running(
+            ManagerSettings(kubeconfig=server.kubeconfig, namespace="b", lease_namespace="shared", **PATIENT), capsys
+        ),
     ):
         for lease in (Key("a", "remuda-a"), Key("shared", "remuda-b")):
             await wait_for(lambda lease=lease: holder(server.client(), lease))
@@ -179,7 +179,7 @@ async def test_health_and_metrics_are_served(server: ApiServer, capsys: pytest.C
     address = ("127.0.0.1", free_port())
     url = f"http://127.0.0.1:{address[1]}"
     async with aiohttp.ClientSession() as session:
-        async with running(Settings(kubeconfig=server.kubeconfig, health=address, **PATIENT), capsys) as lines:
+        async with running(ManagerSettings(kubeconfig=server.kubeconfig, health=address, **PATIENT), capsys) as lines:
             await lines.until(" leads ")
             assert await get(session, f"{url}/healthz") == (200, "ok")
             assert await get(session, f"{url}/readyz") == (200, "ok")
@@ -197,14 +197,14 @@ async def test_not_ready_says_what_is_missing(
 ) -> None:
     """Everything is installed, but this user may not list what its controllers manage."""
     client = server.client()
-    async with running(Settings(kubeconfig=server.kubeconfig, leader_elect=False), capsys):
+    async with running(ManagerSettings(kubeconfig=server.kubeconfig, leader_elect=False), capsys):
         pass
     await allow(client, ["apiextensions.k8s.io"], ["customresourcedefinitions"], ["get", "list", "watch"])
     await allow(client, [""], ["namespaces"], ["get"])
     await allow(client, ["clusterctl.cluster.x-k8s.io"], ["providers"], ["list"])
     address = ("127.0.0.1", free_port())
     stop = asyncio.Event()
-    settings = Settings(kubeconfig=token_config(server, tmp_path), leader_elect=False, health=address)
+    settings = ManagerSettings(kubeconfig=token_config(server, tmp_path), leader_elect=False, health=address)
     task = asyncio.create_task(serve(settings, stop))
     async with aiohttp.ClientSession() as session, asyncio.timeout(LIMIT_SECONDS):
         text = ""
@@ -235,7 +235,7 @@ async def test_webhooks_are_served_and_registered_and_can_be_taken_back(
 ) -> None:
     client = server.client()
     listen = ("127.0.0.1", free_port())
-    async with running(Settings(kubeconfig=server.kubeconfig, webhooks=listen, **PATIENT), capsys):
+    async with running(ManagerSettings(kubeconfig=server.kubeconfig, webhooks=listen, **PATIENT), capsys):
         registered: dict[str, Any] = msgspec.json.decode(await client.get(VALIDATING, "", "remuda"))
         url = next(hook["clientConfig"]["url"] for hook in registered["webhooks"] if ".cluster." in hook["name"])
         secret = SECRET.decode(await client.get(SECRET.target, "remuda-system", webhooks.SECRET_NAME))
@@ -285,7 +285,7 @@ def review() -> dict[str, Any]:
 )
 async def test_what_cannot_be_is_said_before_anything_is_asked(settings: dict[str, Any], said: str) -> None:
     nobody = Path("/dev/null/config")
-    assert said in await refused(Settings(**{"kubeconfig": nobody, **settings}))
+    assert said in await refused(ManagerSettings(**{"kubeconfig": nobody, **settings}))
 
 
 def test_where_webhooks_are_found() -> None:
@@ -300,7 +300,7 @@ async def test_a_server_that_is_not_there(server: ApiServer, tmp_path: Path) -> 
         taken.bind(("127.0.0.1", 0))
         url = f"https://127.0.0.1:{taken.getsockname()[1]}"
         kubeconfig.write(config, kubeconfig.build(url, token="x"))
-        assert await refused(Settings(kubeconfig=config)) == f"cannot connect to {url}: Connection refused"
+        assert await refused(ManagerSettings(kubeconfig=config)) == f"cannot connect to {url}: Connection refused"
 
 
 async def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,18 +310,18 @@ async def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.M
         listener.listen(8)
         config = tmp_path / "config"
         kubeconfig.write(config, kubeconfig.build(f"https://127.0.0.1:{listener.getsockname()[1]}", token="x"))
-        assert "has not answered within" in await refused(Settings(kubeconfig=config))
+        assert "has not answered within" in await refused(ManagerSettings(kubeconfig=config))
         stop = asyncio.Event()
         monkeypatch.setattr(manager, "_ANSWER_SECONDS", 3600.0)
         asyncio.get_running_loop().call_later(0.05, stop.set)
         async with asyncio.timeout(LIMIT_SECONDS):
-            assert await serve(Settings(kubeconfig=config), stop) == 0
+            assert await serve(ManagerSettings(kubeconfig=config), stop) == 0
 
 
 async def test_a_server_that_does_not_know_us(server: ApiServer, tmp_path: Path) -> None:
     config = token_config(server, tmp_path, "word-of-nobody")
     before = await written(server.client())
-    assert await refused(Settings(kubeconfig=config)) == (
+    assert await refused(ManagerSettings(kubeconfig=config)) == (
         f"{server.url} does not know the user of {config} (context 'remuda'): Unauthorized"
     )
     assert await written(server.client()) == before
@@ -329,7 +329,7 @@ async def test_a_server_that_does_not_know_us(server: ApiServer, tmp_path: Path)
 
 async def test_a_user_who_may_not_look_writes_nothing(server: ApiServer, tmp_path: Path) -> None:
     before = await written(server.client())
-    said = await refused(Settings(kubeconfig=token_config(server, tmp_path)))
+    said = await refused(ManagerSettings(kubeconfig=token_config(server, tmp_path)))
     assert said.startswith("may not install the definitions of its kinds: ")
     assert 'User "ben" cannot get resource "customresourcedefinitions"' in said
     assert "Start it once as somebody who may" in said
@@ -340,7 +340,7 @@ async def test_a_user_of_one_namespace_needs_only_to_read_what_is_of_the_cluster
     server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = server.client()
-    async with running(Settings(kubeconfig=server.kubeconfig, leader_elect=False), capsys):
+    async with running(ManagerSettings(kubeconfig=server.kubeconfig, leader_elect=False), capsys):
         pass
     await client.create(NAMESPACES, "", {"metadata": {"name": "bens"}})
     await allow(client, ["apiextensions.k8s.io"], ["customresourcedefinitions"], ["get", "list", "watch"])
@@ -350,7 +350,7 @@ async def test_a_user_of_one_namespace_needs_only_to_read_what_is_of_the_cluster
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
     binding = {"metadata": {"name": "ben"}, "roleRef": ref, "subjects": [subject]}
     await client.create(Target("rbac.authorization.k8s.io/v1", "rolebindings"), "bens", binding)
-    settings = Settings(kubeconfig=token_config(server, tmp_path), namespace="bens", **PATIENT)
+    settings = ManagerSettings(kubeconfig=token_config(server, tmp_path), namespace="bens", **PATIENT)
     async with running(settings, capsys) as lines:
         assert "by lease bens/remuda-bens" in await lines.until(" leads ")
 
@@ -358,10 +358,10 @@ async def test_a_user_of_one_namespace_needs_only_to_read_what_is_of_the_cluster
 async def test_a_namespace_that_may_not_be_made_is_named(
     server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = Settings(
+    settings = ManagerSettings(
         kubeconfig=token_config(server, tmp_path), controllers=("machine",), lease_namespace="elsewhere"
     )
-    async with running(Settings(kubeconfig=server.kubeconfig, leader_elect=False), capsys):
+    async with running(ManagerSettings(kubeconfig=server.kubeconfig, leader_elect=False), capsys):
         pass
     await allow(server.client(), ["apiextensions.k8s.io"], ["customresourcedefinitions"], ["get", "list", "watch"])
     await allow(server.client(), ["clusterctl.cluster.x-k8s.io"], ["providers"], ["list"])
@@ -378,7 +378,7 @@ async def test_beside_another_core_it_refuses_and_touches_nothing(
     foreign = definitions()[0]
     del foreign["metadata"]["labels"]
     await client.create(DEFINITION.target, "", foreign)
-    said = await refused(Settings(kubeconfig=server.kubeconfig))
+    said = await refused(ManagerSettings(kubeconfig=server.kubeconfig))
     assert said.startswith("clusters.cluster.x-k8s.io: already installed by another program")
     assert said.endswith("With --controllers=providers,provisioning,access this program works beside the other one.")
     assert len((await client.list(DEFINITION.target)).items) == 1
@@ -388,7 +388,7 @@ async def test_webhooks_are_refused_where_nobody_would_call_them(tmp_path: Path)
     """The embedded engine as users start it. Nothing is written there."""
     engine = await ApiServer.start(ServerSettings(data_dir=tmp_path / "engine", port=0))
     try:
-        said = await refused(Settings(kubeconfig=engine.kubeconfig, webhooks=("127.0.0.1", free_port())))
+        said = await refused(ManagerSettings(kubeconfig=engine.kubeconfig, webhooks=("127.0.0.1", free_port())))
         assert said.startswith("cannot use --webhook-listen with this API server: ")
         assert "does not call admission webhooks yet" in said
         assert "Leave out --webhook-listen, or run `remuda up`" in said
@@ -406,7 +406,7 @@ async def test_an_address_that_is_taken_is_named(
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         address = holder.getsockname()
-        said = await refused(Settings(kubeconfig=server.kubeconfig, **{option: address}))
+        said = await refused(ManagerSettings(kubeconfig=server.kubeconfig, **{option: address}))
     name = {"health": "--health-listen", "webhooks": "--webhook-listen"}[option]
     assert said == f"cannot listen on 127.0.0.1:{address[1]} for {name}: Address already in use"
 
@@ -419,16 +419,16 @@ async def test_whoever_loses_the_lead_stops_and_says_why(
 
     monkeypatch.setattr(manager, "ElectionSettings", look_often)
     stop = asyncio.Event()
-    task = asyncio.create_task(serve(Settings(kubeconfig=server.kubeconfig, **PATIENT), stop))
+    task = asyncio.create_task(serve(ManagerSettings(kubeconfig=server.kubeconfig, **PATIENT), stop))
     await Lines(capsys, task).until(" leads ")
     theirs = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 600}}
     await server.client().patch(LEASE.target, "remuda-system", "remuda", theirs)
-    with pytest.raises(Refused, match=r"stopped, because another may lead by now: lease .* it is held by other"):
+    with pytest.raises(StartRefused, match=r"stopped, because another may lead by now: lease .* it is held by other"):
         async with asyncio.timeout(LIMIT_SECONDS):
             await task
 
 
 async def test_a_client_is_handed_out_only_when_the_server_has_answered(server: ApiServer) -> None:
-    client = await connect(Settings(kubeconfig=server.kubeconfig))
+    client = await connect(ManagerSettings(kubeconfig=server.kubeconfig))
     assert b"gitVersion" in await client.raw_get("/version")
     await client.close()

@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
-from remuda.providers.controlplane.planner.observed import Cluster, Host, Roles
+from remuda.providers.controlplane.planner.observation import Cluster, Host, Roles
 from remuda.providers.controlplane.render import Placement, render, retire
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.machines import CLUSTER, make, ready

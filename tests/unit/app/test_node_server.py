@@ -15,16 +15,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from remuda.apiserver.server import ApiServer
-from remuda.apiserver.server import Settings as ServerSettings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app.node_server import SECRET_NAME, NodeServer
-from remuda.app.process import Refused
-from remuda.app.site import Settings as SiteSettings
+from remuda.app.process import StartRefused
+from remuda.app.site import SiteSettings
 from remuda.kube import kubeconfig
 from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.http import HttpClient
 from remuda.kube.web import Handler, Request, Result, text
-from remuda.providers.bootstrap.site import Site
+from remuda.providers.shared.manager_address import Site
 from remuda.runtime.manager import Manager
 from tests.lab.chains import Company
 from tests.lab.limits import LIMIT_SECONDS
@@ -42,7 +41,7 @@ class Host:
         self.session = session
         self.site = site
         self.headers = {"Authorization": f"Bearer {token}"}
-        self.kept_out: list[tuple[str, int, str]] = []  # what was refused, and how that was told
+        self.on_denied: list[tuple[str, int, str]] = []  # what was refused, and how that was told
 
     async def ask(
         self, path: str, method: str = "GET", body: Any = None, headers: dict[str, str] | None = None
@@ -65,7 +64,7 @@ async def host(server: ApiServer) -> AsyncIterator[Host]:
     token = await account(server)
     async with serving(server) as (site, nodes), session(site) as opened:
         host = Host(opened, site, token)
-        nodes._passthrough.kept_out = lambda request, code, why: host.kept_out.append((request.path, code, why))
+        nodes._passthrough.on_denied = lambda request, code, why: host.on_denied.append((request.path, code, why))
         yield host
 
 
@@ -215,7 +214,7 @@ async def test_nothing_else_is_passed_on(host: Host, method: str, path: str) -> 
     code, status = await host.ask(path, method)
     assert (code, status["reason"]) == (403, "Forbidden")
     assert "is not for hosts" in status["message"]
-    assert [(code, why) for _, code, why in host.kept_out] == [(403, status["message"])]
+    assert [(code, why) for _, code, why in host.on_denied] == [(403, status["message"])]
 
 
 async def test_what_is_passed_on_has_the_hosts_own_rights(host: Host) -> None:
@@ -227,8 +226,8 @@ async def test_what_is_passed_on_has_the_hosts_own_rights(host: Host) -> None:
     assert (await host.ask(MINE, headers={"Authorization": ""}))[0] in (401, 403)
     acting = {"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
     assert (await host.ask(f"{SECRETS_PATH}/other", headers=acting))[0] == 403
-    assert [path for path, _, _ in host.kept_out[:2]] == [f"{SECRETS_PATH}/other", SECRETS_PATH]
-    assert len(host.kept_out) == 6
+    assert [path for path, _, _ in host.on_denied[:2]] == [f"{SECRETS_PATH}/other", SECRETS_PATH]
+    assert len(host.on_denied) == 6
 
 
 async def test_an_api_server_that_is_away_is_said_to_be(server: ApiServer, host: Host) -> None:
@@ -243,7 +242,7 @@ async def test_an_address_that_is_taken(server: ApiServer) -> None:
         listen = ("127.0.0.1", server.front.port)
         nodes = NodeServer(client, client.access, listen, SiteSettings(), "default")
         await nodes.prepare()
-        with pytest.raises(Refused, match="for --nodes-listen: Address already in use"):
+        with pytest.raises(StartRefused, match="for --nodes-listen: Address already in use"):
             await nodes.start()
         await nodes.stop()
     finally:

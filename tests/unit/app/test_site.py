@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.app.process import Refused
-from remuda.app.site import Settings, tell_of_unknown_name
+from remuda.app.process import StartRefused
+from remuda.app.site import SiteSettings, tell_of_unknown_name
 from tests.lab.chains import Company
 
 HERE = ("127.0.0.1", 6443)
@@ -23,7 +23,7 @@ HERE = ("127.0.0.1", 6443)
     ],
 )
 def test_where_hosts_find_it(url: str, listen: tuple[str, int], name: str, settled: str) -> None:
-    settings = Settings(server_url=url)
+    settings = SiteSettings(server_url=url)
     assert settings.name(listen) == name
     site = settings.settled(listen, b"PEM")
     assert (site.server_url, site.ca_pem) == (settled, b"PEM\n")
@@ -44,18 +44,18 @@ def test_where_hosts_find_it(url: str, listen: tuple[str, int], name: str, settl
     ],
 )
 def test_what_hosts_could_not_use_is_refused(url: str, listen: tuple[str, int], said: str) -> None:
-    with pytest.raises(Refused, match=said):
-        Settings(server_url=url).name(listen)
+    with pytest.raises(StartRefused, match=said):
+        SiteSettings(server_url=url).name(listen)
 
 
 def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     (tmp_path / "no.pem").write_text("no")
     for settings, said in (
-        (Settings(assets=tmp_path / "none"), "is not a directory"),
-        (Settings(server_ca=tmp_path / "none"), "cannot be read: No such file or directory"),
-        (Settings(server_ca=tmp_path / "no.pem"), "has no certificate in PEM"),
+        (SiteSettings(assets=tmp_path / "none"), "is not a directory"),
+        (SiteSettings(server_ca=tmp_path / "none"), "cannot be read: No such file or directory"),
+        (SiteSettings(server_ca=tmp_path / "no.pem"), "has no certificate in PEM"),
     ):
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(StartRefused, match=said):
             settings.check()
 
 
@@ -69,30 +69,30 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_only_this_machine_can_use_is_known(url: str, only_here: bool) -> None:
-    site = Settings(server_url=url).settled(HERE, b"PEM")
+    site = SiteSettings(server_url=url).settled(HERE, b"PEM")
     assert site.only_here == (url if only_here else "")
 
 
 def test_what_hosts_trust_is_a_set_with_our_own_authority_in_it(tmp_path: Path) -> None:
     ours, theirs = Company("Ours").root, Company("Theirs").root
     (tmp_path / "ca.pem").write_bytes(theirs)
-    assert Settings(server_ca=tmp_path / "ca.pem").settled(HERE, ours).ca_pem == theirs + ours
-    assert Settings().settled(HERE, ours).ca_pem == ours
+    assert SiteSettings(server_ca=tmp_path / "ca.pem").settled(HERE, ours).ca_pem == theirs + ours
+    assert SiteSettings().settled(HERE, ours).ca_pem == ours
 
 
 def test_a_certificate_that_is_shown_at_addresses_is_for_the_one_that_is_listened_on(tmp_path: Path) -> None:
     chain, key = Company().files(tmp_path, "remuda.example.com", "10.0.0.1")
-    settings = Settings(server_url="https://remuda.example.com", tls_cert=chain, tls_key=key)
+    settings = SiteSettings(server_url="https://remuda.example.com", tls_cert=chain, tls_key=key)
     for fine in ("0.0.0.0", "127.0.0.1", "10.0.0.1"):
         assert settings.presented((fine, 6443)) is not None
-    with pytest.raises(Refused, match=r"it must be for 10[.]0[.]0[.]2 of --listen, too"):
+    with pytest.raises(StartRefused, match=r"it must be for 10[.]0[.]0[.]2 of --listen, too"):
         settings.presented(("10.0.0.2", 6443))
-    assert Settings().presented(HERE) is None
+    assert SiteSettings().presented(HERE) is None
 
 
 @pytest.mark.parametrize(("url", "told"), [("https://no-such-name.invalid:1", True), ("https://127.0.0.1:1", False)])
 async def test_a_name_that_is_not_known_here_is_told_of(url: str, told: bool, caplog: pytest.LogCaptureFixture) -> None:
-    await tell_of_unknown_name(Settings(server_url=url).settled(HERE, b"PEM"))
+    await tell_of_unknown_name(SiteSettings(server_url=url).settled(HERE, b"PEM"))
     assert ["the name no-such-name.invalid of --server-url is not known here" in text for text in caplog.messages] == (
         [True] if told else []
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +22,12 @@ from remuda.kube import names as kube_names
 )
 def test_a_name_becomes_a_label_value_as_every_peer_computes_it(name: str, label: str) -> None:
     assert names.label_value(name) == label
+
+
+def test_a_name_that_is_far_too_long_is_not_hashed_whole() -> None:
+    started = time.process_time()
+    assert kube_names.label_value(names.label_value("é" * 1_400_000)) == []
+    assert time.process_time() - started < 0.1
 
 
 def test_the_digest_is_the_published_fnv_1a() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.capi import propagation
 from remuda.capi.propagation import Keys, Ownership
 from remuda.kube.client import Client, Target
@@ -100,7 +100,7 @@ class Counting:
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    server = await ApiServer.start(Settings(data_dir=tmp_path, port=0))
+    server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
     yield server.client()
     await server.stop()
 

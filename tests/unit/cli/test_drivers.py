@@ -5,7 +5,7 @@ from __future__ import annotations
 from click.testing import CliRunner
 
 from remuda.cli.drivers import command
-from remuda.providers.machine import drivers
+from remuda.providers.shared import drivers
 
 
 def run(*words: str) -> tuple[int, str]:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from remuda.agent import formats
 from remuda.cli import bundle
 from remuda.cli.redaction import Redactor, is_secret, outline, plan, values_of
-from remuda.providers import names
+from remuda.providers.shared import names
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc+/=\nMIIEdef\n-----END RSA PRIVATE KEY-----"
 
@@ -189,6 +189,20 @@ def test_gzip_bomb_of_a_node_is_not_unpacked_and_is_noted(where: str) -> None:
 def test_plan_that_is_a_gzip_bomb_is_left_out_in_words() -> None:
     secret = {"metadata": {"name": "m"}, "data": {"plan": bomb(16 << 20), "plan-state": ""}}
     assert plan(secret, Redactor())["plan"] == f"left out: it unpacks to more than {8 << 20} bytes"
+
+
+def test_plan_tells_the_last_error_of_the_unit_and_no_other_output() -> None:
+    status = b'{"unit": "k3s", "state": "failed", "error": "no route; password=hunter22"}'
+    records = {
+        name: {"exitCode": 0, "stdout": base64.b64encode(output).decode()}
+        for name, output in (("unit-status", status), ("tunnel", b"it says more"))
+    }
+    data = {"applied-periodic-output": base64.b64encode(formats.pack(records)).decode()}
+    found = plan({"metadata": {"name": "m"}, "data": data}, Redactor())
+    assert found["unit-status"] == {"state": "failed", "error": "no route; password=***"}
+    assert "it says more" not in str(found)
+    data = {"applied-periodic-output": bomb(16 << 20)}
+    assert "unit-status" not in plan({"metadata": {"name": "m"}, "data": data}, Redactor())
 
 
 def test_many_gzips_within_one_value_share_the_limit() -> None:

@@ -11,8 +11,9 @@ import remuda
 from remuda.cli.main import main
 from remuda.clusterctl import repository
 from remuda.providers.machine import definitions as machine_definitions
-from remuda.providers.machine import drivers, options
+from remuda.providers.machine import options
 from remuda.providers.machine.options import Flag
+from remuda.providers.shared import drivers
 from remuda.runtime.definitions import install
 from tests.unit.apiserver.engine import Engine
 

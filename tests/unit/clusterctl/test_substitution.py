@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.clusterctl.generating import in_namespace
+from remuda.clusterctl.generate import in_namespace
 from remuda.clusterctl.substitution import BadTemplate, MissingVariables, substitute, variables
 
 VALUES = {"A": "foo", "EMPTY": "", "PATH_": "a/b/c.yaml"}

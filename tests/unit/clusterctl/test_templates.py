@@ -15,10 +15,10 @@ from remuda.clusterctl import repository
 from remuda.clusterctl.templates import Flavour, cluster_template, of_driver, variable
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
-from remuda.providers import names
 from remuda.providers import setup as providers
 from remuda.providers.machine import definitions as machine_definitions
-from remuda.providers.machine import drivers, options
+from remuda.providers.machine import options
+from remuda.providers.shared import drivers, names
 from remuda.runtime.definitions import install
 from tests.unit.apiserver.engine import Engine
 

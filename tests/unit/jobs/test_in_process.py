@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from remuda.jobs.in_process import InProcess
-from remuda.jobs.launching import Work
-from remuda.jobs.materials import Materials
-from remuda.jobs.podlog import last_lines
+from remuda.jobs.launcher import Work
+from remuda.jobs.pod_inputs import Materials
+from remuda.jobs.pod_log import last_lines
 from tests.lab.limits import LIMIT_SECONDS
 
 WORK = Work(uid="1", name="default/job", materials=Materials(files={}, directories=()))

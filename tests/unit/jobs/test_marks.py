@@ -14,10 +14,10 @@ from remuda.jobs import marks
 from remuda.jobs.marks import ANNOTATION, BadMark, JobKey
 from remuda.kube import clock
 from remuda.kube.objects import ObjectMeta
-from remuda.providers.machine import manifests
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.spi import Order
-from remuda.providers.machine.types import machine_kind
+from remuda.providers.shared.drivers.spi import Order
+from remuda.providers.shared.jobs import manifests
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.types.machine import machine_kind
 
 Json = dict[str, Any]
 

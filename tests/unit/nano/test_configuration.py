@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from remuda.nano import arguments, facts
-from remuda.nano.configuration import Configuration, Refused, Role, read
+from remuda.nano.configuration import Configuration, FatalError, Role, read
 from remuda.nano.host import Host
-from remuda.providers.controlplane.distros.nano import NANO
+from remuda.providers.shared.distros.nano import NANO
 
 
 def configured(
@@ -59,19 +59,19 @@ def test_files_are_above_the_environment_and_flags_are_above_files(tmp_path: Pat
 def test_a_server_skips_what_it_does_not_know_and_an_agent_refuses_it(tmp_path: Path) -> None:
     found = configured(tmp_path, main="token: x\nno-such: 1\n")
     assert found.warnings == ["Unknown flag --no-such found in the config file, skipping"]
-    with pytest.raises(Refused, match="not defined: -tls-san"):
+    with pytest.raises(FatalError, match="not defined: -tls-san"):
         configured(tmp_path / "agent", "agent", main="token: x\ntls-san: [y]\n")
 
 
 @pytest.mark.parametrize("flags", [("--no-such", "x"), ("server",), ("--token",)])
 def test_flags_that_are_none_are_refused(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(FatalError):
         configured(tmp_path, flags=flags)
 
 
 @pytest.mark.parametrize("content", ["a: [", "- a\n", "just text"])
 def test_files_that_are_no_map_are_refused_without_showing_them(tmp_path: Path, content: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(FatalError) as refused:
         configured(tmp_path, main=content + "\n")
     assert content not in str(refused.value)
 
@@ -92,7 +92,7 @@ def test_taints_are_read_and_bad_ones_refused() -> None:
     assert facts.taint("a=b:NoSchedule") == {"key": "a", "value": "b", "effect": "NoSchedule"}
     assert facts.taint("x.io/a:NoExecute") == {"key": "x.io/a", "effect": "NoExecute"}
     for bad in ("a", "a=b", "a=b:Sometimes"):
-        with pytest.raises(Refused, match="key=value:effect"):
+        with pytest.raises(FatalError, match="key=value:effect"):
             facts.taint(bad)
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from remuda.nano import manifests, notify
-from remuda.nano.configuration import Configuration, Refused
-from remuda.nano.keeping import grace_seconds
+from remuda.nano.configuration import Configuration, FatalError
+from remuda.nano.flavour import NANO
+from remuda.nano.leader_services import grace_seconds
 from remuda.nano.members import Member
 from remuda.nano.nodes import REMOVE, REMOVED_NAME, Renewals, asked_to_leave, etcd_patch, voter_patch
 
@@ -31,9 +32,9 @@ def test_a_node_is_silent_since_its_renewal_was_seen_and_nobody_is_blamed_for_an
 def test_what_etcd_is_on_a_node_is_written_only_when_it_differs() -> None:
     member = Member(name="a-1", node="a", address="10.0.0.1", learner=True)
     node = {"metadata": {"name": "a"}, "status": {}}
-    patch = etcd_patch(node, member)
+    patch = etcd_patch(node, member, NANO)
     assert patch["metadata"]["annotations"]["etcd.nano.cattle.io/node-name"] == "a-1"
-    assert etcd_patch(patch, member) == {}
+    assert etcd_patch(patch, member, NANO) == {}
     learning = voter_patch(node, member)
     assert learning["status"]["conditions"][0]["status"] == "False"
     assert voter_patch(learning, member) == {}
@@ -50,7 +51,7 @@ def test_the_grace_of_nodes_is_read(text: str, seconds: float) -> None:
 @pytest.mark.parametrize("text", ["soon", "40", "s", "1h"])
 def test_a_grace_that_is_no_time_is_refused(text: str) -> None:
     values = {"kube-controller-manager-arg": (f"node-monitor-grace-period={text}",)}
-    with pytest.raises(Refused):
+    with pytest.raises(FatalError):
         grace_seconds(Configuration(role="server", values=values))
 
 
@@ -78,8 +79,8 @@ def test_manifests_are_found_in_folders_unless_they_are_skipped_or_disabled(tmp_
 
 
 def test_a_member_is_asked_to_leave_until_it_is_gone_and_its_successor_is_not() -> None:
-    assert not asked_to_leave({"metadata": {}}, "a-1")
-    assert asked_to_leave({"metadata": {"annotations": {REMOVE: "true"}}}, "a-1")
-    left = {"metadata": {"annotations": {REMOVE: "true", REMOVED_NAME: "a-1"}}}
-    assert asked_to_leave(left, "a-1")  # it says so and is still listed: it must go on leaving
-    assert not asked_to_leave(left, "a-2")
+    assert not asked_to_leave({"metadata": {}}, "a-1", NANO)
+    assert asked_to_leave({"metadata": {"annotations": {NANO.etcd(REMOVE): "true"}}}, "a-1", NANO)
+    left = {"metadata": {"annotations": {NANO.etcd(REMOVE): "true", NANO.etcd(REMOVED_NAME): "a-1"}}}
+    assert asked_to_leave(left, "a-1", NANO)  # it says so and is still listed: it must go on leaving
+    assert not asked_to_leave(left, "a-2", NANO)

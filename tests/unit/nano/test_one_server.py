@@ -14,10 +14,10 @@ import pytest
 from cryptography import x509
 
 from remuda.kube.client import Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound, StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import Access
-from remuda.nano import authorities, leaves, tokens
+from remuda.nano import authorities, serving_certificates, tokens
 from remuda.nano.layout import Layout
 from tests.lab.nano import AGENT_TOKEN, TOKEN, Herd, ask, eventually, fetch
 
@@ -140,8 +140,10 @@ async def test_pods_run_in_name_only_and_budgets_are_honoured(herd: Herd) -> Non
     async def is_gone() -> bool:
         try:
             await client.get(PODS, "default", "p")
-        except StatusError as error:
-            return error.code == 404
+        except NotFound:
+            return True
+        except StatusError:
+            return False
         return False
 
     await eventually(is_running, "the Pod is Running", lambda: one.log)
@@ -198,8 +200,8 @@ async def test_authorities_that_were_delivered_before_the_first_start_are_used(h
     await one.up()
     # A kubeconfig signed by the delivered authority, as the manager makes it, is good.
     signer = authorities.Authorities(delivered)
-    leaf = leaves.client(tmp_path / "admin", signer.client, "manager", ("system:masters",))
-    leaves.ensure([leaf], datetime.datetime.now(datetime.UTC))
+    leaf = serving_certificates.client(tmp_path / "admin", signer.client, "manager", ("system:masters",))
+    serving_certificates.ensure([leaf], datetime.datetime.now(datetime.UTC))
     access = Access(
         server=one.url,
         ca=(delivered.tls / "server-ca.crt").read_bytes(),

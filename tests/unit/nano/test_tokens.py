@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from remuda.kube import certificates
-from remuda.nano import authorities, leaves, passwords, tokens
-from remuda.nano.configuration import Refused
+from remuda.nano import authorities, passwords, serving_certificates, tokens
+from remuda.nano.configuration import FatalError
 from remuda.nano.layout import Layout
 from remuda.nano.program import main
 from remuda.nano.tokens import BadToken
@@ -70,18 +70,20 @@ def test_leaves_are_made_once_and_anew_for_other_names_or_when_they_near_their_e
     layout = made_layout(tmp_path)
     found = authorities.prepare(layout)
     now = datetime.datetime.now(datetime.UTC)
-    every = leaves.of_server(layout, found, ["one"])
-    assert len(leaves.ensure(every, now)) == len(every)
-    assert leaves.ensure(every, now) == []
+    every = serving_certificates.of_server(layout, found, ["one"])
+    assert len(serving_certificates.ensure(every, now)) == len(every)
+    assert serving_certificates.ensure(every, now) == []
     assert authorities.shared(layout) == authorities.shared(layout)
-    renamed = leaves.ensure(leaves.of_server(layout, found, ["one", "two"]), now)
+    renamed = serving_certificates.ensure(serving_certificates.of_server(layout, found, ["one", "two"]), now)
     assert {path.name for path in renamed} == {
         "serving-kube-apiserver.crt",
         "server-client.crt",
         "peer-server-client.crt",
     }
     later = now + datetime.timedelta(days=365 - 119)
-    assert len(leaves.ensure(leaves.of_server(layout, found, ["one", "two"]), later)) == len(every)
+    assert len(
+        serving_certificates.ensure(serving_certificates.of_server(layout, found, ["one", "two"]), later)
+    ) == len(every)
 
 
 def test_an_authority_with_an_rsa_key_signs_as_well(tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_an_authority_with_an_rsa_key_signs_as_well(tmp_path: Path) -> None:
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     found = authorities.prepare(layout)
-    leaves.ensure(leaves.of_server(layout, found, ["one"]), now)
+    serving_certificates.ensure(serving_certificates.of_server(layout, found, ["one"]), now)
     leaf = x509.load_pem_x509_certificate((layout.tls / "serving-kube-apiserver.crt").read_bytes())
     assert certificates.is_issued_by(leaf, made)
 
@@ -108,13 +110,13 @@ def test_keys_that_do_not_fit_are_for_a_person_to_solve(tmp_path: Path) -> None:
     authorities.prepare(layout)
     other = made_layout(tmp_path / "other")
     authorities.prepare(other)
-    with pytest.raises(Refused, match="is not what the cluster has"):
+    with pytest.raises(FatalError, match="is not what the cluster has"):
         authorities.accept(layout, authorities.shared(other))
     (layout.tls / "client-ca.key").write_bytes((other.tls / "client-ca.key").read_bytes())
-    with pytest.raises(Refused, match="does not belong to"):
+    with pytest.raises(FatalError, match="does not belong to"):
         authorities.prepare(layout)
     (layout.tls / "client-ca.key").unlink()
-    with pytest.raises(Refused, match="is missing"):
+    with pytest.raises(FatalError, match="is missing"):
         authorities.prepare(layout)
 
 
@@ -137,7 +139,9 @@ def test_small_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     layout = Layout(tmp_path / "var/lib/rancher/nano")
     layout.make(server=True)
     found = authorities.prepare(layout)
-    leaves.ensure(leaves.of_server(layout, found, ["one"]), datetime.datetime.now(datetime.UTC))
+    serving_certificates.ensure(
+        serving_certificates.of_server(layout, found, ["one"]), datetime.datetime.now(datetime.UTC)
+    )
     assert main(["certificate", "check"]) == 0
     assert "OK" in capsys.readouterr().out
     assert main(["certificate", "rotate"]) == 0

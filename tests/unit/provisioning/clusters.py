@@ -8,7 +8,7 @@ import msgspec
 
 from remuda.provisioning import generate
 from remuda.provisioning.generate import Desired
-from remuda.provisioning.machinetemplates import Material
+from remuda.provisioning.machine_templates import Material
 from remuda.provisioning.types import CLUSTER, Cluster, MachinePool
 
 Json = dict[str, Any]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from remuda.kube.admission import Verdict
 from remuda.kube.definitions import schema
 from remuda.providers.controlplane.admission import FUNCTIONS as CONTROL_PLANE_FUNCTIONS
-from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.provisioning.admission.cluster import admit
 from remuda.provisioning.types import Cluster
 from tests.unit.provisioning import schemas
@@ -158,6 +158,45 @@ def test_two_pools_of_one_name_are_refused() -> None:
 def test_a_cluster_that_could_never_come_up_is_refused(role: str) -> None:
     (complaint,) = refused(cluster(pool(**{role: False})))
     assert f"no pool has {role}: the cluster could never come up" in complaint
+
+
+SERVERS = pool("s", controlPlaneRole=False, workerRole=False)
+PLANE = pool("p", etcdRole=False, workerRole=False)
+
+
+@pytest.mark.parametrize(
+    ("pools", "role"),
+    [
+        ([{**SERVERS, "quantity": 0}, PLANE], "member of etcd"),
+        ([SERVERS, {**PLANE, "quantity": 0}], "control plane"),
+    ],
+)
+def test_last_machine_of_a_role_cannot_be_scaled_away(pools: list[Json], role: str) -> None:
+    for old in (None, cluster(SERVERS, PLANE)):
+        (complaint,) = refused(cluster(*pools), old)
+        assert complaint.startswith("spec.rkeConfig.machinePools: Forbidden: ")
+        assert f"no {role} would be left" in complaint
+
+
+def test_empty_pool_beside_another_of_its_role_is_admitted() -> None:
+    assert refused(cluster(SERVERS, {**SERVERS, "name": "other", "quantity": 0}, PLANE)) == []
+
+
+def test_last_pool_of_a_role_cannot_be_deleted() -> None:
+    old = cluster(SERVERS, PLANE)
+    assert "no pool has etcdRole" in refused(cluster(PLANE), old)[0]
+    bare = deepcopy(old)
+    bare["spec"]["rkeConfig"]["machinePools"] = []
+    assert [text.partition("would be left")[0] for text in refused(bare, old)] == [
+        "spec.rkeConfig.machinePools: Forbidden: no member of etcd ",
+        "spec.rkeConfig.machinePools: Forbidden: no control plane ",
+    ]
+
+
+def test_cluster_that_has_no_servers_already_can_be_changed() -> None:
+    """One from before there was this rule."""
+    empty = [{**SERVERS, "quantity": 0}, PLANE]
+    assert refused(cluster(*empty, version="v1.36.5+k3s1"), cluster(*empty)) == []
 
 
 def test_an_autoscaled_pool_of_workers_may_shrink_to_nothing() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from remuda.kube.objects import Field, ObjectMeta, Part
 from remuda.providers.controlplane.rules.fields import CONTROL_PLANE, DONE, Undecided, walk
-from remuda.providers.controlplane.types import RKEControlPlaneSpec
+from remuda.providers.shared.types.controlplane import RKEControlPlaneSpec
 from remuda.provisioning import fields
 from remuda.provisioning.types import Cluster, ClusterSpec, ClusterStatus
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.providers.controlplane.distros import parse_version
+from remuda.providers.shared.distros import parse_version
 from tests.lab.rancher_manifests import MANIFESTS, Manifest, node_drivers, target
 from tests.unit.provisioning.judging import World, verdict
 

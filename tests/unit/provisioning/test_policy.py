@@ -11,7 +11,7 @@ import msgspec
 from remuda.kube.admission import Unseen
 from remuda.provisioning.admission.policy import admit_config
 from remuda.provisioning.generate import generate
-from remuda.provisioning.machinetemplates import Material, known_options
+from remuda.provisioning.machine_templates import Material, known_options
 from remuda.provisioning.types import CLUSTER
 from tests.unit.provisioning.judging import NAMESPACE, Json, World, cluster, pool, refused, review, verdict
 

@@ -8,7 +8,7 @@ from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, Machine
 from remuda.capi.types import Cluster as CapiCluster
 from remuda.kube.objects import Condition, Kind, Object, ObjectMeta, OwnerReference
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.provisioning import removal
 from remuda.provisioning.removal import Left
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from remuda.capi.types import MachineDeployment, MachineDeploymentStatus
 from remuda.kube.objects import Condition, ObjectMeta
-from remuda.providers.controlplane.types import RKEControlPlane, RKEControlPlaneStatus
+from remuda.providers.shared.types.controlplane import RKEControlPlane, RKEControlPlaneStatus
 from remuda.provisioning import status
 from remuda.provisioning.consequence import Consequence
 from remuda.provisioning.status import Facts, Problem
@@ -29,10 +30,14 @@ def of(found: Json, type: str) -> tuple[str, str, str]:
     return one["status"], one["reason"], one["message"]
 
 
-def control_plane(ready: str, message: str = "", *, seen: int = 1) -> RKEControlPlane:
-    said = Condition(type="Ready", status=ready, reason="R", message=message)
+def control_plane(
+    ready: str, message: str = "", *, reason: str = "R", seen: int = 1, stalled: bool = False
+) -> RKEControlPlane:
+    said = [Condition(type="Ready", status=ready, reason=reason, message=message)]
+    if stalled:
+        said.append(Condition(type="Stalled", status="True", reason=reason, message=message))
     return RKEControlPlane(
-        metadata=ObjectMeta(generation=1), status=RKEControlPlaneStatus(conditions=(said,), observed_generation=seen)
+        metadata=ObjectMeta(generation=1), status=RKEControlPlaneStatus(conditions=said, observed_generation=seen)
     )
 
 
@@ -56,12 +61,38 @@ def test_an_old_yes_of_the_control_plane_is_not_believed() -> None:
     assert of(said(Facts(control_plane=control_plane("True", seen=0))), "Ready")[0] == "Unknown"
 
 
-def test_once_ready_it_has_been() -> None:
+@pytest.mark.parametrize("later", ["False", "Unknown"])
+def test_ready_field_is_absent_while_the_condition_is_not_true(later: str) -> None:
     found = said(Facts(control_plane=control_plane("True")))
     assert found["ready"] is True
     assert of(found, "Reconciling")[0] == "False"
-    found = said(Facts(control_plane=control_plane("False")), found)
-    assert found["ready"] is True
+    found = said(Facts(control_plane=control_plane(later)), found)
+    assert "ready" not in found
+
+
+def test_conditions_carry_the_first_wait_and_the_control_plane_has_all() -> None:
+    first = Condition(type="Reconciled", status="Unknown", reason="R", message="Machine m-1: no agent (and 6 more)")
+    plane = control_plane("Unknown", "non-ready etcd machine(s) m-1\nMachine m-1: no agent\nMachine m-2: no agent")
+    plane = msgspec.structs.replace(
+        plane, status=msgspec.structs.replace(plane.status, conditions=(*plane.status.conditions, first))
+    )
+    found = said(Facts(control_plane=plane))
+    for type in ("Ready", "Updated", "Provisioned", "Reconciling"):
+        assert of(found, type)[2] == "Machine m-1: no agent (and 6 more)"
+
+
+def test_of_a_failure_the_first_line_is_told() -> None:
+    found = said(Facts(control_plane=control_plane("False", "Node n is not ready\nMachine m-1: waits")))
+    assert of(found, "Ready") == ("False", "R", "Node n is not ready")
+
+
+def test_a_failure_that_only_a_person_can_end_stalls() -> None:
+    plane = control_plane("False", "no further attempt is made", reason="MachineFailed", stalled=True)
+    found = said(Facts(control_plane=plane))
+    assert of(found, "Ready") == ("False", "MachineFailed", "no further attempt is made")
+    assert of(found, "Stalled") == ("True", "MachineFailed", "no further attempt is made")
+    assert of(found, "Reconciling")[0] == "False"
+    assert found["observedGeneration"] == 3
 
 
 def test_a_problem_reaches_every_condition_that_people_look_at() -> None:
@@ -70,8 +101,9 @@ def test_a_problem_reaches_every_condition_that_people_look_at() -> None:
         assert of(found, type) == ("False", "Error", "there is no SimConfig x")
     assert of(found, "Stalled") == ("True", "Error", "there is no SimConfig x")
     assert of(found, "Created")[0] == "True"
-    assert "observedGeneration" not in found
+    assert found["observedGeneration"] == 3, "tools that wait for it would wait for ever"
     found = said(Facts(not_made=Problem("Failed", "the server is away", lasting=False)))
+    assert "observedGeneration" not in found
     assert of(found, "Stalled")[0] == "False"
     assert of(found, "Reconciling")[0] == "True"
 
@@ -83,7 +115,7 @@ def test_held_is_said_while_it_is_so() -> None:
     assert "Held" not in {one["type"] for one in said(Facts(), found)["conditions"]}
 
 
-def test_exhausted_quota_stalls_a_cluster_that_is_ready() -> None:
+def test_exhausted_quota_stalls_a_cluster_whose_nodes_are_all_ready() -> None:
     growing = Condition(
         type="ScalingUp",
         status="True",
@@ -99,5 +131,5 @@ def test_exhausted_quota_stalls_a_cluster_that_is_ready() -> None:
     status, reason, message = of(found, "Stalled")
     assert (status, reason) == ("True", "QuotaExceeded")
     assert "the ResourceQuota small of namespace team allows no more (used a=1, limited a=1)" in message
-    assert of(found, "Ready")[0] == "True"
+    assert of(found, "Ready") == ("False", reason, message)
     assert of(found, "Reconciling")[0] == "False"

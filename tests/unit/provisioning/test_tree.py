@@ -1,10 +1,10 @@
-"""What an object says of itself, and which object everything waits for."""
+"""What an object says of itself, and which object everything waits for. States that need a person: `test_blocker`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from remuda.provisioning import tree
+from remuda.provisioning import blocker, tree
 
 Json = dict[str, Any]
 THEN = "2026-01-02T03:04:05Z"
@@ -34,8 +34,8 @@ def test_held_comes_before_ready() -> None:
 
 
 def test_a_deletion_that_says_nothing_is_told_by_its_finalizers() -> None:
-    said = tree.judge(thing("Machine", "m", deletionTimestamp=THEN, finalizers=["a.example/b"]))
-    assert (said.state, said.message, said.since) == ("deleting", "waits for a.example/b", THEN)
+    said = tree.judge(thing("Machine", "m", deletionTimestamp=THEN, finalizers=["machine.cluster.x-k8s.io"]))
+    assert (said.state, said.message, said.since) == ("deleting", "waits for machine.cluster.x-k8s.io", THEN)
 
 
 def test_without_a_summary_the_oldest_complaint_counts() -> None:
@@ -56,7 +56,7 @@ def test_the_chain_ends_at_what_everything_waits_for() -> None:
     pool = tree.branch(thing("MachineDeployment", "w", ("Available", "False", "1 of 2")), [fine, waiting])
     plane = tree.branch(thing("RKEControlPlane", "c", ("Ready", "True", "")))
     root = tree.branch(thing("Cluster", "c", ("Ready", "False", "not yet")), [plane, pool])
-    assert [str(one) for one in tree.blocking(root)] == [
+    assert [str(one) for one in blocker.blocking(root)] == [
         "Cluster c",
         "MachineDeployment w",
         "Machine m-1",
@@ -65,20 +65,20 @@ def test_the_chain_ends_at_what_everything_waits_for() -> None:
 
 
 def test_nothing_blocks_what_is_well() -> None:
-    assert tree.blocking(tree.branch(thing("Cluster", "c", ("Ready", "True", "")))) == []
+    assert blocker.blocking(tree.branch(thing("Cluster", "c", ("Ready", "True", "")))) == []
 
 
 def test_a_root_that_is_not_well_by_itself_is_its_own_reason() -> None:
     plane = tree.branch(thing("RKEControlPlane", "c", ("Ready", "True", "")))
     root = tree.branch(thing("Cluster", "c", ("Ready", "False", "no pool has the role etcd")), [plane])
-    assert tree.blocking(root) == [root]
+    assert blocker.blocking(root) == [root]
 
 
 def test_what_is_held_is_told_before_what_waits() -> None:
     waits = tree.branch(thing("RKECluster", "c", ("Ready", "False", "later")))
     held = tree.branch(thing("RKEControlPlane", "c", ("Held", "True", "no quorum")))
     root = tree.branch(thing("Cluster", "c", ("Ready", "False", "")), [waits, held])
-    assert tree.blocking(root)[-1] is held
+    assert blocker.blocking(root)[-1] is held
 
 
 def _cluster_whose_control_plane_says(message: str, *, server_ready: str) -> tree.Branch:
@@ -91,7 +91,7 @@ def _cluster_whose_control_plane_says(message: str, *, server_ready: str) -> tre
 
 def test_the_chain_goes_on_at_the_machine_that_the_control_plane_speaks_of() -> None:
     root = _cluster_whose_control_plane_says("non-ready etcd machine(s) c-w-1", server_ready="False")
-    assert [str(one) for one in tree.blocking(root)] == [
+    assert [str(one) for one in blocker.blocking(root)] == [
         "Cluster c",
         "RKEControlPlane c",
         "Machine c-w-1",
@@ -101,7 +101,7 @@ def test_the_chain_goes_on_at_the_machine_that_the_control_plane_speaks_of() -> 
 
 def test_a_machine_that_has_its_server_waits_for_the_control_plane_and_not_the_other_way_round() -> None:
     root = _cluster_whose_control_plane_says("configuring c-w-1: waiting for probes", server_ready="True")
-    assert [str(one) for one in tree.blocking(root)] == ["Cluster c", "RKEControlPlane c"]
+    assert [str(one) for one in blocker.blocking(root)] == ["Cluster c", "RKEControlPlane c"]
 
 
 def test_an_object_that_has_not_seen_its_last_change_is_not_ready_yet() -> None:
@@ -120,9 +120,11 @@ def test_machines_that_come_or_go_are_waited_for_also_while_enough_are_available
 def test_what_comes_next_is_what_the_object_says_of_it() -> None:
     text = f"Machine c/m: no server (since {THEN}); another attempt is made in 30s; see remuda machine logs m"
     leaf = tree.branch(thing("Machine", "m", ("Ready", "False", f"not ready: m\n{text}")))
-    assert tree.then(leaf) == "another attempt is made in 30s; see remuda machine logs m"
+    assert blocker.then([leaf]) == "another attempt is made in 30s; see remuda machine logs m"
 
 
 def test_what_comes_next_is_told_also_of_an_object_that_does_not_say() -> None:
-    assert "by itself" in tree.then(tree.branch(thing("Machine", "m", ("Ready", "False", "no Node yet"))))
-    assert tree.then(tree.missing("NspawnConfig", "m", "ns", "Cluster c")).startswith("create NspawnConfig m")
+    assert "by itself" in blocker.then([tree.branch(thing("Machine", "m", ("Ready", "False", "no Node yet")))])
+    gone = tree.missing("DockerCluster", "m", thing("Cluster", "c"))
+    assert gone is not None
+    assert blocker.then([gone]).startswith("create DockerCluster m")

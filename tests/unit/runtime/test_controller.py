@@ -13,12 +13,13 @@ import pytest
 
 from remuda.kube.errors import StatusError, already_exists, conflict
 from remuda.kube.objects import Key, Object
-from remuda.runtime.controller import RECONCILE_SECONDS, Controller, current
+from remuda.runtime.controller import RECONCILE_SECONDS, Controller
 from remuda.runtime.informer import Informer
 from remuda.runtime.ledger import Ledger
 from remuda.runtime.metrics import Metrics
 from remuda.runtime.outcome import DONE, Again, Blocked, Done, Outcome, Retryable, Terminal
 from remuda.runtime.queue import Backoff
+from remuda.runtime.reconcile_context import current
 from remuda.simulator.loop import START
 from tests.unit.runtime.things import CONFIG_MAP, virtually
 
@@ -157,7 +158,7 @@ def test_conflicts_are_quiet_until_they_do_not_end(caplog: pytest.LogCaptureFixt
         assert times[-1] > 30, "many in a row slow the key down"
 
     virtually(tell)(None)  # type: ignore[arg-type]
-    assert [record.getMessage()[:35] for record in caplog.records] == ["things ns/a: 10 conflicts in a row:"]
+    assert [record.getMessage()[:22] for record in caplog.records] == ["10 conflicts in a row:"]
 
 
 def test_a_name_that_is_taken_is_a_failure_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -167,7 +168,7 @@ def test_a_name_that_is_taken_is_a_failure_and_is_told(caplog: pytest.LogCapture
         assert story.counted("error") == 1
 
     virtually(tell)(None)  # type: ignore[arg-type]
-    assert "already exists; again in" in caplog.text
+    assert "already exists; retry in" in caplog.text
 
 
 def test_a_terminal_error_waits_for_a_change_of_the_object(caplog: pytest.LogCaptureFixture) -> None:
@@ -182,7 +183,7 @@ def test_a_terminal_error_waits_for_a_change_of_the_object(caplog: pytest.LogCap
         assert story.controller.waits == {}
 
     virtually(tell)(None)  # type: ignore[arg-type]
-    assert "things ns/a: the name cannot be used" in caplog.text
+    assert "until the object changes: the name cannot be used" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -221,7 +222,7 @@ def test_a_reconcile_that_does_not_end_is_ended(caplog: pytest.LogCaptureFixture
         assert turns[1] >= RECONCILE_SECONDS
 
     virtually(tell)(None)  # type: ignore[arg-type]
-    assert "hanging ns/a: TimeoutError; again in" in caplog.text
+    assert "reconcile failed: TimeoutError; retry in" in caplog.text
 
 
 @virtually

@@ -16,7 +16,7 @@ from remuda.apiserver.server import ApiServer
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
-from remuda.runtime.election import LEASE, Election, Lease, Settings, own_identity
+from remuda.runtime.election import LEASE, Election, ElectionSettings, Lease, own_identity
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.tasks import Tasks, ended
 from tests.unit.runtime.things import until, virtually
@@ -53,7 +53,7 @@ class Link:
 class Candidate:
     """Stands for the lead for ever, and takes note of when it led."""
 
-    def __init__(self, client: Client, name: str, settings: Settings | None = None) -> None:
+    def __init__(self, client: Client, name: str, settings: ElectionSettings | None = None) -> None:
         self.link = Link(client)
         self.election = Election(self.link, KEY, identity=name, settings=settings)  # type: ignore[arg-type]
         self.lost: list[str] = []
@@ -305,7 +305,7 @@ def test_no_two_lead_at_once_whatever_happens_to_their_links(seed: list[tuple[in
 @pytest.mark.parametrize(("lease_seconds", "renew", "retry"), [(10, 10, 2), (15, 2, 2), (15, 10, 0)])
 def test_times_that_make_no_sense_are_refused(lease_seconds: float, renew: float, retry: float) -> None:
     with pytest.raises(ValueError, match="must last longer"):
-        Settings(lease_seconds=lease_seconds, renew_seconds=renew, retry_seconds=retry)
+        ElectionSettings(lease_seconds=lease_seconds, renew_seconds=renew, retry_seconds=retry)
 
 
 def test_no_two_processes_are_the_same() -> None:

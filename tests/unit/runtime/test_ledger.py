@@ -9,9 +9,9 @@ import pytest
 from remuda.kube import clock
 from remuda.kube.client import Target
 from remuda.kube.objects import Key, Kind, Object
-from remuda.runtime.controller import Running
 from remuda.runtime.ledger import BEFORE, Ledger
 from remuda.runtime.metrics import Metrics
+from remuda.runtime.reconcile_context import Running
 
 MACHINE = Kind("cluster.x-k8s.io/v1beta2", "Machine", "machines", Object)
 CLUSTER = Kind("cluster.x-k8s.io/v1beta2", "Cluster", "clusters", Object)

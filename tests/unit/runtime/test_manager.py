@@ -118,6 +118,25 @@ async def test_deletes_through_its_client_are_seen_at_once(client: Client) -> No
     await manager.stop()
 
 
+async def test_controller_follows_the_cache_it_is_given_also_while_it_is_empty(client: Client) -> None:
+    manager, seen = Manager(client, name="remuda"), list[str]()
+
+    async def reconcile(key: Key) -> Outcome:
+        seen.append(key.name)
+        return DONE
+
+    manager.caches.of(CONFIG_MAP, label_selector="other")
+    chosen = manager.caches.of(CONFIG_MAP, label_selector="chosen")
+    manager.controller("choose", CONFIG_MAP, reconcile, informer=chosen)
+    await manager.start()
+    manager.lead()
+    await create(client, "that", labels={"other": "yes"})
+    await create(client, "this", labels={"chosen": "yes"})
+    await until(lambda: seen)
+    await manager.stop()
+    assert seen == ["this"]
+
+
 async def test_two_controllers_of_one_name_are_a_mistake(client: Client) -> None:
     manager = Answering(client).manager
     with pytest.raises(ValueError, match="two controllers are called answer"):

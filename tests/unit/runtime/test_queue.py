@@ -12,7 +12,7 @@ import uvloop
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from remuda.kube import chance
+from remuda.kube import random_source
 from remuda.runtime.queue import LOW, NORMAL, Backoff, Queue
 from remuda.simulator.loop import VirtualLoop, run
 from tests.unit.runtime.things import virtually
@@ -29,7 +29,7 @@ class QueueModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        chance.use(random.Random(1))  # delays are spread: the same steps must take the same time
+        random_source.use(random.Random(1))  # delays are spread: the same steps must take the same time
         self.loop = VirtualLoop()
         self.errors: list[BaseException | None] = []
         self.loop.set_exception_handler(lambda loop, context: self.errors.append(context.get("exception")))
@@ -147,7 +147,7 @@ class QueueModel(RuleBasedStateMachine):
             assert self.errors == []
             kept = {name: value for name, value in vars(self.queue).items() if isinstance(value, dict) and value}
             assert kept == {}, "something is kept for keys that are idle"
-        chance.use(None)
+        random_source.use(None)
         self.loop.close()
 
 
@@ -269,7 +269,7 @@ def test_a_back_off_is_spread_by_the_chance_of_the_simulation() -> None:
 
     assert run(draw(), seed=1) == run(draw(), seed=1)
     assert run(draw(), seed=1) != run(draw(), seed=2)
-    assert 0.0 < chance.between(0.1, 0.2) < 0.3
+    assert 0.0 < random_source.between(0.1, 0.2) < 0.3
 
 
 def test_on_the_loop_of_the_program_too() -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
 from remuda.apiserver.server import ApiServer
-from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError, gone
+from remuda.kube.client import Change, Client, Target
+from remuda.kube.errors import StatusError, UnreadableWatch, gone
 from remuda.kube.objects import Kind, Object
 from remuda.runtime.caches import Caches
+from remuda.runtime.caching_client import CachingClient
 from remuda.runtime.informer import Informer
 from remuda.runtime.outcome import Retryable
-from remuda.runtime.writing import WritingClient
 from tests.unit.runtime.things import CONFIG_MAP, ConfigMap, Flaky, create, until, virtually
 
 OURS = "default"
@@ -154,6 +155,85 @@ async def test_watches_that_are_refused_wait_longer_each_time_although_lists_wor
     await watching.caches.close()
 
 
+class Garbled(Flaky):
+    """Its watches bring what cannot be read, as long as `garbled` lasts."""
+
+    garbled = True
+
+    async def watch(self, *args, **options):  # type: ignore[no-untyped-def]
+        if self.garbled:
+            self.watches += 1
+            raise UnreadableWatch("JSON is malformed")
+        async for change in super().watch(*args, **options):
+            yield change
+
+
+@virtually
+async def test_unreadable_watch_is_replaced_by_lists_logged_and_reported_until_it_can_be_read(
+    server: ApiServer,
+) -> None:
+    warnings: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("remuda.runtime.reflector").addHandler(handler)
+    client, flaky = server.client(), Garbled(server.client())
+    watching = Watched(flaky)
+    await watching.caches.start()
+    await create(client, "a")
+    await asyncio.sleep(60)
+    assert watching.names() == ["a"], "lists bring what the watch does not"
+    assert 6 <= flaky.lists <= 20
+    assert flaky.lists - flaky.watches in (0, 1), "a list after each watch that cannot be read"
+    assert "cannot be read: JSON is malformed" in watching.caches.unreadable[CONFIG_MAP.target]
+    assert "cannot be read" in str(watching.caches.errors[CONFIG_MAP.target])
+    (warning,) = warnings
+    assert warning == "watching v1 configmaps: the server's watch cannot be read: JSON is malformed"
+    logging.getLogger("remuda.runtime.reflector").removeHandler(handler)
+    flaky.garbled = False
+    await asyncio.sleep(15)
+    await create(client, "b")
+    await asyncio.sleep(1)
+    assert watching.names() == ["a", "b"]
+    assert (watching.caches.unreadable, watching.caches.errors) == ({}, {})
+    await watching.caches.close()
+
+
+@virtually
+async def test_unreadable_watch_between_readable_events_does_not_cause_a_list_each_moment(server: ApiServer) -> None:
+    class Half(Flaky):
+        async def watch(self, *args, **options):  # type: ignore[no-untyped-def]
+            self.watches += 1
+            yield Change("BOOKMARK", b'{"metadata":{"resourceVersion":"1"}}')
+            raise UnreadableWatch("JSON is malformed")
+
+    flaky = Half(server.client())
+    watching = Watched(flaky)
+    await watching.caches.start()
+    await asyncio.sleep(60)
+    assert 6 <= flaky.lists <= 20
+    await watching.caches.close()
+
+
+@virtually
+async def test_event_without_an_object_is_an_unreadable_watch(server: ApiServer) -> None:
+    class Odd(Flaky):
+        value = b""
+
+        async def watch(self, *args, **options):  # type: ignore[no-untyped-def]
+            self.watches += 1
+            yield Change("MODIFIED", self.value)
+
+    for value in (b"{}", b"[]", b'{"metadata":{"resourceVersion":"new"}}', b'{"metadata":{"name":1}}'):
+        flaky = Odd(server.client())
+        flaky.value = value
+        watching = Watched(flaky)
+        await watching.caches.start()
+        await asyncio.sleep(5)
+        assert "an event has no object" in watching.caches.unreadable[CONFIG_MAP.target]
+        assert flaky.lists > 1
+        await watching.caches.close()
+
+
 async def test_a_kind_known_only_now_is_filled_when_it_is_asked_for(client: Client) -> None:
     caches = Caches(client)
     await caches.start()
@@ -216,12 +296,37 @@ async def test_parts_of_one_resource_are_held_apart_and_see_only_their_own(clien
     red = caches.of(CONFIG_MAP, label_selector="colour=red")
     blue = caches.of(CONFIG_MAP, label_selector="colour=blue")
     assert caches.of(CONFIG_MAP, label_selector="colour=red") is red
-    assert caches.of(CONFIG_MAP) is red
     await caches.start()
-    writing = WritingClient(client, caches, lambda *_: None)
+    writing = CachingClient(client, caches, lambda *_: None)
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"colour": "blue"}}}
     await writing.create(CONFIG_MAP.target, OURS, body)
     assert (red.get(OURS, "a"), blue.get(OURS, "a") is not None) == (None, True)
     await writing.delete(CONFIG_MAP.target, OURS, "a")
     assert blue.get(OURS, "a") is None
+    await caches.close()
+
+
+async def test_cache_without_selector_is_refused_where_only_parts_exist(client: Client) -> None:
+    caches = Caches(client)
+    caches.of(CONFIG_MAP, label_selector="colour=red")
+    for known in ("'colour=red'", "'colour=red', 'colour=blue'"):
+        with pytest.raises(ValueError, match=f"configmaps are cached in parts: use .* selectors {known}$"):
+            caches.of(CONFIG_MAP)
+        with pytest.raises(ValueError, match="in parts"):
+            caches.index(CONFIG_MAP, "by-name", lambda one: (one.metadata.name,))
+        caches.of(CONFIG_MAP, label_selector="colour=blue")
+
+
+async def test_whole_cache_answers_for_its_parts_in_any_order(client: Client) -> None:
+    caches = Caches(client)
+    red = caches.of(CONFIG_MAP, label_selector="colour=red")
+    await caches.start()
+    assert caches.known(CONFIG_MAP.target) is None
+    await create(client, "plain")
+    whole = await caches.ensure(CONFIG_MAP.target)
+    assert whole is not red
+    assert whole.get(OURS, "plain") is not None
+    assert red.get(OURS, "plain") is None
+    assert caches.of(CONFIG_MAP) is caches.known(CONFIG_MAP.target) is whole
+    assert caches.of(CONFIG_MAP, label_selector="colour=blue") is whole
     await caches.close()

@@ -13,20 +13,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from remuda.apiserver.server import ApiServer
-from remuda.apiserver.server import Settings as ServerSettings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube import kubeconfig
-from remuda.kube.client import Client, Listing
-from remuda.kube.errors import StatusError, unauthorized
+from remuda.kube.client import Change, Client, Listing
+from remuda.kube.errors import StatusError, UnreadableWatch, unauthorized
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Condition, Key, Kind, Part
-from remuda.runtime.remote import NODE, PROVIDER_ID, Node, RemoteClusters, Settings, without_ballast
+from remuda.runtime.remote import NODE, PROVIDER_ID, Node, RemoteClusters, RemoteSettings, without_ballast
 from remuda.simulator.loop import START
 from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.runtime.things import until, virtually
 
 C = Key("ns", "c")
-QUICK = Settings(
+QUICK = RemoteSettings(
     probe_seconds=0.05, answer_seconds=LIMIT_SECONDS, probes=2, connect_seconds=LIMIT_SECONDS, retry_seconds=0.1
 )
 IMPATIENT = msgspec.structs.replace(QUICK, connect_seconds=0.3)  # only for clusters that never answer
@@ -213,7 +212,7 @@ class Model:
         return self  # type: ignore[return-value]
 
     async def raw_get(self, path: str) -> bytes:
-        assert path == "/"
+        assert path == "/readyz"
         self.probes.append(asyncio.get_running_loop().time())
         if self.hangs:
             await asyncio.Event().wait()
@@ -243,6 +242,40 @@ async def test_probes_are_spread_around_ten_seconds(server: ApiServer) -> None:
     assert START + 585 <= connection.last_success <= START + 600
     await remote.close()
     assert model.open == 0
+
+
+@virtually
+async def test_nodes_whose_watch_cannot_be_read_are_listed_and_it_is_reported_once(server: ApiServer) -> None:
+    class Garbled(Model):
+        garbled = 0
+
+        async def watch(self, *args: Any, **options: Any) -> AsyncIterator[Change]:
+            if self.garbled:
+                self.garbled += 1
+                raise UnreadableWatch(f"malformed in byte {self.garbled}")
+            async for change in self._client.watch(*args, **options):
+                yield change
+
+    model = Garbled(server)
+    model.garbled = 1
+    remote = RemoteClusters(model.dial)
+    hearing = Hearing(remote)
+    remote.want(C)
+    await server.client().create(NODE.target, "", node("a"))
+    await asyncio.sleep(120)
+    connection = remote.look(C)
+    assert connection.nodes is not None
+    assert [found.metadata.name for found in connection.nodes.all()] == ["a"]
+    assert (connection.connected, connection.failures, connection.error) == (True, 0, "")
+    assert "the server's watch cannot be read: malformed in byte" in connection.unreadable
+    assert hearing.heard.count("ns/c *") == 2, "connected, and then that its Nodes cannot be watched"
+    model.garbled = 0
+    await asyncio.sleep(20)
+    await server.client().create(NODE.target, "", node("b"))
+    await asyncio.sleep(20)
+    assert remote.look(C).unreadable == ""
+    assert hearing.heard.count("ns/c *") == 3
+    await remote.close()
 
 
 @virtually
@@ -289,6 +322,38 @@ async def test_four_failed_probes_are_forgotten_by_the_next_that_works(server: A
             await asyncio.sleep(1)
     assert remote.look(C).connected
     assert (len(model.dials), hearing.heard) == (1, ["ns/c *"])
+    await remote.close()
+
+
+@virtually
+async def test_the_first_failed_probe_and_the_next_that_works_are_reported(server: ApiServer) -> None:
+    model = Model(server)
+    remote = RemoteClusters(model.dial)
+    told: list[int] = []
+    remote.on_probe(lambda cluster: told.append(remote.look(cluster).failures))
+    remote.want(C)
+    await asyncio.sleep(60)
+    assert told == []
+    model.error = OSError("unplugged")
+    while remote.look(C).failures < 4:
+        await asyncio.sleep(1)
+    model.error = None
+    while remote.look(C).failures:
+        await asyncio.sleep(1)
+    await asyncio.sleep(60)
+    assert told == [1, 0]
+    await remote.close()
+
+
+@virtually
+async def test_a_server_that_does_not_know_the_probe_answers(server: ApiServer) -> None:
+    model = Model(server)
+    model.error = StatusError(404, "NotFound", "there is nothing at this path")
+    remote = RemoteClusters(model.dial)
+    remote.want(C)
+    await asyncio.sleep(60)
+    assert remote.look(C).connected
+    assert remote.look(C).failures == 0
     await remote.close()
 
 
@@ -441,7 +506,7 @@ async def test_a_thousand_idle_clusters_do_nothing_but_probe(server: ApiServer) 
     began, used = len(model.probes), time.thread_time()
     await asyncio.sleep(600)
     used = time.thread_time() - used
-    assert 8000 <= len(model.probes) - began <= 12600, "one a minute of each: as rarely as it gets"
+    assert 12000 <= len(model.probes) - began <= 18900, "one in 40 s of each: as rarely as it gets"
     assert used < 600 * 0.01, "ten minutes of a thousand clusters take less than a hundredth of that"
     await remote.close()
     assert model.open == 0

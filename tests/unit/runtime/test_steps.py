@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.kube.permit import permit
+from remuda.kube.leadership import permit
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import CRASHED, all_steps, step
 from tests.lab.limits import LIMIT_SECONDS

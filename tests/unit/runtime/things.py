@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube.client import Change, Client, Listing, Target
 from remuda.kube.objects import Kind, Object
 from remuda.simulator.loop import run
@@ -91,7 +91,7 @@ def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[[Path]
     """Runs a test in virtual time; one that asks for a server is given an engine of its own."""
 
     async def with_server(folder: Path) -> None:
-        server = await ApiServer.start(Settings(data_dir=folder, port=0, volatile=True))
+        server = await ApiServer.start(ServerSettings(data_dir=folder, port=0, volatile=True))
         try:
             await test(server)
         finally:

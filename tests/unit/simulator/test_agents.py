@@ -15,7 +15,7 @@ import pytest
 from remuda.agent import formats, rules
 from remuda.agent.plan import Instruction, Plan
 from remuda.agent.rules import Result
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube.client import Client
 from remuda.kube.objects import Key
 from remuda.runtime.manager import Manager
@@ -68,7 +68,7 @@ class Stage:
 
 def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]]) -> None:
     async def main() -> None:
-        engine = await ApiServer.start(Settings(data_dir=tmp_path, port=0, volatile=True))
+        engine = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
         manager = Manager(engine.client(), name="agents")
         server = Server()
         agents = Agents(manager, server)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.capi import admission
 from remuda.capi.definitions import definitions as core_definitions
 from remuda.kube.client import Client
@@ -20,7 +20,7 @@ from remuda.simulator.types import MachineScript
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    settings = Settings(data_dir=tmp_path, port=0, volatile=True)
+    settings = ServerSettings(data_dir=tmp_path, port=0, volatile=True)
     server = await ApiServer.start(settings, admission=admission.FUNCTIONS)
     await install(server.client(), [*core_definitions(), *definitions()])
     yield server.client()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from remuda.kube import clock
 from remuda.simulator import loop as virtual
 from remuda.simulator.cloud import Cloud, CloudError, Entry, HostRequest, MemoryCloud, made_twice, provider_id
-from remuda.simulator.filecloud import JOURNAL, FileCloud, read_journal
+from remuda.simulator.file_cloud import JOURNAL, FileCloud, read_journal
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -164,7 +164,7 @@ def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
         import asyncio, sys
         from pathlib import Path
         from remuda.simulator.cloud import HostRequest
-        from remuda.simulator.filecloud import FileCloud
+        from remuda.simulator.file_cloud import FileCloud
 
         async def main():
             cloud = FileCloud(Path(sys.argv[1]))

@@ -12,7 +12,7 @@ import yaml
 from remuda.capi import contract, names
 from remuda.capi.contract import ProviderObject
 from remuda.capi.types import MACHINE, Cluster, Machine
-from remuda.kube import chance, clock
+from remuda.kube import clock, random_source
 from remuda.kube.objects import ObjectMeta
 from remuda.simulator.blueprint import Blueprint
 from remuda.simulator.kinds import FAMILIES, NEW, OLD, Family
@@ -100,11 +100,11 @@ def test_names_that_are_too_long_become_labels_all_the_same() -> None:
 def test_no_two_machines_have_one_name() -> None:
     import random
 
-    chance.use(random.Random(3))
+    random_source.use(random.Random(3))
     try:
         found = {made.machine(control_plane(NEW), NEW, CLUSTER, wanted(NEW), "")["metadata"]["name"] for _ in range(50)}
     finally:
-        chance.use(None)
+        random_source.use(None)
     assert len(found) == 50
 
 

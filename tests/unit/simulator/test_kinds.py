@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.capi import contract, external
 from remuda.capi.contract import ProviderObject
 from remuda.kube.objects import Kind
@@ -42,7 +42,7 @@ def test_both_families_have_the_same_kinds() -> None:
 
 
 async def test_a_server_takes_what_providers_write(tmp_path: Path) -> None:
-    server = await ApiServer.start(Settings(data_dir=tmp_path, port=0, volatile=True))
+    server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
     client = server.client()
     try:
         await install(client, definitions())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.apiserver.storage.sqlite import SqliteStore
-from remuda.kube import chance, clock
+from remuda.kube import clock, random_source
 from remuda.simulator import loop as virtual
 
 
@@ -65,7 +65,7 @@ def test_the_clock_is_given_back_after_an_error_too() -> None:
 
 def test_chance_follows_the_seed() -> None:
     async def main() -> str:
-        return chance.uid()
+        return random_source.uid()
 
     assert virtual.run(main(), seed=1) == virtual.run(main(), seed=1) != virtual.run(main(), seed=2)
 

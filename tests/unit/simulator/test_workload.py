@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind, Object
@@ -54,7 +54,7 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     if request.param == "model":
         yield ModelWorkload()
         return
-    server = await ApiServer.start(Settings(data_dir=tmp_path, port=0, volatile=True))
+    server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
     yield server.client()
     await server.stop()
 
@@ -275,7 +275,7 @@ async def _tried(client: Client, act: str, name: str, number: int) -> Any:
 
 def test_the_model_answers_as_the_real_server_does(tmp_path: Path) -> None:
     async def main() -> None:
-        server = await ApiServer.start(Settings(data_dir=tmp_path, port=0, volatile=True))
+        server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
         real = server.client()
 
         async def compare(acts: list[tuple[str, str, int]]) -> None:

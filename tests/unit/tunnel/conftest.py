@@ -13,10 +13,10 @@ import pytest
 from remuda.apiserver.http.listener import Listener
 from remuda.app.tunnel import tunnel_handler
 from remuda.tunnel.allow import NOTHING, Allow
-from remuda.tunnel.client import Client, Settings, Status, Waits
+from remuda.tunnel.client import Client, Status, TunnelSettings, Waits
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import AcceptRate, Asking, Server
-from remuda.tunnel.sessions import Event, Key, Sessions
+from remuda.tunnel.session_table import Event, Key, Sessions
 from remuda.tunnel.streams import Limits
 from tests.lab.certificates import Authority, write
 from tests.lab.limits import LIMIT_SECONDS
@@ -90,8 +90,8 @@ class Place:
 
     def settings(
         self, node: str = "roan", *, token: str = TOKEN, allow: tuple[str, ...] = ("tcp/127.0.0.1:*",)
-    ) -> Settings:
-        return Settings(
+    ) -> TunnelSettings:
+        return TunnelSettings(
             urls=(self.url,),
             authorities=self.authority.pem.decode(),
             headers=(("Authorization", f"Bearer {token}"), ("X-Node", node)),
@@ -100,7 +100,7 @@ class Place:
             waits=Waits(first=0.05, longest=0.2, attempt=WAIT),
         )
 
-    def start(self, settings: Settings | Callable[[], Settings]) -> tuple[Client, list[Status]]:
+    def start(self, settings: TunnelSettings | Callable[[], TunnelSettings]) -> tuple[Client, list[Status]]:
         told: list[Status] = []
         client = Client(settings if callable(settings) else lambda: settings, told.append)
         thread = threading.Thread(target=client.run, daemon=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.tunnel.handshake import ClientHandshake, HandshakeError, Refused, accept_value, accepted
+from remuda.tunnel.handshake import ClientHandshake, HandshakeError, HandshakeRefused, accept_value, accepted
 
 _REQUEST = {
     "Upgrade": "websocket",
@@ -60,7 +60,7 @@ def test_a_refusal_tells_its_status_its_text_and_when_to_come_again(
     whole = b"HTTP/1.1 " + answer
     opening = ClientHandshake("manager", "/")
     assert not opening.feed(whole[:-1])
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(HandshakeRefused) as caught:
         opening.feed(whole[-1:])
     assert (caught.value.status, caught.value.text, caught.value.retry_after) == (int(answer[:3]), text, wait)
 
@@ -74,7 +74,7 @@ def test_a_refusal_without_a_length_is_told_when_the_connection_ends() -> None:
 
 def test_an_endless_refusal_is_cut() -> None:
     opening = ClientHandshake("manager", "/")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(HandshakeRefused) as caught:
         opening.feed(b"HTTP/1.1 500 Oh\r\n\r\n" + b"x" * 100_000)
     assert len(caught.value.text) == 4096
 
@@ -128,5 +128,5 @@ def test_any_answer_is_waited_for_refused_or_an_error(answer: bytes) -> None:
     opening = ClientHandshake("manager", "/")
     try:
         opening.feed(b"HTTP/1.1 " + answer)
-    except (Refused, HandshakeError):
+    except (HandshakeRefused, HandshakeError):
         pass

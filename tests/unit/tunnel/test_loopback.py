@@ -24,7 +24,7 @@ from remuda.tunnel.allow import Allow
 from remuda.tunnel.connector import TunnelConnector
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import AcceptRate, ServerSession
-from remuda.tunnel.sessions import DialError, Key
+from remuda.tunnel.session_table import DialError, Key
 from tests.lab.certificates import Authority, write
 from tests.lab.pipes import pipe
 from tests.unit.tunnel.conftest import WAIT, Place, eventually
@@ -208,7 +208,7 @@ async def test_a_session_displaces_only_the_same_nodes(place: Place) -> None:
 
 
 async def test_a_dial_goes_on_to_another_node_when_one_cannot(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remuda.tunnel.sessions._FAILED_SECONDS", WAIT)
+    monkeypatch.setattr("remuda.tunnel.session_table._FAILED_SECONDS", WAIT)
     address = await place.service(pipe)
     await place.client("able", allow=(f"tcp/{address}",))
     await place.client("unable", allow=("tcp/127.0.0.1:1",))

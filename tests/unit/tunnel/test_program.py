@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from remuda.providers.bootstrap.assets import agent_zipapp
-from remuda.tunnel import reaching
+from remuda.tunnel import websocket_client
 from remuda.tunnel.__main__ import ConfigError, load
 from tests.lab.certificates import Authority, write
 from tests.lab.pipes import pipe
@@ -229,7 +229,7 @@ async def test_a_proxy_of_the_environment_is_gone_through(place: Place, monkeypa
     monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@{address}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.setattr(reaching, "is_exempt", lambda *_: False)  # all of this is on one machine
+    monkeypatch.setattr(websocket_client, "is_exempt", lambda *_: False)  # all of this is on one machine
     await place.client()
     assert asked[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % place.port)
     assert b"Proxy-Authorization: Basic dXNlcjpzZWNyZXQ=" in asked[0]
@@ -243,7 +243,7 @@ async def test_a_proxy_that_refuses_is_named(place: Place, monkeypatch: pytest.M
 
     address = await place.service(proxy)
     monkeypatch.setenv("HTTPS_PROXY", address)
-    monkeypatch.setattr(reaching, "is_exempt", lambda *_: False)
+    monkeypatch.setattr(websocket_client, "is_exempt", lambda *_: False)
     client, _ = place.start(place.settings())
     await eventually(lambda: client.status.attempts > 0)
     assert f"the proxy {address} answered 407" in client.status.last_disconnect_reason

@@ -10,12 +10,12 @@ from typing import Protocol
 
 from remuda.agent.images.errors import ImageError
 
-__all__ = ["ImageError", "Settings", "stage"]
+__all__ = ["ImageError", "ImageSettings", "stage"]
 
 
-class Settings(Protocol):
-    """What of the agent's configuration decides where images come from. Paths; one that does not exist is no error.
-    Where the root of the host is a folder, they are below it, as are those that registries.yaml names."""
+class ImageSettings(Protocol):
+    """Settings of the agent that decide where images come from: paths, which need not exist.
+    When the root of the host is a folder, the paths are below it, as are those that registries.yaml names."""
 
     @property
     def images_directory(self) -> str: ...
@@ -29,8 +29,8 @@ class Settings(Protocol):
     def root(self) -> str: ...
 
 
-def stage(reference: str, directory: str, config: Settings) -> None:
+def stage(reference: str, directory: str, config: ImageSettings) -> None:
     """The file system of the image becomes `directory`, or ImageError says why not."""
-    from remuda.agent.images.staging import stage as really
+    from remuda.agent.images.store import stage as really
 
     really(reference, directory, config)

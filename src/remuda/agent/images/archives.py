@@ -32,7 +32,7 @@ _PIECE = 1 << 20
 
 
 class Found(NamedTuple):
-    """Where in an archive the image is: under a digest of its index, or as an entry of docker save's list."""
+    """Location of an image in an archive: a digest in the archive's index, or an entry in the list of `docker save`."""
 
     path: str
     digest: str
@@ -120,7 +120,7 @@ def _objects(entries: Any) -> list[dict[str, Any]]:
 
 
 def _same(name: Any, reference: Reference) -> bool:
-    """Whether it is the whole name of the image; a tag alone names none."""
+    """Return whether `name` is the full name of the image; a tag alone names none."""
     if not isinstance(name, str) or ("/" not in name and ":" not in name):
         return False
     try:

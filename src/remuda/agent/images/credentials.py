@@ -1,8 +1,8 @@
-"""Who we are to a registry. In this order: `configs` of registries.yaml, the kubelet's credential provider plugins,
-Docker's config.json (`auths`; no helper programs), nobody.
+"""Registry credentials, looked up in this order: `configs` of registries.yaml, the kubelet's credential provider
+plugins, Docker's config.json (`auths`; no helper programs). If none match, access is anonymous.
 
-A plugin is a program of the plugins' directory: it gets a CredentialProviderRequest on its standard input and answers
-with a CredentialProviderResponse, as kubelet does it. What it prints is a secret and is never shown.
+A plugin is a program in the plugins' directory. As with the kubelet, it gets a CredentialProviderRequest on its
+standard input and answers with a CredentialProviderResponse. Its output is a secret and is never shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from remuda.agent import formats
 from remuda.agent.images.errors import ImageError
-from remuda.agent.yamlish import YamlError, load
+from remuda.agent.yaml_subset import YamlError, load
 
 _PLUGIN_SECONDS = 60
 _VERSIONS = ("v1", "v1beta1", "v1alpha1")

@@ -1,4 +1,4 @@
-"""What goes wrong with an image, in a sentence for people: it ends up in the plan Secret and in the log."""
+"""Image errors. Each message is a sentence for people: it ends up in the plan Secret and in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much an image may take: what is written is counted, and the count ends a bomb before the disk is full.
+"""Size limits of an image. Everything written is counted, so a decompression bomb fails before the disk is full.
 
 `REMUDA_IMAGE_LIMIT_BYTES` and `REMUDA_IMAGE_LIMIT_ENTRIES` in the agent's environment change the limits of one image.
 """
@@ -15,7 +15,7 @@ ENTRIES = 500_000
 
 
 class Allowance:
-    """What is left of the limits of one image."""
+    """Remaining part of the limits of one image."""
 
     def __init__(self, limit: int = BYTES, entries: int = ENTRIES) -> None:
         self.limit = limit

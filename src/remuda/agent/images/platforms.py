@@ -1,4 +1,4 @@
-"""Which of the images in an index is the one for this host."""
+"""Selection of the image for this host from an image index."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Reference(NamedTuple):
 
     @property
     def wanted(self) -> str:
-        """What a registry is asked for: the digest, else the tag."""
+        """Return what to request from a registry: the digest, else the tag."""
         return self.digest or self.tag
 
 
@@ -71,5 +71,5 @@ def is_repository(text: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """What someone else wrote, fit to be shown."""
+    """Return text of foreign origin, quoted and shortened so that it is safe to show."""
     return repr(text[:200])

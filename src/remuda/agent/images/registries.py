@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from remuda.agent.images.credentials import Credentials, from_auth
 from remuda.agent.images.errors import ImageError
 from remuda.agent.images.references import DOCKER_HUB, Reference, is_repository, shown
-from remuda.agent.yamlish import YamlError, load
+from remuda.agent.yaml_subset import YamlError, load
 
 _HUB_HOST = "registry-1.docker.io"
 _OTHERS = ("/etc/rancher/rke2/registries.yaml", "/etc/rancher/k3s/registries.yaml")
@@ -61,8 +61,8 @@ class Registries:
         return from_auth(self._config(host).get("auth"))
 
     def context(self, host: str, beside: str = "") -> ssl.SSLContext:
-        """Whom to trust as this host: the authorities of the system, those configured for it, and those for the
-        registry `beside` it: a registry's token server or storage is often certified by the same."""
+        """Return the TLS context for this host. It trusts the system's CAs, those configured for the host, and those of
+        the registry `beside` it: the same CA often certifies a registry's token server or storage."""
         where = f"{self.path}: configs[{host}].tls"
         tls = _mapping(self._config(host).get("tls"), where)
         context = ssl.create_default_context()
@@ -92,7 +92,7 @@ class Registries:
 
 
 def below(path: str, root: str) -> str:
-    """Where a path of the host really is."""
+    """Return the real path of a path of the host."""
     if not root or path.startswith(root.rstrip("/") + "/"):
         return path
     return os.path.join(root, path.lstrip("/"))

@@ -126,7 +126,7 @@ class Registry:
         return target
 
     def _authorize(self, challenges: list[str]) -> str:
-        """What to send as Authorization."""
+        """Return the value of the Authorization header. Raises ImageError."""
         credentials = self._find_credentials()
         offers = {scheme: parameters for challenge in challenges for scheme, parameters in _parsed(challenge)}
         if "bearer" in offers:

@@ -26,7 +26,7 @@ BROKEN = (EOFError, zlib.error, lzma.LZMAError, OSError)  # what a reader raises
 
 
 def compression(file: IO[bytes]) -> str:
-    """How the file, which stays at its beginning, is compressed; "" if it is not."""
+    """Return how the file is compressed; "" if it is not. The file stays at its beginning."""
     head = file.read(6)
     file.seek(0)
     if head.startswith(b"\x1f\x8b"):

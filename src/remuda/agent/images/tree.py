@@ -80,14 +80,14 @@ class Tree:
         os.link(source, path, follow_symlinks=False)
 
     def hide(self, name: str) -> None:
-        """What lower layers have there is gone."""
+        """Remove what lower layers have at this path."""
         parts = _named(name)
         folder = self._walk(parts[:-1], None)
         if folder is not None:
             self._clear(os.path.join(folder, parts[-1]))
 
     def hide_content(self, name: str) -> None:
-        """What lower layers have in that folder is gone."""
+        """Remove what lower layers have in this folder."""
         folder = self._walk(split(name), None)
         if folder is not None:
             for inner in os.listdir(folder):
@@ -102,7 +102,7 @@ class Tree:
                 self._clear(os.path.join(path, inner))
 
     def _place(self, parts: tuple[str, ...]) -> str:
-        """Where it belongs, with the folders on the way made."""
+        """Return the path of an entry, and create its missing parent folders."""
         self.allowance.entry()
         folder = self._folders.get(parts[:-1])
         if folder is None:

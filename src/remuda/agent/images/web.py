@@ -22,7 +22,7 @@ _AGENT = "remuda-agent"
 
 
 class Unreachable(ImageError):
-    """It may work if tried again."""
+    """Error that a retry may resolve."""
 
 
 class Answer:

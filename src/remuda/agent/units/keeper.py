@@ -20,10 +20,9 @@ from remuda.agent import disk, log
 from remuda.agent.signals import Signals
 from remuda.agent.supervise import started
 from remuda.agent.units import processes
-from remuda.agent.units.place import Place
+from remuda.agent.units.directory import ANEW, UnitDirectory
 from remuda.agent.units.unitfile import BadUnit, Command, Unit, environment_of, filled
 
-ANEW = signal.SIGUSR1
 _MOST_LOG = 8 << 20
 _LEAST_PAUSE = 0.5  # between an end and the next start, whatever the unit says
 _TICK_SECONDS = 0.1
@@ -69,7 +68,7 @@ class _Process:
             pass  # it has just ended
 
 
-def keep(place: Place, name: str) -> int:
+def keep(place: UnitDirectory, name: str) -> int:
     lock = place.claim(name)
     if lock is None:
         return 0  # there is one
@@ -81,7 +80,7 @@ def keep(place: Place, name: str) -> int:
 
 
 class Keeper:
-    def __init__(self, place: Place, name: str) -> None:
+    def __init__(self, place: UnitDirectory, name: str) -> None:
         self._place = place
         self._name = name
         self._arrivals = Signals(signal.SIGTERM, signal.SIGINT, ANEW)
@@ -152,14 +151,20 @@ class Keeper:
 
     def _attend(self, unit: Unit, process: _Process, adopted: bool) -> str:
         """Stays with the program until it ends, or is to be ended."""
-        ready = unit.type in ("simple", "exec") or (adopted and self._before.state == "active")
+        active = adopted and self._before.state == "active"
+        ready = active or unit.type in ("simple", "exec")
         if adopted and not ready:
             self._listen(unit)
         until = None
         if unit.start_seconds and unit.type == "notify" and not ready:
             until = time.monotonic() + unit.start_seconds
         while True:
-            self._say("active" if ready else "activating", pid=process.pid, started=process.started)
+            self._say("active" if active else "activating", pid=process.pid, started=process.started)
+            if ready and not active:
+                if told := self._follow_up(unit, process):
+                    return told
+                active = True
+                continue
             what = self._wait(process, None if until is None else until - time.monotonic())
             if what == _READY:
                 ready, until = True, None
@@ -175,10 +180,28 @@ class Keeper:
                 return what
         if self._code != 0:
             self._trouble = "it ended unseen" if self._code is None else f"it ended with {self._code}"
-        elif unit.remain:
+            return _ENDED
+        if unit.type == "oneshot":
+            for command in unit.started:
+                self._command(command)
+        if unit.remain:
             self._say("active", pid=0)
             return self._wait(None, None)
         return _ENDED
+
+    def _follow_up(self, unit: Unit, process: _Process) -> str | None:
+        """Run ExecStartPost. Return the signal that came meanwhile, after the program has ended because of it."""
+        try:
+            for command in unit.started:
+                self._command(command)
+        except _Told as told:
+            self._say("deactivating")
+            self._end(unit, process)
+            return told.what
+        except _Failed:
+            self._end(unit, process)
+            raise
+        return None
 
     def _end(self, unit: Unit, process: _Process) -> None:
         """Asks it to end, then makes it."""
@@ -202,7 +225,7 @@ class Keeper:
             self._words = None
 
     def _end_rest(self, unit: Unit) -> None:
-        """What the program has left behind goes with it, unless the unit says otherwise."""
+        """Kill the processes that the program left behind, unless the unit's KillMode excludes them."""
         if unit.kill_mode not in ("control-group", "mixed"):
             return
         while self._send_rest(signal.SIGKILL):
@@ -247,7 +270,7 @@ class Keeper:
     # -- programs ----------------------------------------------------------------------------------------------------
 
     def _command(self, command: Command) -> None:
-        """Before the program; a signal ends it."""
+        """Before the program, or as soon as it is ready; a signal ends it."""
         process = self._start(command)
         what = self._wait(process, None)
         while what == _READY:

@@ -14,8 +14,7 @@ from collections.abc import Callable
 
 from remuda.agent import program
 from remuda.agent.units import processes
-from remuda.agent.units.keeper import ANEW
-from remuda.agent.units.place import NoSuchUnit, Place, State, full
+from remuda.agent.units.directory import ANEW, NoSuchUnit, State, UnitDirectory, full
 from remuda.agent.units.unitfile import BadUnit
 
 _LOOK_SECONDS = 0.02
@@ -67,7 +66,7 @@ def main(root: str, arguments: list[str]) -> int:
             raise Usage(f"the systemctl of this host knows no verb {options.verb}")
         if not options.names and options.verb not in _FOR_ALL:
             raise Usage(f"{options.verb}: which unit?")
-        return verb(Systemctl(Place(root)), options)
+        return verb(Systemctl(UnitDirectory(root)), options)
     except NoSuchUnit as error:
         sys.stderr.write(f"Failed to do it: {error}\n")
         return _NOT_THERE
@@ -77,7 +76,7 @@ def main(root: str, arguments: list[str]) -> int:
 
 
 class Systemctl:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: UnitDirectory) -> None:
         self._place = place
 
     # -- what runs ---------------------------------------------------------------------------------------------------

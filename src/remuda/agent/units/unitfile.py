@@ -21,7 +21,7 @@ _YES = ("1", "yes", "true", "on")
 
 
 class BadUnit(ValueError):
-    """It cannot be run here; the text says why."""
+    """Unit that cannot be run here; the text says why."""
 
 
 class Command(NamedTuple):
@@ -34,6 +34,7 @@ class Unit(NamedTuple):
     type: str = "simple"
     before: tuple[Command, ...] = ()
     start: tuple[Command, ...] = ()
+    started: tuple[Command, ...] = ()  # ExecStartPost: the unit is active when these have ended
     stop: tuple[Command, ...] = ()
     after: tuple[Command, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
@@ -77,6 +78,7 @@ def parse(name: str, text: str) -> Unit:
         type=kind,
         before=_commands(name, found.get("ExecStartPre", [])),
         start=start,
+        started=_commands(name, found.get("ExecStartPost", [])),
         stop=_commands(name, found.get("ExecStop", [])),
         after=_commands(name, found.get("ExecStopPost", [])),
         environment=tuple(_assignments(name, found.get("Environment", []))),
@@ -92,7 +94,7 @@ def parse(name: str, text: str) -> Unit:
 
 
 def _settings(name: str, text: str) -> dict[str, list[str]]:
-    """Of [Service]: all values of a key in their order; an empty one forgets those before it."""
+    """Return the settings in [Service]: all values of a key, in order; an empty value discards those before it."""
     found: dict[str, list[str]] = {}
     section = ""
     for line in re.sub(r"\\\n", " ", text).splitlines():

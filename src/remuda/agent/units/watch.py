@@ -11,7 +11,7 @@ import subprocess
 import threading
 
 from remuda.agent import disk, layout, log, program
-from remuda.agent.units.place import Place
+from remuda.agent.units.directory import UnitDirectory
 
 _LOOK_SECONDS = 2.0
 _LEAST_SECONDS = 60.0
@@ -22,7 +22,7 @@ def begin(root: str, address: str, stop: threading.Event) -> None:
     path = program.own_path()
     if not path:
         return
-    place = Place(root)
+    place = UnitDirectory(root)
     place.keep_environment(address)
     command = [*program.command(path, "systemctl"), "--root", place.root, "--"]
     target = layout.systemctl(place.root)
@@ -33,11 +33,11 @@ def begin(root: str, address: str, stop: threading.Event) -> None:
 
 
 def forget(root: str) -> None:
-    """What is known of units goes with the agent, unless there are some: those go on."""
-    Place(root).forget_all()
+    """Delete the state of all units when the agent is removed, unless units are still wanted: those keep running."""
+    UnitDirectory(root).forget_all()
 
 
-def _watch(place: Place, command: list[str], stop: threading.Event) -> None:
+def _watch(place: UnitDirectory, command: list[str], stop: threading.Event) -> None:
     while True:
         for name in place.wanted():
             try:

@@ -1,8 +1,8 @@
-"""Whether an applied configuration fits its schema closely enough to be applied.
+"""Check of an applied configuration against its schema: whether it fits closely enough to be applied.
 
-This is not validation (that comes later, on the merged object): it refuses what could not be owned, namely unknown
-fields, values of the wrong kind, list items without their key, and repeated items. Wording follows the real server,
-which prints Go values here and answers with an unspecific 500.
+This is not validation, which runs later on the merged object. It rejects what nobody could own: unknown fields, values
+of the wrong kind, list items without their key, and repeated items. The wording follows the real server, which prints
+Go values here and answers with an unspecific 500.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.apiserver.apply.element import shown
-from remuda.apiserver.apply.goformat import boxed, boxed_literal, type_name
+from remuda.apiserver.apply.go_format import boxed, boxed_literal, type_name
 from remuda.apiserver.apply.shape import ItemError, Shape
 
 _MOST_ERRORS = 100  # a hostile configuration has no right to an answer larger than itself
@@ -37,7 +37,7 @@ _SCALARS: dict[str, tuple[type, ...]] = {
 
 
 def _fits(value: Any, shape: Shape) -> bool:
-    """Whether nothing is wrong: the common answer, found without spelling out a path."""
+    """Return whether the value has no errors. Most values have none, so this check does not spell out any path."""
     kind = type(value)
     if kind is dict:
         return shape.is_map and _map_fits(value, shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from remuda.apiserver.apply.entries import UPDATE, Key, identifier
 from remuda.apiserver.apply.fieldset import LEAF, Fields, Path, has, members, shown_path, union
 from remuda.kube.errors import StatusError, apply_conflict
-from remuda.kube.quoting import quoted
+from remuda.kube.go_quote import quoted
 
 Contested = dict[Key, Fields]  # by manager, what it owns and the applier would change
 

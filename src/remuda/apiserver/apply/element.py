@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.kube.quoting import quoted
+from remuda.kube.go_quote import quoted
 
 _needs_escape = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029]').search
 _ESCAPES = {
@@ -89,7 +89,7 @@ def _parse(text: str) -> Any:
 
 
 def content(element: str) -> Any:
-    """What follows the colon: a name, a mapping of keys, a value or an index."""
+    """Return the part of a path element after its colon: a name, a mapping of keys, a value or an index."""
     kind, text = element[:2], element[2:]
     if kind == "f:":
         return text

@@ -103,7 +103,7 @@ def _union_subsets(one: Fields, other: Fields) -> Fields:
 
 
 def overlaid(one: Fields, changed: Fields) -> Fields:
-    """What a manager has after changing fields itself: `taken_away` and `union` in one step."""
+    """Return a manager's fields after it changed some of them: `taken_away` and `union` in one step."""
     out = dict(one)
     grown = False
     for key, sub in changed.items():
@@ -144,7 +144,7 @@ def _replaced(out: Fields, key: str, left: Fields | None) -> Fields:
 
 
 def _subset_difference(one: Fields, other: Fields) -> Fields | None:
-    """What is left of a subset; None: nothing."""
+    """Return the fields left of a subset, or None if none are left."""
     taken = is_member(other)
     if not one:
         return None if taken else one
@@ -181,8 +181,11 @@ def _collapsed(subset: Fields) -> Fields | None:
 
 
 def taken_away(one: Fields, changed: Fields) -> Fields:
-    """What a manager keeps when others changed fields: like `difference`, but what was written as one piece goes
-    with everything below. (Paths below such a piece are left over from a schema in which it was not yet atomic.)"""
+    """Return the fields that a manager keeps after others changed some of them.
+
+    Like `difference`, but an atomic field is removed with everything below it. (Paths below an atomic field are left
+    over from a schema in which the field was not yet atomic.)
+    """
     out: Fields | None = None
     for key, sub in changed.items():
         present = one.get(key)

@@ -1,11 +1,13 @@
-"""What the registry calls: field ownership on every write, and server-side apply.
+"""Entry points for the registry: field ownership on every write, and server-side apply.
 
-`on_update` follows a create, update or patch and writes metadata.managedFields of the new object; `apply` makes the new
-object out of the live one and a configuration; `keep_times` comes after defaulting and preparation and takes back times
-where nothing else changed. What must stay true: a write that changes nothing leaves managedFields as they were, so that
-the registry can see it as such by comparing objects; the objects passed in are not changed except for the managedFields
-of `new`; no input can make `on_update` fail (what cannot be tracked is not tracked). Versions of a kind share their
-schema, so an entry of another version is read with this one's.
+`on_update` follows a create, update or patch and writes metadata.managedFields of the new object. `apply` builds the
+new object from the live one and a configuration. `keep_times` runs after defaulting and preparation and restores the
+times of entries where nothing else changed.
+
+What must stay true: a write that changes nothing leaves managedFields as they were, so that the registry can detect it
+by comparing objects. The functions change nothing in the objects passed in, except the managedFields of `new`. No input
+can make `on_update` fail; it does not track what cannot be tracked. Versions of a kind share their schema, so an entry
+of another version is read with this version's schema.
 """
 
 from __future__ import annotations
@@ -13,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from remuda.apiserver.apply.applying import apply
-from remuda.apiserver.apply.capping import cap_updaters
 from remuda.apiserver.apply.entries import UPDATE, BadEntries, Entries, Entry, received, stored
 from remuda.apiserver.apply.fieldset import LEAF, Fields, difference, overlaid
+from remuda.apiserver.apply.manager_limit import cap_updaters
 from remuda.apiserver.apply.ownership import (
     Obj,
     changes,
@@ -24,6 +25,7 @@ from remuda.apiserver.apply.ownership import (
     of_known_versions,
     write_entries,
 )
+from remuda.apiserver.apply.server_side_apply import apply
 from remuda.apiserver.apply.shape import ItemError, Shape, shape_of
 from remuda.apiserver.apply.walk import alike
 from remuda.kube.schema import Schema

@@ -1,7 +1,8 @@
-"""How ownership moves: what a write changed, and who loses fields to it.
+"""Transfer of field ownership: the fields that a write changed, and the managers that lose fields to it.
 
-Shared by updates and applies. Identity and what the server keeps by itself (`_UNOWNED_METADATA`) belongs to nobody and
-is left out before anything is compared. Entries are changed only by replacing them in the mapping that holds them.
+Updates and applies share this module. Nobody owns an object's identity or the fields that the server maintains itself
+(`_UNOWNED_METADATA`); both are left out before anything is compared. Entries are changed only by replacing them in the
+mapping that holds them.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ _NOTHING: Obj = {}
 
 
 def changes(live: Obj | None, new: Obj, shape: Shape, blank: Obj | None, reset: Fields) -> tuple[Fields, Fields]:
-    """What changed or is new, and what is gone, leaving out what nobody can own.
+    """Return the fields that changed or are new, and those that were removed, without the fields that nobody can own.
 
-    `blank` is what an object of a built-in kind has before anybody has set anything: such kinds are typed on the real
-    server, and a typed object is never quite empty. So whoever creates a Deployment does not own `.spec` itself, only
-    what is in it, while the creator of a custom resource (blank None) does.
+    `blank` holds the zero values of an object of a built-in kind. Such kinds are typed on the real server, and a typed
+    object is never quite empty. So the creator of a Deployment does not own `.spec` itself, only the fields in it,
+    while the creator of a custom resource (`blank` is None) does.
     """
     parts = blank or _NOTHING
     old = parts if live is None else _completed(live, parts) if parts else live

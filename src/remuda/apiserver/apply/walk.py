@@ -17,7 +17,7 @@ from remuda.apiserver.apply.shape import DEDUCED, ItemError, Shape
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two equal values are also of the same types: to Python, `1` and `true` are equal."""
+    """Return whether two equal values also have the same types: to Python, `1` and `true` are equal."""
     kind = type(one)
     if kind is dict:
         return all(alike(item, other[key]) for key, item in one.items())
@@ -155,7 +155,7 @@ _ONE_PIECE: Difference = (LEAF, None)
 
 
 def compare(old: Any, new: Any, shape: Shape) -> Difference:
-    """How the second of two unequal values differs from the first."""
+    """Return the difference between two unequal values, from the first to the second."""
     was, now = type(old), type(new)
     if was is dict or now is dict:
         if (was is dict or old is None) and (now is dict or new is None):

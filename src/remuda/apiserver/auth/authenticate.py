@@ -1,8 +1,8 @@
-"""Who is asking: from the peer's certificate and the request's headers to a `User`.
+"""Authentication: from the peer's certificate and the request's headers to a `User`.
 
-The order is upstream's: client certificate, then bearer token; the first that knows the caller wins. Credentials
-that nobody accepts are 401, never anonymous; no credentials at all is system:anonymous. What was wrong with them
-goes to the log without the credentials (it is the cause of the error), and not to the caller.
+The order is upstream's: client certificate, then bearer token; the first authenticator that knows the caller wins.
+Credentials that no authenticator accepts give 401, never anonymous; a request without credentials is system:anonymous.
+The log shows why credentials were rejected (the cause of the error), without the credentials; the caller is not told.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Authenticator:
         return known.at(self._clock())
 
     def authenticate_token(self, token: str, audiences: tuple[str, ...]) -> Authenticated:
-        """Who a bare token stands for, system:authenticated included. Raises TokenRejected."""
+        """Return the user that a bare token authenticates, system:authenticated included. Raises TokenRejected."""
         problems = [_INVALID]
         for authenticator in self._token_authenticators:
             try:

@@ -7,7 +7,7 @@ the aggregated roles (admin, edit, view) are filled in by upkeep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -40,12 +40,18 @@ class Change(NamedTuple):
     obj: Obj
 
 
-def needed_changes(lookup: Callable[[str, str, str], Obj | None]) -> list[Change]:
-    """What is to be written now, in order. `lookup` is (table, namespace, name) to the stored object or None."""
+def needed_changes(
+    lookup: Callable[[str, str, str], Obj | None], *, damaged: Container[tuple[str, str, str]] = ()
+) -> list[Change]:
+    """Return what is to be written now, in order. `lookup` is (table, namespace, name) to the stored object or None;
+    keys in `damaged` cannot be looked up."""
     changes = []
     for table, expected in defaults():
         metadata = expected["metadata"]
-        existing = lookup(table, metadata.get("namespace", ""), metadata["name"])
+        key = (table, metadata.get("namespace", ""), metadata["name"])
+        if key in damaged:
+            continue
+        existing = lookup(*key)
         change = reconcile(table, existing, expected)
         if change is not None:
             changes.append(change)

@@ -31,7 +31,7 @@ from remuda.apiserver.auth.user import (
     with_group,
 )
 from remuda.kube import errors, names
-from remuda.kube.quoting import quoted
+from remuda.kube.go_quote import quoted
 
 GROUP = "authentication.k8s.io"
 NODES = "system:nodes"
@@ -44,7 +44,7 @@ _MOST_REMEMBERED = 10_000
 
 
 def wanted_user(headers: Headers) -> User | None:
-    """Whom the headers ask to be, exactly as asked; None without such headers. Raises BadRequest."""
+    """Return the user that the Impersonate-* headers ask for, unchanged; None without headers. Raises BadRequest."""
     if not any(name.startswith("impersonate-") for name in headers):
         return None
     name = _first(headers, "impersonate-user")

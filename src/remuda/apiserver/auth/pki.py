@@ -45,10 +45,11 @@ class KeyPair(NamedTuple):
 
 
 class Pki:
-    """What `prepare` left on disk, and the CA to issue more with."""
+    """PKI files that `prepare` left on disk, and the CA that issues further certificates."""
 
     def __init__(self, folder: Path, authority: certificates.Authority, token_key: TokenKey) -> None:
         self.folder = folder
+        self.ca_certificate = authority.certificate
         self.ca_certificate_pem = certificates.certificate_pem(authority.certificate)
         self.token_key = token_key  # signs service-account tokens
         self._authority = authority

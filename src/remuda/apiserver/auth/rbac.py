@@ -24,9 +24,9 @@ _MASTER = Decision(allowed=True)
 
 
 class RbacStore(Protocol):
-    """What is needed of `storage.protocol.Store`."""
+    """Subset of `storage.protocol.Store` that RBAC needs."""
 
-    def scan(self, table: str) -> Sequence[Entry]: ...
+    def intact(self, table: str) -> Sequence[Entry]: ...
 
     def subscribe(self, listener: Listener) -> Callable[[], None]: ...
 
@@ -48,7 +48,7 @@ class RbacAuthorizer:
         self._answers: dict[_Question, _Answer] = {}
         self._remembered = 0
         for table in TABLES:
-            for entry in store.scan(table):
+            for entry in store.intact(table):
                 self._index.put(entry)
         self.close = store.subscribe(self._on_events)
 
@@ -129,7 +129,7 @@ class RbacAuthorizer:
         return rules, messages.joined([binding.missing_role() for binding in dangling]) if dangling else ""
 
     def role_rules(self, role_ref: RoleRef, namespace: str) -> tuple[PolicyRule, ...] | None:
-        """What a binding in this namespace (empty: a ClusterRoleBinding) would grant; None when there is no role."""
+        """Return the rules that a binding in this namespace (empty: a ClusterRoleBinding) grants; None if no role."""
         role = self._index.roles.get(role_key(role_ref, namespace))
         return role.rules if role is not None else None
 

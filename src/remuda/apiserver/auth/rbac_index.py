@@ -1,6 +1,6 @@
-"""Who is bound to which role: an index over the stored RBAC objects, fed with the store's events.
+"""Index of RBAC bindings and roles: the stored RBAC objects, kept up to date by the store's events.
 
-Bindings are found by namespace and subject, so a request looks only at bindings of its own user and groups, however
+Bindings are found by namespace and subject, so a request reads only the bindings of its own user and groups, however
 many others there are. An object that cannot be read grants nothing. The index is never behind an acknowledged write
 because the store calls listeners first.
 """
@@ -15,7 +15,7 @@ import msgspec
 from remuda.apiserver.auth.rules import CompiledRules, PolicyRule
 from remuda.apiserver.auth.user import User, service_account_username
 from remuda.apiserver.storage.types import Entry
-from remuda.kube.quoting import quoted
+from remuda.kube.go_quote import quoted
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES = f"roles.{GROUP}"
@@ -57,7 +57,7 @@ RoleKey = tuple[str, str, str]
 
 
 def role_key(ref: RoleRef, binding_namespace: str) -> RoleKey:
-    """Where the role that a binding refers to is found in `RbacIndex.roles`."""
+    """Return the key in `RbacIndex.roles` of the role that a binding refers to."""
     return (ref.kind, binding_namespace if ref.kind == "Role" else "", ref.name)
 
 
@@ -91,7 +91,7 @@ class Binding:
         return role_key(self.role_ref, self.namespace)
 
     def missing_role(self) -> str:
-        """What to say when its role does not exist."""
+        """Return the message for a binding whose role does not exist."""
         if self.role_ref.kind not in ("Role", "ClusterRole"):
             return f"unsupported role reference kind: {quoted(self.role_ref.kind)}"
         return f"{self.role_ref.kind.lower()}.{GROUP} {quoted(self.role_ref.name)} not found"
@@ -192,7 +192,7 @@ class RbacIndex:
         return scope
 
     def bindings_of(self, user: User, namespace: str) -> Iterator[Binding]:
-        """Those of the cluster first, then those of the namespace."""
+        """Yield the user's bindings: those of the cluster first, then those of the namespace."""
         yield from self._cluster.bindings_of(user)
         if namespace and (scope := self._namespaces.get(namespace)) is not None:
             yield from scope.bindings_of(user)

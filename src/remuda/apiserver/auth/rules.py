@@ -63,7 +63,7 @@ class _Grant(NamedTuple):
 
 
 class NameScope(NamedTuple):
-    """What the rules say to one verb on one resource: yes to everything, or to these names only."""
+    """Names that the rules allow for one verb on one resource: everything, or these names only."""
 
     everything: bool
     names: frozenset[str]
@@ -131,9 +131,10 @@ def broken_down(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
 
 
 class Coverage:
-    """Whether a set of owner rules covers single permissions, as `broken_down` makes them.
+    """Check whether a set of owner rules covers single permissions, as `broken_down` makes them.
 
-    Covering is not the same as allowing: `*` is only covered by `*`, and a rule without names only by one without.
+    Covering is not the same as allowing: only `*` covers `*`, and only a rule without names covers another
+    rule without names.
     """
 
     def __init__(self, owner: Sequence[PolicyRule]) -> None:

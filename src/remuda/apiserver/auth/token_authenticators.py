@@ -20,7 +20,7 @@ import msgspec
 
 from remuda.apiserver.auth import tokens
 from remuda.apiserver.auth.jws import KeySet
-from remuda.apiserver.auth.tokens import Claims, Lookup, Settings
+from remuda.apiserver.auth.tokens import Claims, Lookup, TokenSettings
 from remuda.apiserver.auth.user import User, marked_authenticated
 from remuda.apiserver.storage.types import Entry
 
@@ -34,8 +34,10 @@ class Authenticated(msgspec.Struct, frozen=True):
 
 class TokenAuthenticator(Protocol):
     def authenticate_token(self, token: str, audiences: tuple[str, ...]) -> Authenticated | None:
-        """Who the token stands for, if it is for one of the audiences. None: not a token of this authenticator.
-        Raises tokens.TokenRejected. Must not block."""
+        """Return the user that the token authenticates, if the token is for one of the audiences.
+
+        None: not a token of this authenticator. Raises tokens.TokenRejected. Must not block.
+        """
 
 
 class _KnownToken:
@@ -60,7 +62,7 @@ _Seen = tuple[str, str, str, Entry]
 class ServiceAccountTokens:
     """JWTs of service accounts. Signatures are checked once per token, everything else on every use."""
 
-    def __init__(self, keys: KeySet, settings: Settings, lookup: Lookup, clock: Callable[[], float]) -> None:
+    def __init__(self, keys: KeySet, settings: TokenSettings, lookup: Lookup, clock: Callable[[], float]) -> None:
         self._keys = keys
         self._settings = settings
         self._lookup = lookup
@@ -94,7 +96,7 @@ class ServiceAccountTokens:
         return known
 
     def _check_existence(self, claims: Claims, token: str, now: float) -> list[_Seen]:
-        """What the answer rests on; nothing when it may change with time alone."""
+        """Return the entries that the result depends on; an empty list when the result may change with time alone."""
         seen: list[_Seen] = []
 
         def noting(table: str, namespace: str, name: str) -> Entry | None:

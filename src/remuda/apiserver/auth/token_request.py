@@ -13,10 +13,10 @@ import msgspec
 from remuda.apiserver.apply import managed
 from remuda.apiserver.auth import tokens
 from remuda.apiserver.auth.jws import Signer
-from remuda.apiserver.auth.tokens import KubernetesClaim, Lookup, Ref, Settings
+from remuda.apiserver.auth.tokens import KubernetesClaim, Lookup, Ref, TokenSettings
 from remuda.apiserver.schema.walk import Structural
 from remuda.kube import clock, errors
-from remuda.kube.quoting import quoted
+from remuda.kube.go_quote import quoted
 from remuda.kube.schema import OBJECT_META, Schema
 
 GROUP = "authentication.k8s.io"
@@ -99,7 +99,7 @@ def request_token(
     namespace: str,
     name: str,
     *,
-    settings: Settings,
+    settings: TokenSettings,
     signer: Signer,
     lookup: Lookup,
     now: float,
@@ -186,7 +186,7 @@ def _validate_seconds(seconds: int) -> None:
 
 
 def _bound(ref: dict[str, Any] | None, namespace: str, account: Ref, lookup: Lookup) -> KubernetesClaim:
-    """What the token is bound to, looked up: it must exist, and have the uid that was named."""
+    """Return the claim with the object that the token is bound to. The object must exist and have the requested uid."""
     if not ref:
         return KubernetesClaim(namespace, serviceaccount=account)
     group, _, version = (ref.get("apiVersion") or "").rpartition("/")
@@ -217,7 +217,7 @@ def _bound(ref: dict[str, Any] | None, namespace: str, account: Ref, lookup: Loo
 
 
 def _node_of_pod(pod_value: bytes, account: Ref, lookup: Lookup) -> Ref | None:
-    """Where the pod runs, by name alone when that Node is not (or no longer) known."""
+    """Return the node that the pod runs on, with its name alone when that Node is not (or no longer) known."""
     spec = _decode_pod(pod_value).spec
     if spec.service_account_name != account.name:
         raise errors.bad_request(
@@ -231,7 +231,7 @@ def _node_of_pod(pod_value: bytes, account: Ref, lookup: Lookup) -> Ref | None:
 
 
 def _extended(
-    claim: KubernetesClaim, seconds: int, audiences: tuple[str, ...], settings: Settings, now: float
+    claim: KubernetesClaim, seconds: int, audiences: tuple[str, ...], settings: TokenSettings, now: float
 ) -> tuple[int, KubernetesClaim]:
     """The real lifetime, and the claim with the moment from which use of the token counts as stale."""
     projected = settings.extend_expiration and claim.pod is not None and seconds == _PROJECTED_SECONDS

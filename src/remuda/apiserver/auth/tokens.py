@@ -38,8 +38,8 @@ class TokenRejected(Exception):
     """A token that is meant for us and is not good; the text is safe to show."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who issues, and for whom. Tokens of `also_accepted` issuers (earlier ones of ours) stay good."""
+class TokenSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Issuer, audiences and lifetime of tokens. Tokens of `also_accepted` issuers (our earlier ones) stay valid."""
 
     issuer: str = DEFAULT_ISSUER
     also_accepted: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ def legacy_token(signer: Signer, namespace: str, service_account: Ref, secret_na
 # ---- reading -----------------------------------------------------------------------------------------------------
 
 
-def read(keys: KeySet, settings: Settings, token: str) -> Claims | None:
+def read(keys: KeySet, settings: TokenSettings, token: str) -> Claims | None:
     """The claims of a token that we signed; None when it is not one of ours. Valid for ever, so may be remembered."""
     try:
         claims = _decode_claims(keys.verify(token))
@@ -140,8 +140,8 @@ def read(keys: KeySet, settings: Settings, token: str) -> Claims | None:
     return claims if claims.iss in accepted else None
 
 
-def common_audiences(claims: Claims, settings: Settings, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the wanted audiences the token is for. Raises TokenRejected when there is none."""
+def common_audiences(claims: Claims, settings: TokenSettings, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the wanted audiences that the token is for. Raises TokenRejected when there is none."""
     has = claims.audiences or settings.api_audiences
     common = tuple(audience for audience in has if audience in wanted)
     if not common:
@@ -284,7 +284,7 @@ def _extra(claims: Claims, claim: KubernetesClaim) -> dict[str, tuple[str, ...]]
     return extra
 
 
-def openid_configuration(settings: Settings, keys: KeySet, jwks_uri: str) -> dict[str, Any]:
+def openid_configuration(settings: TokenSettings, keys: KeySet, jwks_uri: str) -> dict[str, Any]:
     """The document at /.well-known/openid-configuration."""
     return {
         "issuer": settings.issuer,

@@ -1,4 +1,4 @@
-"""Who is asking, and what they ask for, as the authoriser sees it."""
+"""User and attributes of a request, as the authoriser sees them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from remuda.apiserver.cel import types as t
 from remuda.apiserver.cel.ast import Call, Select
 from remuda.apiserver.cel.declared import Convert, Field
 from remuda.apiserver.cel.library.collections import item, list_item, no_such_key, optional_item
-from remuda.apiserver.cel.pieces import Frame, Piece, Run
+from remuda.apiserver.cel.nodes import Frame, Piece, Run
 from remuda.apiserver.cel.types import Type
 from remuda.apiserver.cel.values import NONE, CelError, Optional
 

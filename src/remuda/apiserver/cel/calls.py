@@ -14,8 +14,8 @@ from remuda.apiserver.cel.declared import Declared
 from remuda.apiserver.cel.functions import CostOf, Overload, accepts
 from remuda.apiserver.cel.library import regex
 from remuda.apiserver.cel.library.collections import in_list
-from remuda.apiserver.cel.listtypes import added, comparator
-from remuda.apiserver.cel.pieces import COST, Frame, Piece, Run, constant
+from remuda.apiserver.cel.list_types import added, comparator
+from remuda.apiserver.cel.nodes import COST, Frame, Piece, Run, constant
 from remuda.apiserver.cel.types import Type
 from remuda.apiserver.cel.values import NO_OVERLOAD, CelError, Impl, equal, type_name
 

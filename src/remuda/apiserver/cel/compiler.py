@@ -14,7 +14,7 @@ from remuda.apiserver.cel.check import Checked, check
 from remuda.apiserver.cel.cost import CRD_ESTIMATE_LIMIT, MAX_UNITS, RULE_ESTIMATE_LIMIT
 from remuda.apiserver.cel.declared import MAX_REQUEST, Declared, declare, escape
 from remuda.apiserver.cel.estimate import estimate
-from remuda.apiserver.cel.fieldpath import InvalidPath, normalized
+from remuda.apiserver.cel.field_path import InvalidPath, normalized
 from remuda.apiserver.cel.program import Program, build
 from remuda.apiserver.cel.rules import has_rules
 from remuda.apiserver.cel.ruleset import CompiledRule, RuleNode, RuleSet
@@ -52,7 +52,7 @@ def compiled(schema: Schema, path: str) -> tuple[RuleSet | None, list[FieldError
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in a schema the compiler is."""
+    """Position of the compiler in a schema."""
 
     path: str
     declared: Declared | None = None  # as the parent's declaration has it
@@ -228,7 +228,7 @@ class _Compiler:
 
 
 class _Wrong(Exception):
-    """Why an expression cannot be used; `stage` is what upstream puts before it."""
+    """Expression that cannot be used, and why; `stage` is the word that upstream puts before the reason."""
 
     def __init__(self, stage: str, why: str) -> None:
         super().__init__(why)

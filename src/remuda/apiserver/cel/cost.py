@@ -1,7 +1,7 @@
-"""What evaluation costs, in CEL's units, and the limits it must stay within.
+"""Cost of CEL evaluation in CEL's units, and the limits it must stay within.
 
 One unit is about one operation; work that grows with the data counts by its size. The numbers are part of the API:
-they decide which CRDs a server accepts and which objects it refuses.
+they decide which CRDs a server accepts and which objects it rejects.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remuda.apiserver.cel.ast import Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Node, Select
-from remuda.apiserver.cel.callsizes import BY_FUNCTION, BY_OVERLOAD
+from remuda.apiserver.cel.call_sizes import BY_FUNCTION, BY_OVERLOAD
 from remuda.apiserver.cel.check import Checked
 from remuda.apiserver.cel.cost import LIST_BASE, MAP_BASE
 from remuda.apiserver.cel.declared import Declared
@@ -56,7 +56,7 @@ class Estimator:
         return bound.path if bound else self.paths.get(node, ())
 
     def declared_size(self, path: Path) -> Range | None:
-        """What the schema allows at this path."""
+        """Return the size that the schema allows at this path; None if the schema does not describe the path."""
         at = self.root
         if not path or at is None:
             return None
@@ -96,7 +96,7 @@ class Estimator:
         return bound.entries if bound else None
 
     def item_size(self, node: Node) -> Range | None:
-        """Of the items of a list node; None if the node has no items at all."""
+        """Return the size of the items of a list node; None if the node has no items at all."""
         if not self.type_of(node).params:
             return None
         path = self.path(node)
@@ -264,7 +264,7 @@ class Estimator:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What a comprehension costs besides its source and body: at its start, per test, per step, and for its result."""
+    """Cost of a comprehension besides its source and body: at its start, per test, per step, and for its result."""
 
     start: int
     test: int

@@ -1,8 +1,8 @@
-"""How functions are declared: signature, implementation and, where it depends on the arguments, what a call costs.
+"""Declaration of CEL functions: signature, implementation and, where it depends on the arguments, the cost of a call.
 
-Library modules fill one `Library` each; `library.FUNCTIONS` joins them. A signature reads as CEL's own documentation
-does, `string.charAt(int): string` for a method and `url(string): kubernetes.URL` for a function; single capital
-letters are type parameters. Overload ids matter where cost depends on which overload is called.
+Library modules fill one `Library` each; `library.FUNCTIONS` joins them. A signature reads as in CEL's own
+documentation, `string.charAt(int): string` for a method and `url(string): kubernetes.URL` for a function; single
+capital letters are type parameters. Overload ids matter where the cost depends on which overload is called.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ _VALUE_CLASSES: dict[str, str] = {
 
 
 def accepts(wanted: Type, value_type: str) -> bool:
-    """Whether a value of the named type may be passed where `wanted` is declared; insides are not looked at."""
+    """Return whether a value of the named type may be passed where `wanted` is declared, ignoring type parameters."""
     if wanted.kind in ("dyn", "param"):
         return True
     return value_type == _VALUE_CLASSES.get(wanted.kind, wanted.name)

@@ -1,5 +1,7 @@
-"""What can be known wrong about literals before anything runs: durations, timestamps, regular expressions, lists and
-maps of mixed types, and format strings that do not fit their arguments.
+"""Checks of literals before anything runs.
+
+They cover durations, timestamps, regular expressions, lists and maps of mixed types, and format strings that do not fit
+their arguments.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from remuda.apiserver.cel.ast import Call, Constant, ListOf, MapOf, Node, children
-from remuda.apiserver.cel.library import formatting, regex
+from remuda.apiserver.cel.library import format, regex
 from remuda.apiserver.cel.source import Complaint
 from remuda.apiserver.cel.times import parse_duration, parse_timestamp
 from remuda.apiserver.cel.types import Type, equivalent, unwrapped
@@ -109,19 +111,19 @@ def _bad_format(node: Call, checked: Checked) -> Iterator[Complaint]:
     if not (isinstance(target, Constant) and isinstance(target.value, str) and isinstance(args, ListOf)):
         return
     used = 0
-    for _, clause, precision in formatting.clauses(target.value):
+    for _, clause, precision in format.clauses(target.value):
         if clause in ("%", "end"):
             continue
         try:
             if used >= len(args.items) and clause:
-                raise formatting.FormatError(f"index {used} out of range")
-            formatting.check_clause(clause, precision)
-        except formatting.FormatError as wrong:
+                raise format.FormatError(f"index {used} out of range")
+            format.check_clause(clause, precision)
+        except format.FormatError as wrong:
             yield Complaint(node.at, str(wrong))
             return
         bad = _unformattable(clause, args.items[used], checked)
         if bad is not None:
-            yield Complaint(bad.at, formatting.refusal(clause, checked.types[bad].name))
+            yield Complaint(bad.at, format.refusal(clause, checked.types[bad].name))
             return
         used += 1
     if len(args.items) > used:
@@ -132,7 +134,7 @@ def _bad_format(node: Call, checked: Checked) -> Iterator[Complaint]:
 
 def _unformattable(clause: str, arg: Node, checked: Checked) -> Node | None:
     given = checked.types[arg]
-    if given.kind != "dyn" and given.kind not in formatting.ACCEPTED[clause][0]:
+    if given.kind != "dyn" and given.kind not in format.ACCEPTED[clause][0]:
         return arg
     if clause == "s" and isinstance(arg, ListOf | MapOf):
         inner = (_unformattable(clause, child, checked) for child in children(arg))

@@ -9,7 +9,7 @@ from typing import Any
 
 from remuda.apiserver.cel import types as t
 from remuda.apiserver.cel.library.optionals import either, value_or
-from remuda.apiserver.cel.pieces import COST, FAILURES, Frame, Piece, counted
+from remuda.apiserver.cel.nodes import COST, FAILURES, Frame, Piece, counted
 from remuda.apiserver.cel.types import Type
 from remuda.apiserver.cel.values import NO_OVERLOAD, NONE, CelError
 

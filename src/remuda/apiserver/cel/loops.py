@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from remuda.apiserver.cel.ast import Fold
 from remuda.apiserver.cel.cost import LIST_BASE, PER_CALL_LIMIT
 from remuda.apiserver.cel.library.collections import items_of, pairs_of
-from remuda.apiserver.cel.pieces import COST, FAILURES, Frame, Piece, Run, counted
+from remuda.apiserver.cel.nodes import COST, FAILURES, Frame, Piece, Run, counted
 from remuda.apiserver.cel.values import NO_OVERLOAD, CelError, CostExceeded, find, from_key, to_key
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""What is written like a function but decides which of its arguments run, how often and with which names.
+"""Macros: calls written like functions that decide which of their arguments run, how often and with which names.
 
-`expand` gets each call right after it is parsed; a call that is no macro comes back as it was. A macro that is called
-wrongly leaves a complaint.
+The parser passes each call to `expand` right after parsing it; `expand` returns a call that is no macro unchanged. A
+macro that is called wrongly is reported through `complain`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from remuda.apiserver.cel import types as t
 from remuda.apiserver.cel.ast import Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Node, Select
 from remuda.apiserver.cel.check import Checked
 from remuda.apiserver.cel.cost import LIST_BASE, MAP_BASE, PER_CALL_LIMIT
-from remuda.apiserver.cel.pieces import COST, FIRST_LOCAL, OLD, SELF, UNTYPED, Frame, Piece, constant
+from remuda.apiserver.cel.nodes import COST, FIRST_LOCAL, OLD, SELF, UNTYPED, Frame, Piece, constant
 from remuda.apiserver.cel.values import NO_OVERLOAD, NONE, CelError, CostExceeded, Optional, to_key
 
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from remuda.apiserver.cel.cost import OBJECT_BUDGET
 from remuda.apiserver.cel.declared import Declared
-from remuda.apiserver.cel.listtypes import key_of
+from remuda.apiserver.cel.list_types import key_of
 from remuda.apiserver.cel.program import Program
 from remuda.apiserver.cel.values import NO_OVERLOAD, NONE, CelError, CostExceeded, Optional
 from remuda.kube.errors import DUPLICATE, FORBIDDEN, INVALID, OMITTED, REQUIRED, FieldError
-from remuda.kube.quoting import quoted
+from remuda.kube.go_quote import quoted
 from remuda.kube.schema import Rule, Schema
 
 _MAX_MESSAGE = 5 * 1024
@@ -44,7 +44,7 @@ class CompiledRule(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a rule is called in complaints about running it."""
+        """Return the name of the rule in errors about running it."""
         return self.rule.message.strip() or self.rule.rule.strip()
 
 
@@ -84,10 +84,10 @@ class RuleSet:
     def validate(
         self, obj: Any, old: Any = None, path: str = "", warnings: list[str] | None = None
     ) -> list[FieldError]:
-        """What the rules say against an object; `old` is what it replaces, None when it is created.
+        """Return the errors that the rules find in an object; `old` is the object it replaces, None on create.
 
-        Failures of rules on values that did not change do not count. With `warnings` they are looked for all the same
-        and noted there, as upstream does; without, such rules are not even run.
+        Failures of rules on values that did not change do not count. With `warnings`, such rules run all the same and
+        their failures are added there, as upstream does; without it, such rules are not even run.
         """
         run = _Run(path, warnings)
         try:
@@ -236,7 +236,7 @@ class _Run:
     def made_message(
         self, node: RuleNode, program: Program, rule: CompiledRule, seen: Any, before: Any, path: str
     ) -> str:
-        """What the message expression says; "" if it says nothing usable."""
+        """Return the text that the messageExpression evaluates to; "" if it gives nothing usable."""
         try:
             text = program.run(seen, before, self.spent)
         except CelError:

@@ -43,7 +43,7 @@ UNKNOWN = Range(0, MAX_UNITS)
 
 
 class EntrySize(NamedTuple):
-    """How large the keys and values inside a list or map are."""
+    """Size of the keys and values inside a list or map."""
 
     kind: str  # list or map
     key: Range
@@ -56,7 +56,7 @@ class EntrySize(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Of one call: what it costs besides its arguments, and how large the result is, if that is known."""
+    """Estimate of one call: its cost besides its arguments, and the size of its result, if known."""
 
     cost: Range
     size: Range | None = None

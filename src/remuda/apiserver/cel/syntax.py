@@ -267,7 +267,7 @@ class _Parser:
         return Ident(name.at, prefix + name.text)
 
     def message_brace(self) -> int | None:
-        """Where the { of `a.b.C{` is, if names and dots lead to one from here."""
+        """Return the position of the { in `a.b.C{`, if names and dots lead to one from here."""
         position = self.position
         while self.tokens[position].kind == "." and self.tokens[position + 1].kind == "ident":
             position += 2

@@ -111,7 +111,7 @@ def equivalent(a: Type, b: Type) -> bool:
 
 
 class Unifier:
-    """What type parameters have come to mean so far. A failed attempt leaves no trace."""
+    """Unifier of types: records what each type parameter stands for so far. A failed attempt leaves no trace."""
 
     def __init__(self) -> None:
         self.known: dict[str, Type] = {}
@@ -179,7 +179,7 @@ class Unifier:
         return a.kind == b.kind and a.name == b.name and self._all_fit(a.params, b.params)
 
     def _stands_for(self, meaning: Type, parameter: Type) -> tuple[bool, bool]:
-        """Whether the parameter can mean this, and whether it already meant something."""
+        """Return whether the parameter can stand for this type, and whether it already stood for one."""
         if meaning == parameter:
             return True, True
         known = self.known.get(parameter.name)

@@ -99,12 +99,12 @@ class Opaque:
 
     @property
     def size(self) -> int:
-        """What the value counts as where cost depends on size."""
+        """Return the size of the value, for costs that depend on size."""
         return 1
 
 
 class TypeValue:
-    """What `type(x)` returns and what `int`, `string`, ... mean as values."""
+    """Type as a value: the result of `type(x)`, and the meaning of `int`, `string`, ... as values."""
 
     __slots__ = ("name",)
 

@@ -20,8 +20,8 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import cast
 
-from remuda.apiserver.http.owner import Owner
-from remuda.apiserver.http.reading import Malformed, RequestReader, UnknownMethod
+from remuda.apiserver.http.connection_owner import Owner
+from remuda.apiserver.http.request_parser import Malformed, RequestReader, UnknownMethod
 from remuda.apiserver.http.stream import GONE, ChunkSink, send
 from remuda.kube.errors import entity_too_large
 from remuda.kube.web import (

@@ -17,7 +17,7 @@ import msgspec
 
 from remuda.apiserver.http.negotiate import JSON, PROTOBUF, YAML, body_media_type
 from remuda.apiserver.http.numbers import NumberTooLarge, decode_numbers, settled
-from remuda.apiserver.http.yamlbody import YamlError, decode_yaml
+from remuda.apiserver.http.yaml_body import YamlError, decode_yaml
 from remuda.apiserver.kinds.protobuf import Malformed, Unfit
 from remuda.apiserver.registry.calls import FieldValidation, PatchKind
 from remuda.apiserver.resource import Obj, Resource
@@ -218,7 +218,7 @@ def _parse_yaml(body: bytes, *, custom: bool, budget: Budget | None) -> tuple[An
 
 
 def _settle_kind(value: Obj, target: Target, body: bytes) -> None:
-    """What a body leaves out the path says, for built-in kinds; what it does say must fit."""
+    """Check apiVersion and kind against the path; for built-in kinds, fill them in where the body omits them."""
     api_version, kind = value.get("apiVersion"), value.get("kind")
     for word, given in (("apiVersion", api_version), ("kind", kind)):
         if given is not None and not isinstance(given, str):

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.http.answers import COMPRESS_FROM, audit_header, finish, gzipped, takes_gzip
-from remuda.apiserver.http.fixed import require_get
 from remuda.apiserver.http.negotiate import Form, aggregated_discovery_version, plain_format
+from remuda.apiserver.http.request_checks import require_get
 from remuda.apiserver.registry.calls import ServedResources
 from remuda.apiserver.resource import Resource
 from remuda.kube.errors import no_such_path, not_acceptable
@@ -149,7 +149,10 @@ def _own_kind(resource: Resource) -> Json:
 
 
 def _response_kind(resource: Resource, kind: Json) -> Json:
-    """Of built-in kinds the aggregated document names group and version only where they are not the resource's own."""
+    """Return a kind as aggregated discovery shows it.
+
+    For built-in kinds, the document names group and version only where they differ from the resource's own.
+    """
     if resource.custom or (kind["group"], kind["version"]) != (resource.group, resource.version):
         return kind
     return {"group": "", "version": "", "kind": kind["kind"]}

@@ -1,4 +1,4 @@
-"""How much of anything one client may take, and how long: the bounds that keep a hostile or broken client harmless."""
+"""Limits on what one client may use, and for how long: they keep a hostile or broken client harmless."""
 
 from __future__ import annotations
 

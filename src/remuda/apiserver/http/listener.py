@@ -11,7 +11,7 @@ from email.utils import formatdate
 
 from remuda.apiserver.http.connection import Connection
 from remuda.apiserver.http.limits import Limits
-from remuda.apiserver.http.trimming import set_large_blocks_apart, trim
+from remuda.apiserver.http.memory import set_large_blocks_apart, trim
 from remuda.kube.web import Handler, Request, Response, text
 
 log = logging.getLogger(__name__)

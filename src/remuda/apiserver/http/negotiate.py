@@ -1,6 +1,6 @@
-"""Which form an answer takes, from the Accept header, and which form a body has, from Content-Type.
+"""Content negotiation: the form of an answer, from the Accept header, and the form of a body, from Content-Type.
 
-Accept headers come in a handful of spellings, so each spelling is worked out once and remembered.
+Accept headers come in a handful of spellings, so each spelling is parsed once and cached.
 
 Objects are served as JSON or YAML. A client that offers protobuf first (client-go does, for built-in kinds) always
 offers JSON as well and gets that. `as=Table` and `as=PartialObjectMetadata(List)` ask for a view of the object.
@@ -40,7 +40,7 @@ _PATCHES: dict[str, PatchKind] = {
 
 
 class Form(msgspec.Struct, frozen=True):
-    """How to write an answer. `view` is empty for the object itself."""
+    """Form in which to write an answer. `view` is empty for the object itself."""
 
     format: Format = "json"
     view: str = ""

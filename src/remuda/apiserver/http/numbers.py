@@ -30,7 +30,7 @@ def decode_numbers(body: bytes) -> Any:
 
 
 def as_written(number: float) -> int | float:
-    """What is read back after Go has written it."""
+    """Return the number that a client reads back after Go has written it."""
     if not number.is_integer() or abs(number) >= _NEVER_WITHOUT_EXPONENT:
         return number
     if abs(number) < _EXACT:

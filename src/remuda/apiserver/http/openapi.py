@@ -14,8 +14,8 @@ from email.utils import formatdate
 import msgspec
 
 from remuda.apiserver.http.answers import COMPRESS_FROM, audit_header, gzipped, takes_gzip
+from remuda.apiserver.http.interfaces import BuildOpenApi
 from remuda.apiserver.http.negotiate import parse_accept
-from remuda.apiserver.http.seams import BuildOpenApi
 from remuda.apiserver.registry.calls import ServedResources
 from remuda.apiserver.resource import Resource
 from remuda.kube.web import Request, Response, header_block, text

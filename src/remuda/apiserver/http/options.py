@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 from remuda.apiserver.http.decode import ProtobufDecoder, Unreadable, decode_json
 from remuda.apiserver.http.negotiate import JSON, PROTOBUF, YAML, body_media_type
 from remuda.apiserver.http.routes import is_true
-from remuda.apiserver.http.yamlbody import YamlError, decode_yaml
+from remuda.apiserver.http.yaml_body import YamlError, decode_yaml
 from remuda.apiserver.kinds.protobuf import Malformed, Unfit
 from remuda.apiserver.registry.calls import (
     DeleteOptions,
@@ -217,7 +217,7 @@ def _manager_errors(manager: str) -> list[FieldError]:
 
 
 def _is_printable(char: str) -> bool:
-    """Of spaces only the ASCII one is printable."""
+    """Return whether a character is printable; among spaces, only the ASCII space is."""
     return char.isprintable()
 
 
@@ -228,7 +228,7 @@ def _dry_run_errors(values: list[str]) -> list[FieldError]:
 
 
 def manager_of_agent(agent: str) -> str:
-    """Who a write is attributed to when it does not say: what the User-Agent has before its first slash."""
+    """Return the field manager of a write that names none: the part of the User-Agent before its first slash."""
     name = agent.partition("/")[0]
     if name.isascii() and name.isprintable() and len(name) <= _MANAGER_BYTES:
         return name

@@ -15,12 +15,12 @@ from remuda.apiserver.auth.user import Authorizer, User
 from remuda.apiserver.http import options
 from remuda.apiserver.http.answers import Views, finish
 from remuda.apiserver.http.decode import ObjectReader, read_patch
-from remuda.apiserver.http.fixed import method_not_allowed, require_named
 from remuda.apiserver.http.flow_control import Turn
+from remuda.apiserver.http.interfaces import ConnectingRegistry
 from remuda.apiserver.http.negotiate import YAML, Form, negotiate, negotiate_stream, patch_kind
+from remuda.apiserver.http.request_checks import method_not_allowed, require_named
 from remuda.apiserver.http.routes import RequestInfo, attributes_of
-from remuda.apiserver.http.seams import ConnectingRegistry
-from remuda.apiserver.http.streams import log_stream
+from remuda.apiserver.http.subresource_streams import log_stream
 from remuda.apiserver.http.watch import watch_stream
 from remuda.apiserver.registry.calls import Call, FieldValidation, ListOptions, WatchOptions
 from remuda.apiserver.resource import Obj, Resource
@@ -82,11 +82,12 @@ class ResourceRequests:
     # -- what there is -------------------------------------------------------------------------------------------
 
     def _unknown(self, request: Request, info: RequestInfo, user: User) -> Response:
-        """Those who may not ask are told so before they learn what exists."""
+        """Answer a request for an unknown resource. Users without permission get 403 before they learn what exists."""
         attributes = attributes_of(info)
         decision = self._authorizer.authorize(user, attributes)
         if not decision.allowed:
             raise messages.forbidden(user, attributes, decision.reason)
+        self._registry.resources.require_readable(info.group, info.resource)
         if any(not r.custom and r.group == info.group for r in self._registry.resources.all()):
             raise no_such_path()
         return text(404, "404 page not found\n")
@@ -224,7 +225,7 @@ async def _settled(answer: Response | Awaitable[Response]) -> Response:
 
 
 def _verbs_of(resource: Resource, subresource: str) -> tuple[str, ...] | None:
-    """What may be done with it; None when there is no such subresource."""
+    """Return the verbs of the resource or subresource; None when there is no such subresource."""
     if not subresource:
         return resource.verbs
     if subresource == "status" and resource.has_status:
@@ -236,7 +237,7 @@ def _verbs_of(resource: Resource, subresource: str) -> tuple[str, ...] | None:
 
 
 def _is_path_of(info: RequestInfo, resource: Resource) -> bool:
-    """Whether its objects live where the path says: in a namespace, or in none."""
+    """Return whether the resource's scope fits the path: in a namespace, or in none."""
     if not resource.namespaced:
         return not info.namespace or resource.qualified == "namespaces"
     return bool(info.namespace) or not info.name or info.old_watch

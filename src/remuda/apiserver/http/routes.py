@@ -1,10 +1,10 @@
-"""What a request is about, read from its method, path and query alone: verb, group, version, resource, name.
+"""Request info read from method, path and query alone: verb, group, version, resource, name.
 
     /api/{version}/...                      the core group
-    /apis/{group}/{version}/...             every other
+    /apis/{group}/{version}/...             every other group
     .../{resource}[/{name}[/{subresource}...]]
     .../namespaces/{namespace}/{resource}[/{name}[/{subresource}...]]
-    .../watch/...                           the old way to ask for a watch
+    .../watch/...                           the old way to request a watch
 
 Anything shorter, or elsewhere, is a non-resource path with the lower-case method as its verb.
 """
@@ -47,7 +47,7 @@ def request_info(request: Request) -> RequestInfo:
 
 
 def attributes_of(info: RequestInfo) -> Attributes:
-    """What the request is about, as the authoriser is asked."""
+    """Return the attributes of the request that the authoriser decides on."""
     if not info.is_resource:
         return Attributes(verb=info.verb, path=info.path)
     return Attributes(

@@ -68,12 +68,12 @@ class ChunkSink:
 
 
 def _unframed(chunk: bytes) -> bytes:
-    """What a chunk holds, for clients of HTTP/1.0, which know no chunks."""
+    """Return the content of a chunk, for HTTP/1.0 clients, which do not support chunks."""
     return chunk[chunk.index(b"\r\n") + 2 : -2]
 
 
 class _Gone(asyncio.Transport):
-    """What is left of a transport when the connection is lost: closed, and deaf."""
+    """Transport that replaces the real one after the connection is lost: closed, and drops what is written."""
 
     def is_closing(self) -> bool:
         return True

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.http.answers import audit_header, json_headers
-from remuda.apiserver.http.fixed import method_not_allowed, require_get
 from remuda.apiserver.http.metrics import RequestMetrics
+from remuda.apiserver.http.request_checks import method_not_allowed, require_get
 from remuda.kube.web import TEXT_HEADERS, Request, Response, header_block, text
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,8 @@ GIT_VERSION = "v1.36.3+remuda"
 
 # A health check: what is wrong, or an empty string.
 Check = Callable[[], str]
-PathHandler = Callable[[Request], Response]
+MayRead = Callable[[str], bool]  # whether whoever asks may read another path
+PathHandler = Callable[[Request, MayRead], Response]
 Document = tuple[str, Callable[[], Any]]  # its media type, and what makes it
 
 _JSON_ONLY = ("application/json",)
@@ -49,87 +50,88 @@ def version_document() -> dict[str, str]:
 
 
 class SystemPaths:
-    """Exact paths with a handler each. `documents` are public answers by path (OpenID configuration, keys)."""
+    """Exact paths with a handler each. `checks` are those of every health endpoint, `readiness` those of /readyz alone:
+    a server that is not ready is not helped by being restarted. `documents` are public answers by path (OpenID
+    configuration, keys)."""
 
     def __init__(
         self,
         metrics: RequestMetrics,
         checks: Mapping[str, Check],
+        readiness: Mapping[str, Check],
         documents: Mapping[str, Document],
         listed: Callable[[], list[str]],
     ) -> None:
-        self._checks = {"ping": _always_well, **checks}
         self._listed = listed
         self._version = msgspec.json.format(msgspec.json.encode(version_document()), indent=2)
         self._handlers: dict[str, PathHandler] = {
             "/": self._index,
             "/version": self._serve_version,
-            "/metrics": lambda request: Response(200, metrics.render(), _METRICS_HEADERS),
+            "/metrics": lambda request, may_read: Response(200, metrics.render(), _METRICS_HEADERS),
         }
         for path, make in documents.items():
             self._handlers[path] = _document_handler(*make)
         for endpoint in _ENDPOINTS:
-            self._handlers[f"/{endpoint}"] = self._health_handler(endpoint)
-            for name in self._checks:
-                self._handlers[f"/{endpoint}/{name}"] = self._check_handler(name)
+            run = {"ping": _always_well, **checks, **(readiness if endpoint == "readyz" else {})}
+            self._handlers[f"/{endpoint}"] = _health_handler(endpoint, run)
+            for name, check in run.items():
+                self._handlers[f"/{endpoint}/{name}"] = _check_handler(check)
 
     def find(self, path: str) -> PathHandler | None:
         return self._handlers.get(path) or self._handlers.get(path.rstrip("/"))
 
-    def _serve_version(self, request: Request) -> Response:
+    def _serve_version(self, request: Request, may_read: MayRead) -> Response:
         require_get(request, _JSON_ONLY)
         return Response(200, self._version, json_headers(request))
 
-    def _index(self, request: Request) -> Response:
+    def _index(self, request: Request, may_read: MayRead) -> Response:
         paths = sorted({*self._handlers, *self._listed()} - {"/"})
         body = msgspec.json.format(msgspec.json.encode({"paths": paths}), indent=2)
         return Response(200, body, json_headers(request))
 
-    # -- health --------------------------------------------------------------------------------------------------
 
-    def _health_handler(self, endpoint: str) -> PathHandler:
-        def serve(request: Request) -> Response:
-            excluded = set(request.query.get("exclude", []))
-            lines, failed = self._run_checks(excluded)
-            unknown = sorted(excluded - set(self._checks))
-            if unknown:
-                quoted = ",".join(f'"{name}"' for name in unknown)
-                lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
-            told = "".join(f"{line}\n" for line in lines)
-            if failed:
-                log.warning("%s check failed: %s", endpoint, "; ".join(failed))
-                return text(500, f"{told}{endpoint} check failed\n")
-            answer = f"{told}{endpoint} check passed\n" if "verbose" in request.query else "ok"
-            return Response(200, answer.encode(), audit_header(request) + TEXT_HEADERS)
-
-        return serve
-
-    def _run_checks(self, excluded: set[str]) -> tuple[list[str], list[str]]:
+def _health_handler(endpoint: str, checks: Mapping[str, Check]) -> PathHandler:
+    def serve(request: Request, may_read: MayRead) -> Response:
+        excluded, is_verbose = set(request.query.get("exclude", [])), "verbose" in request.query
         lines, failed = [], []
-        for name, check in self._checks.items():
+        for name, check in checks.items():
             if name in excluded:
                 lines.append(f"[+]{name} excluded: ok")
             elif problem := check():
-                lines.append(f"[-]{name} failed: reason withheld")  # anyone may read this; the log says why
+                # Anyone may read this, and only some the check itself; the log says why.
+                why = problem if is_verbose and may_read(f"/{endpoint}/{name}") else "reason withheld"
+                lines.append(f"[-]{name} failed: {why}")
                 failed.append(f"{name}: {problem}")
             else:
                 lines.append(f"[+]{name} ok")
-        return lines, failed
+        unknown = sorted(excluded - set(checks))
+        if unknown:
+            quoted = ",".join(f'"{name}"' for name in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+        told = "".join(f"{line}\n" for line in lines)
+        if failed:
+            log.warning("%s check failed: %s", endpoint, "; ".join(failed))
+            return text(500, f"{told}{endpoint} check failed\n")
+        answer = f"{told}{endpoint} check passed\n" if is_verbose else "ok"
+        return Response(200, answer.encode(), audit_header(request) + TEXT_HEADERS)
 
-    def _check_handler(self, name: str) -> PathHandler:
-        def serve(request: Request) -> Response:
-            problem = self._checks[name]()
-            if problem:
-                return text(500, f"internal server error: {problem}\n")
-            return Response(200, b"ok", audit_header(request) + TEXT_HEADERS)
+    return serve
 
-        return serve
+
+def _check_handler(check: Check) -> PathHandler:
+    def serve(request: Request, may_read: MayRead) -> Response:
+        problem = check()
+        if problem:
+            return text(500, f"internal server error: {problem}\n")
+        return Response(200, b"ok", audit_header(request) + TEXT_HEADERS)
+
+    return serve
 
 
 def _document_handler(media_type: str, make: Callable[[], Any]) -> PathHandler:
     headers = header_block((("Content-Type", media_type), ("Cache-Control", "public, max-age=3600")))
 
-    def serve(request: Request) -> Response:
+    def serve(request: Request, may_read: MayRead) -> Response:
         if request.method != "GET":
             raise method_not_allowed()
         return Response(200, msgspec.json.encode(make()), audit_header(request) + headers)

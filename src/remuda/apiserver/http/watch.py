@@ -54,7 +54,7 @@ def watch_stream(
 
 
 class Lines:
-    """How the events of one watch are written. `key` names the form, for sharing."""
+    """Encoder of the events of one watch. `key` names the form, so that watches of the same form share the bytes."""
 
     __slots__ = ("encode", "key")
 

@@ -85,7 +85,7 @@ def _start_terminating(crd: Obj) -> None:
 
 
 def validate_crd(crd: Obj) -> list[FieldError]:
-    """What is wrong with a definition, its schemas apart."""
+    """Return the errors in a definition, except those in its schemas."""
     spec = crd["spec"]
     found = _group_errors(spec.get("group") or "")
     found += _choice_errors(spec.get("scope"), "spec.scope", ("Cluster", "Namespaced"))
@@ -185,7 +185,7 @@ def _names_errors(given: Obj, path: str = "spec.names") -> list[FieldError]:
 
 
 def _shared_errors(spec: Obj) -> list[FieldError]:
-    """What is reported at the top where all versions agree on it, else at each version."""
+    """Return the errors in per-version fields, at spec.<field> if all versions agree, else at each version."""
     versions = spec.get("versions") or []
     found: list[FieldError] = []
     for field, check in _PER_VERSION:
@@ -328,7 +328,10 @@ def stored_version_errors(crd: Obj) -> list[FieldError]:
 
 
 def _approval(crd: Obj) -> tuple[str, list[FieldError]]:
-    """Whether a group of the Kubernetes community says who approved it: a state to compare, and the complaint."""
+    """Return the approval state of a definition, to compare, and its errors.
+
+    A group of the Kubernetes community must state its approval in an annotation.
+    """
     group = crd["spec"].get("group") or ""
     if group not in ("k8s.io", "kubernetes.io") and not group.endswith((".k8s.io", ".kubernetes.io")):
         return "free", []

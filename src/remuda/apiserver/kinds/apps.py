@@ -17,7 +17,7 @@ from remuda.apiserver.kinds.columns import (
 )
 from remuda.apiserver.kinds.core_volumes import validate_claim_spec
 from remuda.apiserver.kinds.declare import Rules, declare, non_negative, one_of, unchanged
-from remuda.apiserver.kinds.podspec import default_pod_spec
+from remuda.apiserver.kinds.pod_spec import default_pod_spec
 from remuda.apiserver.kinds.workloads import (
     amount,
     count_or_percent_errors,

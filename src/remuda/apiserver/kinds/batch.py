@@ -22,7 +22,7 @@ from remuda.apiserver.kinds.columns import (
     value,
 )
 from remuda.apiserver.kinds.declare import Rules, declare, non_negative, one_of, unchanged
-from remuda.apiserver.kinds.podspec import default_pod_spec, validate_template
+from remuda.apiserver.kinds.pod_spec import default_pod_spec, validate_template
 from remuda.apiserver.kinds.workloads import mismatch_errors, shown_labels, template_labels
 from remuda.apiserver.resource import Obj
 from remuda.kube import clock, cron, errors, names

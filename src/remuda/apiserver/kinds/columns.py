@@ -1,7 +1,7 @@
-"""What `kubectl get` prints of the built-in kinds: the pieces several of them share.
+"""Table columns that `kubectl get` prints for built-in kinds: the parts that several kinds share.
 
 The real server prints the cells itself, ages included (`5m`, `3h20m`), and so do we. A built-in kind lists all its
-columns, the name included; cells are functions of the decoded object, computed only when a table is asked for.
+columns, the name included; cells are functions of the decoded object, computed only when a client requests a table.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _two(whole: int, large: int, large_name: str, small: int, small_name: str) -
 
 
 def since(timestamp: str | None) -> str:
-    """How long ago, or `<unknown>`."""
+    """Return the age of a timestamp for people to read, or `<unknown>`."""
     if not timestamp:
         return "<unknown>"
     try:

@@ -22,7 +22,7 @@ from remuda.apiserver.kinds.core_services import ENDPOINTS, SERVICES
 from remuda.apiserver.kinds.core_volumes import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from remuda.apiserver.kinds.declare import Rules, declare, non_negative
 from remuda.apiserver.kinds.events import CORE_EVENTS
-from remuda.apiserver.kinds.podspec import default_pod_spec
+from remuda.apiserver.kinds.pod_spec import default_pod_spec
 from remuda.apiserver.kinds.workloads import endless_template_errors, shown_labels, template_labels
 from remuda.apiserver.resource import Obj, ScalePaths
 from remuda.kube import errors

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.kinds.columns import AGE, NAME, count, string, value
-from remuda.apiserver.kinds.declare import Rules, declare, unchanged
+from remuda.apiserver.kinds.declare import Rules, declare, schema, unchanged
 from remuda.apiserver.resource import Obj, Subresource
 from remuda.kube import errors, names
 from remuda.kube.errors import FieldError
@@ -144,6 +144,13 @@ SERVICE_ACCOUNTS = declare(
     returns_deleted=True,
     columns=(NAME, AGE),
     subresources={
-        "token": Subresource(kind="TokenRequest", verbs=("create",), group="authentication.k8s.io", version="v1")
+        "token": Subresource(
+            kind="TokenRequest",
+            verbs=("create",),
+            group="authentication.k8s.io",
+            version="v1",
+            schema=schema("authentication.k8s.io", "v1", "TokenRequest"),
+            decodes=True,
+        )
     },
 )

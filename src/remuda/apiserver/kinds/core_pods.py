@@ -19,12 +19,7 @@ from remuda.apiserver.kinds.columns import (
     string,
 )
 from remuda.apiserver.kinds.declare import Rules, declare, join_list, schema
-from remuda.apiserver.kinds.podspec import (
-    default_pod_spec,
-    validate_pod_spec,
-    validate_template,
-    validate_tolerations,
-)
+from remuda.apiserver.kinds.pod_spec import default_pod_spec, validate_pod_spec, validate_template, validate_tolerations
 from remuda.apiserver.resource import Column, Obj, Subresource
 from remuda.kube import clock, errors
 from remuda.kube.errors import FieldError
@@ -159,7 +154,7 @@ def _is_sidecar(container: Obj | None) -> bool:
 
 
 class _Summary:
-    """What READY, STATUS and RESTARTS say, gathered in one walk over the container statuses."""
+    """Values of the columns READY, STATUS and RESTARTS, collected in one walk over the container statuses."""
 
     def __init__(self, pod: Obj) -> None:
         spec, status = pod.get("spec") or {}, pod.get("status") or {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from remuda.apiserver.kinds.columns import AGE, NAME, at, format_labels, some_of, string, value
 from remuda.apiserver.kinds.declare import Rules, declare, one_of
-from remuda.apiserver.kinds.podspec import PROTOCOLS, port_number, port_number_or_name
+from remuda.apiserver.kinds.pod_spec import PROTOCOLS, port_number, port_number_or_name
 from remuda.apiserver.resource import ALL_VERBS, Obj
 from remuda.kube import errors, names
 from remuda.kube.errors import FieldError

@@ -1,7 +1,7 @@
-"""How a built-in kind is declared: one call of `declare` with its names, its columns and what it does beyond its shape.
+"""Declaration of a built-in kind: one call of `declare` with its names, columns and behaviour beyond its schema.
 
-`Rules` are a kind's own functions; `declare` joins them with what every built-in kind does (the stored form of
-`normal.py`) into the `Behaviour` the registry runs.
+`Rules` are a kind's own functions. `declare` joins them with the behaviour of every built-in kind (the stored form of
+`canonical_form.py`) into the `Behaviour` that the registry runs.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.apiserver.kinds import idl
-from remuda.apiserver.kinds.blank import blank
-from remuda.apiserver.kinds.normal import normalizer
+from remuda.apiserver.kinds.canonical_form import normalizer
+from remuda.apiserver.kinds.zero_values import blank
 from remuda.apiserver.resource import Behaviour, Obj, Resource
 from remuda.kube import errors
 from remuda.kube.errors import FieldError
@@ -22,7 +22,7 @@ from remuda.kube.schema import Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a kind does beyond its shape. `default` must not change what it has already been applied to."""
+    """Behaviour of a kind beyond its schema. `default` must be idempotent."""
 
     default: Callable[[Obj], None] | None = None
     create: Callable[[Obj], None] | None = None
@@ -89,7 +89,7 @@ def declare(group: str, version: str, kind: str, plural: str, rules: Rules = NO_
 
 
 def schema(group: str, version: str, kind: str) -> Schema:
-    """Of a kind that is not stored: what a subresource takes."""
+    """Return the schema of a kind that is not stored, such as the body of a subresource."""
     return idl.schema_of(idl.message(group, version, kind))
 
 

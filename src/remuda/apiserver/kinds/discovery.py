@@ -7,7 +7,7 @@ from typing import Any
 
 from remuda.apiserver.kinds.columns import AGE, NAME, at, some_of, string, value
 from remuda.apiserver.kinds.declare import Rules, declare, one_of, unchanged
-from remuda.apiserver.kinds.podspec import PROTOCOLS
+from remuda.apiserver.kinds.pod_spec import PROTOCOLS
 from remuda.apiserver.resource import Obj
 from remuda.kube import errors, names
 from remuda.kube.errors import FieldError

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.apiserver.kinds import idl
+from remuda.apiserver.kinds.canonical_form import normalizer
 from remuda.apiserver.kinds.columns import NAME, Cell, at, since, string, value
 from remuda.apiserver.kinds.declare import IMMUTABLE, Rules, declare
-from remuda.apiserver.kinds.normal import normalizer
 from remuda.apiserver.resource import Obj
 from remuda.kube import errors, names
 from remuda.kube.errors import FieldError

@@ -83,7 +83,7 @@ SCALARS: dict[str, Schema] = {
     "Time": Schema(type="string", format="date-time", nullable=True, ref="Time"),
     "MicroTime": Schema(type="string", format="date-time", nullable=True, ref="MicroTime"),
     "Duration": Schema(type="string", ref="Duration"),
-    # A quantity may be written as a string or as any number; `normal.py` checks it and gives it its one form.
+    # A quantity may be written as a string or as any number; `canonical_form.py` checks it and gives it its one form.
     "Quantity": Schema(preserve_unknown=True, ref="Quantity"),
     "IntOrString": Schema(int_or_string=True, ref="IntOrString"),
     "RawExtension": Schema(type="object", preserve_unknown=True, nullable=True, ref="RawExtension"),
@@ -254,7 +254,7 @@ def message(group: str, version: str, name: str) -> MessageType:
 
 
 def resolve(type_: str) -> MessageType | tuple[str, ...] | str | None:
-    """What a field's `type` names: a message, an enum's values, the element of a wrapped list; None: a scalar."""
+    """Resolve a field's `type` to a message, an enum's values or the element of a wrapped list; None: a scalar."""
     if type_ in SCALARS:
         return None
     name, _, own = type_.partition(".")

@@ -7,7 +7,7 @@ from typing import Any
 from remuda.apiserver.kinds.columns import AGE, NAME, at, format_selector, string, value
 from remuda.apiserver.kinds.core_services import balancer_addresses
 from remuda.apiserver.kinds.declare import Rules, declare, one_of
-from remuda.apiserver.kinds.podspec import PROTOCOLS, port_name, port_number, port_number_or_name
+from remuda.apiserver.kinds.pod_spec import PROTOCOLS, port_name, port_number, port_number_or_name
 from remuda.apiserver.kinds.storage import marked_default
 from remuda.apiserver.resource import Obj
 from remuda.kube import errors, names

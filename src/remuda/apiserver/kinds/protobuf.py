@@ -74,7 +74,7 @@ def decode(body: bytes, api_version: str = "", kind: str = "") -> Obj:
 
 
 def _open(body: bytes) -> tuple[dict[int, str], memoryview]:
-    """Who the envelope says it is for, and what is in it."""
+    """Return the apiVersion and kind that the envelope names, by field number, and its content."""
     if not body:
         raise Malformed("empty data")
     if not body.startswith(MAGIC):

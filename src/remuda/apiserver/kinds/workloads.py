@@ -1,4 +1,4 @@
-"""What the kinds that make pods from a template share: selectors that must match it, and counts or percentages."""
+"""Checks shared by kinds that create pods from a template: selectors that must match it, counts or percentages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from remuda.apiserver.kinds.declare import non_negative
-from remuda.apiserver.kinds.podspec import validate_template
+from remuda.apiserver.kinds.pod_spec import validate_template
 from remuda.apiserver.resource import Obj
 from remuda.kube import errors
 from remuda.kube.errors import FieldError

@@ -23,13 +23,12 @@ PatchKind = Literal["json", "merge", "strategic", "apply"]
 class Call:
     """One authorised request on one resource. The registry adds `warnings`; the front shows them.
 
-    `fine` is the registry's note that decoding found nothing wrong with the object and that nothing but its metadata
-    has changed since, so that validation need not ask its schema again: on an ordinary write that would be the most
-    expensive step of all, done twice.
+    The registry sets `schema_checked` when decoding found nothing wrong with the object and only its metadata has
+    changed since: validation then skips the schema, which is the most expensive step of an ordinary write.
 
     `budget` bounds what the request may cost: whatever reads its body, its selectors or its schemas charges it."""
 
-    __slots__ = ("budget", "fine", "name", "namespace", "resource", "subresource", "user", "verb", "warnings")
+    __slots__ = ("budget", "name", "namespace", "resource", "schema_checked", "subresource", "user", "verb", "warnings")
 
     def __init__(
         self, user: User, verb: str, resource: Resource, namespace: str, name: str, subresource: str = ""
@@ -41,7 +40,7 @@ class Call:
         self.name = name
         self.subresource = subresource
         self.warnings: list[str] = []
-        self.fine = False
+        self.schema_checked = False
         self.budget = Budget(resource.limits)
 
 
@@ -89,7 +88,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What a write answers: an object, or for a completed delete a Status. `created` turns 200 into 201."""
+    """Result of a write: an object, or for a completed delete a Status. `created` turns 200 into 201."""
 
     value: bytes
     created: bool = False
@@ -118,6 +117,9 @@ class ServedResources(Protocol):
     def generation(self) -> int: ...
 
     def find(self, group: str, version: str, plural: str) -> Resource | None: ...
+
+    def require_readable(self, group: str, plural: str) -> None:
+        """Raises where a kind is not served because its definition cannot be read."""
 
     def all(self) -> Iterable[Resource]:
         """In the order discovery shows them; of one group the preferred version first."""

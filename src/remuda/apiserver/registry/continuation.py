@@ -1,4 +1,4 @@
-"""Where a paged list goes on: the revision of its first page and the last key handed out.
+"""Continue token of a paged list: the revision of its first page and the last key returned.
 
 Opaque to clients. Revision 0 marks the token offered with a 410: the rest of the list as it is now, no longer
 consistent with the first pages.

@@ -15,12 +15,12 @@ from typing import Any
 
 from remuda.apiserver.registry.crd_schemas import compiled, is_large, schema_errors
 from remuda.apiserver.registry.objects import decode
-from remuda.apiserver.registry.scaling import scale_errors, scale_status_errors
+from remuda.apiserver.registry.scale import scale_errors, scale_status_errors
 from remuda.apiserver.registry.served import Served, Shape
 from remuda.apiserver.resource import Behaviour, Column, Obj, Path, Resource, ScalePaths
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
-from remuda.apiserver.storage.types import Event, Revision
+from remuda.apiserver.storage.types import Event, ObjectsDamaged, Revision
 from remuda.kube.cost import DEFINITION_LIMITS
 from remuda.kube.schema import Schema
 
@@ -59,7 +59,8 @@ class Definitions:
         self._store = store
         self._resources: dict[str, list[Resource]] = {}
         self._specs: dict[str, Any] = {}
-        for entry in store.scan(TABLE):
+        served.unreadable = {one.name: ObjectsDamaged([one]) for one in store.damaged if one.table == TABLE}
+        for entry in store.intact(TABLE):
             self._follow(entry.name, decode(entry.value), entry.revision)
         self._unsubscribe = store.subscribe(self._on_events)
 

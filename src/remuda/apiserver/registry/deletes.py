@@ -20,7 +20,7 @@ from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Entry, WriteConflict
 from remuda.kube import clock
-from remuda.kube.errors import StatusError, conflict, forbidden_request, not_found
+from remuda.kube.errors import conflict, forbidden_request, ignore_not_found, not_found
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -56,10 +56,10 @@ class Deleter:
         await self._admission.admit(call, "DELETE", None, obj, WriteOptions(dry_run=options.dry_run))
         before = self._reader.object(resource, entry)
         if metadata(obj).get("deletionTimestamp") and resource.behaviour.is_held(obj):
-            return Written(self._reader.render(resource, entry))  # on its way: it answers as it is
+            return await self._unchanged(resource, entry)  # on its way: it answers as it is
         graceful = _grace(resource, obj, options)
         if graceful == "pending":
-            return Written(self._reader.render(resource, entry))
+            return await self._unchanged(resource, entry)
         meta = metadata(obj)
         _set_finalizers(meta, _finalizers(resource, meta.get("finalizers", []), options))
         held = self._prepare(resource, obj, graceful is None)
@@ -72,6 +72,10 @@ class Deleter:
             resource.table, entry.namespace, entry.name, lambda revision: encode_at(stored, revision), expect=entry
         )
         return self._gone(resource, obj, self._reader.render(resource, gone))
+
+    async def _unchanged(self, resource: Resource, entry: Entry) -> Written:
+        await self._store.settle(entry.revision)
+        return Written(self._reader.render(resource, entry))
 
     def _prepare(self, resource: Resource, obj: Obj, is_final: bool) -> bool:
         """Marks what has to wait; tells whether it has to. A kind that sets the time itself (namespaces) means it."""
@@ -86,7 +90,7 @@ class Deleter:
 
     async def _store_marked(self, call: Call, entry: Entry, obj: Obj, before: Obj, options: DeleteOptions) -> Written:
         if obj == before:
-            return Written(self._reader.render(call.resource, entry))
+            return await self._unchanged(call.resource, entry)
         if options.dry_run:
             return Written(encode(obj))
         stored = to_storage(call.resource, obj)
@@ -118,21 +122,19 @@ class Deleter:
         async def delete_one(entry: Entry) -> None:
             one = Call(call.user, "delete", resource, entry.namespace, entry.name)
             async with deleting:
-                try:
+                with ignore_not_found():
                     await self.delete(one, options)
-                except StatusError as error:
-                    if error.code != 404:
-                        raise
 
         results = await asyncio.gather(*(delete_one(e) for e in entries), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+        await self._store.settle()  # others may have deleted some of them, which is not on disk yet
         return Page(shown, revision)
 
 
 def is_held(resource: Resource, obj: Obj) -> bool:
-    """Whether something must still happen before the object may disappear."""
+    """Return whether finalizers or the kind's own rules still prevent the removal of the object."""
     return bool(metadata(obj).get("finalizers")) or resource.behaviour.is_held(obj)
 
 

@@ -15,7 +15,15 @@ from remuda.apiserver.registry.objects import decode, metadata
 from remuda.apiserver.registry.registry import Registry, answer
 from remuda.apiserver.resource import Obj
 from remuda.kube import clock
-from remuda.kube.errors import StatusError, bad_request, conflict, forbidden_request, not_found, too_many_requests
+from remuda.kube.errors import (
+    Conflict,
+    StatusError,
+    bad_request,
+    conflict,
+    forbidden_request,
+    not_found,
+    too_many_requests,
+)
 from remuda.kube.selectors import SelectorError, label_selector_from
 
 PODS, BUDGETS = "pods", "poddisruptionbudgets.policy"
@@ -45,9 +53,8 @@ class Evictions:
             try:
                 await self._delete(call, wanted if _is_over(pod) else _only_if_still(pod, wanted))
                 break
-            except StatusError as error:
-                may_differ = error.reason == "Conflict" and wanted.precondition_resource_version is None
-                if not may_differ or attempt + 1 == _ATTEMPTS:
+            except Conflict:
+                if wanted.precondition_resource_version is not None or attempt + 1 == _ATTEMPTS:
                     raise
         return answer(_SUCCESS)
 
@@ -60,8 +67,8 @@ class Evictions:
             return
         try:
             await self._delete(call, _only_if_still(pod, wanted))
-        except StatusError as error:
-            if error.reason != "Conflict" or wanted.precondition_resource_version is not None:
+        except Conflict:
+            if wanted.precondition_resource_version is not None:
                 raise
             raise _still_processed(budget["metadata"]["name"]) from None
 
@@ -168,7 +175,7 @@ def _selects(budget: Obj, labels: dict[str, str]) -> bool:
 
 
 def _spares(budget: Obj, pod: Obj) -> bool:
-    """Whether the pod may go without taking a disruption."""
+    """Return whether the pod may be evicted without using up an allowed disruption."""
     if _is_ready(pod):
         return False
     status = budget.get("status") or {}

@@ -12,7 +12,7 @@ import msgspec
 
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.types import Revision
-from remuda.kube import chance
+from remuda.kube import random_source
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -53,7 +53,7 @@ def from_storage(resource: Resource, obj: Obj) -> Obj:
 
 
 def is_stored_as_served(resource: Resource) -> bool:
-    """Whether stored bytes can go to the wire unchanged."""
+    """Return whether stored bytes can be served unchanged."""
     return resource.from_storage is None and resource.storage_version in ("", resource.version)
 
 
@@ -69,7 +69,7 @@ def metadata(obj: Obj) -> dict[str, Any]:
 
 
 def new_uid() -> str:
-    return chance.uid()
+    return random_source.uid()
 
 
 def at_path(obj: Any, path: tuple[str, ...]) -> Any:

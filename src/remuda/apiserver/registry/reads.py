@@ -14,7 +14,7 @@ from remuda.apiserver.registry.continuation import Continuation, parse_continuat
 from remuda.apiserver.registry.objects import decode, encode, from_storage, is_stored_as_served
 from remuda.apiserver.registry.selection import Selection
 from remuda.apiserver.registry.served import Served
-from remuda.apiserver.registry.watching import RegistryWatch
+from remuda.apiserver.registry.watch import RegistryWatch
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Compacted, Entry, Revision
@@ -64,7 +64,10 @@ class Reader:
         return self._render_converted(resource, entry)
 
     def _render_all(self, resource: Resource, entries: Sequence[Entry]) -> list[bytes]:
-        """What is the same for all is asked once: a list of stored bytes costs next to nothing per item."""
+        """Render the entries of a list.
+
+        The check that is the same for all entries runs once, so a list of stored bytes costs next to nothing per item.
+        """
         since = self._as_stored_since(resource)
         if since is None:
             return [self._render_converted(resource, entry) for entry in entries]
@@ -134,7 +137,7 @@ class Reader:
     def _entries(
         self, resource: Resource, selection: Selection, after: tuple[str, str] | None, at: Revision | None
     ) -> Sequence[Entry]:
-        """What may be in the list, in order; a name that is asked for is looked up instead of searched."""
+        """Return the entries that may be in the list, in order. A requested name is looked up, not scanned for."""
         if selection.name and selection.namespace and at is None and after is None:
             entry = self._store.get(resource.table, selection.namespace, selection.name)
             return [entry] if entry is not None else []

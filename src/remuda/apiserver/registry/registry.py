@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,23 +27,25 @@ from remuda.apiserver.registry.calls import (
 )
 from remuda.apiserver.registry.deletes import Deleter
 from remuda.apiserver.registry.objects import decode, encode
-from remuda.apiserver.registry.patching import apply_patch
+from remuda.apiserver.registry.patches import apply_patch
 from remuda.apiserver.registry.reads import Reader
-from remuda.apiserver.registry.scaling import SCALE_SCHEMA, rescale, scale_of
+from remuda.apiserver.registry.scale import SCALE_SCHEMA, rescale, scale_of
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.registry.validation import complain, read_strictly, unfit
-from remuda.apiserver.registry.watching import RegistryWatch
+from remuda.apiserver.registry.watch import RegistryWatch
 from remuda.apiserver.registry.writes import Guard, Writer
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
-from remuda.kube.errors import bad_request, method_not_supported, not_found
+from remuda.kube.errors import StatusError, bad_request, method_not_supported, not_found
 from remuda.kube.selectors import parse_field_selector
 
 # Answers the create (or update) of a subresource or review: the object given, and what to send back.
 Handler = Callable[[Call, Obj, WriteOptions], Awaitable[Written]]
 # Answers a GET of a subresource that is no object (pods/log): chunks of bytes.
 Connector = Callable[[Call, Mapping[str, str]], AsyncIterator[bytes]]
+
+_T = TypeVar("_T")
 
 
 class Registry:
@@ -136,14 +138,23 @@ class Registry:
         handler = self._handlers.get((call.resource.table, call.subresource))
         if handler is not None:
             self._read_body(call, obj, options)
-            return await handler(call, obj, options)
+            return await self._answered(handler(call, obj, options))
         if call.subresource:
             raise method_not_supported(call.resource.group, call.resource.plural, "create")
-        return await self._writer.create(call, obj, options)
+        return await self._answered(self._writer.create(call, obj, options))
+
+    async def _answered(self, write: Awaitable[_T]) -> _T:
+        """Refuse a write only on what is on disk. A write is decided on the state that others have prepared: until that
+        is on disk, readers do not see why it was refused, and a crash would remove the reason."""
+        try:
+            return await write
+        except StatusError:
+            await self.store.settle()
+            raise
 
     def _read_body(self, call: Call, obj: Obj, options: WriteOptions) -> None:
         declared = call.resource.subresources.get(call.subresource)
-        if declared is None or declared.schema is None:
+        if declared is None or declared.schema is None or declared.decodes:
             return
         key = (call.resource.table, call.subresource)
         structural = self._bodies.get(key)
@@ -155,10 +166,10 @@ class Registry:
     async def update(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
         handler = self._handlers.get((call.resource.table, call.subresource)) if call.subresource else None
         if handler is not None:
-            return await handler(call, obj, options)
+            return await self._answered(handler(call, obj, options))
         if call.subresource == "scale":
-            return await self._rescale(call, lambda _: obj, options)
-        return await self._writer.update(call, obj, options)
+            return await self._answered(self._rescale(call, lambda _: obj, options))
+        return await self._answered(self._writer.update(call, obj, options))
 
     async def patch(
         self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions, complaints: Sequence[str] = ()
@@ -166,8 +177,9 @@ class Registry:
         if call.subresource == "scale":
             merge = "merge" if kind == "apply" else kind
             complain(call, complaints, options.field_validation, bad_request)
-            return await self._rescale(call, lambda scale: apply_patch(merge, scale, patch, SCALE_SCHEMA), options)
-        return await self._writer.patch(call, kind, patch, options, complaints)
+            rescaled = self._rescale(call, lambda scale: apply_patch(merge, scale, patch, SCALE_SCHEMA), options)
+            return await self._answered(rescaled)
+        return await self._answered(self._writer.patch(call, kind, patch, options, complaints))
 
     async def _rescale(self, call: Call, change: Callable[[Obj], Obj], options: WriteOptions) -> Written:
         paths = call.resource.scale
@@ -183,13 +195,13 @@ class Registry:
     ) -> Written:
         """Read, change, write, in process. `change` must return a new object, not alter the one it gets.
         Without `own` nobody owns what is changed."""
-        return await self._writer.modify(call, change, options, own=own)
+        return await self._answered(self._writer.modify(call, change, options, own=own))
 
     async def delete(self, call: Call, options: DeleteOptions) -> Written:
-        return await self._deleter.delete(call, options)
+        return await self._answered(self._deleter.delete(call, options))
 
     async def delete_collection(self, call: Call, selection: ListOptions, options: DeleteOptions) -> Page:
-        return await self._deleter.delete_collection(call, selection, options)
+        return await self._answered(self._deleter.delete_collection(call, selection, options))
 
     # -- for upkeep ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Which objects a list, a watch or a collection delete is about: namespace, name, labels, fields.
+"""Selection of objects for a list, a watch or a collection delete: namespace, name, labels, fields.
 
 A field selector may only name fields the kind declares (`Resource.selectable`), besides metadata.name and
 metadata.namespace, which are part of every key and never change.
@@ -14,7 +14,7 @@ from remuda.apiserver.resource import Resource
 from remuda.apiserver.storage.types import Entry
 from remuda.kube.cost import Budget
 from remuda.kube.errors import bad_request
-from remuda.kube.quoting import quoted
+from remuda.kube.go_quote import quoted
 from remuda.kube.selectors import parse_field_selector, parse_label_selector
 
 _KEY_FIELDS = ("metadata.name", "metadata.namespace")

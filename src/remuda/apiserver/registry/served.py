@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from remuda.apiserver.resource import Resource
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.types import Revision
+from remuda.kube.errors import StatusError
 
 
 class Shape:
@@ -30,6 +31,7 @@ class Served:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self._shapes: dict[Resource, Shape] = {}
         self._by_table: dict[str, list[Resource]] = {}
+        self.unreadable: dict[str, StatusError] = {}  # definitions that cannot be read, by name
         for resource in resources:
             self.add(resource)
 
@@ -39,6 +41,11 @@ class Served:
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._by_path.get((group, version, plural))
+
+    def require_readable(self, group: str, plural: str) -> None:
+        """Refuses a kind that is not served only because its definition cannot be read."""
+        if error := self.unreadable.get(f"{plural}.{group}"):
+            raise error
 
     def of_kind(self, group: str, kind: str) -> Resource | None:
         """Any served version of a kind."""

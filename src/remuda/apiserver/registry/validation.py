@@ -1,4 +1,4 @@
-"""What may be written: unknown fields, wrong types, schema, the kind's own rules, metadata."""
+"""Validation of writes: unknown fields, wrong types, schema, the kind's own rules, metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remuda.kube.names import (
     validate_object_meta,
     validate_object_meta_update,
 )
-from remuda.kube.patches.copying import same_json
+from remuda.kube.patches.json_copy import same_json
 
 _REPEATED_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject "
@@ -37,9 +37,10 @@ def decode_strictly(
     complaints: Sequence[str] = (),
     refuse: Callable[[str], StatusError] | None = None,
 ) -> None:
-    """What a decoder does: wrong types are refused, unknown fields dropped (and complained of), defaults filled in.
+    """Decode as Go does: reject wrong types, drop unknown fields (and report them), fill in defaults.
 
-    `complaints` are earlier ones about the same request; `refuse` words the refusal where it is not about a body."""
+    `complaints` are earlier ones about the same request. `refuse` builds the error where it is not about a body.
+    """
     read_strictly(call, structural, obj, validation, complaints=complaints, refuse=refuse or _unfit(call.resource))
     call.resource.behaviour.default(obj)
 
@@ -55,7 +56,7 @@ def read_strictly(
 ) -> None:
     """The part of decoding that is the same for what is not the resource itself, but the body of a subresource."""
     prepared = structural.prepare(obj)
-    call.fine = prepared.fine
+    call.schema_checked = prepared.schema_checked
     if prepared.malformed:
         raise refuse(prepared.malformed)
     if complaints or prepared.unknown:
@@ -113,7 +114,7 @@ def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> b
 def _schema_errors(
     call: Call, structural: Structural, new: Obj, old: Obj | None, warnings: list[str]
 ) -> list[FieldError]:
-    if call.fine:
+    if call.schema_checked:
         return structural.rule_errors(new, old, warnings)
     check = structural.validate_status if call.subresource == "status" else structural.validate
     return check(new, old, warnings)
@@ -124,7 +125,7 @@ _BOOKKEEPING = frozenset(("managedFields", "resourceVersion", "generation"))
 
 
 def _is_kept(meta: Obj, old: Obj) -> bool:
-    """Whether metadata says what it said when it was found to be right."""
+    """Return whether metadata is unchanged since it was last validated."""
     if len(meta) != len(old) or not meta.get("resourceVersion") or meta.get("generation", 0) < old.get("generation", 0):
         return False
     return all(name in _BOOKKEEPING or value == meta.get(name) for name, value in old.items())

@@ -17,7 +17,6 @@ from remuda.apiserver.registry.admission import AdmissionChain
 from remuda.apiserver.registry.calls import Call, PatchKind, WriteOptions, Written
 from remuda.apiserver.registry.deletes import is_held
 from remuda.apiserver.registry.identity import check_namespace_open, identify, require_identity
-from remuda.apiserver.registry.isolation import forget_status, keep_other_side, untouchable
 from remuda.apiserver.registry.objects import (
     decode,
     encode,
@@ -26,10 +25,11 @@ from remuda.apiserver.registry.objects import (
     new_uid,
     to_storage,
 )
-from remuda.apiserver.registry.patching import patched
+from remuda.apiserver.registry.patches import patched
 from remuda.apiserver.registry.quotas import check_quotas
 from remuda.apiserver.registry.reads import Reader
 from remuda.apiserver.registry.served import Served
+from remuda.apiserver.registry.status_isolation import forget_status, keep_other_side, untouchable
 from remuda.apiserver.registry.validation import complain, decode_strictly, drop_repeated_owners, validate
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
@@ -48,7 +48,7 @@ from remuda.kube.errors import (
     not_found,
 )
 from remuda.kube.names import generate_name
-from remuda.kube.patches.copying import same_json
+from remuda.kube.patches.json_copy import same_json
 
 # How often a write is decided anew when an awaited admission let another one in between.
 _ATTEMPTS = 8
@@ -130,7 +130,7 @@ class Writer:
         if resource.closed:
             raise forbidden_request(resource.group, resource.plural, metadata(obj).get("name", ""), resource.closed)
         if resource.has_status and not resource.keeps_status_on_create and forget_status(resource, obj):
-            call.fine = False
+            call.schema_checked = False
         resource.behaviour.prepare_create(obj)
         obj = await self._admitted(call, "CREATE", obj, None, options)
         self._guard(call, obj, None)
@@ -153,7 +153,7 @@ class Writer:
         self, call: Call, operation: Operation, new: Obj, old: Obj | None, options: WriteOptions
     ) -> Obj:
         resource = call.resource
-        if resource.custom and not call.fine and self._admission.concerns(resource):
+        if resource.custom and not call.schema_checked and self._admission.concerns(resource):
             # Before validation, because an admission function may look up, or compare, each element of a list.
             large = self._served.shape(resource).structural.size_errors(new, old)
             if large:
@@ -162,7 +162,7 @@ class Writer:
         admitted = await self._admission.admit(call, operation, new, old, options)
         assert admitted is not None
         if admitted is not new:
-            call.fine = False
+            call.schema_checked = False
         return admitted
 
     def _guard(self, call: Call, new: Obj, old: Obj | None) -> None:
@@ -296,7 +296,7 @@ class Writer:
             call.budget.charge_result(new, len(entry.value))
         self._check_same_object(call, new, live)
         if keep_other_side(resource, call.subresource, new, live):
-            call.fine = False
+            call.schema_checked = False
         drop_repeated_owners(call, new)
         if own:
             managed.on_update(
@@ -321,6 +321,7 @@ class Writer:
         keeps_rules = await _validated(call, structural, new, live)
         managed.keep_times(live, new)
         if same_json(new, live):
+            await self._store.settle(entry.revision)
             return Written(self._reader.render(resource, entry))
         if options.dry_run:
             return Written(encode(new))
@@ -386,6 +387,6 @@ def _given_empty(resource: Resource, obj: Obj) -> Obj:
 
 
 def changes_generation(resource: Resource, new: Obj, live: Obj) -> bool:
-    """Whether the desired state changed: anything outside metadata and, where it is apart, status."""
+    """Return whether the desired state changed: anything outside metadata and, where it is a subresource, status."""
     aside = ("metadata", "status") if resource.has_status or not resource.custom else ("metadata",)
     return any(new.get(key, ...) != live.get(key, ...) for key in {*new, *live} if key not in aside)

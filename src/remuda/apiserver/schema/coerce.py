@@ -88,7 +88,7 @@ def _coerce_items(schema: Schema, value: list[Any], native: bool) -> None:
 
 
 def _zero(schema: Schema) -> Any:
-    """What Go stores for a null inside a list or a map."""
+    """Return the value that Go stores for a null inside a list or a map."""
     if schema.type == "object" and not schema.preserve_unknown:
         return {}
     return _ZEROS.get(schema.type)

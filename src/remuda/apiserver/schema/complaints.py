@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from remuda.apiserver.schema.golang import json_text, number
+from remuda.apiserver.schema.go_text import json_text, number
 from remuda.kube import errors
 from remuda.kube.errors import FieldError
-from remuda.kube.quoting import quoted
+from remuda.kube.go_quote import quoted
 
 NO_FIELD = "<nil>"
 

@@ -18,7 +18,7 @@ _has_line_break = re.compile(r"[\n\r]").search
 
 
 class _Place(NamedTuple):
-    """Where a node stands, as far as rules depend on it."""
+    """Position of a node in the schema, as far as rules depend on it."""
 
     is_root: bool = False
     inside_meta: bool = False

@@ -13,7 +13,7 @@ TOO_DEEP = "exceeded max depth"
 
 
 def too_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
-    """Whether containers nest deeper than `limit`. Level by level, without recursion."""
+    """Return whether containers nest deeper than `limit`. Works level by level, without recursion."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(limit):
         if not level:

@@ -10,7 +10,7 @@ from remuda.kube.schema import Schema
 
 
 def embedded_errors(schema: Schema, value: Any, path: str = "") -> list[FieldError]:
-    """Of every embedded resource in a value, wherever it is."""
+    """Return the errors in every embedded resource in a value, at any depth."""
     found: list[FieldError] = []
     _walk(schema, value, path, found)
     return found
@@ -36,7 +36,7 @@ def _walk(schema: Schema, value: Any, path: str, found: list[FieldError]) -> Non
 
 
 def resource_errors(value: dict[str, Any], path: str) -> list[FieldError]:
-    """Of one embedded resource itself."""
+    """Return the errors in one embedded resource itself."""
     at = f"{path}." if path else ""
     found = [errors.required(f"{at}{name}") for name in ("apiVersion", "kind") if name not in value]
     if "apiVersion" in value:

@@ -1,4 +1,4 @@
-"""What one schema node says about types, in the form both walkers need it."""
+"""Type facts of one schema node, in the form that both walkers need."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 EXACT_IN_A_FLOAT = (1 << 53) - 1
 FLOAT32_MAX = 3.4028234663852886e38
+
+# Where a node keeps its compiled check (`fast_path`): of a type of our own, and of one in a definition.
+QUICK_NATIVE, QUICK_CUSTOM = "_quick_native", "_quick_custom"
 
 _NUMBER_FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
@@ -34,14 +37,14 @@ def enforced_format(schema: Schema) -> str:
 
 
 def describes(additional: Schema | None) -> bool:
-    """Whether there is a schema for the values of a map; `additionalProperties: true` and `false` are none."""
+    """Return whether there is a schema for the values of a map; `additionalProperties: true` and `false` are none."""
     return additional is not None and bool(
         additional.type or additional.int_or_string or additional.preserve_unknown or additional.ref
     )
 
 
 def is_integral(value: float) -> bool:
-    """Whether a float stands for an integer that it holds exactly, so that 1.0 may be given for 1."""
+    """Return whether a float represents an integer exactly, so that 1.0 may be given for 1."""
     return math.isfinite(value) and value.is_integer() and abs(value) <= EXACT_IN_A_FLOAT
 
 

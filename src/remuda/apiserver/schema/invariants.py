@@ -1,8 +1,8 @@
-"""What makes a schema structural: every field has one shape, said in one place.
+"""Checks that a schema is structural: every field has one shape, declared in one place.
 
-Types are named outside logical junctors only, junctors constrain values only and only of fields specified outside,
-and metadata is left to Kubernetes. These checks read the raw properties, because what is forbidden (a title inside an
-anyOf) is not kept in a `Schema`.
+Types are named outside logical junctors only. Junctors only constrain values, and only of fields specified outside.
+Metadata is left to Kubernetes. These checks read the raw properties, because a `Schema` does not keep what is forbidden
+(a title inside an anyOf).
 """
 
 from __future__ import annotations

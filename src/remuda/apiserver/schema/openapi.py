@@ -17,7 +17,7 @@ from remuda.kube.schema import Schema
 
 
 class Served(Protocol):
-    """What of a resource a document shows; `apiserver.resource.Resource` is one."""
+    """Resource as an OpenAPI document shows it; `apiserver.resource.Resource` is one."""
 
     @property
     def group(self) -> str: ...
@@ -58,7 +58,7 @@ def openapi_v3(resources: Sequence[Served]) -> dict[str, Any]:
         list_name = f"{name.rpartition('.')[0]}.{_list_kind(resource)}"
         if "list" in resource.verbs:
             renderer.components[list_name] = _list_component(resource, name)
-        paths.update(paths_of(resource, name, list_name))
+        paths.update(paths_of(resource, name, list_name, _bodies(resource, renderer)))
     renderer.drain()
     components = {**META_COMPONENTS, **renderer.components}
     if any(resource.scale is not None for resource in resources):
@@ -79,6 +79,20 @@ def openapi_v3(resources: Sequence[Served]) -> dict[str, Any]:
             },
         },
     }
+
+
+def _bodies(resource: Served, renderer: Renderer) -> dict[str, str]:
+    """Render what subresources take and return, and return its components by their names."""
+    found: dict[str, str] = {}
+    for name, sub in resource.subresources.items():
+        if sub.schema is not None:
+            found[name] = component_name(sub.schema.ref)
+            gvk = {"group": sub.group or resource.group, "kind": sub.kind, "version": sub.version or resource.version}
+            renderer.components[found[name]] = {
+                **renderer.definition(sub.schema, custom=False),
+                "x-kubernetes-group-version-kind": [gvk],
+            }
+    return found
 
 
 def kind_component(resource: Served) -> str:

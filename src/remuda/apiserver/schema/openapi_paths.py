@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from remuda.apiserver.schema.openapi_meta import DELETE_OPTIONS, PATCH, STATUS
@@ -83,8 +84,9 @@ _ON_OBJECT = (
 )
 
 
-def paths_of(resource: Served, component: str, list_component: str) -> dict[str, Any]:
-    """Operations that list answer with `list_component`, the others with `component`."""
+def paths_of(resource: Served, component: str, list_component: str, bodies: Mapping[str, str]) -> dict[str, Any]:
+    """Operations that list answer with `list_component`, those of a subresource in `bodies` with its component, the
+    others with `component`."""
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     base = f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
     paths: dict[str, Any] = {}
@@ -97,7 +99,7 @@ def paths_of(resource: Served, component: str, list_component: str) -> dict[str,
     }
     _add(paths, base, on_collection, _common(resource, named=False))
     _add(paths, f"{base}/{{name}}", _operations(resource, component, _ON_OBJECT), _common(resource))
-    for name, kind_component, verbs, gvk in _subresources(resource, component):
+    for name, kind_component, verbs, gvk in _subresources(resource, component, bodies):
         wanted = [verb for verb in (*_ON_OBJECT, *_ON_COLLECTION[1:2]) if verb.verb in verbs]
         operations = {v.method: _operation(resource, kind_component, v, name.title(), gvk) for v in wanted}
         _add(paths, f"{base}/{{name}}/{name}", operations, _common(resource))
@@ -109,7 +111,9 @@ def _add(paths: dict[str, Any], path: str, operations: dict[str, Any], parameter
         paths[path] = {**operations, "parameters": parameters}
 
 
-def _subresources(resource: Served, component: str) -> list[tuple[str, str, tuple[str, ...], dict[str, str]]]:
+def _subresources(
+    resource: Served, component: str, bodies: Mapping[str, str]
+) -> list[tuple[str, str, tuple[str, ...], dict[str, str]]]:
     own = {"group": resource.group, "kind": resource.kind, "version": resource.version}
     found: list[tuple[str, str, tuple[str, ...], dict[str, str]]] = []
     if resource.has_status:
@@ -122,7 +126,7 @@ def _subresources(resource: Served, component: str) -> list[tuple[str, str, tupl
             "kind": sub.kind,
             "version": sub.version or resource.version,
         }
-        found.append((name, component, tuple(sub.verbs), gvk))
+        found.append((name, bodies.get(name, component), tuple(sub.verbs), gvk))
     return found
 
 

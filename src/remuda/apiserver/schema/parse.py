@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.schema.conventions import convention_errors
+from remuda.apiserver.schema.default_values import default_errors
 from remuda.apiserver.schema.depth import TOO_DEEP, too_deep
 from remuda.apiserver.schema.invariants import structural_errors, unsupported_keyword
-from remuda.apiserver.schema.preset import default_errors
 from remuda.apiserver.schema.read import Props, read_schema
 from remuda.kube.errors import FieldError, forbidden, invalid
 from remuda.kube.schema import OBJECT_META, UNSET, Schema

@@ -19,7 +19,7 @@ Matcher = Callable[[str], bool]
 
 @lru_cache(maxsize=4096)
 def matcher(pattern: str) -> Matcher:
-    """Whether a text contains a match. Raises BadPattern."""
+    """Return a function that tests whether a text contains a match. Raises BadPattern."""
     search = compile_pattern(pattern).search
     known: dict[str, bool] = {}
     lookup = known.get

@@ -1,6 +1,6 @@
-"""Which old value a new one replaces, so that what was already wrong may stay as it is.
+"""Correlation of new values with the old ones they replace, so that unchanged invalid values may stay (ratcheting).
 
-Upstream calls this correlation. Fields correlate by name, items of a list-map by their keys, items of any other list
+Correlation is upstream's word. Fields correlate by name, items of a list-map by their keys, items of any other list
 not at all. A value is unchanged when it is deeply equal, with the items of a list-map in any order. A map with a
 field the schema does not know counts as changed, because such fields cannot be correlated.
 """

@@ -1,19 +1,21 @@
 """The thorough walker: every complaint about a value, in upstream's order and words.
 
-It runs only when the quick check (`quick.py`) was not satisfied, so it favours fidelity over speed. Each node yields
-its complaints and a *match count*: how many checks held, by which anyOf and oneOf choose the alternative whose
+It runs only when the quick check (`fast_path.py`) was not satisfied, so it favours fidelity over speed. Each node
+yields its complaints and a *match count*: how many checks held, by which anyOf and oneOf choose the alternative whose
 complaints are shown. With an old object, complaints about unchanged subtrees are dropped where upstream drops them.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
+from typing import Any, TypeVar
 
 from remuda.apiserver.schema import facts
 from remuda.apiserver.schema.complaints import Complaints
 from remuda.apiserver.schema.formats import string_format
-from remuda.apiserver.schema.golang import json_type
+from remuda.apiserver.schema.go_text import json_type
 from remuda.apiserver.schema.junctors import alternatives
 from remuda.apiserver.schema.patterns import BadPattern, matcher
 from remuda.apiserver.schema.ratchet import Correlation
@@ -24,15 +26,19 @@ ERROR_LIMIT = 128  # of one object; one bad list may have thousands
 
 _GO_FORMAT = {"integer": "int64", "number": "float64"}
 _TYPE_META = ("apiVersion", "kind")
+_MANY = 100  # values of a list or a map
+
+_T = TypeVar("_T")
 
 
 class Validation:
     """One run over one value."""
 
-    __slots__ = ("say",)
+    __slots__ = ("_counts", "say")
 
     def __init__(self, root: str = "") -> None:
         self.say = Complaints(root)
+        self._counts = False  # whether somebody needs match counts: a junctor does
 
     def run(self, schema: Schema, value: Any, correlation: Correlation | None = None) -> list[FieldError]:
         found: list[FieldError] = []
@@ -141,7 +147,10 @@ class Validation:
     ) -> int:
         count = 0
         if schema.items is not None:
-            for index, item in enumerate(value):
+            is_fine = self._quick_check(schema.items, len(value))
+            for index, item in enumerate(_first(value, schema.max_items)):
+                if is_fine is not None and is_fine(item):
+                    continue
                 old = was.item(index) if was is not None else None
                 count += self.node(schema.items, item, f"{place}[{index}]", old, found)
                 if len(found) > ERROR_LIMIT:
@@ -162,7 +171,8 @@ class Validation:
         if schema.max_properties is not None and len(value) > schema.max_properties:
             found.append(self.say.too_many(place, len(value), schema.max_properties))
         count = 0
-        for name, item in value.items():
+        is_fine = self._quick_check(schema.additional, len(value)) if schema.additional is not None else None
+        for name, item in _first(value.items(), schema.max_properties):
             known = schema.properties.get(name)
             if known is not None:
                 # apiVersion and kind of both objects were made the same before they got here
@@ -171,6 +181,8 @@ class Validation:
             elif schema.additional_forbidden:
                 found.append(self.say.forbidden_property(place, name))
             elif schema.additional is not None:
+                if is_fine is not None and is_fine(item):
+                    continue
                 old = was.field(name) if was is not None else None
                 count += self.node(schema.additional, item, f"{place}.{name}", old, found)
             if len(found) > ERROR_LIMIT:
@@ -190,9 +202,21 @@ class Validation:
             add(found, [self.say.forbidden_match(place)])
         return count
 
+    def _quick_check(self, schema: Schema, count: int) -> Callable[[Any], bool] | None:
+        """Return the check that finds values with nothing wrong in a fifth of the time, if there are many and it was
+        compiled. Mostly, what is wrong is elsewhere."""
+        if self._counts or count < _MANY:
+            return None
+        found = schema.__dict__.get(facts.QUICK_NATIVE if schema.ref else facts.QUICK_CUSTOM)
+        return None if isinstance(found, type) else found
+
     def _attempt(self, schema: Schema, value: Any, place: str) -> tuple[list[FieldError], int]:
         mine: list[FieldError] = []
-        return mine, self._checks(schema, value, place, None, mine)
+        before, self._counts = self._counts, True
+        try:
+            return mine, self._checks(schema, value, place, None, mine)
+        finally:
+            self._counts = before
 
     def _any_of(self, branches: tuple[Schema, ...], value: Any, place: str, found: list[FieldError]) -> int:
         best: tuple[list[FieldError], int] | None = None
@@ -244,8 +268,14 @@ def as_go_reads(value: Any) -> Any:
     return float(value) if abs(value) < 1 << 1023 else math.inf if value > 0 else -math.inf
 
 
+def _first(values: Collection[_T], most: int | None) -> Iterable[_T]:
+    """Return the values that are looked at: of twice as many as there may be, only as many as there may be. The object
+    is refused in any case, and each value costs 5 to 30 µs."""
+    return values if most is None or len(values) <= 2 * most else islice(values, most)
+
+
 def _type_mismatch(types: tuple[str, ...], format_: str, value: Any) -> tuple[str, str]:
-    """What was wanted and what was given, or two empty strings."""
+    """Return the expected type and the given one, or two empty strings if the value fits."""
     value = as_go_reads(value)
     given = json_type(value)
     fits = (

@@ -17,9 +17,9 @@ from remuda.apiserver.schema.coerce import coerce
 from remuda.apiserver.schema.decode import decode_error
 from remuda.apiserver.schema.depth import TOO_DEEP, too_deep
 from remuda.apiserver.schema.embedded import embedded_errors
+from remuda.apiserver.schema.fast_path import Check, compile_check
 from remuda.apiserver.schema.lists import list_errors
 from remuda.apiserver.schema.prune import prune
-from remuda.apiserver.schema.quick import Check, compile_check
 from remuda.apiserver.schema.ratchet import Correlation
 from remuda.apiserver.schema.validate import Validation
 from remuda.kube import errors
@@ -40,7 +40,7 @@ class Prepared(NamedTuple):
 
     unknown: list[str]  # paths for `unknown field "…"`
     malformed: str
-    fine: bool = False  # `validate` will find nothing but broken rules, unless something but metadata changes first
+    schema_checked: bool = False  # until something but metadata changes, `validate` can find only broken rules
 
 
 class Outcome(NamedTuple):
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 
 _MOST_REMEMBERED = 1 << 13  # revisions per schema; forgetting one costs time only
 _NO_PATHS: list[str] = []
-_CLEAN = Prepared(_NO_PATHS, "", fine=True)
+_CLEAN = Prepared(_NO_PATHS, "", schema_checked=True)
 
 # With one of these in the object, a rule's expression could meet a value of the wrong shape or size.
 _BLOCKS_RULES = {errors.NOT_SUPPORTED, errors.REQUIRED, errors.TOO_LONG, errors.TOO_MANY, errors.TYPE_INVALID}
@@ -114,7 +114,7 @@ class Structural:
         return Prepared(self.prune(obj), "")
 
     def decode_error(self, obj: Any) -> str:
-        """What Go's decoder would say of the first value of a wrong type in a built-in shape."""
+        """Return the error of Go's decoder for the first value of a wrong type in a built-in kind."""
         return decode_error(self.schema, obj, self.native, self._kind)
 
     def default(self, obj: Obj) -> None:
@@ -147,7 +147,7 @@ class Structural:
         return [one for one in Validation().run(self.schema, obj, was) if one.kind in (TOO_MANY, TOO_LONG)]
 
     def validate_status(self, obj: Obj, old: Obj | None = None, warnings: list[str] | None = None) -> list[FieldError]:
-        """Of a write to the status subresource: the rest of the object is not looked at, except by the rules."""
+        """Return the errors in a write to the status subresource. Only the rules check the rest of the object."""
         if self.native:
             return []
         if self.is_fine(obj):
@@ -176,7 +176,7 @@ class Structural:
         return found + self.rule_errors(obj, old, warnings)
 
     def rule_errors(self, obj: Obj, old: Obj | None = None, warnings: list[str] | None = None) -> list[FieldError]:
-        """Of x-kubernetes-validations alone, for an object known to be fine otherwise."""
+        """Return the errors from x-kubernetes-validations alone, for an object that is otherwise valid."""
         if self.rules is None:
             return []
         if warnings is not None and old is not None and old["metadata"]["resourceVersion"] in self._blameless:

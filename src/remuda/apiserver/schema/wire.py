@@ -9,7 +9,7 @@ import binascii
 import re
 
 from remuda.apiserver.schema.formats import is_date, is_plain_utc
-from remuda.kube.quoting import quoted
+from remuda.kube.go_quote import quoted
 
 _DATE_AND_CLOCK = r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _ZONE = r"(Z|[+-]([01][0-9]|2[0-4]):[0-5][0-9])"
@@ -44,7 +44,7 @@ class _Layout:
         return parts is not None and is_date(parts[1])
 
     def error(self, text: str) -> str:
-        """What Go says of a text that is not such a time, or an empty string."""
+        """Return Go's error for a text that is not a time in this layout, or an empty string."""
         if self.fits(text):
             return ""
         said = f"parsing time {quoted(text)}"
@@ -103,7 +103,7 @@ _not_base64 = re.compile(r"[^A-Za-z0-9+/]").search
 
 
 def bytes_error(text: str) -> str:
-    """What Go's base64 decoder says, or an empty string. The position is that of the first bad byte."""
+    """Return the error of Go's base64 decoder, or an empty string. The position is that of the first bad byte."""
     if is_bytes(without_line_breaks(text)):
         return ""
     bad = _not_base64(text.rstrip("=\r\n"))

@@ -5,7 +5,8 @@ keys, certificates and kubeconfigs. A backup is made beside a running server and
 verifies every byte before the data directory appears, whole or not at all.
 
 Clients may have seen revisions newer than the backup's. To give none of those a second meaning, a restored store
-starts far above them with an empty history: watchers are told that theirs is compacted, and list anew.
+starts far above them with an empty history: watchers are told that theirs is compacted, and list anew. Where it starts
+depends on the time, so that a second restore of the same file starts above all that the first one has handed out.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from typing import IO
 import apsw
 import msgspec
 
+from remuda.apiserver.storage import rows
 from remuda.apiserver.storage.directory import DATABASE, LOCK, DirectoryLock, sync_directory
-from remuda.apiserver.storage.disk import Disk
-from remuda.apiserver.storage.types import StoreUnusable
+from remuda.apiserver.storage.disk import REVISIONS_SKIPPED, Disk
+from remuda.apiserver.storage.types import Revision, StoreUnusable
+from remuda.kube import clock
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -35,8 +38,9 @@ MANIFEST = "manifest.json"
 # What is saved besides the database, as patterns below the data directory.
 KEYS_AND_CERTIFICATES = ("pki/**/*", "*.key", "*.kubeconfig")
 
-# More writes than a server makes between a backup and its restore.
-_REVISIONS_SKIPPED = 1_000_000_000
+# Revisions for each second between two restores of one file: more than a server writes in it.
+_REVISIONS_PER_SECOND = 100_000
+_EPOCH = 1_735_689_600  # 2025-01-01: before it there was no backup
 
 _MAX_MANIFEST_BYTES = 4 << 20
 _COPY_PAGES = 1024
@@ -58,6 +62,7 @@ class Manifest(msgspec.Struct):
     created: str
     revision: int
     members: dict[str, Member]
+    damaged: list[str] = []  # objects that do not match their checksums
 
 
 def backup(
@@ -69,11 +74,11 @@ def backup(
     if file.exists() and not force:
         raise ArchiveError(f"{file} exists already")
     with _explained(f"cannot back up {data_dir}"), _scratch(file.parent, file.name) as scratch:
-        revision = _copy_database(data_dir / DATABASE, scratch / DATABASE)
+        revision, damaged = _copy_database(data_dir / DATABASE, scratch / DATABASE)
         sources = {DATABASE: scratch / DATABASE} | _copy_matching(data_dir, patterns, scratch / "copied")
         members = {name: _measure(path) for name, path in sources.items()}
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        manifest = Manifest(FORMAT, created, revision, members)
+        manifest = Manifest(FORMAT, created, revision, members, damaged)
         _pack(scratch / "archive", manifest, sources)
         os.rename(scratch / "archive", file)
         sync_directory(file.parent)
@@ -98,6 +103,19 @@ def restore(file: Path, data_dir: Path) -> Manifest:
 
 
 @contextmanager
+def opened(file: Path, beside: Path) -> Iterator[Disk]:
+    """The database of a backup, verified, in a folder beside a data directory that is gone at the end."""
+    with _scratch(beside.absolute().parent, beside.name) as scratch:
+        with _explained(f"cannot read {file}"):
+            _unpack(file, scratch)
+            disk = Disk(scratch / DATABASE)
+        try:
+            yield disk
+        finally:
+            disk.close()
+
+
+@contextmanager
 def _explained(what: str) -> Iterator[None]:
     try:
         yield
@@ -119,8 +137,8 @@ def _scratch(folder: Path, name: str) -> Iterator[Path]:
             raise
 
 
-def _copy_database(source: Path, target: Path) -> int:
-    """Copies one moment of a database that may be written to meanwhile; returns its revision."""
+def _copy_database(source: Path, target: Path) -> tuple[int, list[str]]:
+    """Copies one moment of a database that may be written to meanwhile; returns its revision, and what is damaged."""
     reader = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
     writer = apsw.Connection(str(target))
     try:
@@ -136,10 +154,10 @@ def _copy_database(source: Path, target: Path) -> int:
     return _verify(target)
 
 
-def _verify(database: Path) -> int:
+def _verify(database: Path) -> tuple[int, list[str]]:
     disk = Disk(database)
     try:
-        return disk.revision()
+        return disk.revision(), [str(one) for one in rows.read_objects(disk.connection).damaged]
     finally:
         disk.close()
 
@@ -246,9 +264,10 @@ def _unpack_one(tar: tarfile.TarFile, header: tarfile.TarInfo, expected: Member 
 
 
 def _start_over(database: Path) -> None:
+    passed = max(0.0, clock.time() - _EPOCH)
     disk = Disk(database)
     try:
-        disk.forget_history(skip=_REVISIONS_SKIPPED)
+        disk.start_history(Revision(disk.revision() + REVISIONS_SKIPPED + int(passed * _REVISIONS_PER_SECOND)))
     finally:
         disk.close()
 

@@ -1,19 +1,24 @@
 """The data directory: made private, and held by one server at a time.
 
 The lock is a `flock` on `DIR/lock`, kept for the life of the server. The kernel drops it with the process however
-that ends, so a killed server never blocks the next one. The file's content only names the holder for the message.
+that ends. A child that a killed server was just starting has the lock until it runs its own program: the next server
+waits for that. The file's content names the holder.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from remuda.apiserver.storage.types import StoreLocked, StoreUnusable
 
 DATABASE = "state.db"
 LOCK = "lock"
+
+_ORPHAN_SECONDS = 10.0  # a busy machine may take that long to run the program of a child
+_LOOK_SECONDS = 0.02
 
 
 def prepare(path: Path) -> None:
@@ -40,22 +45,40 @@ def sync_directory(path: Path) -> None:
 
 class DirectoryLock:
     def __init__(self, path: Path) -> None:
-        """Takes the lock of a data directory or raises StoreLocked at once."""
+        """Take the lock of a data directory. Raises StoreLocked while the process that holds it is alive."""
         try:
             self._descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StoreUnusable(f"cannot use the data directory {path}: {error.strerror}") from error
+        deadline = time.monotonic() + _ORPHAN_SECONDS
+        while not self._is_taken():
+            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
+            if time.monotonic() > deadline or not _has_ended(holder):
+                os.close(self._descriptor)
+                who = f"process {holder}" if holder else "another process"
+                raise StoreLocked(f"{path} is in use by {who}; two servers cannot share one data directory")
+            time.sleep(_LOOK_SECONDS)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _is_taken(self) -> bool:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
-            os.close(self._descriptor)
-            who = f"process {holder}" if holder else "another process"
-            raise StoreLocked(f"{path} is in use by {who}; two servers cannot share one data directory") from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+            return False
+        return True
 
     def release(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _has_ended(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (ValueError, OSError):
+        return False
+    return False

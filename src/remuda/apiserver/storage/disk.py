@@ -7,26 +7,31 @@ file system in small steps too, so neither file grows without bound nor any writ
 
 The newest event is never deleted: its revision is where the counter goes on after a restart, even when the object it
 speaks of is gone.
+
+Every row has a checksum (`rows.py`). A database whose structure is damaged is refused; one with damaged objects opens,
+and `load` names them. A damaged log is given up: history starts anew, and watchers list again.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import apsw
 
+from remuda.apiserver.storage import rows
 from remuda.apiserver.storage.directory import sync_directory
 from remuda.apiserver.storage.history import History
 from remuda.apiserver.storage.tables import Table
 from remuda.apiserver.storage.types import (
-    UNKNOWN,
+    Damage,
+    DiskFull,
     Entry,
     Event,
     Revision,
@@ -38,7 +43,7 @@ from remuda.apiserver.storage.types import (
 
 _log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1: without checksums
 APPLICATION_ID = 0x524D4441  # "RMDA": what `file` and we tell our databases by
 
 _PAGE_BYTES = 8192
@@ -55,17 +60,23 @@ _SLACK_PAGES = 512  # free pages that are kept for the next writes
 _SCHEMA = """
 CREATE TABLE objects (
     id INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    revision INTEGER NOT NULL, value BLOB NOT NULL
+    revision INTEGER NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX objects_by_key ON objects (resource, namespace, name);
 CREATE TABLE events (
     revision INTEGER PRIMARY KEY, type TEXT NOT NULL, resource TEXT NOT NULL, namespace TEXT NOT NULL,
-    name TEXT NOT NULL, value BLOB NOT NULL
+    name TEXT NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL
 ) STRICT;
 """
 
-# The type of a row in the log that is no change: it marks that history starts here (see `backup.restore`).
-RESTORED = "RESTORED"
+_INDEX = "CREATE UNIQUE INDEX objects_by_key ON objects (resource, namespace, name)"
+
+# Complaints of SQLite about one value of one row: the checksum of the row tells the same, and whose row it is.
+_OF_ONE_ROW = re.compile(r"(NULL|NUMERIC|TEXT|non-[A-Z]+) value in (objects|events)\.[a-z]+")
+_MOST_COMPLAINTS = 100
+
+# How far the counter jumps where the newest revision on disk may not be the newest that anyone has seen: more writes
+# than a server makes between a backup and its restore.
+REVISIONS_SKIPPED = 1_000_000_000
 
 # Each statement run gives up the interpreter lock and must win it back from a busy event loop. So a batch is one
 # statement where it can be: it appends to the log, which the objects follow by triggers, and commits by itself.
@@ -74,9 +85,10 @@ _ROWS_PER_STATEMENT = 64
 # Of this connection, not of the database: they are how this program writes, not what it has written.
 _OBJECTS_FOLLOW = """
 CREATE TEMP TRIGGER object_written AFTER INSERT ON main.events WHEN NEW.type IN ('ADDED', 'MODIFIED') BEGIN
-    INSERT INTO objects (resource, namespace, name, revision, value)
-    VALUES (NEW.resource, NEW.namespace, NEW.name, NEW.revision, NEW.value)
-    ON CONFLICT (resource, namespace, name) DO UPDATE SET revision = excluded.revision, value = excluded.value;
+    INSERT INTO objects (resource, namespace, name, revision, value, sum)
+    VALUES (NEW.resource, NEW.namespace, NEW.name, NEW.revision, NEW.value, NEW.sum)
+    ON CONFLICT (resource, namespace, name)
+    DO UPDATE SET revision = excluded.revision, value = excluded.value, sum = excluded.sum;
 END;
 CREATE TEMP TRIGGER object_deleted AFTER INSERT ON main.events WHEN NEW.type = 'DELETED' BEGIN
     DELETE FROM objects WHERE resource = NEW.resource AND namespace = NEW.namespace AND name = NEW.name;
@@ -85,9 +97,9 @@ END;
 
 
 @cache
-def _append(rows: int) -> str:
-    insert = "INSERT INTO events (revision, type, resource, namespace, name, value) VALUES "
-    return insert + ", ".join(["(?, ?, ?, ?, ?, ?)"] * rows)
+def _append(count: int) -> str:
+    insert = "INSERT INTO events (revision, type, resource, namespace, name, value, sum) VALUES "
+    return insert + ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * count)
 
 
 # One upper bound, not two: SQLite would search by one of them and read the whole log for the other.
@@ -99,14 +111,25 @@ DELETE FROM events WHERE revision <= min(
 """
 
 
+class Loaded(NamedTuple):
+    """Contents of the database, from which `Memory` is built."""
+
+    tables: dict[str, Table]
+    history: History
+    revision: Revision
+    damaged: list[Damage]
+
+
 class Disk:
     """An open database. Not thread-safe: whoever holds it, holds it alone."""
 
     def __init__(self, path: Path, *, vfs: str | None = None) -> None:
         """Opens or creates the database; raises StoreCorrupt, StoreTooNew or StoreUnusable."""
         self.needs_tidying = True
+        self.path = path
         self._wal_pages = 0
         self._commits = 0
+        self._is_full = False
         self._log_is_long = True  # for all we know: the last life may have ended before it was trimmed
         self._trimmed_to = Revision(0)
         _create_private(path)
@@ -117,17 +140,21 @@ class Disk:
                 self._configure()
                 self._check_identity(path)
                 self._check_integrity(path)
+                self._migrate()
                 self._connection.execute(_OBJECTS_FOLLOW)
             except BaseException:
                 self._connection.close()
                 raise
 
-    def load(self, max_events: int, max_bytes: int) -> tuple[dict[str, Table], History, Revision]:
-        """Everything, as memory wants it. Rows are streamed: at no time are there two copies."""
-        with _explained(Path(self._connection.filename)):
-            tables = self._load_tables()
-            history, revision = self._load_history(tables, max_events, max_bytes)
-        return tables, history, revision
+    def load(self, max_events: int, max_bytes: int) -> Loaded:
+        """Everything, as memory wants it."""
+        with _explained(self.path):
+            objects = rows.read_objects(self._connection)
+            if objects.index_is_wrong and not objects.damaged:
+                _log.warning("the index of %s was damaged; made anew from the objects", self.path)
+                self._connection.execute("REINDEX objects_by_key")
+            history, revision = self._load_history(objects.tables, max_events, max_bytes)
+        return Loaded(objects.tables, history, revision, objects.damaged)
 
     def commit(self, events: Sequence[Event], floor: Revision) -> None:
         """Makes the changes durable together, or raises StorageFailed and has changed nothing."""
@@ -141,28 +168,61 @@ class Disk:
                 self._trim(floor, _TRIM_ROWS + 4 * len(events))
                 self._connection.execute("COMMIT")
             self._count_commit()
+        except apsw.FullError as error:
+            self._abandon()
+            raise DiskFull(f"cannot write {self.path}: {error}") from error
         except Exception as error:  # whatever it was, nothing was promised yet
             self._abandon()
-            raise StorageFailed(f"the write could not be made durable: {error}") from error
+            raise StorageFailed(f"cannot write {self.path}: the write could not be made durable: {error}") from error
 
     def revision(self) -> Revision:
         """The newest on disk."""
         return Revision(self._connection.execute("SELECT max(revision) FROM events").get or 0)
 
-    def forget_history(self, *, skip: int) -> None:
-        """Makes the store go on `skip` revisions later, without a past."""
-        start = self.revision() + skip
+    @property
+    def connection(self) -> apsw.Connection:
+        """For those who repair what this class expects to be whole."""
+        return self._connection
+
+    def make_index(self) -> None:
+        self._connection.execute(_INDEX)
+
+    def append(self, event: Event) -> None:
+        """Adds a change to the log, and so to the objects, within a transaction of the caller's."""
+        self._write([event])
+
+    def insert(self, entry: Entry) -> None:
+        """Puts an object back without a change, within a transaction of the caller's."""
+        key = (entry.table, entry.namespace, entry.name)
+        sum_ = rows.checksum(*key, entry.revision, entry.value)
+        statement = "INSERT INTO objects (resource, namespace, name, revision, value, sum) VALUES (?, ?, ?, ?, ?, ?)"
+        self._connection.execute(statement, (*key, entry.revision, entry.value, sum_))
+
+    def start_history(self, at: Revision) -> None:
+        """Makes the store go on behind this revision, without a past."""
         with self._connection:
             self._connection.execute("DELETE FROM events")
-            self._connection.execute("INSERT INTO events VALUES (?, ?, '', '', '', x'')", (start, RESTORED))
+            self._connection.execute(
+                _append(1), (at, rows.RESTORED, "", "", "", b"", rows.checksum("", "", "", at, b""))
+            )
 
     def checkpoint_if_due(self) -> None:
         """Copies the WAL into the database before it grows; the next commit starts it anew. A failure loses
         nothing (the WAL still has it all) and is met again by the next attempt."""
-        if self._wal_pages >= _CHECKPOINT_PAGES:
+        if self._wal_pages >= _CHECKPOINT_PAGES or self._is_full:
             self._wal_pages = 0
             try:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except Exception as error:
+                _log.warning("the write-ahead log could not be copied into the database: %s", error)
+
+    def save_space(self, is_full: bool) -> None:
+        """While the disk is full, the WAL is kept short and no free page is kept."""
+        self._is_full = is_full
+        if is_full:
+            self.needs_tidying = self._log_is_long = True
+            try:
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             except Exception as error:
                 _log.warning("the write-ahead log could not be copied into the database: %s", error)
 
@@ -226,49 +286,56 @@ class Disk:
                 f"{SCHEMA_VERSION}); start that version, or restore a backup made before the upgrade"
             )
 
+    def _migrate(self) -> None:
+        if self._connection.pragma("user_version") == 1:
+            with self._connection:
+                rows.add_checksums(self._connection)
+                self._connection.pragma("user_version", SCHEMA_VERSION)
+
     def _create_schema(self) -> None:
         with self._connection:
             self._connection.execute(_SCHEMA)
+            self._connection.execute(_INDEX)
             self._connection.pragma("application_id", APPLICATION_ID)
             self._connection.pragma("user_version", SCHEMA_VERSION)
 
     def _check_integrity(self, path: Path) -> None:
-        complaint = self._connection.execute("PRAGMA quick_check(1)").get
-        if complaint != "ok":
-            raise StoreCorrupt(_corrupt(path, str(complaint)))
-
-    def _load_tables(self) -> dict[str, Table]:
-        tables: dict[str, Table] = {}
-        intern = sys.intern  # the few names of tables and namespaces are held once
-        for resource, namespace, name, revision, value in self._connection.execute(
-            "SELECT resource, namespace, name, revision, value FROM objects"
-        ):
-            table = tables.get(resource)
-            if table is None:
-                table = tables[resource] = Table()
-            table.fill(Entry(intern(resource), intern(namespace), name, revision, value))
-        for table in tables.values():
-            table.sort()
-        return tables
+        complaints = [str(one) for (one,) in self._connection.execute(f"PRAGMA quick_check({_MOST_COMPLAINTS})")]
+        for complaint in complaints:
+            if complaint != "ok" and not _OF_ONE_ROW.fullmatch(complaint):
+                raise StoreCorrupt(_corrupt(path, complaint))
 
     def _load_history(self, tables: dict[str, Table], max_events: int, max_bytes: int) -> tuple[History, Revision]:
         first = self._connection.execute("SELECT min(revision) FROM events").get or 1
         history = History(max_events, max_bytes, floor=first - 1)
-        newest: dict[tuple[str, str, str], Entry] = {}
-        for row in self._connection.execute(
-            "SELECT revision, type, resource, namespace, name, value FROM events ORDER BY revision"
-        ):
-            if row[1] == RESTORED:
-                history.floor = row[0]
+        newest, damaged = 0, False
+        for revision, event, intact in rows.read_events(self._connection, first - 1, tables):
+            if not intact:
+                damaged = True
+                continue
+            newest = max(newest, revision)
+            if event is None:
+                history.floor = Revision(revision)
             else:
-                history.append(_remember(row, tables, newest))
-        return history, self.revision()
+                history.append(event)
+        if damaged:
+            newest = max(newest, *(entry.revision for held in tables.values() for entry in held.walk("", None)))
+            return self._give_up_history(Revision(newest + REVISIONS_SKIPPED), max_events, max_bytes)
+        return history, Revision(newest)
+
+    def _give_up_history(self, start: Revision, max_events: int, max_bytes: int) -> tuple[History, Revision]:
+        """A log with a damaged row may have lost its newest revision: whoever knew that one lists anew."""
+        _log.warning("the log of changes in %s was damaged; watches start over at revision %d", self.path, start)
+        self.start_history(start)
+        return History(max_events, max_bytes, floor=start), start
 
     def _write(self, events: Sequence[Event]) -> None:
         values: list[str | int | bytes] = []
         for event in events:
             entry = event.entry
-            values += (entry.revision, event.type, entry.table, entry.namespace, entry.name, entry.value)
+            key = (entry.table, entry.namespace, entry.name)
+            sum_ = rows.checksum(*key, entry.revision, entry.value)
+            values += (entry.revision, event.type, *key, entry.value, sum_)
             self._wal_pages += 1 + 2 * len(entry.value) // _PAGE_BYTES
         self._connection.execute(_append(len(events)), values)
 
@@ -284,6 +351,8 @@ class Disk:
 
     def _free_pages_above_slack(self) -> int:
         free = int(self._connection.pragma("freelist_count"))
+        if self._is_full:
+            return free
         return free - max(_SLACK_PAGES, int(self._connection.pragma("page_count")) // 4)
 
     def _count_commit(self) -> None:
@@ -298,19 +367,6 @@ class Disk:
                 self._connection.execute("ROLLBACK")
             except Exception as error:
                 _log.warning("a failed transaction could not be rolled back: %s", error)
-
-
-def _remember(row: tuple[Any, ...], tables: dict[str, Table], newest: dict[tuple[str, str, str], Entry]) -> Event:
-    """A change read back from the log; an object it left behind is shared with its table."""
-    revision, kind, resource, namespace, name, value = row
-    key = (resource, namespace, name)
-    table = tables.get(resource)
-    entry = table.get(namespace, name) if table else None
-    if entry is None or entry.revision != revision:
-        entry = Entry(sys.intern(resource), sys.intern(namespace), name, revision, value)
-    before = None if kind == "ADDED" else newest.get(key) or UNKNOWN
-    newest[key] = entry
-    return Event(kind, entry, before)
 
 
 def _create_private(path: Path) -> None:

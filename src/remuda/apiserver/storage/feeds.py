@@ -33,7 +33,6 @@ class BufferedFeed:
         "_feeds",
         "_handed",
         "_overflowed",
-        "_since",
         "_waiter",
         "topic",
     )
@@ -41,7 +40,6 @@ class BufferedFeed:
     def __init__(self, feeds: Feeds, topic: Topic, since: Revision, backlog: list[Event]) -> None:
         self.topic = topic
         self._feeds = feeds
-        self._since = since
         self._backlog = backlog
         self._buffer: list[Event] = []
         self._bytes = 0
@@ -83,14 +81,11 @@ class BufferedFeed:
         if not self._buffer and not self._backlog:
             # Up to here nothing was held back; said so, the feed's revision never goes back.
             self._handed = max(self._handed, Revision(events[0].entry.revision - 1))
-        if events[0].entry.revision <= self._since:
-            events = [event for event in events if event.entry.revision > self._since]
         self._bytes += size
         if len(self._buffer) + len(events) > self._feeds.max_events or self._bytes > self._feeds.max_bytes:
             return self._give_up(events)
         self._buffer.extend(events)
-        if events:
-            self._wake()
+        self._wake()
         return True
 
     def _give_up(self, events: list[Event]) -> bool:

@@ -2,6 +2,9 @@
 
 Nothing here knows of disks or of writes on their way: `apply` takes a batch that is already durable. Everything runs
 on the event loop, so a reader never sees half a batch.
+
+Objects that are damaged on disk are not among the entries. Whoever asks for one of them, or for all of a table or
+namespace that has one, gets ObjectsDamaged: an answer without it would say that it was deleted.
 """
 
 from __future__ import annotations
@@ -13,19 +16,35 @@ from itertools import islice
 from remuda.apiserver.storage.feeds import BufferedFeed, Feeds
 from remuda.apiserver.storage.history import History
 from remuda.apiserver.storage.tables import Key, Table, entry_position, position
-from remuda.apiserver.storage.types import Compacted, Entry, Event, Revision
+from remuda.apiserver.storage.types import Compacted, Damage, Entry, Event, ObjectsDamaged, Revision
 
 
 class Memory:
-    def __init__(self, tables: dict[str, Table], history: History, revision: Revision) -> None:
+    def __init__(
+        self, tables: dict[str, Table], history: History, revision: Revision, damaged: Sequence[Damage] = ()
+    ) -> None:
         self._tables = tables
+        self.damaged = tuple(damaged)
         self.history = history
         self.feeds = Feeds(revision)
         self.revision = revision
 
     def get(self, table: str, namespace: str, name: str) -> Entry | None:
         held = self._tables.get(table)
-        return None if held is None else held.get(namespace, name)
+        found = None if held is None else held.get(namespace, name)
+        if found is None and self.damaged:
+            self._refuse([one for one in self.damaged if one.key == (table, namespace, name)])
+        return found
+
+    def require_intact(self, table: str, namespace: str) -> None:
+        """Raises ObjectsDamaged where a list would be incomplete."""
+        if self.damaged:
+            concerned = (one for one in self.damaged if one.table == table)
+            self._refuse([one for one in concerned if not namespace or one.namespace == namespace])
+
+    def _refuse(self, damaged: Sequence[Damage]) -> None:
+        if damaged:
+            raise ObjectsDamaged(damaged)
 
     def count(self, table: str, namespace: str) -> int:
         held = self._tables.get(table)
@@ -37,11 +56,17 @@ class Memory:
         return list(self._tables)
 
     def scan(self, table: str, namespace: str, after: Key | None, limit: int) -> list[Entry]:
+        self.require_intact(table, namespace)
+        return self.intact(table, namespace, after, limit)
+
+    def intact(self, table: str, namespace: str, after: Key | None, limit: int) -> list[Entry]:
+        """Like `scan`, without the objects that are damaged."""
         held = self._tables.get(table)
         return [] if held is None else held.scan(namespace, after, limit)
 
     def scan_at(self, table: str, namespace: str, after: Key | None, limit: int, at: Revision) -> list[Entry]:
         """The state at an older revision: today's, with every later change undone."""
+        self.require_intact(table, namespace)
         if at < self.history.floor:
             raise Compacted(at, self.history.floor)
         undone = self._undone(table, namespace, at)
@@ -55,8 +80,9 @@ class Memory:
         return list(islice(heapq.merge(kept, restored, key=entry_position), limit or None))
 
     def watch(self, table: str, namespace: str, since: Revision, name: str = "") -> BufferedFeed:
-        if since < self.history.floor:
-            raise Compacted(since, self.history.floor)
+        # One that is ahead is from another life of the server: what it has seen is not what is here.
+        if not self.history.floor <= since <= self.revision:
+            raise Compacted(since, self.history.floor, self.revision)
         backlog = self.history.select(table, namespace, since)
         if name:
             backlog = [event for event in backlog if event.entry.name == name]
@@ -84,7 +110,7 @@ class Memory:
         self.history.append(event)
 
     def _undone(self, table: str, namespace: str, at: Revision) -> dict[Key, Entry | None]:
-        """What each key changed after `at` held at `at`: the state before its oldest change since."""
+        """Return what each key changed after `at` held at `at`: the state before its oldest change since."""
         undone: dict[Key, Entry | None] = {}
         for event in self.history.newest_first(at):
             entry, before = event.entry, event.before

@@ -1,7 +1,8 @@
-"""What the registry, upkeep and authorisation ask of the store. `sqlite.py` is the one implementation.
+"""Interface of the store for the registry, upkeep and authorisation. `sqlite.py` is the one implementation.
 
-All methods are called on the event loop. Reads never block: they are served from memory, from committed
-state. A write is visible, and its event delivered, only once it is on disk.
+All methods are called on the event loop. Reads never block: they are served from memory, from committed state. A write
+is visible, and its event delivered, only once it is on disk. Methods that read one object or a list raise
+ObjectsDamaged where the answer would lack an object that is damaged on disk.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol
 
-from remuda.apiserver.storage.types import Entry, Event, Listener, Revision
+from remuda.apiserver.storage.types import Damage, Entry, Event, Listener, Revision
 
 
 class Feed(Protocol):
@@ -51,6 +52,13 @@ class Store(Protocol):
         namespaces when `namespace` is empty; those behind the key `after`; `at` an older revision (raises
         Compacted when its history is gone)."""
 
+    def intact(self, table: str, namespace: str = "", *, limit: int = 0) -> Sequence[Entry]:
+        """Like `scan`, without the objects that are damaged: for those who lose nothing by not knowing them."""
+
+    @property
+    def damaged(self) -> Sequence[Damage]:
+        """The objects that are damaged on disk; found when the store was opened."""
+
     def count(self, table: str, namespace: str = "") -> int:
         """Return how many entries are committed, in one namespace or in all."""
 
@@ -83,8 +91,14 @@ class Store(Protocol):
     ) -> Entry:
         """Removes; `encode` renders the last state at the deleting revision, for the DELETED event."""
 
+    async def settle(self, revision: Revision | None = None) -> None:
+        """Return when the write of a revision that `latest` showed is on disk; without one, when all writes are that
+        are on their way now. An answer that rests on such a write, be it a refusal, must not be given before: readers
+        do not see the write yet, and a crash would undo it. Raises StorageFailed if it fails."""
+
     def watch(self, table: str, namespace: str = "", name: str = "", *, since: Revision) -> Feed:
-        """Events with revision > since, of all namespaces and names where those are empty. Raises Compacted."""
+        """Events with revision > since, of all namespaces and names where those are empty. Raises Compacted, also for a
+        revision that is not reached yet: nobody can know it from here."""
 
     def end_watches(self, table: str) -> None:
         """The feeds of a table end, after what they still hold: it is not served any more."""
@@ -95,7 +109,7 @@ class Store(Protocol):
         Returns what ends the subscription."""
 
     def scan_all(self) -> AsyncIterator[Entry]:
-        """Every entry of every table, yielding to the loop now and then."""
+        """Every intact entry of every table, yielding to the loop now and then."""
 
     @property
     def oldest(self) -> Revision:

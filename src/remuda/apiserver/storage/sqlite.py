@@ -18,7 +18,10 @@ from remuda.apiserver.storage.disk import Disk
 from remuda.apiserver.storage.feeds import BufferedFeed
 from remuda.apiserver.storage.history import DEFAULT_BYTES, DEFAULT_EVENTS, History
 from remuda.apiserver.storage.memory import Memory
+from remuda.apiserver.storage.reserve import Reserve, free_bytes, leads_to_less
 from remuda.apiserver.storage.types import (
+    Damage,
+    DiskFull,
     Entry,
     Event,
     EventType,
@@ -39,23 +42,33 @@ _Key = tuple[str, str, str]
 class SqliteStore:
     """The one implementation of `Store`. Made by `open`; everything but that is called on the loop it was made on."""
 
-    def __init__(self, lock: directory.DirectoryLock | None, disk: Disk | None, memory: Memory) -> None:
+    def __init__(
+        self,
+        lock: directory.DirectoryLock | None,
+        disk: Disk | None,
+        memory: Memory,
+        reserve: Reserve | None = None,
+    ) -> None:
         self._lock = lock
+        self._reserve = reserve
         self._memory = memory
         self._assigned: int = memory.revision
         self._overlay: dict[_Key, Write] = {}  # the newest write of each key that is on its way
         self._in_flight: dict[Write, None] = {}
         self._unsent: list[Write] = []
+        self._settling: asyncio.Future[bool] | None = None  # ends with the next commit, or the next failure of one
         self._listeners: list[Listener] = []
         self._closed = False
         self.refusing: Callable[[], str] | None = None  # why nothing may be written now; empty: it may
         self._loop = asyncio.get_running_loop()
         self._writer: Writer | Unwritten = (
             Unwritten(on_committed=self._committed)
-            if disk is None
-            else Writer(disk, on_committed=self._committed, on_failed=self._failed)
+            if disk is None or reserve is None
+            else Writer(disk, reserve, on_committed=self._committed, on_failed=self._failed)
         )
         self._writer.start(memory.history.floor)
+        if reserve is not None and reserve.is_full:
+            self._writer.save_space(True)
 
     @classmethod
     async def open(
@@ -65,13 +78,19 @@ class SqliteStore:
         history_events: int = DEFAULT_EVENTS,
         history_bytes: int = DEFAULT_BYTES,
         vfs: str | None = None,
+        reserve_bytes: int = 0,
+        free: Callable[[Path], int] = free_bytes,
     ) -> SqliteStore:
-        """Opens or makes the store in a directory. Raises StoreLocked, StoreCorrupt, StoreTooNew, StoreUnusable."""
+        """Opens or makes the store in a directory, with `reserve_bytes` for deletes on a full disk. Raises StoreLocked,
+        StoreCorrupt, StoreTooNew, StoreUnusable."""
         home = Path(path)
         directory.prepare(home)
         lock = directory.DirectoryLock(home)
 
+        reserve = Reserve(home, reserve_bytes, free)
+
         def load() -> tuple[Disk, Memory]:
+            reserve.take()  # or give it up: opening needs some room too
             disk = Disk(home / directory.DATABASE, vfs=vfs)
             try:
                 return disk, Memory(*disk.load(history_events, history_bytes))
@@ -84,7 +103,7 @@ class SqliteStore:
         except BaseException:
             lock.release()
             raise
-        return cls(lock, disk, memory)
+        return cls(lock, disk, memory, reserve)
 
     @classmethod
     def volatile(cls) -> SqliteStore:
@@ -102,6 +121,18 @@ class SqliteStore:
         self._memory.feeds.close()
         if self._lock is not None:
             self._lock.release()
+
+    def lack_of_room(self) -> str:
+        """Return why objects can only be deleted now; empty if the disk is not full, or no longer full."""
+        if self._reserve is None or not self._reserve.is_full:
+            return ""
+        if not self._reserve.take():
+            return self._reserve.complaint()
+        self._writer.save_space(False)
+        return ""
+
+    def _is_full(self) -> bool:
+        return self._reserve is not None and self._reserve.is_full
 
     @property
     def in_flight(self) -> int:
@@ -138,10 +169,18 @@ class SqliteStore:
             return self._memory.scan(table, namespace, after, limit)
         return self._memory.scan_at(table, namespace, after, limit, at)
 
+    def intact(self, table: str, namespace: str = "", *, limit: int = 0) -> Sequence[Entry]:
+        return self._memory.intact(table, namespace, None, limit)
+
+    @property
+    def damaged(self) -> Sequence[Damage]:
+        return self._memory.damaged
+
     def count(self, table: str, namespace: str = "") -> int:
         return self._memory.count(table, namespace)
 
     def count_latest(self, table: str, namespace: str) -> int:
+        self._memory.require_intact(table, namespace)
         found = self._memory.count(table, namespace)
         for key, write in self._overlay.items():
             if key[0] == table and key[1] == namespace:
@@ -166,7 +205,7 @@ class SqliteStore:
     async def scan_all(self) -> AsyncIterator[Entry]:
         for table in self._memory.tables():
             after = None
-            while chunk := self._memory.scan(table, "", after, _SCAN_CHUNK):
+            while chunk := self._memory.intact(table, "", after, _SCAN_CHUNK):
                 for entry in chunk:
                     yield entry
                 after = chunk[-1].key
@@ -204,6 +243,20 @@ class SqliteStore:
     ) -> Entry:
         return await self._write("DELETED", table, namespace, name, encode, expect)
 
+    async def settle(self, revision: Revision | None = None) -> None:
+        if revision is None:
+            newest = next(reversed(self._in_flight), None)
+            revision = self._memory.revision if newest is None else newest.event.entry.revision
+        while self._memory.revision < revision:
+            self._settling = self._settling or self._loop.create_future()
+            if not await asyncio.shield(self._settling):
+                raise StorageFailed("a write that the answer depends on was not stored")
+
+    def _tell_settled(self, stored: bool) -> None:
+        if self._settling is not None:
+            self._settling.set_result(stored)
+            self._settling = None
+
     def _write(
         self,
         kind: EventType,
@@ -224,6 +277,8 @@ class SqliteStore:
             raise WriteConflict(f"{table} {namespace}/{name} is not as expected")
         revision = Revision(self._assigned + 1)
         entry = Entry(table, namespace, name, revision, encode(revision))
+        if self._is_full() and not leads_to_less(kind, entry) and (why := self.lack_of_room()):
+            raise DiskFull(why)
         self._assigned = revision
         write = Write(Event(kind, entry, current), self._loop.create_future())
         self._overlay[table, namespace, name] = write
@@ -242,7 +297,8 @@ class SqliteStore:
     def _committed(self, writes: Sequence[Write]) -> None:
         events = [write.event for write in writes]
         self._memory.apply(events)
-        self._writer.floor = self._memory.history.floor
+        # On a full disk no more of the log is kept than must be: watches are resumed from memory, until a restart.
+        self._writer.floor = self.revision if self._is_full() else self._memory.history.floor
         for write in writes:
             self._forget(write)
         for listener in tuple(self._listeners):
@@ -253,6 +309,7 @@ class SqliteStore:
         for write in writes:
             if not write.waiter.done():
                 write.waiter.set_result(write.event.entry)
+        self._tell_settled(True)
 
     def _forget(self, write: Write) -> None:
         del self._in_flight[write]
@@ -263,11 +320,15 @@ class SqliteStore:
 
     def _failed(self, failure: StorageFailed) -> None:
         """Every write on its way is void, also those behind the failed batch: they may build on it."""
-        _log.error("%s", failure)
+        if isinstance(failure, DiskFull) and self._reserve is not None:
+            self._writer.floor = self.revision
+            failure = DiskFull(f"{failure.why}: {self._reserve.complaint()}")
+        _log.error("%s", failure.why)
         lost, self._in_flight = self._in_flight, {}
         self._overlay.clear()
         self._unsent.clear()
         self._writer.resume()
         for write in lost:
             if not write.waiter.done():
-                write.waiter.set_exception(StorageFailed(failure.why))
+                write.waiter.set_exception(type(failure)(failure.why))
+        self._tell_settled(False)

@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 
 def position(key: Key) -> tuple[str, str]:
-    """What keys are ordered by."""
+    """Return the sort key of a storage key."""
     return (key[0] + "/", key[1])
 
 
@@ -80,6 +80,10 @@ class Table:
         """Takes an entry during load, in any order; `sort` must follow before anything is read."""
         space = self._spaces.get(entry.namespace) or self._add_space(entry.namespace)
         space.entries[entry.name] = entry
+
+    def drop(self, namespace: str, name: str) -> None:
+        """Takes an entry back during load, before `sort`."""
+        self._spaces[namespace].entries.pop(name, None)
 
     def sort(self) -> None:
         self.count = 0

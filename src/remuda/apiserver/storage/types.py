@@ -1,4 +1,4 @@
-"""What the store holds and says: entries, events, writes.
+"""Entries, events and errors of the store.
 
 An *entry* is one object at one revision as immutable JSON bytes (metadata.resourceVersion included). An
 *event* is one committed change. Both are shared by every reader and never change after commit.
@@ -7,7 +7,7 @@ An *entry* is one object at one revision as immutable JSON bytes (metadata.resou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NewType
+from typing import Literal, NamedTuple, NewType
 
 import msgspec
 
@@ -16,6 +16,10 @@ from remuda.kube.errors import StatusError
 Revision = NewType("Revision", int)
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+STORAGE_READ_ERROR = "StorageReadError"  # upstream's reason of an error
+
+_MOST_NAMED = 10
 
 
 class _Labelled(msgspec.Struct):
@@ -98,10 +102,13 @@ Listener = Callable[[Sequence[Event]], None]
 
 
 class Compacted(Exception):
-    """The asked-for revision is older than the history kept."""
+    """The asked-for revision is older than the history kept, or is not of this history at all."""
 
-    def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"too old resource version: {asked} ({oldest})")
+    def __init__(self, asked: int, oldest: int, newest: int | None = None) -> None:
+        ahead = newest is not None and asked > newest
+        super().__init__(
+            f"{'unknown' if ahead else 'too old'} resource version: {asked} ({newest if ahead else oldest})"
+        )
         self.asked = asked
         self.oldest = oldest
 
@@ -118,6 +125,48 @@ class StorageFailed(StatusError):
             500, "InternalError", f"Internal error occurred: {why}", details={"causes": [{"message": why}]}
         )
         self.why = why
+
+
+class DiskFull(StorageFailed):
+    """There is no room for the write; deletes may still have some."""
+
+
+class Damage(NamedTuple):
+    """An object whose bytes on disk are not what was written: its row does not match its checksum."""
+
+    table: str
+    namespace: str
+    name: str
+    revision: int
+    row: int  # in the database
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return (self.table, self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.table} {self.namespace}/{self.name}" if self.namespace else f"{self.table} {self.name}"
+
+
+class ObjectsDamaged(StatusError):
+    """An object that was asked for, or that belongs to what was asked for, is damaged on disk. Upstream has the same
+    answer for what it cannot read from etcd: never 404, which would mean that it was deleted."""
+
+    def __init__(self, found: Sequence[Damage]) -> None:
+        named = ", ".join(map(str, found[:_MOST_NAMED])) + (", …" if len(found) > _MOST_NAMED else "")
+        does = "do not match their checksums" if len(found) > 1 else "does not match its checksum"
+        super().__init__(
+            500,
+            STORAGE_READ_ERROR,
+            f"damaged on disk: {named} {does}. Stop the server and run "
+            "`remuda fsck --repair --from BACKUP` on its data directory",
+            details={
+                "causes": [
+                    {"reason": "UnexpectedServerResponse", "message": f"damaged on disk: {one}", "field": str(one)}
+                    for one in found[:_MOST_NAMED]
+                ]
+            },
+        )
 
 
 class FeedOverflow(Exception):

@@ -18,7 +18,8 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from remuda.apiserver.storage.disk import Disk
-from remuda.apiserver.storage.types import Entry, Event, Revision, StorageFailed
+from remuda.apiserver.storage.reserve import Reserve, leads_to_less
+from remuda.apiserver.storage.types import DiskFull, Entry, Event, Revision, StorageFailed
 
 # So many changes at most share a transaction: more would save nothing and delay the first of them.
 _MAX_BATCH = 1024
@@ -42,12 +43,15 @@ class Write:
 class _Signal(Enum):
     RESUME = 1
     STOP = 2
+    FULL = 3
+    ROOM = 4
 
 
 class Writer:
     def __init__(
         self,
         disk: Disk,
+        reserve: Reserve,
         *,
         on_committed: Callable[[Sequence[Write]], None],
         on_failed: Callable[[StorageFailed], None],
@@ -55,6 +59,7 @@ class Writer:
         """Both callbacks are called on the running event loop."""
         self.floor = Revision(0)  # of the history in memory; the log on disk follows it
         self._disk = disk
+        self._reserve = reserve
         self._on_committed = on_committed
         self._on_failed = on_failed
         self._loop = asyncio.get_running_loop()
@@ -72,6 +77,9 @@ class Writer:
     def resume(self) -> None:
         """The loop has forgotten every write submitted so far; what follows stands on its own."""
         self._queue.put(_Signal.RESUME)
+
+    def save_space(self, is_full: bool) -> None:
+        self._queue.put(_Signal.FULL if is_full else _Signal.ROOM)
 
     async def stop(self) -> None:
         """Commits what was submitted, then closes the disk."""
@@ -93,12 +101,18 @@ class Writer:
             self._disk.tidy(self.floor)
             return True
         if isinstance(first, _Signal):
-            return first is not _Signal.STOP
+            return self._heed(first)
         writes, signal = self._gather(first)
         if self._commit(writes):
             self._disk.checkpoint_if_due()
-        elif signal is None:
-            signal = self._skip_to_signal()
+        elif signal is not _Signal.STOP:
+            return self._skip_to_resume()
+        return signal is None or self._heed(signal)
+
+    def _heed(self, signal: _Signal) -> bool:
+        """False: asked to stop."""
+        if signal in (_Signal.FULL, _Signal.ROOM):
+            self._disk.save_space(signal is _Signal.FULL)
         return signal is not _Signal.STOP
 
     def _next(self) -> list[Write] | _Signal | None:
@@ -120,18 +134,27 @@ class Writer:
         return writes, None
 
     def _commit(self, writes: list[Write]) -> bool:
+        events = [write.event for write in writes]
         try:
-            self._disk.commit([write.event for write in writes], self.floor)
+            try:
+                self._disk.commit(events, self.floor)
+            except DiskFull:
+                self._reserve.release()
+                self._disk.save_space(True)
+                if not all(leads_to_less(event.type, event.entry) for event in events):
+                    raise
+                self._disk.commit(events, self.floor)
         except StorageFailed as failure:
             self._call(self._on_failed, failure)
             return False
         self._call(self._on_committed, writes)
         return True
 
-    def _skip_to_signal(self) -> _Signal:
-        while not isinstance(message := self._queue.get(), _Signal):
+    def _skip_to_resume(self) -> bool:
+        """False: asked to stop."""
+        while (message := self._queue.get()) not in (_Signal.RESUME, _Signal.STOP):
             pass
-        return message
+        return message is _Signal.RESUME
 
     def _call(self, function: Callable[[_T], object], argument: _T) -> None:
         try:
@@ -155,6 +178,9 @@ class Unwritten:
 
     def resume(self) -> None:
         raise AssertionError("nothing fails without a disk")
+
+    def save_space(self, is_full: bool) -> None:
+        """There is no disk."""
 
     async def stop(self) -> None:
         """Nothing is kept."""

@@ -15,7 +15,7 @@ from remuda.apiserver.registry.calls import WriteOptions
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import Event, ObjectsDamaged
 from remuda.apiserver.upkeep.duty import KeyedDuty
 from remuda.kube.selectors import SelectorError
 
@@ -30,7 +30,10 @@ class AggregationDuty(KeyedDuty):
         super().__init__("aggregation", registry, self._reconcile)
 
     async def start(self) -> None:
-        await self._reconcile(_ALL)
+        try:
+            await self._reconcile(_ALL)
+        except ObjectsDamaged as error:
+            log.warning("ClusterRoles are not aggregated: %s", error)
 
     def observe(self, events: Sequence[Event]) -> None:
         if any(event.entry.table == TABLE for event in events):

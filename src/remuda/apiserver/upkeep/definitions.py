@@ -30,7 +30,7 @@ class _Spec(msgspec.Struct):
 
 
 class _Named(msgspec.Struct):
-    """What other definitions need to know of one, without decoding its schemas."""
+    """Names in a definition that other definitions need to know, decoded without its schemas."""
 
     spec: _Spec
     status: _Status | None = None
@@ -47,7 +47,7 @@ class DefinitionsDuty(KeyedDuty):
         self._emptying: dict[str, str] = {}  # table of instances -> name of a definition being deleted
 
     async def start(self) -> None:
-        for entry in self.registry.store.scan(TABLE):
+        for entry in self.registry.store.intact(TABLE):
             self._note_names(entry)
             self.worker.add((entry.name,))
 
@@ -62,7 +62,7 @@ class DefinitionsDuty(KeyedDuty):
                 self.worker.add((self._emptying[entry.table],))
 
     def _observe_definition(self, entry: Entry, is_gone: bool) -> None:
-        """What one definition gives up may be what another waits for."""
+        """Record a changed definition. Names that it releases may be names that another definition waits for."""
         group, before = self._names.pop(entry.name, ("", {}))
         if not is_gone:
             self._note_names(entry)

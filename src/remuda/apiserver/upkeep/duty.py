@@ -10,7 +10,7 @@ from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.types import Event
 from remuda.apiserver.upkeep.worker import Worker
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import ignore_not_found
 
 # Field owners of what upkeep writes: upstream some loops are the server's own, others run beside it.
 SERVER = "kube-apiserver"
@@ -52,11 +52,8 @@ async def create(registry: Registry, table: str, namespace: str, obj: Obj, *, ma
 
 async def delete(registry: Registry, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> None:
     """Deletes as the server itself; that it is gone already is no error."""
-    try:
+    with ignore_not_found():
         await registry.delete(registry.system_call("delete", resource, namespace, name), options)
-    except StatusError as error:
-        if error.code != 404:
-            raise
 
 
 def _options(manager: str) -> WriteOptions:

@@ -14,7 +14,7 @@ from remuda.apiserver.registry.calls import DeleteOptions
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.storage.types import Entry, Event, StorageFailed
 from remuda.kube import clock
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Conflict, NotFound
 
 TABLE = "events"
 _SWEEP_SECONDS = 60.0
@@ -37,7 +37,7 @@ class _DatedObject(msgspec.Struct):
 _decode_dated = msgspec.json.Decoder(_DatedObject).decode
 
 
-def _last_written(entry: Entry) -> str:
+def last_written(entry: Entry) -> str:
     """An event that is counted up lives on; its field owners say when that was."""
     dated = _decode_dated(entry.value).metadata
     return max([dated.created or "", *(write.time or "" for write in dated.writes or ())])
@@ -73,7 +73,7 @@ class ExpiryDuty:
 
     async def sweep(self, now: datetime) -> None:
         oldest = clock.rfc3339((now - self._ttl).timestamp())
-        expired = [e for e in self._registry.store.scan(TABLE) if _last_written(e) < oldest]
+        expired = [e for e in self._registry.store.intact(TABLE) if last_written(e) < oldest]
         for start in range(0, len(expired), 64):
             await asyncio.gather(*(self._delete(entry) for entry in expired[start : start + 64]))
 
@@ -83,8 +83,5 @@ class ExpiryDuty:
             return
         call = self._registry.system_call("delete", resource, entry.namespace, entry.name)
         unchanged = DeleteOptions(precondition_resource_version=str(entry.revision))
-        try:
+        with contextlib.suppress(NotFound, Conflict):  # gone, or written meanwhile
             await self._registry.delete(call, unchanged)
-        except StatusError as error:
-            if error.code not in (404, 409):  # gone, or written meanwhile
-                raise

@@ -3,11 +3,13 @@
 Three things bring an object here: it got an owner, an owner is gone or waits for it, or it is itself being deleted and
 waits for its dependents (foreground) or for their release (orphan). Nothing is decided before the whole index is there,
 and nothing is deleted on a guess: an owner of a kind that is not served counts as being there until it is seen to go.
+While an object is damaged on disk the index is never whole, and nothing is collected.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -19,7 +21,9 @@ from remuda.apiserver.resource import Obj
 from remuda.apiserver.storage.types import Event
 from remuda.apiserver.upkeep.duty import CONTROLLERS, KeyedDuty, delete, modify
 from remuda.apiserver.upkeep.ownership import Key, Ownership
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import ignore_not_found
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 64  # writes that share a commit
 OwnerState = Literal["there", "gone", "ending", "unknown"]
@@ -34,12 +38,19 @@ class GarbageDuty(KeyedDuty):
         self.worker.hold()
 
     async def start(self) -> None:
-        """What the scan hands out may be older than an event seen meanwhile: the index takes what is stored now."""
+        """Build the ownership index from a scan of the store, then release the worker.
+
+        The scan may return an entry older than an event seen meanwhile, so the index takes the entry stored now.
+        While objects are damaged on disk, the worker stays on hold and no garbage is collected.
+        """
         async for entry in self.registry.store.scan_all():
             current = self.registry.store.get(entry.table, entry.namespace, entry.name)
             if current is not None:
                 self._look_at(self._ownership.see(current))
-        self.worker.release()
+        if self.registry.store.damaged:
+            log.warning("no garbage is collected while objects are damaged on disk")
+        else:
+            self.worker.release()
 
     def observe(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -143,11 +154,8 @@ class GarbageDuty(KeyedDuty):
                 del metadata[field]
             return {**live, "metadata": metadata}
 
-        try:
+        with ignore_not_found():
             await modify(self.registry, *key, changed, manager=CONTROLLERS)
-        except StatusError as error:
-            if error.code != 404:
-                raise
 
 
 def _own_policy(meta: Obj) -> Policy:

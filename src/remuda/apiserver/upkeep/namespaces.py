@@ -27,7 +27,9 @@ _RECHECK_SECONDS = 5.0
 
 
 async def create_first_namespaces(registry: Registry) -> None:
-    missing = [n for n in FIRST_NAMESPACES if registry.store.latest(NAMESPACES, "", n) is None]
+    damaged = {one.key for one in registry.store.damaged}
+    wanted = [name for name in FIRST_NAMESPACES if (NAMESPACES, "", name) not in damaged]
+    missing = [name for name in wanted if registry.store.latest(NAMESPACES, "", name) is None]
     await asyncio.gather(*(create(registry, NAMESPACES, "", {"metadata": {"name": name}}) for name in missing))
 
 
@@ -37,7 +39,7 @@ class NamespacesDuty(KeyedDuty):
         self._ending: set[str] = set()
 
     async def start(self) -> None:
-        for entry in self.registry.store.scan(NAMESPACES):
+        for entry in self.registry.store.intact(NAMESPACES):
             if b'"deletionTimestamp"' in entry.value:
                 self.worker.add((entry.name,))
 
@@ -53,8 +55,11 @@ class NamespacesDuty(KeyedDuty):
                 self.worker.add((entry.namespace,))
 
     def _was_last(self, entry: Entry) -> bool:
-        """Of its kind in its namespace: what remains is counted then, not at each of a thousand deletions."""
-        return not self.registry.store.scan(entry.table, entry.namespace, limit=1)
+        """Return whether the deleted entry was the last of its kind in its namespace.
+
+        Only then are the remaining objects counted, not at each of a thousand deletions.
+        """
+        return not self.registry.store.intact(entry.table, entry.namespace, limit=1)
 
     async def _reconcile(self, key: tuple[str]) -> None:
         (name,) = key
@@ -76,6 +81,8 @@ class NamespacesDuty(KeyedDuty):
 
     async def _empty(self, name: str) -> tuple[list[Resource], list[StatusError]]:
         """Deletes what is in the namespace: the kinds of which something remains, and what went wrong."""
+        for error in self.registry.resources.unreadable.values():
+            raise error  # objects of that kind may be here, and nobody can tell
         resources = self._namespaced_tables()
         failures: list[StatusError] = []
         for first in (True, False):

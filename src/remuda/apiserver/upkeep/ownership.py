@@ -1,8 +1,8 @@
-"""Who owns whom: an index from an owner's uid to its dependents, kept from committed events.
+"""Index of owner references: from an owner's uid to its dependents, maintained from committed events.
 
-`see` and `forget` follow the store and name the keys the garbage collector should look at now. Only objects with owner
-references, or on their way out, are ever decoded, and only their metadata. What must stay true: the index is that of
-the committed state, so a decision taken on it without awaiting is never behind an acknowledged write.
+`see` and `forget` follow the store and return the keys that the garbage collector should process now. Only objects with
+owner references, or that are being deleted, are ever decoded, and only their metadata. What must stay true: the index
+matches the committed state, so a decision based on it without awaiting is never behind an acknowledged write.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class Ownership:
         return list(self._dependents.get(uid, ()))
 
     def blockers(self, uid: str, key: Key) -> bool:
-        """Whether the foreground deletion of an object has to wait for dependents, itself apart."""
+        """Return whether the foreground deletion of an object has to wait for dependents other than itself."""
         return any(blocks and dependent != key for dependent, blocks in self._dependents.get(uid, {}).items())
 
     def closes_circle(self, uid: str) -> bool:
-        """Whether something this object owns waits, itself, for its dependents to go."""
+        """Return whether a dependent of this object itself waits for the deletion of its own dependents."""
         return any(dependent in self._waiting_keys for dependent in self._dependents.get(uid, ()))
 
     def is_gone(self, uid: str) -> bool:
-        """Whether the owner was seen to go: true also when its kind is no longer there to be asked."""
+        """Return whether the owner was seen to be deleted; true also when its kind is no longer served."""
         return uid in self._gone
 
     def see(self, entry: Entry) -> list[Key]:

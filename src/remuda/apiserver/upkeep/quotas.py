@@ -24,7 +24,7 @@ class QuotasDuty(KeyedDuty):
         self._counted: dict[str, frozenset[str]] = {}  # tables by namespace
 
     async def start(self) -> None:
-        for namespace in {entry.namespace for entry in self.registry.store.scan(TABLE)}:
+        for namespace in {entry.namespace for entry in self.registry.store.intact(TABLE)}:
             self._follow(namespace)
             self.worker.add((namespace,))
 

@@ -6,6 +6,7 @@ one made anew under the same name has another uid, and no use for the old one's 
 
 from __future__ import annotations
 
+import contextlib
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +20,7 @@ from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
 from remuda.apiserver.storage.types import Entry, Event
 from remuda.apiserver.upkeep.duty import CONTROLLERS, KeyedDuty, create, delete, modify
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, NotFound
 
 ACCOUNTS, SECRETS = "serviceaccounts", "secrets"
 TOKEN_TYPE = "kubernetes.io/service-account-token"  # noqa: S105
@@ -36,9 +37,9 @@ class ServiceAccountsDuty(KeyedDuty):
         self._named: dict[tuple[str, str], set[str]] = {}
 
     async def start(self) -> None:
-        for entry in self.registry.store.scan(NAMESPACES):
+        for entry in self.registry.store.intact(NAMESPACES):
             await self._ensure_default(entry.name)
-        for entry in self.registry.store.scan(SECRETS):
+        for entry in self.registry.store.intact(SECRETS):
             if TOKEN_TYPE.encode() in entry.value:
                 self._note(entry)
                 self.worker.add((SECRETS, entry.namespace, entry.name))
@@ -84,12 +85,9 @@ class ServiceAccountsDuty(KeyedDuty):
         if holder is None or "deletionTimestamp" in holder["metadata"]:
             return
         if self.registry.store.latest(ACCOUNTS, namespace, "default") is None:
-            try:
-                account = {"metadata": {"name": "default"}}
+            account = {"metadata": {"name": "default"}}
+            with contextlib.suppress(AlreadyExists, NotFound):  # NotFound: the namespace was deleted meanwhile
                 await create(self.registry, ACCOUNTS, namespace, account, manager=CONTROLLERS)
-            except StatusError as error:
-                if error.reason != "AlreadyExists" and error.code != 404:
-                    raise
 
     async def _fill_secret(self, namespace: str, name: str) -> None:
         entry = self.registry.store.get(SECRETS, namespace, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.capi import names
-from remuda.capi.admission.machines import cluster_label, immutable_cluster, machine_complaints, prefixed_version
+from remuda.capi.admission.machine_fields import cluster_label, immutable_cluster, machine_complaints, prefixed_version
 from remuda.capi.admission.rules import admission
 from remuda.capi.types import MACHINE, Machine
 from remuda.kube.errors import FieldError

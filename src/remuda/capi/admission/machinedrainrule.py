@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remuda.capi.admission.machines import selector_complaints
+from remuda.capi.admission.machine_fields import selector_complaints
 from remuda.capi.admission.rules import admission
 from remuda.capi.types import MACHINE_DRAIN_RULE, MachineDrainRule, Selector
 from remuda.kube.errors import FieldError, invalid

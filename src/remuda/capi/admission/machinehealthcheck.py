@@ -7,7 +7,12 @@ from typing import Any
 import msgspec
 
 from remuda.capi import names
-from remuda.capi.admission.machines import amount_complaints, cluster_label, immutable_cluster, selector_complaints
+from remuda.capi.admission.machine_fields import (
+    amount_complaints,
+    cluster_label,
+    immutable_cluster,
+    selector_complaints,
+)
 from remuda.capi.admission.rules import admission
 from remuda.capi.types import MACHINE_HEALTH_CHECK, MachineHealthCheck, MachineHealthCheckSpec, RemediationTrigger
 from remuda.kube.errors import FieldError, invalid, required

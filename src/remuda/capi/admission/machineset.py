@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.capi import names
-from remuda.capi.admission.machines import (
+from remuda.capi.admission.machine_fields import (
     cluster_label,
     default_replicas,
     immutable_cluster,

@@ -76,13 +76,14 @@ def read(kind: Kind[T], value: dict[str, Any] | None) -> T | None:
 
 
 def _unreadable(error: msgspec.ValidationError) -> FieldError:
-    """Of the wrong shape. The schema would say so too, but it is asked later."""
+    """Return the error for an object that does not fit its type. The schema would reject it too, but is checked
+    later."""
     detail, _, path = str(error).partition(" - at `$.")
     return invalid(path.removesuffix("`"), "", detail)
 
 
 def _needed(patch: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    """What of a merge patch would change something."""
+    """Return the part of a merge patch that would change the value."""
     found: dict[str, Any] = {}
     for key, wanted in patch.items():
         present = value.get(key)

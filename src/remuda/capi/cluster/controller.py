@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.capi import names
-from remuda.capi.belonging import cluster_of, index_by_cluster, machine_facts, members
+from remuda.capi import health, names
 from remuda.capi.cluster import deletion, handoff, status
 from remuda.capi.cluster.kubeconfig import ensure_kubeconfig
 from remuda.capi.cluster.scope import Look, Members, Scope, look
+from remuda.capi.cluster_index import cluster_of, index_by_cluster, machine_facts, members
 from remuda.capi.contract import ContractError
 from remuda.capi.external import Externals, UnknownKind
-from remuda.capi.pacing import STATUS_SECONDS, Pace, matters
-from remuda.capi.pausing import is_paused, paused
+from remuda.capi.pause import is_paused, paused
 from remuda.capi.remote import cluster_secrets
 from remuda.capi.types import (
     CLUSTER,
@@ -29,8 +28,9 @@ from remuda.capi.types import (
     MachineSet,
     Reference,
 )
+from remuda.capi.write_rate import STATUS_SECONDS, Pace, matters
 from remuda.kube import clock, conditions
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import StatusError, ignore_not_found
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import save
@@ -56,8 +56,6 @@ _TOLD_AT_ONCE = (
     "Paused",
 )
 
-_NOT_FOUND = 404
-
 
 class ClusterController:
     def __init__(
@@ -82,9 +80,11 @@ class ClusterController:
         watch(self._caches.of(MACHINE_DEPLOYMENT), _cluster_of, settle=SETTLE_SECONDS)
         watch(self._caches.of(MACHINE_SET), _cluster_of, settle=STATUS_SECONDS)
         watch(machines, _cluster_of, settle=STATUS_SECONDS, facts=machine_facts)
+        watch(machines, _cluster_of_ill, "illness", facts=health.illness)
         self._externals.follow(self._controller, CLUSTER, _references)
         self._controller.watch(self._secrets, self._cluster_of_secret)
         self._remote.on_change(lambda cluster, node: self._controller.enqueue(cluster) if node is None else None)
+        self._remote.on_probe(self._controller.enqueue)
 
     def _cluster_of_secret(self, secret: Object) -> Iterable[Key]:
         cluster = Key(secret.metadata.namespace, secret.metadata.labels.get(names.CLUSTER_NAME, ""))
@@ -185,8 +185,8 @@ class ClusterController:
         return DONE if stage.completed else soonest(Blocked(stage.reason, stage.on, stage.message), again)
 
     async def _certainly(self, found: Look, namespace: str) -> Look:
-        """What the cache does not have may just not have been seen yet: the server knows. Without its kind, there is
-        no object."""
+        """Fetch an object that the cache lacks from the server, because the cache may lag behind. An object whose kind
+        does not exist does not exist either."""
         if found.ref is None or found.obj is not None:
             return found
         if found.error is not None and not isinstance(found.error, UnknownKind):
@@ -196,11 +196,8 @@ class ClusterController:
     async def _ask_for(self, stage: deletion.Stage, scope: Scope) -> None:
         for kind, obj in stage.delete:
             async with DELETE_MEMBER:
-                try:
+                with ignore_not_found():
                     await self._client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
-                except StatusError as error:
-                    if error.code != _NOT_FOUND:
-                        raise
         provider = stage.delete_provider
         if provider is not None and not provider.deleting:
             control_plane = provider is scope.control_plane.obj
@@ -226,6 +223,11 @@ class ClusterController:
 
 def _cluster_of(member: Machine | MachineSet | MachineDeployment) -> Iterable[Key]:
     return (cluster_of(member),)
+
+
+def _cluster_of_ill(machine: Machine) -> Iterable[Key]:
+    """Most changes of Machines can be told a little later; that one has died, or lives again, cannot."""
+    return (cluster_of(machine),) if health.illness(machine) else ()
 
 
 def _references(cluster: Cluster) -> Iterable[Reference | None]:
@@ -254,7 +256,8 @@ def _next_generation(scope: Scope) -> int:
 
 
 def _together(errors: list[Exception]) -> Exception:
-    """What is understood is told in one sentence; of the rest the log shows where it came from."""
+    """Combine several errors into one: join the messages of Retryable errors; group any others, so that the log shows
+    where each was raised."""
     if len(errors) == 1:
         return errors[0]
     if all(isinstance(error, Retryable) for error in errors):

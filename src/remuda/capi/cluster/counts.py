@@ -38,12 +38,19 @@ def control_plane_counts(control_plane: Look, members: Members) -> Json:
         found, running = contract.counts(control_plane.obj), contract.running_versions(control_plane.obj)
     except ContractError:  # the hand-off has reported it; a status is written all the same
         return {}
-    return _counted([(found.desired, found.current, found.ready, found.available, found.up_to_date)], running)
+    desired = found.desired if found.desired is not None else _desired(members)
+    return _counted([(desired, found.current, found.ready, found.available, found.up_to_date)], running)
+
+
+def _desired(members: Members) -> int | None:
+    """Return what MachineDeployments are asked for, where they make the Machines of the control plane."""
+    wanted = [one.spec.replicas for one in members.control_plane_deployments if one.spec.replicas is not None]
+    return sum(wanted) if wanted else None
 
 
 def worker_counts(members: Members) -> Json:
     """MachineDeployments, and MachineSets and Machines that stand alone."""
-    groups: list[MachineDeployment | MachineSet] = [*members.deployments, *members.lone_sets]
+    groups: list[MachineDeployment | MachineSet] = [*members.worker_deployments, *members.lone_sets]
     numbers: list[Numbers] = [
         (
             group.spec.replicas,

@@ -1,8 +1,8 @@
-"""How a Cluster goes: workers first, then the control plane, then the infrastructure, then the Cluster itself.
+"""Deletion of a Cluster: workers first, then the control plane, then the infrastructure, then the Cluster itself.
 
-A stage is left when nothing of it is there any more, whoever deleted it, so everything may be deleted at once and in
-any order: what is gone is skipped, what somebody else is deleting is waited for. Deletes are plain background ones; the
-order is ours, not the garbage collector's. `plan` decides, without I/O.
+A stage ends when none of its objects exist, no matter who deleted them. So users may delete everything at once and in
+any order: the controller skips objects that are gone and waits for objects that somebody else is deleting. It uses
+plain background deletion and enforces the order itself; the garbage collector does not. `plan` decides, without I/O.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Remaining = Sequence[tuple[Kind[Any], Sequence[Object]]]
 
 
 class Stage(NamedTuple):
-    """Where the deletion stands: what is waited for, and what must be asked for to get on."""
+    """Stage of a deletion: the objects the controller waits for, and the objects it must delete to make progress."""
 
     reason: str  # of the Deleting condition
     message: str
@@ -60,7 +60,8 @@ def plan(members: Members, control_plane: Look, infrastructure: Look) -> Stage:
 
 
 def _members_stage(reason: str, remaining: Remaining) -> Stage:
-    """What others control goes with them; only what nobody controls is ours to delete."""
+    """Return the stage that waits for these objects. It deletes only objects without a controller; a controlled object
+    is deleted with its controller."""
     ours = [
         (kind, obj)
         for kind, objects in remaining

@@ -1,8 +1,8 @@
-"""What the Cluster takes over from its infrastructure and its control plane, and what it gives them.
+"""Exchange of data between a Cluster and its infrastructure and control plane objects.
 
-Both get the Cluster as owner and its name as a label, which their providers wait for. Once they report that they are
-there, flags are set that are never taken back; the endpoint is taken from whoever has one first, and only while the
-Cluster has none; failure domains follow the infrastructure as long as it exists.
+Both objects get the Cluster as owner and its name as a label, which their providers wait for. Once they report that
+they are provisioned, the controller sets flags that it never resets. It copies the endpoint from the first object that
+has one, and only while the Cluster has none. Failure domains follow the infrastructure as long as it exists.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ administrator's access. A kubeconfig that exists is somebody's and is never repl
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 
 import yaml
@@ -23,7 +24,7 @@ from remuda.kube import clock
 from remuda.kube import kubeconfig as kubeconfigs
 from remuda.kube.authorization import MASTERS
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists
 from remuda.kube.objects import Object
 from remuda.runtime.informer import Informer
 from remuda.runtime.outcome import DONE, Blocked, Outcome, Retryable
@@ -34,7 +35,6 @@ CREATE = step("cluster.create-kubeconfig", "creates the kubeconfig of a cluster 
 _ADMIN = "kubernetes-admin"
 _LIFETIME = datetime.timedelta(days=365)
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
-_ALREADY_EXISTS = "AlreadyExists"
 _LOOK_AGAIN_SECONDS = 30.0  # a CA without the Cluster's label cannot be watched for
 
 
@@ -50,12 +50,9 @@ async def ensure_kubeconfig(client: Client, secrets: Informer[Object], scope: Sc
         return Blocked("WaitingForClusterCA", on, "does not exist yet", check_after=_LOOK_AGAIN_SECONDS)
     endpoint = scope.draft.spec["controlPlaneEndpoint"]
     config = make_kubeconfig(cluster, endpoint["host"], endpoint["port"], authority)
-    try:
+    with contextlib.suppress(AlreadyExists):
         async with CREATE:
             await client.create(SECRET.target, namespace, _secret(scope, config))
-    except StatusError as error:
-        if error.reason != _ALREADY_EXISTS:
-            raise
     return DONE
 
 

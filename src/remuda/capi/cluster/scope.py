@@ -16,9 +16,10 @@ from remuda.runtime.remote import Connection
 
 
 class Look(NamedTuple):
-    """What became of looking up a provider's object: it, nothing, or why that cannot be said.
+    """Result of looking up a provider's object: the object, nothing, or the error that prevented the lookup.
 
-    With both an object and an error, it is there but breaks the contract."""
+    With both an object and an error, the object exists but breaks the contract.
+    """
 
     ref: Reference | None = None
     obj: ProviderObject | None = None
@@ -26,7 +27,7 @@ class Look(NamedTuple):
 
     @property
     def absent(self) -> bool:
-        """It is referred to and certainly not there."""
+        """Return whether the object is referenced and certainly does not exist."""
         return self.ref is not None and self.obj is None and self.error is None
 
     def __str__(self) -> str:
@@ -43,7 +44,7 @@ async def look(externals: Externals, ref: Reference | None, namespace: str) -> L
 
 
 class Members(NamedTuple):
-    """What belongs to the Cluster."""
+    """Objects that belong to the Cluster: MachineDeployments, MachineSets and Machines."""
 
     deployments: Sequence[MachineDeployment] = ()
     sets: Sequence[MachineSet] = ()
@@ -58,6 +59,15 @@ class Members(NamedTuple):
         return [machine for machine in self.machines if not is_control_plane(machine)]
 
     @property
+    def control_plane_deployments(self) -> list[MachineDeployment]:
+        """MachineDeployments whose Machines are of the control plane, where its provider makes them so."""
+        return [one for one in self.deployments if _makes_control_plane(one)]
+
+    @property
+    def worker_deployments(self) -> list[MachineDeployment]:
+        return [one for one in self.deployments if not _makes_control_plane(one)]
+
+    @property
     def lone_sets(self) -> list[MachineSet]:
         """MachineSets of no MachineDeployment."""
         return [one for one in self.sets if one.metadata.controller is None]
@@ -65,6 +75,10 @@ class Members(NamedTuple):
 
 def is_control_plane(machine: Machine) -> bool:
     return names.CONTROL_PLANE in machine.metadata.labels
+
+
+def _makes_control_plane(deployment: MachineDeployment) -> bool:
+    return names.CONTROL_PLANE in deployment.spec.template.metadata.labels
 
 
 class Scope:
@@ -90,7 +104,7 @@ class Scope:
 
     @property
     def provisioned(self) -> bool:
-        """Of this run too, not only of the last."""
+        """Return whether the infrastructure is provisioned, as of this reconcile and not only of the last."""
         return bool(self._initialization.get("infrastructureProvisioned"))
 
     @property

@@ -1,7 +1,8 @@
 """The status of a Cluster, derived from scratch: no I/O, and the same facts give the same bytes.
 
 `derive` is told everything that was seen in one run and says everything there is to say; what it says replaces what
-stood there before. Only the sticky flags and what providers handed over are decided elsewhere (`handoff`).
+stood there before. Only the sticky flags and what providers handed over are decided elsewhere (`handoff`), and whether
+the cluster is alive (`health`): Available says what other kinds of clusters say.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from remuda.capi import contract
+from remuda.capi import contract, health
 from remuda.capi.cluster import counts
 from remuda.capi.cluster.deletion import Stage
 from remuda.capi.cluster.scope import Look, Members, is_control_plane
@@ -35,10 +36,6 @@ from remuda.kube.objects import Condition
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.remote import Connection
 
-# How long a cluster that has stopped answering is still called connected.
-PROBE_GRACE_SECONDS = 50.0
-# So many failures to connect, and it is no longer "not yet".
-_FAILURES_AT_FIRST = 5
 # How old a Machine may be before it is missed among those that say whether they are up to date.
 _UP_TO_DATE_AFTER_SECONDS = 10.0
 
@@ -100,9 +97,12 @@ def derive(seen: Observed) -> Report:
         *_movements(seen),
         remediating(_reporters(seen.members.machines)),
     ]
-    waits = [*_probe_waits(seen), *_young_machines(seen)]
+    alive = health.judge(_evidence(seen, conditions))
+    waits = _young_machines(seen)
+    if alive.look_again is not None:
+        waits.append(alive.look_again)
     return Report(
-        conditions=[_available(seen, conditions), *conditions],
+        conditions=[_available(seen, conditions, alive), *conditions],
         phase=_phase(seen),
         control_plane=counts.control_plane_counts(seen.control_plane, seen.members),
         workers=counts.worker_counts(seen.members),
@@ -129,11 +129,26 @@ def _deleting(seen: Observed) -> Condition:
     return condition("Deleting", True, seen.stage.reason, seen.stage.message)
 
 
-def _available(seen: Observed, conditions: Sequence[Condition]) -> Condition:
+def _evidence(seen: Observed, conditions: Sequence[Condition]) -> health.Evidence:
+    return health.Evidence(
+        now=seen.now,
+        built=seen.initialized,
+        connection=seen.connection,
+        control_plane=find(conditions, "ControlPlaneAvailable") if seen.control_plane.obj is not None else None,
+        machines=seen.members.machines,
+        before=find(seen.cluster.status.conditions, "Available"),
+    )
+
+
+def _available(seen: Observed, conditions: Sequence[Condition], alive: health.Verdict) -> Condition:
+    """Upstream's summary, unless the cluster is known to be ill, or nothing fresh is known of it."""
     gates = seen.cluster.spec.availability_gates
     of = [*_AVAILABLE_FROM, *(gate.condition_type for gate in gates)]
     present = {one.type: one for one in (*seen.cluster.status.conditions, *conditions)}
-    return summary("Available", present.values(), of, classify=_judge(seen, classifier(negative_with(gates))))
+    found = summary("Available", present.values(), of, classify=_judge(seen, classifier(negative_with(gates))))
+    if seen.deleting or alive.good or alive.reason == health.WAITING_FOR_API:
+        return found
+    return condition("Available", alive.status, alive.reason, alive.message)
 
 
 def _judge(seen: Observed, usual: Classify) -> Classify:
@@ -154,25 +169,19 @@ def _judge(seen: Observed, usual: Classify) -> Classify:
 def _probe(seen: Observed) -> Condition:
     """A cluster that was reached a moment ago is called connected; one never reached is called what it was at first."""
     type, link = "RemoteConnectionProbe", seen.connection
-    if link.last_success is None and link.failures < _FAILURES_AT_FIRST:
+    if not health.is_silent(link, seen.now):
+        if link.last_success is not None:
+            return condition(type, True, "ProbeSucceeded", _late_nodes(link))
         before = find(seen.cluster.status.conditions, type)
         return before or condition(type, False, "ProbeFailed", "Remote connection not established yet")
-    if link.connected or _grace_left(seen) > 0:
-        return condition(type, True, "ProbeSucceeded")
     told = "Remote connection probe failed"
     if link.last_success is not None:
         told += f", probe last succeeded at {clock.rfc3339(link.last_success)}"
     return condition(type, False, "ProbeFailed", f"{told}: {link.error}" if link.error else told)
 
 
-def _grace_left(seen: Observed) -> float:
-    last = seen.connection.last_success
-    return 0.0 if last is None else last + PROBE_GRACE_SECONDS - seen.now
-
-
-def _probe_waits(seen: Observed) -> list[float]:
-    left = _grace_left(seen)
-    return [left] if not seen.connection.connected and left > 0 else []
+def _late_nodes(link: Connection) -> str:
+    return f"Nodes are listed every few seconds instead of watched: {link.unreadable}" if link.unreadable else ""
 
 
 # Infrastructure and control plane
@@ -214,7 +223,7 @@ def _mirrored(seen: Observed, type: str, found: Look, *, like: str, ready: bool)
 
 
 def _unreadable(type: str, error: Exception) -> Condition:
-    """What we know how to say is said; the rest is in the log."""
+    """Return the condition for an error: with the message of a Retryable error; any other error is only in the log."""
     if isinstance(error, Retryable):
         return condition(type, UNKNOWN, "InternalError", str(error))
     return internal_error(type)
@@ -239,7 +248,7 @@ def _control_plane_initialized(seen: Observed) -> Condition:
 
 
 def _workers_available(seen: Observed) -> Condition:
-    deployments = _reporters_of("MachineDeployment", seen.members.deployments)
+    deployments = _reporters_of("MachineDeployment", seen.members.worker_deployments)
     return aggregate("WorkersAvailable", "Available", deployments, nobody="NoWorkers")
 
 

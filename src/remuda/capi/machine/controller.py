@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from remuda.capi import names
-from remuda.capi.belonging import cluster_of
+from remuda.capi.cluster_index import cluster_of
 from remuda.capi.contract import (
     ContractError,
     ProviderObject,
@@ -19,16 +19,15 @@ from remuda.capi.contract import (
     provisioned_path,
 )
 from remuda.capi.external import Externals, UnknownKind
-from remuda.capi.machine import handoff, nodelink, removal
+from remuda.capi.machine import handoff, node_link, removal
 from remuda.capi.machine.deletion import Stage
-from remuda.capi.machine.nodehealth import GRACE_SECONDS, NodeView, connection_lost_at
+from remuda.capi.machine.node_health import GRACE_SECONDS, NodeView, connection_lost_at
 from remuda.capi.machine.ownership import adopt
 from remuda.capi.machine.revision import differences
-from remuda.capi.machine.scope import Options, Scope, World
+from remuda.capi.machine.scope import MachineDependencies, Options, Scope
 from remuda.capi.machine.status import Observed, Seen, Verdict, publish
 from remuda.capi.machine.wakeups import listen
-from remuda.capi.pacing import Pace
-from remuda.capi.pausing import paused
+from remuda.capi.pause import paused
 from remuda.capi.types import (
     CLUSTER,
     MACHINE,
@@ -38,9 +37,10 @@ from remuda.capi.types import (
     Cluster,
     Reference,
 )
+from remuda.capi.write_rate import Pace
 from remuda.kube import clock
 from remuda.kube.conditions import TRUE, find, put
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, StatusError
 from remuda.kube.objects import Condition, Key
 from remuda.runtime.draft import Draft
 from remuda.runtime.manager import Manager
@@ -52,10 +52,9 @@ PUBLISH = step("machine.publish", "writes what was found out about a Machine int
 LET_GO = step("machine.let-go", "removes the finalizer of a Machine of which nothing is left")
 
 CONCURRENCY = 100
-_CONFLICT = 409
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
 
-Phase = Callable[[World, Scope], Awaitable[None]]
+Phase = Callable[[MachineDependencies, Scope], Awaitable[None]]
 
 
 def add(
@@ -70,7 +69,7 @@ class MachineController:
         caches = manager.caches
         self._ledger = manager.ledger
         self._pace = Pace(options.status_seconds, lambda: self._controller.backlog)
-        self._world = World(
+        self._world = MachineDependencies(
             client=manager.client,
             caches=caches,
             externals=externals,
@@ -128,7 +127,7 @@ class MachineController:
         handoffs: list[tuple[str, Phase]] = [
             ("bootstrap", handoff.bootstrap),
             ("infrastructure", handoff.infrastructure),
-            ("node", nodelink.link),
+            ("node", node_link.link),
             ("certificates", handoff.certificates),
         ]
         if scope.machine.metadata.deleting:
@@ -189,12 +188,12 @@ class MachineController:
 # ---- phases too small for a file ---------------------------------------------------------------------------------
 
 
-async def _own(world: World, scope: Scope) -> None:
+async def _own(world: MachineDependencies, scope: Scope) -> None:
     scope.draft.add_finalizer(names.MACHINE_FINALIZER)
     adopt(scope)
 
 
-async def _await_cluster(world: World, scope: Scope) -> None:
+async def _await_cluster(world: MachineDependencies, scope: Scope) -> None:
     place = f"Cluster {scope.cluster_key}"
     scope.block("WaitingForCluster", place, f"{place} does not exist")
 
@@ -203,7 +202,8 @@ async def _await_cluster(world: World, scope: Scope) -> None:
 
 
 def _matters(scope: Scope, verdict: Verdict) -> bool:
-    """Whether others wait for this: it went wrong, it goes, or it has become usable or unusable."""
+    """Return whether others wait for this status: a step failed, the Machine is being deleted, or Ready or Available
+    changed."""
     if scope.failures or scope.machine.metadata.deleting:
         return True
     before = scope.machine.status.conditions
@@ -231,14 +231,14 @@ def _seen(
 
 
 def _told(error: Exception | None) -> str:
-    """What a condition says of an error; of a conflict nothing, it is over with the next run."""
-    if error is None or (isinstance(error, StatusError) and error.code == _CONFLICT):
+    """Return the message of an error for a condition; empty for a conflict, which the next reconcile resolves."""
+    if error is None or isinstance(error, AlreadyExists | Conflict):
         return ""
     return str(error) or type(error).__name__
 
 
 def _connection_verdict_at(scope: Scope) -> float | None:
-    """When a connection that stays lost begins to count."""
+    """Return the time at which a connection that stays lost exceeds the grace period."""
     if scope.connection.connected or not scope.cluster.status.initialization.control_plane_initialized:
         return None
     lost = connection_lost_at(scope.cluster, scope.link)

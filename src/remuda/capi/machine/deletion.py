@@ -60,7 +60,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def skipped(stage: Stage, facts: Facts) -> str:
-    """Why there is nothing to do or wait for in this stage; empty if there may be."""
+    """Return the reason why this stage has nothing to do or wait for; empty if it may have."""
     match stage:
         case Stage.PRE_DRAIN_HOOK:
             return node_kept(facts) or _no_hooks(facts.machine, names.PRE_DRAIN_HOOK)
@@ -77,7 +77,7 @@ def skipped(stage: Stage, facts: Facts) -> str:
 
 
 def node_kept(facts: Facts) -> str:
-    """Why the Node is neither drained nor deleted; empty if it may be."""
+    """Return the reason why the Node is neither drained nor deleted; empty if it may be."""
     if facts.cluster_deleting:
         return "the Cluster is being deleted"
     if not facts.node:
@@ -102,7 +102,7 @@ def awaits_last_hooks(machine: Machine) -> bool:
 
 
 def deadline(started: str | None, limit_seconds: int | None) -> float | None:
-    """When waiting ends; never, if it has not begun or has no limit."""
+    """Return the time at which waiting ends; None if it has not begun or has no limit."""
     if not started or not limit_seconds:
         return None
     return clock.parse(started) + limit_seconds

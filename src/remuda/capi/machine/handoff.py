@@ -12,12 +12,12 @@ from typing import Any
 from remuda.capi import contract, names
 from remuda.capi.contract import ProviderObject
 from remuda.capi.machine.ownership import take_over
-from remuda.capi.machine.scope import Scope, World
+from remuda.capi.machine.scope import MachineDependencies, Scope
 from remuda.kube import clock
 from remuda.runtime.outcome import Retryable
 
 
-async def bootstrap(world: World, scope: Scope) -> None:
+async def bootstrap(world: MachineDependencies, scope: Scope) -> None:
     given = scope.machine.spec.bootstrap
     if given.config_ref is None:
         if given.data_secret_name:
@@ -55,7 +55,7 @@ def _take_data_secret(scope: Scope, found: ProviderObject, place: str) -> None:
     _initialized(scope, "bootstrapDataSecretCreated")
 
 
-async def infrastructure(world: World, scope: Scope) -> None:
+async def infrastructure(world: MachineDependencies, scope: Scope) -> None:
     ref = scope.machine.spec.infrastructure_ref
     if not ref.defined:
         raise Retryable("spec.infrastructureRef does not name an object: apiGroup, kind and name are needed")
@@ -92,8 +92,9 @@ def _take_server(scope: Scope, found: ProviderObject, place: str) -> None:
     _initialized(scope, "infrastructureProvisioned")
 
 
-async def certificates(world: World, scope: Scope) -> None:
-    """When a control plane's certificates expire: the Machine's own annotation, else its bootstrap object's."""
+async def certificates(world: MachineDependencies, scope: Scope) -> None:
+    """Write the expiry date of a control plane's certificates to the status: from the Machine's own annotation, else
+    from its bootstrap object's."""
     found = scope.machine.metadata.annotations.get(names.CERTIFICATES_EXPIRY)
     if found is None and scope.bootstrap is not None:
         found = scope.bootstrap.metadata.annotations.get(names.CERTIFICATES_EXPIRY)

@@ -1,8 +1,7 @@
-"""What a Machine says to its Node: labels, annotations and taints, as one patch of the Node.
+"""Propagation from a Machine to its Node: labels, annotations and taints, as one patch of the Node.
 
-The Node belongs to many: kubelet, cloud provider, people. So only what came from the Machine is ever taken back, and
-three annotations on the Node (the trackers) remember what that was. A sync of a Node that is as it should be is no
-patch at all.
+Kubelet, cloud provider and users all write to the Node. So only what came from the Machine is ever removed, and three
+annotations on the Node (the trackers) record what that was. A Node that is in its desired state gets no patch at all.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Patterns = Sequence[re.Pattern[str]]
 
 
 class NodeSync(NamedTuple):
-    """What the Node is to look like, as far as the Machine has a say."""
+    """Desired state of the Node, as far as the Machine determines it."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]

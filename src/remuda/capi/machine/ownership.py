@@ -1,16 +1,16 @@
-"""Who owns what: the Machine its provider objects, a Cluster the Machines that nobody else made.
+"""Owner references: a Machine owns its provider objects, a Cluster owns the Machines that no other object created.
 
-Provider objects usually are made with the Machine as their controller, and nothing is left to do. Made the other way
-round (objects first, owned by a MachineSet or a control plane for the time being) they are taken over here. An object
-that another Machine controls is never taken: two Machines on one server would delete it under each other.
+Provider objects usually are created with the Machine as their controller, and nothing is left to do. If they were
+created first (owned by a MachineSet or a control plane for the time being), the Machine takes them over here. It never
+takes an object that another Machine controls: with two Machines on one server, each would delete it under the other.
 """
 
 from __future__ import annotations
 
 from remuda.capi import names
-from remuda.capi.belonging import controlled_by
+from remuda.capi.cluster_index import controlled_by
 from remuda.capi.contract import ProviderObject
-from remuda.capi.machine.scope import Scope, World
+from remuda.capi.machine.scope import MachineDependencies, Scope
 from remuda.capi.types import MACHINE, Machine
 from remuda.kube.objects import OwnerReference
 from remuda.runtime.draft import save
@@ -41,7 +41,7 @@ def adopt(scope: Scope) -> None:
         )
 
 
-async def take_over(world: World, scope: Scope, obj: ProviderObject) -> None:
+async def take_over(world: MachineDependencies, scope: Scope, obj: ProviderObject) -> None:
     """Raises Retryable where another controller has it."""
     owner = controlled_by(MACHINE, scope.machine.metadata)
     draft = obj.draft()

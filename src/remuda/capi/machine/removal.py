@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from remuda.capi import contract, names
-from remuda.capi.belonging import members
+from remuda.capi.cluster_index import members
 from remuda.capi.contract import ContractError
 from remuda.capi.external import UnknownKind
 from remuda.capi.machine.deletion import (
@@ -22,14 +22,14 @@ from remuda.capi.machine.deletion import (
     node_deletion_limit,
     skipped,
 )
-from remuda.capi.machine.draining import Waiting, await_volumes, drain_node
+from remuda.capi.machine.drain_stages import Waiting, await_volumes, drain_node
 from remuda.capi.machine.ownership import belongs_to
-from remuda.capi.machine.scope import Scope, World
+from remuda.capi.machine.scope import MachineDependencies, Scope
 from remuda.capi.machine.status import Deleting
 from remuda.capi.machine.workload import NODE
 from remuda.capi.types import MACHINE, Reference
 from remuda.kube import clock
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import StatusError, ignore_not_found
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
@@ -37,12 +37,11 @@ DELETE_INFRASTRUCTURE = step("machine.delete-infrastructure", "asks for the dele
 DELETE_BOOTSTRAP = step("machine.delete-bootstrap", "asks for the deletion of a Machine's bootstrap object")
 DELETE_NODE = step("machine.delete-node", "deletes the Node of a Machine that is gone")
 
-_NOT_FOUND = 404
 _STAGE_SECONDS = 30.0  # for everything a stage asks of a workload cluster in one run
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
 
 
-async def remove(world: World, scope: Scope) -> None:
+async def remove(world: MachineDependencies, scope: Scope) -> None:
     try:
         facts = await _facts(world, scope)
     except _EXPECTED as error:
@@ -65,7 +64,7 @@ async def remove(world: World, scope: Scope) -> None:
             return
 
 
-async def _facts(world: World, scope: Scope) -> Facts:
+async def _facts(world: MachineDependencies, scope: Scope) -> Facts:
     machine, cluster = scope.machine, scope.cluster
     infrastructure = scope.infrastructure
     others = members(world.caches, MACHINE, scope.cluster_key)
@@ -82,14 +81,14 @@ async def _facts(world: World, scope: Scope) -> Facts:
 
 
 def _node_name(scope: Scope) -> str:
-    """Of a cluster that answers the Node that is there; of one that does not, the one that was there last."""
+    """Return the name of the existing Node, or of the last known Node while the cluster is unreachable; else empty."""
     if scope.node is not None:
         return scope.node.metadata.name
     reference = scope.machine.status.node_ref
     return reference.name if reference is not None and not scope.connection.connected else ""
 
 
-async def _control_plane(world: World, scope: Scope) -> ControlPlane:
+async def _control_plane(world: MachineDependencies, scope: Scope) -> ControlPlane:
     ref = scope.cluster.spec.control_plane_ref
     if ref is None:
         return "none"
@@ -104,7 +103,7 @@ async def _control_plane(world: World, scope: Scope) -> ControlPlane:
     return "external" if contract.externally_managed_control_plane(found) else "present"
 
 
-async def _work_on(stage: Stage, world: World, scope: Scope, facts: Facts) -> Waiting | None:
+async def _work_on(stage: Stage, world: MachineDependencies, scope: Scope, facts: Facts) -> Waiting | None:
     match stage:
         case Stage.PRE_DRAIN_HOOK:
             return _await_hooks(scope, names.PRE_DRAIN_HOOK, "waitForPreDrainHookStartTime")
@@ -124,7 +123,7 @@ async def _work_on(stage: Stage, world: World, scope: Scope, facts: Facts) -> Wa
             return None
 
 
-async def _patiently(world: World, scope: Scope, stage: Awaitable[Waiting | None]) -> Waiting | None:
+async def _patiently(world: MachineDependencies, scope: Scope, stage: Awaitable[Waiting | None]) -> Waiting | None:
     """A workload cluster that fails or does not answer is asked again until the time of the stage is over."""
     try:
         async with asyncio.timeout(_STAGE_SECONDS):
@@ -143,7 +142,9 @@ def _await_hooks(scope: Scope, prefix: str, began: str) -> Waiting:
     return Waiting(text, f"Machine {scope.machine.key}")
 
 
-async def _delete_provider_object(world: World, scope: Scope, ref: Reference | None, stage: Stage) -> Waiting | None:
+async def _delete_provider_object(
+    world: MachineDependencies, scope: Scope, ref: Reference | None, stage: Stage
+) -> Waiting | None:
     if ref is None or not ref.defined:
         return None
     present = scope.infrastructure if stage is Stage.INFRASTRUCTURE else scope.bootstrap
@@ -167,7 +168,7 @@ def _progress(scope: Scope, found: contract.ProviderObject) -> str:
     return f"being deleted by its provider since {since}{said}"
 
 
-async def _delete_node(world: World, scope: Scope, name: str) -> Waiting | None:
+async def _delete_node(world: MachineDependencies, scope: Scope, name: str) -> Waiting | None:
     """Tried for so long as the Machine says; a cluster that does not answer must not keep a Machine for ever."""
     since = world.node_deletions.setdefault(scope.machine.key, scope.now)
     limit = node_deletion_limit(scope.machine)
@@ -188,15 +189,12 @@ async def _ask_to_delete_node(scope: Scope, name: str) -> None:
     client = scope.connection.client
     if client is None:
         raise Retryable(f"Cluster {scope.cluster_key} does not answer ({scope.connection.error or 'not connected'})")
-    try:
+    with ignore_not_found():
         async with asyncio.timeout(node_deletion_limit(scope.machine) or None), DELETE_NODE:
             await client.delete(NODE.target, "", name)
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
 
 
-def _complete(world: World, scope: Scope) -> None:
+def _complete(world: MachineDependencies, scope: Scope) -> None:
     world.node_deletions.pop(scope.machine.key, None)
     scope.deleting = Deleting(Stage.COMPLETED)
     scope.draft.remove_finalizer(names.MACHINE_FINALIZER)

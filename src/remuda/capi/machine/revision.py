@@ -1,19 +1,20 @@
-"""How a Machine stands to the MachineDeployment it belongs to: of which revision it is, and what differs."""
+"""Comparison of a Machine with its MachineDeployment: its revision, and the differences."""
 
 from __future__ import annotations
 
-from remuda.capi.machinedeployment.revisions import essence, revision, rollout_due
+from remuda.capi.revisions import essence, revision, rollout_due
 from remuda.capi.types import MachineDeployment, MachineSet
 from remuda.kube import clock
 
 
 def is_outdated(machine_set: MachineSet, deployment: MachineDeployment) -> bool:
-    """Whether the MachineDeployment has moved on to a later revision than that of this Machine's set."""
+    """Return whether the MachineDeployment has a later revision than this Machine's MachineSet."""
     return 0 < revision(machine_set.metadata.annotations) < revision(deployment.metadata.annotations)
 
 
 def differences(machine_set: MachineSet, deployment: MachineDeployment, now: float) -> list[str]:
-    """Why Machines of this set are not as the MachineDeployment wants them, one sentence each."""
+    """Return the differences between this MachineSet's Machines and the MachineDeployment's template, one sentence
+    each."""
     mine, wanted = essence(machine_set.spec.template), essence(deployment.spec.template)
     found = []
     if mine.version != wanted.version:

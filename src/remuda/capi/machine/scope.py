@@ -1,4 +1,4 @@
-"""One reconcile of one Machine: what it works with (`World`) and what it has found out so far (`Scope`).
+"""One reconcile of one Machine: what it works with (`MachineDependencies`) and what it has found out so far (`Scope`).
 
 Phases read and fill the scope in turn. What they change of the Machine goes into the draft, what they wait for into
 `waits`, what went wrong into `failures`; the end of the run turns all three into one write and one outcome.
@@ -14,11 +14,11 @@ import msgspec
 
 from remuda.capi.contract import ProviderObject
 from remuda.capi.external import Externals
-from remuda.capi.machine.nodehealth import Link
+from remuda.capi.machine.node_health import Link
 from remuda.capi.machine.status import NOT_DELETING, Deleting
 from remuda.capi.machine.workload import Node
-from remuda.capi.pacing import STATUS_SECONDS
 from remuda.capi.types import Cluster, Machine, MachineDeployment, MachineDrainRule, MachineSet, Reference
+from remuda.capi.write_rate import STATUS_SECONDS
 from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.objects import Key
@@ -31,7 +31,7 @@ from remuda.runtime.remote import Connection, RemoteClusters
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    status_seconds: float = STATUS_SECONDS  # between two writes of a Machine that is on its way, see `capi.pacing`
+    status_seconds: float = STATUS_SECONDS  # between two writes of a Machine that is on its way, see `capi.write_rate`
     drain_retry_seconds: float = 20.0  # between two looks at pods or volumes, which are not watched
     eviction_seconds: float = 10.0  # for all evictions of one look
     node_deletion_retry_seconds: float = 2.0
@@ -40,7 +40,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class MachineDependencies:
     client: Client
     caches: Caches
     externals: Externals
@@ -101,7 +101,7 @@ class Scope:
         self.waits.append(Blocked(reason, on, message, check_after))
 
     def begin(self, what: str) -> str:
-        """When this stage of the deletion began: now, unless it is written already."""
+        """Return the start time of this stage of the deletion; record the current time if none is recorded yet."""
         times = self.draft.status.setdefault("deletion", {})
         return str(times.setdefault(what, clock.rfc3339(self.now)))
 

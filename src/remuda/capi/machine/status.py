@@ -13,7 +13,7 @@ import msgspec
 
 from remuda.capi.conditions import internal_error, mirror, mirror_of_absent, negative_with, summary
 from remuda.capi.machine.deletion import Stage
-from remuda.capi.machine.nodehealth import NodeView, node_conditions
+from remuda.capi.machine.node_health import NodeView, node_conditions
 from remuda.capi.types import Cluster, Machine
 from remuda.kube import clock
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition, find, put
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
 
 class Deleting(NamedTuple):
-    """How far the deletion has come in this run."""
+    """Progress of the deletion in this reconcile."""
 
     stage: Stage | None = None  # None: it has only begun
     message: str = ""
@@ -136,7 +136,8 @@ def _up_to_date(machine: Machine, differences: Sequence[str]) -> Condition:
     if differences:
         return condition("UpToDate", FALSE, "NotUpToDate", "\n".join(f"* {each}" for each in differences))
     info, wanted = machine.status.node_info, machine.spec.version
-    if info is not None and wanted and info.kubelet_version != wanted:
+    # Upstream's rule too: a Node that reports no version has not been asked about it.
+    if info is not None and wanted and info.kubelet_version and info.kubelet_version != wanted:
         text = f"* Node runs kubelet {info.kubelet_version}, the Machine wants {wanted}"
         return condition("UpToDate", FALSE, "Updating", text)
     return condition("UpToDate", TRUE, "UpToDate")
@@ -165,7 +166,8 @@ def _ready(seen: Observed, own: Iterable[Condition]) -> Condition:
 
 
 def _compressed(seen: Observed, deleting: Condition) -> Condition:
-    """What a reader of whole clusters needs: the stage, and what to look at when it takes long."""
+    """Return a short Deleting condition for readers of whole clusters: the stage, and what to check if it takes
+    long."""
     text = f"Machine deletion in progress, stage: {deleting.reason}"
     if _older(seen.machine.metadata.deletion_timestamp, LONG_DELETION_SECONDS, seen.now):
         text = f"Machine deletion in progress since more than 15m, stage: {deleting.reason}"
@@ -176,7 +178,7 @@ def _compressed(seen: Observed, deleting: Condition) -> Condition:
 
 
 def _milestones(seen: Observed) -> list[float]:
-    """When a deletion begins to count as long."""
+    """Return the times at which the deletion and the drain begin to count as long."""
     deletion, drain = seen.machine.metadata.deletion_timestamp, seen.machine.status.deletion.node_drain_start_time
     found = [clock.parse(deletion) + LONG_DELETION_SECONDS + 1] if deletion else []
     return found + ([clock.parse(drain) + LONG_DRAIN_SECONDS + 1] if drain else [])

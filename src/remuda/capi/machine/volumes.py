@@ -1,4 +1,4 @@
-"""Which volumes keep a server from going: attached to its Node, and not by pods that stay on it to the end.
+"""Volumes that delay the deletion of a server: attached to its Node, and not by pods that stay on it to the end.
 
 A volume still attached when its server vanishes may be locked for minutes, or damaged. Volumes of pods that the drain
 leaves alone never detach, so waiting for them would never end.
@@ -24,7 +24,8 @@ def attached(node: Node, attachments: Iterable[VolumeAttachment]) -> set[str]:
 
 
 def blocking(found: set[str], staying: Sequence[Pod], volumes: Iterable[PersistentVolume]) -> list[str]:
-    """Those to wait for, in order; a volume the Node and an attachment name differently is named once."""
+    """Return the volumes to wait for, sorted; a volume that the Node and an attachment name differently is listed
+    once."""
     claims = {(pod.metadata.namespace, claim) for pod in staying for claim in pod.claims}
     left = set(found)
     for volume in volumes:
@@ -38,7 +39,7 @@ def blocking(found: set[str], staying: Sequence[Pod], volumes: Iterable[Persiste
 
 
 def name_on_node(volume: PersistentVolume) -> str:
-    """What a Node calls it once attached; empty where the volume does not tell."""
+    """Return the name under which a Node lists the volume once attached; empty if the volume does not reveal it."""
     csi = volume.spec.csi
     return "" if csi is None else f"kubernetes.io/csi/{csi.driver}^{csi.volume_handle}"
 

@@ -1,7 +1,7 @@
-"""Who wakes a Machine: its own objects, its Cluster and owners, its Node.
+"""Events that requeue a Machine: changes of its own objects, its Cluster and owners, its Node.
 
-Of Clusters and owners only what concerns Machines counts. Their status changes with every Machine's, so waking all
-Machines with it would make the work of a cluster grow with the square of its size.
+Of Clusters and owners, only changes that concern Machines count. Their status changes with every Machine's, so
+requeueing all Machines with it would make the work of a cluster grow with the square of its size.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from remuda.capi import names
-from remuda.capi.belonging import index_by_cluster, members
-from remuda.capi.machine import nodelink
-from remuda.capi.machine.scope import World
-from remuda.capi.machinedeployment.revisions import essence
+from remuda.capi.cluster_index import index_by_cluster, members
+from remuda.capi.machine import node_link
+from remuda.capi.machine.scope import MachineDependencies
 from remuda.capi.pools import BY_CONTROLLER, index_by_controller
+from remuda.capi.revisions import essence
 from remuda.capi.types import MACHINE, Cluster, Machine, MachineDeployment, MachineSet, Reference
 from remuda.kube.objects import Key
 from remuda.runtime.controller import Controller
 
 
-def listen(world: World, controller: Controller) -> None:
+def listen(world: MachineDependencies, controller: Controller) -> None:
     """To be called before the caches start."""
     index_by_cluster(world.caches, MACHINE)
-    world.machines.index(nodelink.BY_NODE, nodelink.places)
+    world.machines.index(node_link.BY_NODE, node_link.places)
     index_by_controller(world.machines, world.sets)
 
     def of_cluster(cluster: Key) -> Iterable[Key]:
@@ -37,7 +37,7 @@ def listen(world: World, controller: Controller) -> None:
             yield from of_set(machine_set)
 
     def on_remote_change(cluster: Key, node: Any) -> None:
-        keys = of_cluster(cluster) if node is None else nodelink.machines_of(world.machines, cluster, node)
+        keys = of_cluster(cluster) if node is None else node_link.machines_of(world.machines, cluster, node)
         for key in keys:
             controller.enqueue(key)
 

@@ -1,7 +1,7 @@
-"""What the Machine controller reads of a workload cluster: Nodes, the Pods on them and the volumes attached to them.
+"""Workload cluster objects that the Machine controller reads: Nodes, their Pods and the volumes attached to them.
 
-Only the fields that decide something. Nothing here is cached except Nodes: a Machine looks at Pods and volumes while it
-drains its Node, and never else.
+They have only the fields that decide something. Only Nodes are cached: a Machine reads Pods and volumes while it drains
+its Node, and at no other time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Node(Object):
 
     @property
     def unreachable(self) -> bool:
-        """Its kubelet has been silent for so long that the control plane no longer knows how it is."""
+        """Return whether the kubelet has been silent for so long that the control plane no longer knows the Node's
+        state."""
         ready = self.condition("Ready")
         return ready is not None and ready.status == "Unknown"
 

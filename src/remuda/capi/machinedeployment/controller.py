@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remuda.capi import names, templates
-from remuda.capi.belonging import cluster_of, index_by_cluster
+from remuda.capi import names, revisions, templates
+from remuda.capi.cluster_index import cluster_of, index_by_cluster
 from remuda.capi.external import Externals, UnknownKind, UnlabelledKind
-from remuda.capi.machinedeployment import progress, revisions, rollout, status
-from remuda.capi.machinedeployment.revisions import Sets
+from remuda.capi.machine_reports import becomes_late_at
+from remuda.capi.machinedeployment import progress, rollout, status
 from remuda.capi.machinedeployment.rollout import Limits
 from remuda.capi.machinedeployment.scope import Scope
-from remuda.capi.machineset.status import becomes_late_at
-from remuda.capi.pacing import STATUS_SECONDS, Pace, matters
-from remuda.capi.pausing import paused
-from remuda.capi.pools import BY_CONTROLLER, CONCURRENCY, EXPECTED, World, is_conflict
+from remuda.capi.pause import paused
+from remuda.capi.pools import BY_CONTROLLER, CONCURRENCY, EXPECTED, PoolDependencies
+from remuda.capi.revisions import Sets
 from remuda.capi.templates import MissingTemplate
 from remuda.capi.types import (
     MACHINE_DEPLOYMENT,
@@ -28,8 +27,10 @@ from remuda.capi.types import (
     MachineSet,
     Reference,
 )
+from remuda.capi.write_rate import STATUS_SECONDS, Pace, matters
 from remuda.kube import clock
 from remuda.kube.conditions import TRUE, put
+from remuda.kube.errors import Conflict
 from remuda.kube.objects import Key
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
@@ -51,7 +52,7 @@ def add(manager: Manager, externals: Externals) -> MachineDeploymentController:
 
 class MachineDeploymentController:
     def __init__(self, manager: Manager, externals: Externals) -> None:
-        self._world = World.of(manager, externals)
+        self._world = PoolDependencies.of(manager, externals)
         self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._controller = manager.controller(
             "machinedeployment", MACHINE_DEPLOYMENT, self.reconcile, concurrency=CONCURRENCY
@@ -93,9 +94,9 @@ class MachineDeploymentController:
         limits = _limits(scope)
         try:
             await self._act(scope, limits)
+        except Conflict:
+            raise  # another writer was faster: the next run decides anew, and no condition reports it
         except EXPECTED as error:
-            if is_conflict(error):
-                raise
             scope.failures.append(error)
             scope.obstacles.append(str(error))
         if scope.moved and not scope.failures:
@@ -156,7 +157,8 @@ class MachineDeploymentController:
         await templates.give_to_cluster(self._world.client, cluster, (found.bootstrap, found.infrastructure))
 
     async def _prepare(self, scope: Scope, cluster: Cluster) -> int:
-        """What must be written before the first set is made, in one write; the number of the revision."""
+        """Write, in one request, the metadata needed before the first MachineSet is created; return the revision
+        number."""
         number = _revision(scope)
         draft = Draft(scope.draft.target, scope.draft.value)
         draft.add_finalizer(names.MACHINE_DEPLOYMENT_FINALIZER)

@@ -7,16 +7,16 @@ the rest of the plan is dropped and made anew.
 
 from __future__ import annotations
 
-from remuda.capi import names, selecting
-from remuda.capi.belonging import controlled_by
-from remuda.capi.machinedeployment import revisions, rollout, sets
+from remuda.capi import names, revisions, selectors
+from remuda.capi.cluster_index import controlled_by
+from remuda.capi.machinedeployment import rollout, sets
 from remuda.capi.machinedeployment.rollout import Counts, Limits, Plan
 from remuda.capi.machinedeployment.scope import Scope
-from remuda.capi.pools import BY_CONTROLLER, World, orphanage
+from remuda.capi.pools import BY_CONTROLLER, PoolDependencies, orphanage
 from remuda.capi.propagation import BY_DEPLOYMENT, Keys, send
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment, MachineSet
 from remuda.kube import errors
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import ignore_not_found
 from remuda.kube.selectors import LabelSelector
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.outcome import Blocked
@@ -27,20 +27,18 @@ CREATE_SET = step("machinedeployment.create-set", "creates the MachineSet of a n
 UPDATE_SET = step("machinedeployment.update-set", "resizes a MachineSet, or hands down what has changed in place")
 DELETE_SET = step("machinedeployment.delete-set", "deletes a MachineSet that is not needed any more")
 
-_NOT_FOUND = 404
 
-
-def sets_of(world: World, deployment: MachineDeployment) -> list[MachineSet]:
+def sets_of(world: PoolDependencies, deployment: MachineDeployment) -> list[MachineSet]:
     return world.sets.select(BY_CONTROLLER, deployment.metadata.uid)
 
 
 def selector_of(deployment: MachineDeployment) -> LabelSelector | None:
     """None where it cannot tell the MachineDeployment's Machines from others, or its template's labels do not match."""
-    selector = selecting.selective(deployment.spec.selector)
+    selector = selectors.selective(deployment.spec.selector)
     return selector if selector is not None and selector.matches(sets.labels(deployment, "")) else None
 
 
-async def adopt(world: World, scope: Scope, selector: LabelSelector) -> bool:
+async def adopt(world: PoolDependencies, scope: Scope, selector: LabelSelector) -> bool:
     """Takes matching sets that nobody controls; whether there were any."""
     orphans = [
         one
@@ -87,7 +85,7 @@ def counts(one: MachineSet) -> Counts:
     )
 
 
-async def carry_out(world: World, scope: Scope, plan: Plan, limits: Limits, number: int) -> bool:
+async def carry_out(world: PoolDependencies, scope: Scope, plan: Plan, limits: Limits, number: int) -> bool:
     """Writes what differs, the new set first: its growth never depends on the others shrinking in the same plan.
 
     Whether anything did, so that sets are about to report something new."""
@@ -108,13 +106,13 @@ async def carry_out(world: World, scope: Scope, plan: Plan, limits: Limits, numb
     return changed
 
 
-async def _stale(world: World, scope: Scope, draft: Draft) -> Keys:
-    """What was handed down to the set before and is not any more."""
+async def _stale(world: PoolDependencies, scope: Scope, draft: Draft) -> Keys:
+    """Return the labels and annotations that were propagated to the set before and are no longer desired."""
     labels, annotations = sets.labels(scope.deployment, ""), sets.copied_annotations(scope.deployment)
     return await world.ownership.stale(draft, labels, annotations, (BY_DEPLOYMENT,), keep=sets.BOOKKEEPING)
 
 
-async def _update(world: World, scope: Scope, draft: Draft, plan: Plan, limits: Limits | None) -> bool:
+async def _update(world: PoolDependencies, scope: Scope, draft: Draft, plan: Plan, limits: Limits | None) -> bool:
     name, before = draft.key.name, draft.base["spec"].get("replicas") or 0
     size = plan.sizes[name]
     if limits is not None:
@@ -130,7 +128,7 @@ async def _update(world: World, scope: Scope, draft: Draft, plan: Plan, limits: 
     return True
 
 
-async def _create(world: World, scope: Scope, size: int, limits: Limits, number: int) -> None:
+async def _create(world: PoolDependencies, scope: Scope, size: int, limits: Limits, number: int) -> None:
     identity = revisions.identify(scope.deployment, lambda name: _is_taken(world, scope, name), scope.now)
     obj = sets.made(scope.deployment, scope.draft.base, identity, size, limits, number)
     async with CREATE_SET:
@@ -138,11 +136,11 @@ async def _create(world: World, scope: Scope, size: int, limits: Limits, number:
     world.events.normal(scope.deployment, "SuccessfulCreate", f"Created MachineSet {identity.name}")
 
 
-def _is_taken(world: World, scope: Scope, name: str) -> bool:
+def _is_taken(world: PoolDependencies, scope: Scope, name: str) -> bool:
     return world.sets.raw(scope.namespace, name) is not None
 
 
-async def clear(world: World, scope: Scope, limits: Limits) -> None:
+async def clear(world: PoolDependencies, scope: Scope, limits: Limits) -> None:
     """Once the present revision serves alone, sets of earlier ones go."""
     new = counts(scope.sets.new) if scope.sets.new is not None else None
     if new is None or not new.reported or not (new.wanted == new.available == limits.replicas):
@@ -153,7 +151,7 @@ async def clear(world: World, scope: Scope, limits: Limits) -> None:
             await _delete(world, one)
 
 
-async def remove_all(world: World, scope: Scope) -> None:
+async def remove_all(world: PoolDependencies, scope: Scope) -> None:
     for one in scope.all_sets:
         if not one.metadata.deleting:
             await _delete(world, one)
@@ -163,20 +161,17 @@ async def remove_all(world: World, scope: Scope) -> None:
         return
 
 
-async def _delete(world: World, one: MachineSet) -> None:
+async def _delete(world: PoolDependencies, one: MachineSet) -> None:
     metadata = one.metadata
-    try:
+    with ignore_not_found():
         async with DELETE_SET:
             await world.client.delete(
                 MACHINE_SET.target, *one.key, uid=metadata.uid, resource_version=metadata.resource_version
             )
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
 
 
-def _draft(world: World, one: MachineSet) -> Draft:
-    """Of the set as the plan saw it: should it have changed since, the write is refused."""
+def _draft(world: PoolDependencies, one: MachineSet) -> Draft:
+    """Return a draft of the set as the plan saw it; raise a conflict if the set has changed since."""
     value = world.sets.raw(*one.key)
     if value is None or MACHINE_SET.decode(value).metadata.resource_version != one.metadata.resource_version:
         why = "it has changed since the plan was made"

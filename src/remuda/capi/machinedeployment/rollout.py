@@ -1,18 +1,18 @@
-"""How many Machines each MachineSet of a MachineDeployment shall have next: pure functions, numbers in, numbers out.
+"""Next size of each MachineSet of a MachineDeployment: pure functions, numbers in, numbers out.
 
 Two bounds hold at every moment of a rolling update, whatever becomes of single Machines meanwhile: never more Machines
-than the *ceiling* (replicas + maxSurge; one that is still being deleted counts), and none that is available is taken
+than the *ceiling* (replicas + maxSurge; one that is still being deleted counts), and no available one is deleted
 while fewer than the *floor* (replicas - maxUnavailable) would remain. Three facts make that provable from the counters
 of the MachineSets alone:
 
-- A set only ever moves from what exists towards what is wanted, so it never holds more than `held`.
-- A set removes what is not available before what is (`machineset.victims`), so of its available Machines at least
-  `kept` outlive every removal ordered so far. (A Machine marked with the delete-machine annotation goes before all
-  others, available or not: that choice, and the gap it leaves, is the user's.)
+- A set only ever moves from what exists towards the desired size, so it never holds more than `held`.
+- A set deletes unavailable Machines before available ones (`machineset.victims`), so of its available Machines at least
+  `kept` outlive every removal ordered so far. (A Machine marked with the delete-machine annotation is deleted before
+  all others, available or not: that choice, and the gap it leaves, is the user's.)
 - Both follow from counters only if these were taken after the set saw the size it has now. A set that has not reported
   on its latest size could still hold what an earlier size allowed, so nothing is planned until it has.
 
-Machines that fail by themselves are nobody's decision: they lower what is available, and thereby stop removals.
+Nobody decides that a Machine fails: failures lower the number of available Machines, and thereby stop removals.
 """
 
 from __future__ import annotations

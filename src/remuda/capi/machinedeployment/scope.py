@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from remuda.capi.machinedeployment.revisions import Sets
+from remuda.capi.revisions import Sets
 from remuda.capi.types import Cluster, MachineDeployment, MachineSet
 from remuda.runtime.draft import Draft
 from remuda.runtime.outcome import Outcome

@@ -10,12 +10,11 @@ from typing import Any
 
 import msgspec
 
-from remuda.capi import inplace, names, propagation
-from remuda.capi.belonging import controlled_by
-from remuda.capi.machinedeployment import revisions
-from remuda.capi.machinedeployment.revisions import Identity
+from remuda.capi import inplace, names, propagation, revisions
+from remuda.capi.cluster_index import controlled_by
 from remuda.capi.machinedeployment.rollout import Limits
 from remuda.capi.propagation import Keys
+from remuda.capi.revisions import Identity
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment
 from remuda.runtime.draft import Draft
 
@@ -108,7 +107,8 @@ def renew(draft: Draft, deployment: MachineDeployment, raw: Json, number: int, s
 
 
 def retire(draft: Draft, raw: Json, *, on_delete: bool) -> None:
-    """What a set of an earlier revision is told: how its Machines leave, and whether lost ones are made again."""
+    """Update a set of an earlier revision: how its Machines are deleted, and whether lost Machines are created
+    again."""
     draft.set_annotation(names.DISABLE_MACHINE_CREATE, "true" if on_delete else "false")
     inplace.hand_down_timeouts(raw["spec"]["template"]["spec"], draft.spec["template"]["spec"])
     _replace(draft.spec, "deletion", raw["spec"].get("deletion"))

@@ -1,4 +1,4 @@
-"""What a MachineDeployment says of itself, derived from its MachineSets and their Machines from scratch each time."""
+"""Status of a MachineDeployment, derived from its MachineSets and their Machines from scratch each time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from remuda.capi import conditions as maths
-from remuda.capi import selecting
+from remuda.capi import selectors
+from remuda.capi.machine_reports import judged, late, reporter
 from remuda.capi.machinedeployment.rollout import Limits
-from remuda.capi.machineset.status import judged, late, reporter
 from remuda.capi.types import Machine, MachineDeployment, MachineSet
 from remuda.kube import conditions
 from remuda.kube.conditions import condition
@@ -66,7 +66,7 @@ def _versions(sets: Sequence[MachineSet]) -> list[Json]:
 
 def _put_selector(status: Json, deployment: MachineDeployment) -> None:
     """For autoscalers; what makes no sense is left out."""
-    text = str(selecting.compiled(deployment.spec.selector) or "")
+    text = str(selectors.compiled(deployment.spec.selector) or "")
     if text:
         status["selector"] = text
     else:
@@ -138,24 +138,27 @@ def scaling_up(seen: Observed) -> Condition:
         return condition("ScalingUp", "Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
     have = sum(one.status.replicas or 0 for one in seen.sets)
     wanted = 0 if seen.deployment.metadata.deleting else seen.limits.replicas
-    obstacles = list(dict.fromkeys([*seen.obstacles, *_obstacles_of(seen.sets)]))
+    growing = _growing(seen.sets)
+    obstacles = list(dict.fromkeys([*seen.obstacles, *_obstacles_of(growing)]))
     if have >= wanted:
         text = "\n".join(["Scaling up would be blocked because:", *map(_bullet, obstacles)]) if obstacles else ""
         return condition("ScalingUp", False, "NotScalingUp", text)
     text = f"Scaling up from {have} to {wanted} replicas"
     if obstacles:
         text = "\n".join([f"{text} is blocked because:", *map(_bullet, obstacles)])
-    return condition("ScalingUp", True, "ScalingUp", text)
+    blocked = bool(seen.obstacles) or any(one.reason == maths.SCALING_UP_BLOCKED for one in growing)
+    return condition("ScalingUp", True, maths.SCALING_UP_BLOCKED if blocked else "ScalingUp", text)
 
 
-def _obstacles_of(sets: Sequence[MachineSet]) -> list[str]:
-    """What the sets that ought to grow say hinders them."""
-    found = []
-    for one in sets:
-        growing = conditions.find(one.status.conditions, "ScalingUp")
-        if growing is not None and growing.status == "True":
-            found += [line[2:] for line in growing.message.split("\n") if line.startswith("* ")]
-    return found
+def _growing(sets: Sequence[MachineSet]) -> list[Condition]:
+    """Return ScalingUp of the sets that ought to grow."""
+    found = (conditions.find(one.status.conditions, "ScalingUp") for one in sets)
+    return [one for one in found if one is not None and one.status == "True"]
+
+
+def _obstacles_of(growing: Sequence[Condition]) -> list[str]:
+    """Return what the sets say hinders them, in their words."""
+    return [line[2:] for one in growing for line in one.message.split("\n") if line.startswith("* ")]
 
 
 def scaling_down(seen: Observed) -> Condition:

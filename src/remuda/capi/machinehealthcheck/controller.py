@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from remuda.capi import names, pausing
-from remuda.capi.belonging import cluster_of, index_by_cluster, members
+from remuda.capi import names, pause
+from remuda.capi.cluster_index import cluster_of, index_by_cluster, members
 from remuda.capi.machinehealthcheck.health import Facts, Healthy, NodeFacts, Unhealthy, judge
 from remuda.capi.machinehealthcheck.marks import (
     EXTERNALLY_REMEDIATED,
@@ -25,7 +25,7 @@ from remuda.capi.machinehealthcheck.status import REMEDIATION_ALLOWED, Judged, S
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_HEALTH_CHECK, Cluster, Machine, MachineHealthCheck
 from remuda.kube import clock, conditions
 from remuda.kube.conditions import UNKNOWN, condition
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.kube.objects import Condition, Key, Object, OwnerReference
 from remuda.kube.selectors import SelectorError
 from remuda.runtime.controller import Controller
@@ -42,8 +42,6 @@ PUBLISH = step("machinehealthcheck.publish", "writes the owner, the label and th
 INTERVAL_SECONDS = 1.0
 _PROBE_AGAIN_SECONDS = 10.0
 
-_NOT_FOUND, _CONFLICT = 404, 409
-
 
 class Scope(NamedTuple):
     """All that one run has read."""
@@ -55,7 +53,8 @@ class Scope(NamedTuple):
 
     @property
     def unreadable(self) -> str:
-        """Why Nodes cannot be read that should be; empty when they can, or when there are none to be read yet."""
+        """Return the reason why Nodes cannot be read that should be; empty if they can, or if there are none to read
+        yet."""
         initialized = conditions.is_true(self.cluster.status.conditions, "ControlPlaneInitialized")
         if self.connection.connected or not initialized or not self.machines:
             return ""
@@ -117,8 +116,8 @@ class MachineHealthCheckController:
             blocked = Blocked("ObjectDoesNotExist", f"Cluster {key.namespace}/{name}", f"Cluster {name} does not exist")
             return await self._hold(check, draft, blocked)
         self._claim(draft, cluster)
-        paused = pausing.paused(cluster, check.metadata)
-        if pausing.is_paused(cluster, check.metadata):
+        paused = pause.paused(cluster, check.metadata)
+        if pause.is_paused(cluster, check.metadata):
             await self._publish(check, draft, [paused])
             return DONE
         try:
@@ -202,10 +201,8 @@ class MachineHealthCheckController:
         conditions.put(draft.status, found.put, generation=machine.metadata.generation, remove=found.remove)
         try:
             await save(self._client, draft, MARK)
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return
-            raise
+        except NotFound:
+            return
         if any(one.type in (OWNER_REMEDIATED, EXTERNALLY_REMEDIATED) for one in found.put):
             message = f"MachineHealthCheck {check.metadata.name} has asked for remediation: {_why(machine, found)}"
             self._events.normal(machine, "MachineMarkedUnhealthy", message)
@@ -271,4 +268,4 @@ def _why(machine: Machine, found: Marks) -> str:
 
 
 def _is_conflict(error: Exception) -> bool:
-    return isinstance(error, StatusError) and error.code == _CONFLICT
+    return isinstance(error, AlreadyExists | Conflict)

@@ -1,4 +1,4 @@
-"""Whether unhealthy Machines may be remediated at all: when too many are, the fault is elsewhere and replacing hurts.
+"""Limits of remediation: if too many Machines are unhealthy, the fault is elsewhere and replacing them hurts.
 
 Every target that is not known to be healthy counts, also one that is still starting.
 """

@@ -1,7 +1,8 @@
-"""What a verdict changes on a Machine: its conditions that belong to the health check, and only where they differ.
+"""Changes of a verdict to a Machine: only the conditions that belong to the health check, and only if they differ.
 
-HealthCheckSucceeded is ours alone. OwnerRemediated and ExternallyRemediated start a conversation: we open it, whoever
-remediates carries it on, and we take it back when the Machine has recovered. So an open one is never overwritten.
+Only the health check writes HealthCheckSucceeded. OwnerRemediated and ExternallyRemediated are shared: the health check
+adds them, the remediating controller updates them, and the health check removes them when the Machine has recovered. So
+it never overwrites one that is still open.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WAITING = "WaitingForRemediation"
 
 
 class Request(NamedTuple):
-    """How it stands with the external remediation of one Machine: asked for, or why not."""
+    """State of the external remediation of one Machine: requested, or the reason why not."""
 
     reason: str
     message: str

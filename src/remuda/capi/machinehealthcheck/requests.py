@@ -16,7 +16,7 @@ from remuda.capi.machinehealthcheck.marks import Request, request_failed, reques
 from remuda.capi.types import MACHINE, Machine
 from remuda.capi.types.shared import TemplateReference
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import StatusError, ignore_not_found
 from remuda.kube.objects import Key, Object, OwnerReference
 from remuda.runtime.caches import Caches
 from remuda.runtime.controller import Controller
@@ -25,8 +25,6 @@ from remuda.runtime.steps import step
 
 ASK = step("machinehealthcheck.request-remediation", "creates the external remediation request of an unhealthy Machine")
 WITHDRAW = step("machinehealthcheck.withdraw-remediation", "deletes the request of a Machine that has recovered")
-
-_NOT_FOUND = 404
 
 
 class Requests:
@@ -78,12 +76,9 @@ class Requests:
         if present is None or present.metadata.deleting:
             return
         target = _target(template, contract.base_kind(template.kind))
-        try:
+        with ignore_not_found():
             async with WITHDRAW:
                 await self._client.delete(target, *present.key, uid=present.metadata.uid)
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
 
     async def _present(self, machine: Machine, template: TemplateReference) -> Object | None:
         """Raises Retryable while requests of that kind cannot be listed: most often, there is no such kind."""

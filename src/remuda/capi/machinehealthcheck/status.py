@@ -42,7 +42,7 @@ class Survey(NamedTuple):
 
     @property
     def next_check(self) -> float | None:
-        """When time alone may change a verdict."""
+        """Return the earliest time at which a verdict may change without any event."""
         expiries = [verdict.check_at for _, verdict in self.judged if isinstance(verdict, Pending)]
         return min((expiry for expiry in expiries if expiry is not None), default=None)
 

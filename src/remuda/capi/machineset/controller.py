@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remuda.capi import names, templates
-from remuda.capi.belonging import cluster_of, index_by_cluster, machine_facts
+from remuda.capi import machine_reports, names, templates
+from remuda.capi.cluster_index import cluster_of, index_by_cluster, machine_facts
 from remuda.capi.external import Externals
 from remuda.capi.machineset import creation, inheritance, members, replicas, status
 from remuda.capi.machineset.scope import Scope
-from remuda.capi.pacing import STATUS_SECONDS, Pace, matters
-from remuda.capi.pausing import paused
-from remuda.capi.pools import BY_CONTROLLER, CONCURRENCY, EXPECTED, World, is_conflict
+from remuda.capi.pause import paused
+from remuda.capi.pools import BY_CONTROLLER, CONCURRENCY, EXPECTED, PoolDependencies
 from remuda.capi.templates import Templates
 from remuda.capi.types import (
     MACHINE_DEPLOYMENT,
@@ -26,8 +25,10 @@ from remuda.capi.types import (
     MachineSet,
     Reference,
 )
+from remuda.capi.write_rate import STATUS_SECONDS, Pace, matters
 from remuda.kube import clock
 from remuda.kube.conditions import TRUE, put
+from remuda.kube.errors import Conflict
 from remuda.kube.objects import Key
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
@@ -48,7 +49,7 @@ def add(manager: Manager, externals: Externals) -> MachineSetController:
 
 class MachineSetController:
     def __init__(self, manager: Manager, externals: Externals) -> None:
-        self._world = World.of(manager, externals)
+        self._world = PoolDependencies.of(manager, externals)
         self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._controller = manager.controller("machineset", MACHINE_SET, self.reconcile, concurrency=CONCURRENCY)
         index_by_cluster(manager.caches, MACHINE_SET)
@@ -94,9 +95,9 @@ class MachineSetController:
             scope = await self._prepare(scope)
         try:
             await self._act(scope)
+        except Conflict:
+            raise  # another writer was faster: the next run decides anew, and no condition reports it
         except EXPECTED as error:
-            if is_conflict(error):
-                raise
             scope.failures.append(error)
         await self._publish(scope)
         return self._outcome(scope)
@@ -116,7 +117,8 @@ class MachineSetController:
         )
 
     async def _prepare(self, scope: Scope) -> Scope:
-        """What must be written before the first Machine is made; on sets of a MachineDeployment it is there already."""
+        """Write the metadata needed before the first Machine is created; sets of a MachineDeployment have it
+        already."""
         draft = Draft(scope.draft.target, scope.draft.value)
         draft.add_finalizer(names.MACHINE_SET_FINALIZER)
         draft.set_label(names.CLUSTER_NAME, names.label_value(scope.machine_set.spec.cluster_name))
@@ -169,6 +171,7 @@ class MachineSetController:
             machines=scope.machines,
             now=clock.time(),
             obstacles=scope.obstacles,
+            failed_checks=scope.failed_checks,
         )
         hold = paused(scope.cluster, scope.machine_set.metadata)
         put(scope.draft.status, [hold], generation=scope.machine_set.metadata.generation)
@@ -186,7 +189,7 @@ class MachineSetController:
         for error in scope.failures:
             raise error
         now = clock.time()
-        at = status.becomes_late_at(scope.machines, now)
+        at = machine_reports.becomes_late_at(scope.machines, now)
         timers = [] if at is None else [Again(at - now)]
         return soonest(*scope.waits, *timers)
 

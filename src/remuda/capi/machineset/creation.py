@@ -10,22 +10,22 @@ A set that needs many makes one, then two, then four: if Machines cannot be made
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
 
-from remuda.capi import contract, names
-from remuda.capi.belonging import controlled_by
+from remuda.capi import contract, machine_names, names
+from remuda.capi.cluster_index import controlled_by
 from remuda.capi.contract import ProviderObject
 from remuda.capi.external import cloned
-from remuda.capi.machineset import naming
 from remuda.capi.machineset.scope import Json, Scope, machine_labels
-from remuda.capi.pools import World
+from remuda.capi.pools import PoolDependencies
 from remuda.capi.propagation import BY_SET
 from remuda.capi.templates import Templates
 from remuda.capi.types import MACHINE, MACHINE_SET, Machine, Reference
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import Step, step
 
@@ -37,7 +37,7 @@ MOST_IN_ONE_RUN = 64
 _MOST_AT_ONCE = 16
 
 
-async def make(world: World, scope: Scope, templates: Templates, count: int) -> list[str]:
+async def make(world: PoolDependencies, scope: Scope, templates: Templates, count: int) -> list[str]:
     """Up to `count` Machines; their names. Stops at the first that fails."""
     made: list[str] = []
     left, batch = min(count, MOST_IN_ONE_RUN), 1
@@ -57,13 +57,13 @@ async def together(acts: list[Coroutine[Any, Any, str]]) -> list[str]:
     return [result for result in results if isinstance(result, str)]
 
 
-async def _make(world: World, scope: Scope, templates: Templates) -> str:
-    naming_template = scope.machine_set.spec.machine_naming.template or naming.DEFAULT
-    name = naming.render(
+async def _make(world: PoolDependencies, scope: Scope, templates: Templates) -> str:
+    naming_template = scope.machine_set.spec.machine_naming.template or machine_names.DEFAULT
+    name = machine_names.render(
         naming_template,
         cluster=scope.machine_set.spec.cluster_name,
         machine_set=scope.machine_set.metadata.name,
-        random=naming.random_part(),
+        random=machine_names.random_part(),
     )
     async with CREATE_MACHINE:
         value = await world.client.create(
@@ -117,7 +117,7 @@ def _lacks_bootstrap(machine: Machine) -> bool:
     return given.config_ref is not None and not given.data_secret_name
 
 
-async def complete(world: World, scope: Scope, templates: Templates, machine: Machine) -> None:
+async def complete(world: PoolDependencies, scope: Scope, templates: Templates, machine: Machine) -> None:
     """Makes the objects a Machine refers to, where they do not exist. Raises Retryable where they cannot be made."""
     config = machine.spec.bootstrap.config_ref
     if config is not None and templates.bootstrap is not None and _lacks_bootstrap(machine):
@@ -128,7 +128,7 @@ async def complete(world: World, scope: Scope, templates: Templates, machine: Ma
 
 
 async def _complete(
-    world: World, scope: Scope, machine: Machine, ref: Reference, template: ProviderObject, act: Step
+    world: PoolDependencies, scope: Scope, machine: Machine, ref: Reference, template: ProviderObject, act: Step
 ) -> None:
     if await world.externals.get(ref, scope.namespace) is not None:
         return
@@ -143,9 +143,6 @@ async def _complete(
         labels=machine_labels(scope.machine_set),
         annotations=scope.machine_set.spec.template.metadata.annotations,
     )
-    try:
+    with contextlib.suppress(AlreadyExists):
         async with act:
             await world.client.create(target, scope.namespace, obj, field_manager=BY_SET)
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise

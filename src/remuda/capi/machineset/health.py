@@ -1,7 +1,7 @@
-"""What a MachineSet makes of a Machine: is it there to stay, healthy, available?
+"""Health of a Machine from the MachineSet's point of view: is it there to stay, healthy, available?
 
-The counters in a MachineSet's status and the choice of victims go by the same answers. Rolling updates rely on that:
-what was counted as available is what is spared.
+The counters in a MachineSet's status and the choice of Machines to delete use the same answers. Rolling updates rely on
+that: a Machine counted as available is one that is spared.
 """
 
 from __future__ import annotations

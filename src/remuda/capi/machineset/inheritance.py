@@ -1,7 +1,7 @@
-"""What Machines, and the objects made for them, take over from a changed template without being replaced.
+"""In-place propagation of a changed template to Machines and the objects created for them, without replacing them.
 
-Labels and annotations go to all three, the rest of what changes in place to the Machine. A Machine on its way out only
-gets what may help it leave. Nothing is written where nothing differs.
+Labels and annotations are copied to all three objects, the other in-place fields to the Machine. A Machine that is
+being deleted only gets fields that may help its deletion. Nothing is written if nothing differs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from remuda.capi import contract, inplace, names, propagation
 from remuda.capi.contract import ProviderObject
 from remuda.capi.machineset.scope import Scope, machine_labels
-from remuda.capi.pools import World
+from remuda.capi.pools import PoolDependencies
 from remuda.capi.propagation import BY_SET, BY_SET_METADATA
 from remuda.capi.templates import Templates
 from remuda.capi.types import MACHINE, Machine
@@ -26,13 +26,13 @@ _PROVENANCE = (names.CLONED_FROM_NAME, names.CLONED_FROM_GROUP_KIND)
 
 
 class Objects(NamedTuple):
-    """What providers made for one Machine, as far as it is there."""
+    """Provider objects of one Machine, as far as they exist."""
 
     bootstrap: ProviderObject | None
     infrastructure: ProviderObject | None
 
 
-async def hand_down(world: World, scope: Scope, templates: Templates | None) -> None:
+async def hand_down(world: PoolDependencies, scope: Scope, templates: Templates | None) -> None:
     """`templates` None: they are gone, so what came from them cannot be told from what came from the set.
 
     What was found as it should be is not looked at again until it, the set or a template has changed: a set of a
@@ -50,7 +50,7 @@ async def hand_down(world: World, scope: Scope, templates: Templates | None) -> 
     world.handed_down[key] = seen
 
 
-async def _provider_objects(world: World, scope: Scope, machine: Machine) -> Objects:
+async def _provider_objects(world: PoolDependencies, scope: Scope, machine: Machine) -> Objects:
     if machine.metadata.deleting:
         return Objects(None, None)  # they go with it
     config, server = machine.spec.bootstrap.config_ref, machine.spec.infrastructure_ref
@@ -65,7 +65,7 @@ def _mark(scope: Scope, machine: Machine, objects: Objects, templates: Templates
     return scope.machine_set.metadata.generation, machine.metadata.resource_version, versions
 
 
-async def _to_machine(world: World, scope: Scope, machine: Machine) -> None:
+async def _to_machine(world: PoolDependencies, scope: Scope, machine: Machine) -> None:
     value = world.machines.raw(*machine.key)
     if value is None:
         return
@@ -82,7 +82,7 @@ async def _to_machine(world: World, scope: Scope, machine: Machine) -> None:
 
 
 async def _to_provider_objects(
-    world: World, scope: Scope, machine: Machine, objects: Objects, templates: Templates | None
+    world: PoolDependencies, scope: Scope, machine: Machine, objects: Objects, templates: Templates | None
 ) -> None:
     bootstrap, server = (templates.bootstrap, templates.infrastructure) if templates else (None, None)
     await _to_provider_object(world, scope, machine, objects.bootstrap, bootstrap)
@@ -90,7 +90,7 @@ async def _to_provider_objects(
 
 
 async def _to_provider_object(
-    world: World, scope: Scope, machine: Machine, obj: ProviderObject | None, template: ProviderObject | None
+    world: PoolDependencies, scope: Scope, machine: Machine, obj: ProviderObject | None, template: ProviderObject | None
 ) -> None:
     owner = obj.metadata.controller if obj is not None else None
     if obj is None or obj.deleting or (owner is not None and owner.uid != machine.metadata.uid):

@@ -1,15 +1,15 @@
-"""Whose Machines are these: those a MachineSet controls, and matching ones that nobody does, which it adopts.
+"""Members of a MachineSet: the Machines it controls, and matching Machines without a controller, which it adopts.
 
-A Machine is counted because the set controls it, never because of its labels alone: labels that somebody removes are
-put back, and never make the set believe it needs another Machine.
+A Machine is counted because the set controls it, never because of its labels alone: the set restores labels that
+somebody removes, and never creates another Machine because of them.
 """
 
 from __future__ import annotations
 
-from remuda.capi import selecting
-from remuda.capi.belonging import controlled_by
+from remuda.capi import selectors
+from remuda.capi.cluster_index import controlled_by
 from remuda.capi.machineset.scope import Scope, machine_labels
-from remuda.capi.pools import BY_CONTROLLER, World, orphanage
+from remuda.capi.pools import BY_CONTROLLER, PoolDependencies, orphanage
 from remuda.capi.types import MACHINE, MACHINE_SET, Machine, MachineSet
 from remuda.kube.selectors import LabelSelector
 from remuda.runtime.draft import Draft, save
@@ -18,13 +18,14 @@ from remuda.runtime.steps import step
 ADOPT = step("machineset.adopt", "makes the MachineSet the controller of a matching Machine that has none")
 
 
-def of(world: World, machine_set: MachineSet) -> list[Machine]:
+def of(world: PoolDependencies, machine_set: MachineSet) -> list[Machine]:
     return world.machines.select(BY_CONTROLLER, machine_set.metadata.uid)
 
 
 def mismatch(machine_set: MachineSet) -> str:
-    """Why the set must not make Machines: it would not recognise them, and make more for ever."""
-    selector = selecting.selective(machine_set.spec.selector)
+    """Return the reason why the set must not create Machines, or an empty string: it would not recognise them, and
+    would create more for ever."""
+    selector = selectors.selective(machine_set.spec.selector)
     if selector is None:
         return "spec.selector selects everything, nothing, or cannot be understood"
     if not selector.matches(machine_labels(machine_set)):
@@ -32,8 +33,8 @@ def mismatch(machine_set: MachineSet) -> str:
     return ""
 
 
-async def adopt(world: World, scope: Scope) -> None:
-    selector = selecting.selective(scope.machine_set.spec.selector)
+async def adopt(world: PoolDependencies, scope: Scope) -> None:
+    selector = selectors.selective(scope.machine_set.spec.selector)
     if selector is None:
         return
     for machine in world.machines.select(BY_CONTROLLER, orphanage(scope.namespace)):
@@ -50,7 +51,7 @@ def _is_ours(machine: Machine, machine_set: MachineSet, selector: LabelSelector)
     )
 
 
-async def _adopt(world: World, scope: Scope, machine: Machine) -> None:
+async def _adopt(world: PoolDependencies, scope: Scope, machine: Machine) -> None:
     value = world.machines.raw(*machine.key)
     if value is None:
         return

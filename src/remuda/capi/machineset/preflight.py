@@ -1,6 +1,6 @@
-"""What must be true before a MachineSet makes Machines: joining a control plane that is not ready for them only fails.
+"""Preflight checks of a MachineSet before it creates Machines: joining a control plane that is not ready only fails.
 
-Pure: the facts of the control plane are handed in, complaints come out, each a sentence for a condition.
+The functions are pure: they take the facts of the control plane and return errors, each a sentence for a condition.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def skipped(*annotations: Mapping[str, str]) -> set[str]:
 
 
 def complaints(machine_set: MachineSet, control_plane: ControlPlane, skip: Collection[str] = ()) -> list[str]:
-    """Why no Machines are to be made now; none about a control plane that has no version to compare with."""
+    """Return the reasons to create no Machines now; none if the control plane has no version to compare with."""
     if ALL in skip or not control_plane.version:
         return []
     found = []

@@ -1,8 +1,8 @@
-"""Which Machines that failed their health check a MachineSet deletes now, and what it tells the others.
+"""Remediation by a MachineSet: the Machines with a failed health check to delete now, and the conditions of the others.
 
-A MachineHealthCheck hands a Machine over by setting OwnerRemediated to False. Deleting it is all that remediation is:
-the set then makes another. The condition is written before the deletion, so what is in flight can be counted. A rollout
-is never disturbed: Machines of an earlier revision are replaced by the rollout itself, in its order.
+A MachineHealthCheck hands a Machine over by setting OwnerRemediated to False. To remediate it, the set only deletes it,
+and then creates another. The condition is written before the deletion, so that remediations in flight can be counted. A
+rollout is never disturbed: the rollout itself replaces Machines of an earlier revision, in its order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MACHINE_DELETING = "MachineDeleting"
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """What to write on which Machine (None: the condition goes), and which to delete after that."""
+    """Conditions to write, by Machine (None removes the condition), and the Machines to delete after that."""
 
     conditions: Mapping[str, Condition | None]
     delete: Sequence[Machine] = ()

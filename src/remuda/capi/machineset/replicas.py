@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remuda.capi import names, templates
+from remuda.capi.conditions import SCALING_UP_BLOCKED
 from remuda.capi.external import UnknownKind, UnlabelledKind
 from remuda.capi.machineset import creation, members, preflight, remediation, victims
 from remuda.capi.machineset.scope import Scope
-from remuda.capi.pools import World, is_conflict
+from remuda.capi.pools import PoolDependencies
 from remuda.capi.templates import MissingTemplate, Templates
 from remuda.capi.types import MACHINE, Machine
 from remuda.kube import conditions
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Conflict, StatusError, ignore_not_found
 from remuda.kube.objects import Condition
 from remuda.kube.quotas import Exceeded, find_exceeded
 from remuda.runtime.draft import Draft, save
@@ -28,10 +29,9 @@ MARK_MACHINE = step("machineset.mark-machine", "writes on a Machine what becomes
 
 PREFLIGHT_SECONDS = 15.0  # until failed checks are made again, though nothing that is watched has changed
 QUOTA_SECONDS = 60.0
-_NOT_FOUND = 404
 
 
-async def find_templates(world: World, scope: Scope) -> Templates | None:
+async def find_templates(world: PoolDependencies, scope: Scope) -> Templates | None:
     """None where one is missing, which is an obstacle only to sets that need more Machines."""
     try:
         return await templates.find(world.externals, scope.machine_set.spec.template.spec, scope.namespace)
@@ -40,7 +40,7 @@ async def find_templates(world: World, scope: Scope) -> Templates | None:
         return None
 
 
-async def check(world: World, scope: Scope, found: Templates | None) -> None:
+async def check(world: PoolDependencies, scope: Scope, found: Templates | None) -> None:
     """Notes why no Machine is to be made now."""
     annotations = scope.machine_set.metadata.annotations
     if annotations.get(names.DISABLE_MACHINE_CREATE) == "true":
@@ -56,10 +56,10 @@ async def check(world: World, scope: Scope, found: Templates | None) -> None:
         return
     of_template = found.bootstrap.metadata.annotations if found is not None and found.bootstrap is not None else {}
     skip = preflight.skipped(annotations, of_template)
-    scope.obstacles += preflight.complaints(scope.machine_set, preflight.facts(control_plane), skip)
+    scope.failed_checks += preflight.complaints(scope.machine_set, preflight.facts(control_plane), skip)
 
 
-async def resize(world: World, scope: Scope, found: Templates | None) -> None:
+async def resize(world: PoolDependencies, scope: Scope, found: Templates | None) -> None:
     wanted = scope.machine_set.spec.replicas
     if wanted is None:
         return
@@ -70,16 +70,17 @@ async def resize(world: World, scope: Scope, found: Templates | None) -> None:
         await _shrink(world, scope, surplus)
 
 
-async def _grow(world: World, scope: Scope, found: Templates | None, count: int) -> None:
-    if scope.obstacles or found is None:
+async def _grow(world: PoolDependencies, scope: Scope, found: Templates | None, count: int) -> None:
+    if scope.obstacles or scope.failed_checks or found is None:
+        why = "; ".join([*scope.obstacles, *scope.failed_checks])
         place = f"MachineSet {scope.machine_set.key}"
-        scope.waits.append(Blocked("ScalingUpBlocked", place, "; ".join(scope.obstacles), PREFLIGHT_SECONDS))
+        scope.waits.append(Blocked(SCALING_UP_BLOCKED, place, why, PREFLIGHT_SECONDS))
         return
     try:
         made = await creation.make(world, scope, found, count)
+    except Conflict:
+        raise  # another writer was faster: the next run decides anew
     except (StatusError, Retryable, ValueError) as error:
-        if is_conflict(error):
-            raise
         if (exceeded := find_exceeded(str(error))) is not None:
             _wait_for_quota(world, scope, exceeded)
             return
@@ -91,7 +92,7 @@ async def _grow(world: World, scope: Scope, found: Templates | None, count: int)
         scope.waits.append(Again(0.0, f"{count - len(made)} more Machines are to be made"))
 
 
-def _wait_for_quota(world: World, scope: Scope, exceeded: Exceeded) -> None:
+def _wait_for_quota(world: PoolDependencies, scope: Scope, exceeded: Exceeded) -> None:
     """Retry seldom: somebody has to raise the quota or delete something, and neither is watched. The name of the
     refused Machine is left out, which is another one each time and would make each retry a change of status."""
     scope.obstacles.append(str(exceeded))
@@ -100,7 +101,7 @@ def _wait_for_quota(world: World, scope: Scope, exceeded: Exceeded) -> None:
     scope.waits.append(Blocked("QuotaExceeded", place, str(exceeded), QUOTA_SECONDS))
 
 
-async def _shrink(world: World, scope: Scope, count: int) -> None:
+async def _shrink(world: PoolDependencies, scope: Scope, count: int) -> None:
     """One after the other: should something fail in between, what would have gone later is still there."""
     chosen = victims.choose(scope.machines, count, scope.machine_set.spec.deletion.order)
     deleted = [await _delete(world, machine) for machine in chosen if not machine.metadata.deleting]
@@ -108,22 +109,19 @@ async def _shrink(world: World, scope: Scope, count: int) -> None:
         world.events.normal(scope.machine_set, "SuccessfulDelete", f"Deleted {_named(deleted)}")
 
 
-async def _delete(world: World, machine: Machine) -> str:
-    try:
+async def _delete(world: PoolDependencies, machine: Machine) -> str:
+    with ignore_not_found():
         async with DELETE_MACHINE:
             await world.client.delete(MACHINE.target, *machine.key, uid=machine.metadata.uid)
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
     return machine.metadata.name
 
 
-async def remediate(world: World, scope: Scope) -> None:
+async def remediate(world: PoolDependencies, scope: Scope) -> None:
     remedy = remediation.plan(
         scope.machines,
         limit=remediation.limit_of(scope.deployment),
         outdated=_is_outdated(scope),
-        obstacles=scope.obstacles,
+        obstacles=[*scope.obstacles, *scope.failed_checks],
     )
     for machine in scope.machines:
         if machine.metadata.name in remedy.conditions:
@@ -140,14 +138,14 @@ def needs_remediation(scope: Scope) -> bool:
 
 
 def _is_outdated(scope: Scope) -> bool:
-    """Whether the MachineDeployment has moved on, so that the rollout replaces these Machines anyway."""
+    """Return whether the MachineDeployment has another revision, so that the rollout replaces these Machines anyway."""
     if scope.deployment is None:
         return False
     mine = scope.machine_set.metadata.annotations.get(names.REVISION)
     return mine != scope.deployment.metadata.annotations.get(names.REVISION)
 
 
-async def _mark(world: World, machine: Machine, mark: Condition | None) -> None:
+async def _mark(world: PoolDependencies, machine: Machine, mark: Condition | None) -> None:
     value = world.machines.raw(*machine.key)
     if value is None:
         return
@@ -161,7 +159,7 @@ async def _mark(world: World, machine: Machine, mark: Condition | None) -> None:
 
 
 def _complaints(machine: Machine) -> str:
-    """What was wrong with a Machine, in the words of its conditions."""
+    """Return the failures of a Machine, as reported by its conditions."""
     found = (
         conditions.find(machine.status.conditions, type)
         for type in ("HealthCheckSucceeded", "BootstrapConfigReady", "InfrastructureReady")
@@ -175,5 +173,5 @@ def _named(machines: Sequence[str]) -> str:
     return f"{'Machine' if len(machines) == 1 else 'Machines'} {shown}"
 
 
-async def remove_all(world: World, scope: Scope) -> None:
+async def remove_all(world: PoolDependencies, scope: Scope) -> None:
     await creation.together([_delete(world, machine) for machine in scope.machines if not machine.metadata.deleting])

@@ -20,7 +20,8 @@ class Scope:
     cluster: Cluster | None
     deployment: MachineDeployment | None  # the one that controls the set
     machines: list[Machine]  # those the set controls, by name
-    obstacles: list[str] = field(default_factory=list)  # why no Machines are made
+    obstacles: list[str] = field(default_factory=list)  # why no Machines are made, until somebody acts
+    failed_checks: list[str] = field(default_factory=list)  # the same, until the control plane is stable
     waits: list[Outcome] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
 
@@ -36,7 +37,7 @@ class Scope:
 
 
 def machine_labels(machine_set: MachineSet) -> dict[str, str]:
-    """What every Machine of the set, and every object made for one, is labelled with."""
+    """Return the labels of every Machine of the set, and of every object created for one."""
     metadata, spec = machine_set.metadata, machine_set.spec
     labels = {
         **spec.template.metadata.labels,

@@ -1,7 +1,7 @@
-"""What a MachineSet says of itself: counters and conditions, derived from its Machines alone, from scratch each time.
+"""Status of a MachineSet: counters and conditions, derived from its Machines alone, from scratch each time.
 
-`observedGeneration` means that the counters were taken knowing the size wanted by that generation, whether or not
-Machines could be made: rolling updates wait for it, and one that cannot make Machines must not stop a roll-back.
+`observedGeneration` means that the counters were taken knowing the size desired by that generation, whether or not
+Machines could be created: rolling updates wait for it, and a set that cannot create Machines must not stop a roll-back.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from typing import Any
 import msgspec
 
 from remuda.capi import conditions as maths
-from remuda.capi import selecting
-from remuda.capi.conditions import Reporter
+from remuda.capi import selectors
+from remuda.capi.machine_reports import judged, late, reporter
 from remuda.capi.machineset import health
 from remuda.capi.types import Machine, MachineSet
-from remuda.kube import clock, conditions
+from remuda.kube import conditions
 from remuda.kube.conditions import condition
 from remuda.kube.objects import Condition
 
 Json = dict[str, Any]
 
-_SETTLING_SECONDS = 10.0  # a Machine just made has not been judged up to date or not
-_LONG_SECONDS = 15 * 60.0
 _MOST_VERSIONS = 100
 
 
@@ -32,7 +30,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     machine_set: MachineSet
     machines: Sequence[Machine]
     now: float
-    obstacles: Sequence[str] = ()  # why no Machines are made
+    obstacles: Sequence[str] = ()  # why no Machines are made, until somebody acts
+    failed_checks: Sequence[str] = ()  # the same, until the control plane is stable
 
 
 def publish(status: Json, seen: Observed) -> None:
@@ -56,7 +55,7 @@ def counters(machines: Sequence[Machine]) -> Json:
 
 
 def versions(machines: Sequence[Machine]) -> list[Json]:
-    """What runs, where that is known, else what shall run."""
+    """Return the number of Machines per version: the running version if known, else the desired one."""
     counted = Counter(found for machine in machines if (found := _version(machine)))
     return [{"version": one, "replicas": counted[one]} for one in sorted(counted)[:_MOST_VERSIONS]]
 
@@ -68,7 +67,7 @@ def _version(machine: Machine) -> str:
 
 def _put_selector(status: Json, machine_set: MachineSet) -> None:
     """For autoscalers; what makes no sense is left out."""
-    text = str(selecting.compiled(machine_set.spec.selector) or "")
+    text = str(selectors.compiled(machine_set.spec.selector) or "")
     if text:
         status["selector"] = text
     else:
@@ -87,33 +86,20 @@ def all_conditions(seen: Observed) -> list[Condition]:
     ]
 
 
-def reporter(machine: Machine) -> Reporter:
-    return Reporter("Machine", machine.metadata.name, machine.status.conditions, machine.is_control_plane)
-
-
-def judged(machines: Sequence[Machine], now: float) -> list[Reporter]:
-    """Machines of which it is known, or should be by now, whether they are up to date."""
-    return [
-        reporter(machine)
-        for machine in machines
-        if conditions.find(machine.status.conditions, "UpToDate") is not None
-        or _age(machine.metadata.creation_timestamp, now) > _SETTLING_SECONDS
-    ]
-
-
 def scaling_up(seen: Observed) -> Condition:
     wanted, have = seen.machine_set.spec.replicas, len(seen.machines)
     if wanted is None:
         return condition("ScalingUp", "Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
     if seen.machine_set.metadata.deleting:
         wanted = 0
+    why = [*seen.obstacles, *seen.failed_checks]
     if wanted <= have:
-        note = _blocked("Scaling up would be blocked because", seen.obstacles) if seen.obstacles else ""
+        note = _blocked("Scaling up would be blocked because", why) if why else ""
         return condition("ScalingUp", False, "NotScalingUp", note)
     text = f"Scaling up from {have} to {wanted} replicas"
-    if seen.obstacles:
-        text = _blocked(f"{text} is blocked because", seen.obstacles)
-    return condition("ScalingUp", True, "ScalingUp", text)
+    if why:
+        text = _blocked(f"{text} is blocked because", why)
+    return condition("ScalingUp", True, maths.SCALING_UP_BLOCKED if seen.obstacles else "ScalingUp", text)
 
 
 def _blocked(beginning: str, obstacles: Sequence[str]) -> str:
@@ -132,23 +118,6 @@ def scaling_down(seen: Observed) -> Condition:
     return condition("ScalingDown", True, "ScalingDown", "\n".join(lines))
 
 
-def late(machines: Sequence[Machine], now: float) -> list[str]:
-    """A line about Machines whose deletion takes long, which somebody should look at."""
-    found = [m.metadata.name for m in machines if _age(m.metadata.deletion_timestamp, now) > _LONG_SECONDS]
-    if not found:
-        return []
-    shown = ", ".join(found[:3]) + (f", ... ({len(found) - 3} more)" if len(found) > 3 else "")
-    noun, verb = ("Machine", "is") if len(found) == 1 else ("Machines", "are")
-    return [f"* {noun} {shown} {verb} in deletion since more than 15m"]
-
-
-def becomes_late_at(machines: Sequence[Machine], now: float) -> float | None:
-    """When `late` will have more to say."""
-    moments = [clock.parse(m.metadata.deletion_timestamp) for m in machines if m.metadata.deletion_timestamp]
-    due = [moment + _LONG_SECONDS + 1 for moment in moments]
-    return min((moment for moment in due if moment > now), default=None)
-
-
 def deleting(seen: Observed) -> Condition:
     if not seen.machine_set.metadata.deleting:
         return condition("Deleting", False, "NotDeleting")
@@ -157,7 +126,3 @@ def deleting(seen: Observed) -> Condition:
     count = len(seen.machines)
     text = f"Deleting {count} {'Machine' if count == 1 else 'Machines'}"
     return condition("Deleting", True, "Deleting", "\n".join([text, *late(seen.machines, seen.now)]))
-
-
-def _age(moment: str | None, now: float) -> float:
-    return now - clock.parse(moment) if moment else 0.0

@@ -1,8 +1,8 @@
-"""Which Machines go when a MachineSet has too many.
+"""Choice of the Machines to delete when a MachineSet has too many.
 
 The choice is a pure function of the Machines, and the deletion itself is its record: a Machine being deleted is always
-chosen first, so asking again, after a crash or by a second reconcile, never condemns another one. What is not available
-goes before what is; rolling updates count on it (`machinedeployment.rollout`).
+chosen first, so a retry, after a crash or by a second reconcile, never selects another one. Machines that are not
+available are deleted before available ones; rolling updates rely on it (`machinedeployment.rollout`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from remuda.kube import clock
 
 
 class Rank(IntEnum):
-    """Why a Machine goes before others, the strongest reason first."""
+    """Order of deletion of a Machine, the strongest reason first."""
 
     DELETING = 0
     MARKED = 1  # the user's or an autoscaler's choice

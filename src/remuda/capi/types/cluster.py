@@ -56,7 +56,7 @@ class ClusterNetwork(Part):
 
 
 class Endpoint(Part):
-    """Where the cluster's API is reached."""
+    """Address of the cluster's API."""
 
     host: Annotated[str, Field("A name or an address.", min_length=1, max_length=512)] = ""
     port: Annotated[Port, Field("A port.")] = 0

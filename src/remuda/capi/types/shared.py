@@ -1,7 +1,7 @@
-"""What several Cluster API kinds are made of: references, selectors, gates, taints, template metadata.
+"""Parts shared by several Cluster API kinds: references, selectors, gates, taints, template metadata.
 
-References carry no version: which one to use is read from the labels of the referenced kind's definition, at the time.
-They never leave the namespace of the object that holds them.
+References have no version: controllers read the version to use from the labels of the referenced kind's definition,
+each time. They never leave the namespace of the object that holds them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class SelectorRequirement(Part):
 
 
 class Selector(Part):
-    """Which objects are meant, by their labels: all demands must hold. Empty means every object."""
+    """Selection of objects by their labels: all requirements must hold. Empty selects every object."""
 
     match_labels: Annotated[Mapping[str, str], Field("Labels with exactly these values.")] = {}
     match_expressions: Annotated[Sequence[SelectorRequirement], Field("Further demands.", list_type="atomic")] = ()
@@ -164,7 +164,7 @@ class SetDeletion(Part):
 
 
 class VersionCount(Part):
-    """How many Machines run a version."""
+    """Number of Machines that run a version."""
 
     version: Annotated[Version, Field("The Kubernetes version.", required=True)] = ""
     replicas: Annotated[Int32, Field("How many run it.", minimum=1)] = 0

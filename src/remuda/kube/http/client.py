@@ -13,10 +13,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from remuda.kube import chance
+from remuda.kube import random_source
 from remuda.kube.client import Change, Listing, PatchKind, Propagation, Target
 from remuda.kube.errors import Unreachable, bad_request
-from remuda.kube.http.lines import LineSplitter, read_change, read_list
+from remuda.kube.http.lines import EventReader, read_change, read_list
 from remuda.kube.http.link import Connector, direct
 from remuda.kube.http.transport import USER_AGENT, Observe, Transport, Warn
 from remuda.kube.kubeconfig import Access
@@ -111,7 +111,7 @@ class HttpClient:
         metadata_only: bool = False,
         timeout_seconds: float = 0,
     ) -> AsyncGenerator[Change, None]:
-        seconds = timeout_seconds or chance.between(*_WATCH_SECONDS)
+        seconds = timeout_seconds or random_source.between(*_WATCH_SECONDS)
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -124,16 +124,16 @@ class HttpClient:
         }
         path = _collection(target, namespace) + _query(query)
         longest = seconds + self._watch_grace_seconds
-        lines = LineSplitter()
+        events = EventReader()
         try:
             async with self._transport.stream(path, _METADATA if metadata_only else _JSON) as body:
                 while chunk := await _within(longest, body.readany()):
-                    for line in lines.feed(chunk):
-                        yield read_change(line)
+                    for event in events.feed(chunk):
+                        yield read_change(event)
         except TimeoutError:
             text = f"{self.access.server} has sent nothing for {longest:g} seconds in a watch of {seconds:g}"
             raise Unreachable(f"{text}: the connection is dead", code=504) from None
-        if not lines.is_between_lines:
+        if not events.is_between_events:
             raise Unreachable(f"the connection to {self.access.server} was lost in the middle of a watch event")
 
     async def raw_get(self, path: str, *, accept: str = "") -> bytes:
@@ -142,6 +142,11 @@ class HttpClient:
 
     async def raw_delete(self, path: str) -> bytes:
         return await self._transport.request("DELETE", path)
+
+    async def raw_send(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """For paths that are no resource's."""
+        headers = {"Content-Type": "application/octet-stream"} if body else {}
+        return await self._transport.request(method, path, body=body or None, headers=headers)
 
     async def raw_stream(self, path: str, *, accept: str = "") -> AsyncGenerator[bytes, None]:
         """The answer as it comes, however long it takes: a log that is followed."""

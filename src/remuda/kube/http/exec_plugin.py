@@ -117,7 +117,7 @@ class PluginCredentials:
             raise self._failed(why, hint=True) from None
 
     def _read(self, output: bytes) -> Credentials:
-        """What was printed is secret, also in an error."""
+        """Parse the printed ExecCredential. The output is secret, so errors never quote it."""
         try:
             printed = msgspec.json.decode(output, type=_Printed)
         except msgspec.MsgspecError:
@@ -155,7 +155,7 @@ class PluginCredentials:
 
 
 def exec_info(plugin: ExecPlugin) -> bytes:
-    """What the program is told in KUBERNETES_EXEC_INFO."""
+    """Return the ExecCredential that is passed to the program in KUBERNETES_EXEC_INFO."""
     spec: dict[str, object] = {"interactive": False}
     if plugin.cluster_info is not None:
         spec["cluster"] = plugin.cluster_info

@@ -1,7 +1,7 @@
-"""Who a request comes from: headers that say it, and a certificate and key that prove it.
+"""Client identity of a request: the Authorization header, and the client certificate and key.
 
-An `Identity` is what holds right now. Its source may give another one later: files are renewed by others, programs
-that print credentials are run again before what they printed expires, or when the server does not accept it.
+An `Identity` is valid at the moment it is returned. Its source may return another one later: other processes renew the
+files, and an exec plugin runs again before its credentials expire or when the server rejects them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FromFiles:
 
 
 class FromPlugin:
-    """What an exec plugin prints, on top of the CA."""
+    """Credentials printed by an exec plugin, combined with the CA of the kubeconfig."""
 
     def __init__(self, access: Access) -> None:
         assert access.exec is not None

@@ -6,16 +6,18 @@ wherever it came from.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
 import msgspec
 
 from remuda.kube.client import Change, ChangeType, Listing
-from remuda.kube.errors import StatusError, status_error
+from remuda.kube.errors import StatusError, UnreadableWatch, status_error
 
-MAX_LINE = 64 * 1024 * 1024  # far above what any server stores as one object
+MAX_EVENT = 64 * 1024 * 1024  # far above what any server stores as one object
 
+_MOST_SHOWN = 50  # bytes of what is no event
 _TYPED = (b'{"apiVersion":', b'{"kind":')  # how an item that is whole begins, spared a closer look
 # What msgspec raises for the bytes of others: ValueError is that of text which is not UTF-8.
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -65,54 +67,188 @@ def _whole(items: Sequence[msgspec.Raw], api_version: str, kind: str) -> list[by
     return whole
 
 
-class _Event(msgspec.Struct):
+class Event(msgspec.Struct):
+    """One event of a watch; the object as the server sent it."""
+
     type: str
     object: msgspec.Raw
 
 
-_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_event = msgspec.json.Decoder(Event).decode
 
 
-def read_change(line: bytes) -> Change:
-    """One line of a watch. Raises StatusError: the server's own for an ERROR, and for a line that is none."""
-    try:
-        event = _decode_event(line)
-    except _UNREADABLE as error:
-        raise StatusError(500, "InternalError", f"the server's watch cannot be read: {error}") from None
+def read_change(event: Event) -> Change:
+    """Return the change that an event tells of. Raises the server's own error for an ERROR, and UnreadableWatch for an
+    event of an unknown type."""
     value = bytes(event.object)
     if event.type == "ERROR":
         raise status_error(0, value)
     if event.type not in _TYPES:
-        raise StatusError(500, "InternalError", f"the server's watch has an event of type {event.type[:50]!r}")
+        raise UnreadableWatch(f"an event has the type {event.type[:50]!r}")
     return Change(event.type, value)  # type: ignore[arg-type]  # it is one of them
 
 
-class LineSplitter:
-    """Lines out of chunks that end anywhere. A line in many chunks is put together once, when it ends."""
+_SPACE = re.compile(rb"[ \t\r\n]*")
+# What matters of JSON to find the end of an object: 1 opens, 2 closes, 3 is a string that the chunk cuts (4: behind a
+# backslash); whole strings have no group, so that nothing in them is taken for a bracket.
+_TOKEN = re.compile(rb'([{\[])|([}\]])|"[^"\\]*(?:\\.[^"\\]*)*(?:"|((\\)?\Z))', re.DOTALL)
+_OPENS, _CLOSES = 1, 2
+_REST_OF_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+_MAY_END = re.compile(rb"\}[ \t\r\n]*(?:\{|$)")  # without a newline, an event can only end there
+_BRACE, _QUOTE = b'{"'
+_OF_NUMBERS = b"0123456789+-.eE"
 
-    def __init__(self, limit: int = MAX_LINE) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
+
+class _ObjectEnd:
+    """Finds the end of one JSON object in chunks that end anywhere. Reads each byte once. Remembers how deep it is, and
+    whether it is in a string or behind a backslash."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+
+    def find(self, chunk: bytes, at: int) -> int:
+        """Return the position behind the object, or 0 if it goes on in the next chunk."""
+        if self._in_string:
+            at = self._leave_string(chunk, at)
+        for found in _TOKEN.finditer(chunk, at):
+            group = found.lastindex
+            if group is None:
+                continue
+            if group == _OPENS:
+                self._depth += 1
+            elif group == _CLOSES:
+                self._depth -= 1
+                if not self._depth:
+                    return found.end()
+            else:
+                self._in_string, self._escaped = True, found[4] is not None
+        return 0
+
+    def _leave_string(self, chunk: bytes, at: int) -> int:
+        if self._escaped:
+            self._escaped = False
+            at += 1
+        at = _REST_OF_STRING.match(chunk, at).end()  # type: ignore[union-attr]  # it matches nothing as well
+        if at < len(chunk):
+            self._in_string = chunk[at] != _QUOTE
+            self._escaped = self._in_string  # what stopped it is a backslash, the last byte of the chunk
+            at += 1
+        return at
+
+
+class EventReader:
+    """Events out of the chunks of a watch. Like client-go, it reads a stream of JSON objects: an event may be indented,
+    and the next one may follow in the same line.
+
+    Servers write one event per line, so a line is decoded first. Only what turns out to be more or less than one
+    event is searched for its end. Memory is bounded by `limit`, time is linear in what was received."""
+
+    def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The lines that are complete now, without their ends; empty ones are left out."""
-        first, *rest = chunk.split(b"\n")
-        self._hold(first)
-        for piece in rest:
-            line = b"".join(self._parts)
-            self._parts, self._size = [], 0
-            self._hold(piece)
-            if line.strip():
-                yield line
-
-    def _hold(self, piece: bytes) -> None:
-        if piece:
-            self._parts.append(piece)
-            self._size += len(piece)
-            if self._size > self._limit:
-                raise StatusError(500, "InternalError", f"an event of the watch is larger than {self._limit} bytes")
+        self._parts: list[bytes] = []  # of an event that has begun
+        self._size = 0
+        self._end: _ObjectEnd | None = None  # set while an event is searched for its end
+        self._at_line = True  # the next event begins where a line does
+        self._judged = 0  # bytes of the begun event that are JSON as far as they go
 
     @property
-    def is_between_lines(self) -> bool:
+    def is_between_events(self) -> bool:
         return not self._size
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """Yield the events that are complete now. Raises UnreadableWatch for what cannot become one."""
+        at = 0
+        while at < len(chunk):
+            if self._end is None:
+                if self._at_line:
+                    newline = chunk.find(b"\n", at) + 1
+                    piece = chunk[at : newline or len(chunk)]
+                    if not newline and not _MAY_END.search(piece):
+                        self._begin(piece)
+                        return
+                    line = self._take() + piece if self._parts else piece
+                    event = _whole_event(line, ends=bool(newline)) if len(line) <= self._limit else None
+                    if event is not None:
+                        yield event
+                        at += len(piece)
+                        continue
+                    if len(line) > len(piece):  # it began in an earlier chunk
+                        chunk, at = line + chunk[at + len(piece) :], 0
+                begin = self._skip_space(chunk, at)
+                if begin != at:
+                    at = begin
+                    continue
+                self._end, self._judged = _ObjectEnd(), 0
+            stop = self._end.find(chunk, at)
+            self._hold(chunk[at : stop or len(chunk)])
+            if not stop:
+                self._judge()
+                return
+            self._end, self._at_line, at = None, False, stop
+            yield _event(self._take())
+
+    def _skip_space(self, chunk: bytes, at: int) -> int:
+        space = _SPACE.match(chunk, at)
+        assert space is not None
+        if b"\n" in space[0]:
+            self._at_line = True
+        at = space.end()
+        if at < len(chunk) and chunk[at] != _BRACE:
+            # Nothing of an event itself is ever shown: it may be a Secret.
+            raise UnreadableWatch(f"expected an event, got {chunk[at : at + _MOST_SHOWN]!r}")
+        return at
+
+    def _begin(self, piece: bytes) -> None:
+        """Hold a line without its end."""
+        if not self._parts:
+            piece = piece[self._skip_space(piece, 0) :]
+        if piece:
+            self._hold(piece)
+
+    def _hold(self, piece: bytes) -> None:
+        self._parts.append(piece)
+        self._size += len(piece)
+        if self._size > self._limit:
+            raise UnreadableWatch(f"an event is larger than {self._limit} bytes")
+
+    def _take(self) -> bytes:
+        value = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        return value
+
+    def _judge(self) -> None:
+        """Raise UnreadableWatch if the begun event is not JSON: its end might never be found. Decoding it whenever
+        there is twice as much of it keeps the time linear."""
+        if self._size < 2 * self._judged:
+            return
+        begun = b"".join(self._parts)
+        self._parts, self._judged = [begun], self._size
+        _whole_event(begun.rstrip(_OF_NUMBERS), ends=True)  # half a number looks malformed
+
+
+_TRUNCATED, _TRAILING = "Input data was truncated", "trailing characters"
+
+
+def _whole_event(line: bytes, *, ends: bool) -> Event | None:
+    """Return the event, or None if the line is not exactly one: it may be the beginning of one, or several. `ends`: no
+    token goes on behind it, so that it must be JSON as far as it goes."""
+    try:
+        return _decode_event(line)
+    except msgspec.ValidationError as error:
+        raise UnreadableWatch(str(error)) from None
+    except msgspec.DecodeError as error:
+        text = str(error)
+        if ends and text != _TRUNCATED and _TRAILING not in text:
+            raise UnreadableWatch(str(error)) from None
+        return None
+    except _UNREADABLE as error:
+        raise UnreadableWatch(str(error)) from None
+
+
+def _event(value: bytes) -> Event:
+    try:
+        return _decode_event(value)
+    except _UNREADABLE as error:
+        raise UnreadableWatch(str(error)) from None

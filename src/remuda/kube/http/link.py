@@ -14,7 +14,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.connector import Connection
 
 from remuda.kube.http.identity import Identity
-from remuda.kube.permit import ask_permit
+from remuda.kube.leadership import ask_permit
 
 CONNECT_SECONDS = 10.0
 KEEP_SECONDS = 30.0  # shorter than what servers and the balancers before them keep an idle connection
@@ -26,7 +26,11 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class _Request(aiohttp.ClientRequest):
-    """Who may not act any more writes nothing, however long a write has waited for a connection and for its turn."""
+    """Request that checks the permit again just before a write is sent.
+
+    A process that has lost its permit writes nothing, however long the write has waited for a connection or in the
+    queue.
+    """
 
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
         self._ask()

@@ -23,7 +23,7 @@ import aiohttp
 from yarl import URL
 
 import remuda
-from remuda.kube import chance
+from remuda.kube import random_source
 from remuda.kube.errors import StatusError, Unreachable, status_error
 from remuda.kube.http.identity import Identity, identity_source, impersonation_headers
 from remuda.kube.http.link import CONNECT_SECONDS, Connector, Link, direct
@@ -109,8 +109,8 @@ class Transport:
         sent = [*self._headers, *headers.items()]
         for attempt in (1, 2):
             async with self._exchange("GET", path, None, sent, keep=False) as (answer, identity):
-                if answer.status == HTTPStatus.OK:
-                    yield answer.content
+                if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+                    yield answer.content  # of 204, as for the log of a Pod without a node: nothing
                     return
                 error = _error_in(answer, await self._read_in_time(answer, path))
             assert error is not None
@@ -218,7 +218,7 @@ class Transport:
     def _wait_seconds(
         self, method: str, error: StatusError, identity: Identity, attempt: int, patient: bool
     ) -> float | None:
-        """How long to wait before the same request is sent again; None: it is not."""
+        """Return the seconds to wait before the request is retried; None if it is not retried."""
         if error.code == HTTPStatus.UNAUTHORIZED:
             return 0.0 if attempt == 1 and self._identities.refused(identity) else None
         busy = error.code == HTTPStatus.TOO_MANY_REQUESTS
@@ -229,7 +229,7 @@ class Transport:
             asked = float(error.headers.get("Retry-After", _DEFAULT_WAIT_SECONDS))
         except ValueError:  # a date
             asked = _DEFAULT_WAIT_SECONDS
-        return max(asked, 0.0) + chance.between(0, 0.1 * attempt)  # not all at the same moment
+        return max(asked, 0.0) + random_source.between(0, 0.1 * attempt)  # not all at the same moment
 
     def _show_warnings(self, answer: aiohttp.ClientResponse) -> None:
         """Each once: a server repeats them with every request."""
@@ -296,7 +296,7 @@ def _error_in(answer: aiohttp.ClientResponse, content: bytes) -> StatusError | N
 
 
 def _warning_text(header: str) -> str:
-    """What stands quoted in it, with its own quotes as they were."""
+    """Return the quoted text of a Warning header, unescaped."""
     quoted = _QUOTED.search(header)
     return re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else header
 

@@ -5,8 +5,8 @@ for a process inside a Pod. Each gives an `Access`: all that `kube.http` needs t
 """
 
 from remuda.kube.kubeconfig.access import Access, ExecPlugin, Impersonation, KubeconfigError
-from remuda.kube.kubeconfig.loading import in_cluster, load, parse
-from remuda.kube.kubeconfig.writing import build, write
+from remuda.kube.kubeconfig.loader import in_cluster, load, parse
+from remuda.kube.kubeconfig.writer import build, write
 
 __all__ = [
     "Access",

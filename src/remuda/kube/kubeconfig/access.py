@@ -1,7 +1,7 @@
-"""How to reach a server and who to be there, with every path resolved and every name looked up.
+"""Resolved connection to an API server: address and credentials, with every path and every name resolved.
 
-What is a `Path` here stays a path: such files are replaced while we run (tokens and certificates of Pods are), so
-whoever uses them reads them again when they change.
+A value that is a `Path` stays a path: such files are replaced while the process runs (the kubelet renews the tokens and
+certificates of Pods), so their users read them again when they change.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def method(self) -> Literal["token", "basic", "exec", "certificate", "anonymous"]:
-        """How a request says who we are, in order of precedence; a client certificate may come on top."""
+        """Return the authentication method, in order of precedence; a client certificate may be used in addition."""
         if self.token or self.token_file:
             return "token"
         if self.username or self.password:

@@ -102,8 +102,10 @@ class Config(_Kebab):
 
 
 class Merged:
-    """What several files say together. Each stanza comes with the folder that its relative paths start from, None for
-    a kubeconfig that is no file."""
+    """Merged content of several kubeconfig files.
+
+    Each stanza is stored with the folder that its relative paths start from; None for a kubeconfig that is not a file.
+    """
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
@@ -123,7 +125,7 @@ class Merged:
 
 
 def read_config(text: bytes, origin: str) -> Config:
-    """Whoever wrote it: never a crash, and no more work than its size is worth. Raises KubeconfigError."""
+    """Parse a kubeconfig from an untrusted source, with bounded work and without crashing. Raises KubeconfigError."""
     try:
         found = untrusted_yaml.load(text, most_aliases=_MOST_ALIASES)
     except untrusted_yaml.TooComplex as error:
@@ -140,7 +142,7 @@ def read_config(text: bytes, origin: str) -> Config:
 
 
 def merge_files(paths: Iterable[Path]) -> Merged:
-    """Of files that exist; there may be none. Raises KubeconfigError."""
+    """Merge those of the files that exist; there may be none. Raises KubeconfigError."""
     found = list(dict.fromkeys(path for path in paths if path.exists()))
     merged = Merged(", ".join(map(str, found)))
     for path in found:

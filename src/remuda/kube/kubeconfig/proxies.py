@@ -1,4 +1,4 @@
-"""Which proxy the environment asks for: HTTPS_PROXY, HTTP_PROXY and NO_PROXY as kubectl reads them."""
+"""Proxy selection from the environment: HTTPS_PROXY, HTTP_PROXY and NO_PROXY as kubectl reads them."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ the result shares no mutable part with them, so that it may be defaulted and pru
 saves one copy of it. Refusals are `StatusError`s with the code and wording of the real server.
 """
 
-from remuda.kube.patches.copying import copy_json
+from remuda.kube.patches.json_copy import copy_json
 from remuda.kube.patches.json_patch import MAX_OPERATIONS, apply_json_patch, create_json_patch
 from remuda.kube.patches.merge_patch import apply_merge_patch, create_merge_patch
 from remuda.kube.patches.strategic import apply_strategic_patch

@@ -16,8 +16,8 @@ import msgspec
 from remuda.kube import errors
 from remuda.kube.cost import LIMITS, marks
 from remuda.kube.errors import StatusError
-from remuda.kube.patches.copying import copy_json, same_json
 from remuda.kube.patches.go_text import json_type
+from remuda.kube.patches.json_copy import copy_json, same_json
 
 MAX_OPERATIONS = 10_000
 _MAX_COPIED_BYTES = 3 * 1024 * 1024
@@ -27,7 +27,7 @@ _is_index = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
 
 
 class _DoesNotApply(Exception):
-    """Why an operation failed; for whoever debugs, clients are not told."""
+    """Failure of one operation. The message is for debugging and is not sent to clients."""
 
 
 def apply_json_patch(original: dict[str, Any], patch: Any, *, in_place: bool = False) -> dict[str, Any]:

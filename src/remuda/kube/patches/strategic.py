@@ -12,9 +12,9 @@ from typing import Any
 
 from remuda.kube import errors
 from remuda.kube.errors import StatusError
-from remuda.kube.patches.copying import copy_json
 from remuda.kube.patches.go_text import go_type, go_value, json_type
-from remuda.kube.patches.ordering import KeyOf, interleaved
+from remuda.kube.patches.json_copy import copy_json
+from remuda.kube.patches.list_order import KeyOf, interleaved
 from remuda.kube.schema import Schema
 
 _DIRECTIVE = "$patch"
@@ -175,7 +175,7 @@ def _merge_list(original: list[Any], patch: list[Any], schema: Schema | None, de
 
 
 def _are_maps(*lists: list[Any]) -> bool:
-    """Whether the elements are objects; all must be of one kind, and none a list."""
+    """Return whether the elements are objects; all must be of one type, and none a list."""
     kinds = {type(item) for items in lists for item in items}
     if list in kinds:
         raise StatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})

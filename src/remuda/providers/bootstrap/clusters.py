@@ -1,16 +1,17 @@
-"""How hosts that somebody made come into a Cluster: its registration Secret, and the requests of hosts.
+"""Registration of existing hosts in a Cluster: the Cluster's registration Secret, and the hosts' requests.
 
-For every Cluster whose infrastructure is an RKECluster there is a Secret `<cluster>-registration` with a `token`, and
-with the one line (`command`) that registers a host; the user adds roles to it. Delete the Secret to have a new token.
+Every Cluster whose infrastructure is an RKECluster has a Secret `<cluster>-registration` with a `token` and the
+one-line `command` that registers a host; the user appends roles to the command. Delete the Secret to get a new token.
 
-A host that registers leaves a request, a Secret of type machine-request. Out of it come an RKEBootstrap, a
-CustomMachine and a Machine, or the reason why not, which the host is told. Whoever waits for the answer takes the
-request away; so does time.
+A host that registers creates a request, a Secret of type machine-request. From it the controller creates an
+RKEBootstrap, a CustomMachine and a Machine, or it writes the reason for the refusal, which the host receives. The
+request is deleted by the client that waits for the answer, or when it expires.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import shlex
@@ -19,21 +20,21 @@ from typing import Any
 import msgspec
 
 from remuda.capi import names as capi_names
-from remuda.capi.belonging import controlled_by, index_by_cluster, members
-from remuda.capi.pausing import is_paused
+from remuda.capi.cluster_index import controlled_by, index_by_cluster, members
+from remuda.capi.pause import is_paused
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.kube import clock
 from remuda.kube.core import SECRET, SECRETS, Secret
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound
 from remuda.kube.objects import Key, Kind
-from remuda.providers import names, secrets
 from remuda.providers.bootstrap import custom, environment, tokens
 from remuda.providers.bootstrap.custom import BadRequest
 from remuda.providers.bootstrap.environment import Environment
-from remuda.providers.bootstrap.site import Site
-from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
-from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.shared import names, secrets
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRAP
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
 from remuda.runtime.steps import step
@@ -115,9 +116,7 @@ class ClusterRegistrationController:
                 async with CREATE:
                     made = self._secret(cluster, name, token, variables)
                     await self._client.create(SECRETS, cluster.metadata.namespace, made)
-            except StatusError as error:
-                if error.reason != "AlreadyExists":
-                    raise
+            except AlreadyExists:
                 raise Retryable(f"Secret {cluster.metadata.namespace}/{name} is not one of ours: rename it") from None
         elif present.metadata.annotations.get(SITE) != digest:
             found = SECRET.decode(await self._client.get(SECRETS, *present.key))
@@ -202,9 +201,7 @@ class ClusterRegistrationController:
         namespace, name = cluster.metadata.namespace, obj["metadata"]["name"]
         try:
             await self._client.create(kind.target, namespace, obj)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
+        except AlreadyExists:
             present = kind.decode(await self._client.get(kind.target, namespace, name))
             if present.metadata.deleting:
                 raise Retryable(f"{kind.name} {namespace}/{name} of an earlier registration is being deleted") from None
@@ -219,12 +216,9 @@ class ClusterRegistrationController:
             await self._client.patch(SECRETS, *request.key, {"metadata": {"annotations": {custom.REFUSED: why}}})
 
     async def _forget(self, request: Secret) -> None:
-        try:
+        with contextlib.suppress(NotFound, Conflict):
             async with FORGET:
                 await self._client.delete(SECRETS, *request.key, uid=request.metadata.uid)
-        except StatusError as error:
-            if error.code not in (404, 409):
-                raise
 
 
 def find(machines: list[Machine], id: str) -> Machine | None:

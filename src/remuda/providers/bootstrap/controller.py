@@ -11,24 +11,25 @@ the rest is. A token that has done its work is not followed by another one.
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Iterable
 
 import msgspec
 
 from remuda.capi import names as capi_names
-from remuda.capi.pausing import paused
+from remuda.capi.pause import paused
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.kube import conditions
 from remuda.kube.client import Target
 from remuda.kube.conditions import condition
 from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, Secret
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, StatusError
 from remuda.kube.objects import Condition, Key, Kind, Object
-from remuda.providers import names, secrets
-from remuda.providers.bootstrap import access, data, environment, guard, script, tokens
-from remuda.providers.bootstrap.access import Json, Owner
-from remuda.providers.bootstrap.site import Site
-from remuda.providers.bootstrap.types import (
+from remuda.providers.bootstrap import data, environment, guard, script, tokens
+from remuda.providers.shared import names, plan_access, secrets
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.plan_access import Json, Owner
+from remuda.providers.shared.types.bootstrap import (
     AGENT_CONNECTED,
     CONNECTED,
     NODE_TAMPERED,
@@ -36,7 +37,7 @@ from remuda.providers.bootstrap.types import (
     RKE_BOOTSTRAP,
     RKEBootstrap,
 )
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, Terminal
@@ -106,11 +107,13 @@ class RKEBootstrapController:
             assert machine is not None
             return await self._provide(Owner(bootstrap, machine), draft, news)
         except (Retryable, Terminal) as error:
-            news.append(condition(READY, False, "Failed", str(error)))
+            reason = names.STALLED if isinstance(error, Terminal) else "Failed"
+            news.append(condition(READY, False, reason, str(error)))
             raise
+        except Conflict:
+            raise  # another writer was faster, which is harmless: no condition reports it
         except StatusError as error:
-            if error.reason != "Conflict":  # then somebody was faster, which is harmless
-                news.append(condition(READY, False, "Refused", error.message))
+            news.append(condition(READY, False, "Refused", error.message))
             raise
         finally:
             _put(draft, bootstrap, news)
@@ -138,23 +141,23 @@ class RKEBootstrapController:
     async def _open(self, owner: Owner) -> None:
         plan = self._own(owner, owner.name)
         if plan is None:
-            await self._create(owner, SECRETS, access.plan_secret(owner), CREATE_PLAN)
+            await self._create(owner, SECRETS, plan_access.plan_secret(owner), CREATE_PLAN)
         else:
             await self._label(owner, plan)
         if self._own(owner, owner.token_name) is None:
             account = _ACCOUNT.decode(
-                await self._create(owner, SERVICE_ACCOUNTS, access.account(owner), CREATE_ACCOUNT)
+                await self._create(owner, SERVICE_ACCOUNTS, plan_access.account(owner), CREATE_ACCOUNT)
             )
-            await self._create(owner, ROLES, access.role(owner), CREATE_ROLE)
-            await self._create(owner, ROLE_BINDINGS, access.role_binding(owner), BIND_ROLE)
-            await self._create(owner, SECRETS, access.token(owner, account), CREATE_TOKEN)
+            await self._create(owner, ROLES, plan_access.role(owner), CREATE_ROLE)
+            await self._create(owner, ROLE_BINDINGS, plan_access.role_binding(owner), BIND_ROLE)
+            await self._create(owner, SECRETS, plan_access.token(owner, account), CREATE_TOKEN)
 
     async def _label(self, owner: Owner, plan: Secret) -> None:
-        """What was copied is copied again where it differs, whoever changed it; what others have added stays, unless it
-        would be taken for ours."""
-        labels, annotations = access.plan_labels(owner), access.plan_annotations(owner)
+        """Restore copied labels and annotations that differ, regardless of who changed them. Labels and annotations
+        that others have added stay, except labels that could be mistaken for ours."""
+        labels, annotations = plan_access.plan_labels(owner), plan_access.plan_annotations(owner)
         present = plan.metadata.labels
-        stray = [key for key in present if access.is_guarded(key) and key not in labels]
+        stray = [key for key in present if plan_access.is_guarded(key) and key not in labels]
         wrong = [key for key, value in labels.items() if present.get(key) != value]
         outdated = [key for key, value in annotations.items() if plan.metadata.annotations.get(key) != value]
         value = self._secrets.raw(*plan.key)
@@ -172,7 +175,7 @@ class RKEBootstrapController:
         self._events.normal(owner.bootstrap, "PlanSecretLabelled", f"plan Secret {plan.key}: {said} as on its Machine")
 
     def _tampering(self, owner: Owner) -> list[Condition]:
-        """What admission has refused to the host's account."""
+        """Return the condition that reports the changes that admission has denied to the host's account."""
         plan = self._own(owner, owner.name)
         refused = guard.refused(plan.metadata.annotations) if plan is not None else None
         present = conditions.find(owner.bootstrap.status.conditions, NODE_TAMPERED)
@@ -241,23 +244,20 @@ class RKEBootstrapController:
 
     def _own(self, owner: Owner, name: str) -> Secret | None:
         found = self._secrets.get(owner.bootstrap.metadata.namespace, name)
-        return found if found is not None and access.is_of(found.metadata, owner.bootstrap.metadata.uid) else None
+        return found if found is not None and plan_access.is_of(found.metadata, owner.bootstrap.metadata.uid) else None
 
     async def _create(self, owner: Owner, target: Target, obj: Json, step: Step) -> bytes:
         """The object, made now or before; somebody else's of the same name is an error that names it."""
         namespace, name = owner.bootstrap.metadata.namespace, obj["metadata"]["name"]
-        try:
+        with contextlib.suppress(AlreadyExists):
             async with step:
                 return await self._client.create(target, namespace, obj)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
         value = await self._client.get(target, namespace, name)
         present = _ACCOUNT.decode(value).metadata
-        if access.is_of(present, owner.bootstrap.metadata.uid):
+        if plan_access.is_of(present, owner.bootstrap.metadata.uid):
             return value
         what = f"{obj['kind']} {namespace}/{name}"
-        if present.owner(RKE_BOOTSTRAP.name, RKE_BOOTSTRAP.group) or access.BOOTSTRAP_UID in present.annotations:
+        if present.owner(RKE_BOOTSTRAP.name, RKE_BOOTSTRAP.group) or plan_access.BOOTSTRAP_UID in present.annotations:
             raise Retryable(f"{what} of an earlier RKEBootstrap of this name has not been collected yet")
         raise Retryable(f"{what} exists and belongs to somebody else: delete it, or give the Machine another name")
 
@@ -269,7 +269,7 @@ def _data_secret(owner: Owner, made: data.Data, annotations: dict[str, str]) -> 
         "type": names.BOOTSTRAP_TYPE,
         "metadata": {
             "name": names.bootstrap_secret(owner.bootstrap.metadata.name),
-            "labels": access.common_labels(owner),
+            "labels": plan_access.common_labels(owner),
             "annotations": annotations,
             "ownerReferences": [msgspec.to_builtins(owner.reference)],
         },
@@ -278,14 +278,14 @@ def _data_secret(owner: Owner, made: data.Data, annotations: dict[str, str]) -> 
 
 
 def _first_word(owner: Owner) -> Condition:
-    """Of the agent. An RKEBootstrap that was moved here has lost its status; its Machine still names its host."""
+    """Return the agent's first condition. A moved RKEBootstrap has no status; its Machine still names its host."""
     if names.MACHINE_ID in owner.machine.metadata.labels and data.form(owner.machine.spec.infrastructure_ref) != "none":
         return CONNECTED
     return condition(AGENT_CONNECTED, False, "WaitingForHost", "no agent of the host has connected yet")
 
 
 def _is_at_work(owner: Owner) -> bool:
-    """Nobody needs the bootstrap data any more: the host is connected, and its infrastructure is done with it."""
+    """Return whether the bootstrap data is obsolete: the host is connected and its infrastructure provisioned."""
     connected = conditions.is_true(owner.bootstrap.status.conditions, AGENT_CONNECTED)
     return connected and owner.machine.status.initialization.infrastructure_provisioned
 

@@ -17,8 +17,8 @@ from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.kube import names as kube_names
 from remuda.kube.objects import OwnerReference
-from remuda.providers import names
-from remuda.providers.bootstrap.types import CUSTOM_MACHINE, RKE_BOOTSTRAP
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRAP
 
 PREFIX = "x-cattle-"
 DATA = "data"  # key of a request Secret: the headers as JSON, by their names without the prefix
@@ -39,11 +39,11 @@ Json = dict[str, Any]
 
 
 class BadRequest(ValueError):
-    """What a host says of itself cannot be used. The text is for who reads its log."""
+    """Invalid description that a host has sent of itself. The text is for the reader of the host's log."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host says of itself, checked."""
+    """Validated description that a host has sent of itself."""
 
     id: str
     roles: Sequence[str] = ()  # the labels that say so
@@ -71,7 +71,7 @@ def provider_id(name: str) -> str:
 
 
 def machine_id(headers: Mapping[str, str]) -> str:
-    """Of any host, made by us or not. Raises BadRequest."""
+    """Return the id of any host, created by us or not. Raises BadRequest."""
     found = headers.get(f"{PREFIX}id", "").strip()
     if not found:
         raise BadRequest("the header X-Cattle-Id is missing: it says which host this is")
@@ -93,7 +93,7 @@ def collect(headers: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def decode(data: bytes) -> Request:
-    """What a request Secret holds. Raises BadRequest."""
+    """Decode the content of a request Secret. Raises BadRequest."""
     try:
         values = msgspec.json.decode(data, type=dict[str, list[str]])
     except (msgspec.MsgspecError, ValueError) as error:
@@ -131,7 +131,7 @@ def _labels(text: str) -> dict[str, str]:
 
 
 def is_reserved(label: str) -> bool:
-    """Whether controllers read it."""
+    """Return whether the label is reserved: controllers read it."""
     domain, slash, _ = label.partition("/")
     if not slash or label in _ALLOWED:
         return False
@@ -150,7 +150,7 @@ def _taints(text: str) -> str:
 
 
 def refusal(request: Request, machines: Sequence[Machine]) -> str:
-    """Why nothing can be made of a new request in a Cluster that has these Machines; empty when it can."""
+    """Return why a new request must be refused in a Cluster that has these Machines; empty if it is accepted."""
     if not request.roles:
         return "the host has no role: add --etcd, --controlplane or --worker to the command"
     wanted = capi_names.label_value(request.node_name)
@@ -174,7 +174,7 @@ def refusal(request: Request, machines: Sequence[Machine]) -> str:
 
 
 def request_secret(cluster: Cluster, values: Mapping[str, Sequence[str]], id: str) -> Json:
-    """It belongs to the Cluster, so that nothing is left of it."""
+    """Return the request Secret. The Cluster owns it, so that it is deleted with the Cluster."""
     owner = OwnerReference(
         api_version=CLUSTER.api_version, kind=CLUSTER.name, name=cluster.metadata.name, uid=cluster.metadata.uid
     )

@@ -15,8 +15,8 @@ import yaml
 
 from remuda.capi.types import Reference
 from remuda.kube import untrusted_yaml
-from remuda.providers import names
-from remuda.providers.bootstrap.types import CUSTOM_MACHINE
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE
 
 Form = Literal["script", "cloud-config", "none"]
 

@@ -6,8 +6,13 @@ from typing import Any
 
 from remuda.capi import names as capi_names
 from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition, label_path
-from remuda.providers.bootstrap.types import AGENT_CONNECTED, CUSTOM_MACHINE, RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
-from remuda.providers.infrastructure.types import RKE_CLUSTER
+from remuda.providers.shared.types.bootstrap import (
+    AGENT_CONNECTED,
+    CUSTOM_MACHINE,
+    RKE_BOOTSTRAP,
+    RKE_BOOTSTRAP_TEMPLATE,
+)
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 
 _BOOTSTRAP = "bootstrap-remuda"
 _INFRASTRUCTURE = "infrastructure-remuda"

@@ -1,7 +1,8 @@
-"""What the manager serves to hosts: the install script, the agent, its CA, and the trade of a token for a kubeconfig.
+"""HTTP endpoints for hosts: the install script, the agent, its CA, and the exchange of a token for a kubeconfig.
 
-The same on either engine. Nothing here needs to know who asks, except for `/v3/connect/…`, which is for those with a
-token; a wrong one costs its sender patience. Errors are a line of text: install scripts show it to people.
+They are the same on either engine. Only `/v3/connect/…` authenticates the client, with a token; an address that sends
+wrong tokens has to wait before its next attempt. Errors are one line of text, because install scripts show it to
+people.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, he
 from remuda.providers.bootstrap import script
 from remuda.providers.bootstrap.files import Files
 from remuda.providers.bootstrap.registration import ConnectionInfo, Refusal
-from remuda.providers.bootstrap.site import Site
+from remuda.providers.shared.manager_address import Site
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +50,16 @@ class Registrar(Protocol):
 
 
 class Endpoints:
-    """`kept_out` is told of requests with a token that is none: the request, the code, and why."""
+    """`on_denied` is told of requests with a token that is none: the request, the code, and why."""
 
     def __init__(
         self,
         site: Site,
         registration: Registrar,
         assets_directory: Path | None = None,
-        kept_out: Callable[[Request, int, str], None] = lambda request, code, why: None,
+        on_denied: Callable[[Request, int, str], None] = lambda request, code, why: None,
     ) -> None:
-        self._kept_out = kept_out
+        self._on_denied = on_denied
         self._site = site
         self._registration = registration
         self._files = Files(assets_directory)
@@ -100,11 +101,11 @@ class Endpoints:
         loop = asyncio.get_running_loop()
         address = request.peer.address.rpartition(":")[0]
         if wait := self._attempts.wait(address, loop.time()):
-            self._kept_out(request, _TOO_MANY, "too many wrong tokens from this address")
+            self._on_denied(request, _TOO_MANY, "too many wrong tokens from this address")
             return _refused(_TOO_MANY, "too many wrong tokens from this address", wait)
         token = _token(request)
         if not token:
-            self._kept_out(request, _UNAUTHORIZED, "no token was shown")
+            self._on_denied(request, _UNAUTHORIZED, "no token was shown")
             return _refused(_UNAUTHORIZED, "no token was shown: an Authorization header with a Bearer token is needed")
         headers = {name: value for name, value in _headers(request) if name.startswith(_OURS)}
         try:
@@ -113,7 +114,7 @@ class Endpoints:
         except Refusal as refusal:
             if refusal.code == _UNAUTHORIZED:
                 self._attempts.failed(address, loop.time())
-                self._kept_out(request, refusal.code, refusal.message)
+                self._on_denied(request, refusal.code, refusal.message)
             return _refused(refusal.code, refusal.message, refusal.retry_after)
         except TimeoutError:
             return _refused(_UNAVAILABLE, "what this host needs is not there yet", _SOON)

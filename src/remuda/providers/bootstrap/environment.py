@@ -1,13 +1,13 @@
-"""What a cluster's control plane says of the agents of its hosts: proxies and the like, and where they keep state.
+"""Environment of the hosts' agents, from a cluster's control plane: proxies and the like, and the state directory.
 
-It reaches a host once, with the script that installs the agent; what is changed later is for hosts made from then on.
+A host receives it once, with the script that installs the agent. Later changes apply only to hosts created afterwards.
 """
 
 from __future__ import annotations
 
 from remuda.capi.types import Cluster
 from remuda.kube.objects import Key
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 
 Environment = dict[str, str]
 
@@ -23,7 +23,7 @@ def control_plane_of(cluster: Cluster) -> Key | None:
 
 
 def of(control_plane: RKEControlPlane) -> Environment:
-    """Where state is kept is set by dataDirectories alone, as in plans."""
+    """Return the agents' environment. Only dataDirectories sets the state directory, as in plans."""
     spec = control_plane.spec
     found = {variable.name: variable.value for variable in spec.agent_env_vars if variable.value}
     found.pop(_STATE, None)

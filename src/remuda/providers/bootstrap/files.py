@@ -11,22 +11,18 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Awaitable, Callable
-from io import FileIO
 from pathlib import Path
 
-from remuda.kube.web import Request, Response, Result, Sink, Stream, header_block, text
+from remuda.kube.web import Request, Response, Result, header_block, text
 from remuda.providers.bootstrap import assets, script
+from remuda.providers.shared.file_responses import BINARY, missing, streamed
 
 AGENT = "remuda-agent.pyz"
 UNINSTALL = "system-agent-uninstall.sh"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _SUM = ".sha256"
-_PIECE = 256 * 1024
-_BINARY = ("Content-Type", "application/octet-stream")
 _TEXT = ("Content-Type", "text/plain; charset=utf-8")
-_RANGE = re.compile(r"bytes=(?:(?P<first>\d{1,18})-(?P<last>\d{1,18})?|-(?P<suffix>\d{1,18}))", re.ASCII)
 
 _Version = tuple[int, int, int]  # inode, time of change, size
 
@@ -85,55 +81,7 @@ def _own(request: Request, name: str) -> Response:
     if name.endswith(_SUM):
         return text(200, f"{value}  {name.removesuffix(_SUM)}\n")
     tag = f'"{value}"'
-    headers = header_block([_BINARY if name == AGENT else _TEXT, ("ETag", tag)])
+    headers = header_block([BINARY if name == AGENT else _TEXT, ("ETag", tag)])
     if request.header(b"if-none-match") == tag:
         return Response(304, b"", headers)
     return Response(200, content, headers)
-
-
-def streamed(request: Request, descriptor: int, tag: str) -> Result:
-    """A file, or the part of it that is asked for, without ever holding it in memory. Closes the descriptor."""
-    headers = [_BINARY, ("ETag", tag), ("Accept-Ranges", "bytes")]
-    if request.method == "HEAD" or request.header(b"if-none-match") == tag:
-        os.close(descriptor)
-        return Response(200 if request.method == "HEAD" else 304, b"", header_block(headers))
-    size = os.fstat(descriptor).st_size
-    part = _part(request, tag, size)
-    if part is not None and not part:
-        os.close(descriptor)
-        return Response(416, b"", header_block([("Content-Range", f"bytes */{size}")]))
-    file = os.fdopen(descriptor, "rb", buffering=0)
-    if part is None:
-        return Stream(_produce(file, range(size)), header_block(headers))
-    headers.append(("Content-Range", f"bytes {part[0]}-{part[-1]}/{size}"))
-    return Stream(_produce(file, part), header_block(headers), status=206)
-
-
-def _part(request: Request, tag: str, size: int) -> range | None:
-    """Which bytes are asked for; None: all of them, also where what is asked for is not understood."""
-    found = _RANGE.fullmatch(request.header(b"range"))
-    if found is None or request.header(b"if-range") not in ("", tag):
-        return None
-    if found["suffix"] is not None:
-        return range(max(0, size - int(found["suffix"])), size)
-    return range(int(found["first"]), min(size, int(found["last"]) + 1) if found["last"] else size)
-
-
-def _produce(file: FileIO, part: range) -> Callable[[Sink], Awaitable[None]]:
-    async def produce(sink: Sink) -> None:
-        """A piece at a time, as fast as the host takes it."""
-        at = part.start
-        with file:
-            while at < part.stop:
-                piece = await asyncio.to_thread(os.pread, file.fileno(), min(_PIECE, part.stop - at), at)
-                if not piece:
-                    raise OSError("the file became shorter while it was sent")
-                at += len(piece)
-                sink.write(piece)
-                await sink.drain()
-
-    return produce
-
-
-def missing() -> Response:
-    return text(404, "there is no such file here\n")

@@ -20,10 +20,10 @@ from remuda.agent.rules import RESULT_KEYS
 from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
 from remuda.kube.core import SECRET
 from remuda.kube.patches import create_merge_patch
-from remuda.providers import names
+from remuda.providers.shared import names
 from remuda.runtime.webhooks import Webhook
 
-REFUSED = "remuda.dev/refused-changes"  # annotation: `Refused`, as JSON
+REFUSED = "remuda.dev/refused-changes"  # annotation: `RefusedWrite`, as JSON
 
 _NOTE = f"metadata.annotations[{REFUSED}]"
 _GUARDED_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
@@ -33,8 +33,8 @@ _LONGEST_FIELD = 200
 Json = dict[str, Any]
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """What a host has tried to change: how often, and which fields the last time."""
+class RefusedWrite(msgspec.Struct, frozen=True):
+    """Denied writes of a host: how often it has tried, and which fields it tried to change the last time."""
 
     times: int = 0
     fields: Sequence[str] = ()
@@ -44,15 +44,15 @@ class Refused(msgspec.Struct, frozen=True):
         return f"the host tried {often} to change what is not its own in its plan Secret, last {', '.join(self.fields)}"
 
 
-def refused(annotations: Mapping[str, str]) -> Refused | None:
-    """What the annotation says; None without one."""
+def refused(annotations: Mapping[str, str]) -> RefusedWrite | None:
+    """Return the denied writes recorded in the annotation; None without the annotation."""
     text = annotations.get(REFUSED)
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=Refused)
+        return msgspec.json.decode(text, type=RefusedWrite)
     except msgspec.MsgspecError:
-        return Refused(1, (_NOTE,))
+        return RefusedWrite(1, (_NOTE,))
 
 
 def admit(review: Review) -> Verdict:
@@ -65,11 +65,11 @@ def admit(review: Review) -> Verdict:
     changes = list(_changes(kept, new))
     if not changes:
         return ALLOWED
-    times = (refused(_annotations(old)) or Refused()).times + 1
+    times = (refused(_annotations(old)) or RefusedWrite()).times + 1
     noted = refused(_annotations(new))
     if changes == [_NOTE] and noted is not None and noted.times == times and noted.fields:
         return Verdict(warnings=(_told(noted.fields),))  # as this function has left it, in the call before this one
-    noted = Refused(times, tuple(_named(changes)))
+    noted = RefusedWrite(times, tuple(_named(changes)))
     return Verdict(patch=create_merge_patch(new, _with_note(kept, noted)), warnings=(_told(noted.fields),))
 
 
@@ -100,7 +100,7 @@ def _kept(old: Json, new: Json) -> Json:
     return kept
 
 
-def _with_note(kept: Json, noted: Refused) -> Json:
+def _with_note(kept: Json, noted: RefusedWrite) -> Json:
     annotations = {**_annotations(kept), REFUSED: msgspec.json.encode(noted).decode()}
     return {**kept, "metadata": {**kept["metadata"], "annotations": annotations}}
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TypeVar
 
 from remuda.kube import conditions
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Conflict, Gone, NotFound
 from remuda.kube.objects import Condition, Key, Kind, Object
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.queue import Backoff
 from remuda.runtime.steps import Step
@@ -32,9 +32,7 @@ class Contested(Exception):
 async def find(client: Client, kind: Kind[T], key: Key) -> T | None:
     try:
         return kind.decode(await client.get(kind.target, *key))
-    except StatusError as error:
-        if error.code != 404:
-            raise
+    except NotFound:
         return None
 
 
@@ -60,13 +58,10 @@ async def _follow(client: Client, kind: Kind[T], key: Key, holds: Callable[[T], 
         kind.target, key.namespace, field_selector=selector, resource_version=listing.resource_version
     )
     async with aclosing(changes):
-        try:
+        with suppress(Gone):
             async for change in changes:
                 if change.type in ("ADDED", "MODIFIED") and holds(found := kind.decode(change.value)):
                     return found
-        except StatusError as error:
-            if error.code != 410:
-                raise
     return None
 
 
@@ -80,20 +75,14 @@ async def mark(client: Client, bootstrap: Key, news: Condition, step: Step) -> N
             return
         draft = Draft(RKE_BOOTSTRAP.target, value)
         conditions.put(draft.status, [news], generation=found.metadata.generation)
-        try:
+        with suppress(Conflict):
             await save(client, draft, step)
             return
-        except StatusError as error:
-            if error.reason != "Conflict":
-                raise
         await asyncio.sleep(RACE.seconds(attempt))
     raise Contested(f"RKEBootstrap {bootstrap} changes too often")
 
 
 async def delete(client: Client, kind: Kind[T], obj: T) -> None:
     """This very one; it may be gone already."""
-    try:
+    with suppress(NotFound, Conflict):
         await client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
-    except StatusError as error:
-        if error.code not in (404, 409):
-            raise

@@ -15,11 +15,11 @@ from remuda.capi.types import MACHINE
 from remuda.kube.client import Client
 from remuda.kube.core import SECRET, Secret
 from remuda.kube.objects import Key
-from remuda.providers import names
-from remuda.providers.bootstrap import access, objects
-from remuda.providers.bootstrap.callers import RETRY_SECONDS, Callers, Host, Refusal
-from remuda.providers.bootstrap.site import Site
-from remuda.providers.bootstrap.types import CONNECTED, RKEBootstrap
+from remuda.providers.bootstrap import objects
+from remuda.providers.bootstrap.registrants import RETRY_SECONDS, Callers, Host, Refusal
+from remuda.providers.shared import names, plan_access
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.bootstrap import CONNECTED, RKEBootstrap
 from remuda.runtime.events import Events
 from remuda.runtime.steps import step
 
@@ -33,7 +33,7 @@ _CONFIG_FILE = "config.yaml.d/50-rancher.yaml"
 
 
 class ConnectionInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """What an agent keeps in its connection-info file."""
+    """Content of an agent's connection-info file."""
 
     kube_config: str
     namespace: str
@@ -66,7 +66,7 @@ class Registration:
         )
 
     async def cluster_info(self, token: str, headers: Mapping[str, str]) -> str:
-        """What `X-Cattle-Field` asks for. Raises Refusal."""
+        """Return the value that the header `X-Cattle-Field` asks for. Raises Refusal."""
         host = await self._callers.admit(token, headers, use=False)
         field = headers.get("x-cattle-field", "").strip().lower()
         if field != "kubernetesversion":
@@ -87,15 +87,15 @@ class Registration:
 
     async def _account_token(self, bootstrap: RKEBootstrap) -> str:
         def holds(secret: Secret) -> bool:
-            return access.is_of(secret.metadata, bootstrap.metadata.uid) and _has_token(secret)
+            return plan_access.is_of(secret.metadata, bootstrap.metadata.uid) and _has_token(secret)
 
-        key = Key(bootstrap.metadata.namespace, access.token_secret(bootstrap.metadata.name))
+        key = Key(bootstrap.metadata.namespace, plan_access.token_secret(bootstrap.metadata.name))
         try:
             found = await objects.until(self._client, SECRET, key, holds, self._hold_seconds)
         except TimeoutError:
             missing = f"the account of RKEBootstrap {bootstrap.key} is not there yet"
             raise Refusal(503, missing, RETRY_SECONDS) from None
-        return found.data[access.TOKEN_KEY].decode()
+        return found.data[plan_access.TOKEN_KEY].decode()
 
     def _kubeconfig(self, token: str) -> str:
         """JSON, which every reader of YAML reads."""
@@ -125,7 +125,7 @@ class Registration:
 
 
 def _has_token(secret: Secret) -> bool:
-    return secret.type == access.TOKEN_TYPE and bool(secret.data.get(access.TOKEN_KEY))
+    return secret.type == plan_access.TOKEN_TYPE and bool(secret.data.get(plan_access.TOKEN_KEY))
 
 
 class _File(msgspec.Struct):

@@ -13,7 +13,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from remuda.providers.bootstrap import assets
-from remuda.providers.bootstrap.site import Site
+from remuda.providers.shared.manager_address import Site
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -21,13 +21,13 @@ _PLAIN = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")  # no line breaks: units and 
 
 
 def for_machine(site: Site, token: str, environment: Mapping[str, str] = _NOTHING) -> str:
-    """What one server runs once. `environment` is the user's, for the agent (proxies, directories, log level). Raises
-    ValueError, in words, for what cannot be in it."""
+    """Return the script that one server runs once. `environment` is the user's, for the agent (proxies, directories,
+    log level). Raises ValueError, with a text for users, for a value that the script cannot contain."""
     return _script({**environment, **_site(site), "CATTLE_ROLE_NONE": "true", "CATTLE_TOKEN": token})
 
 
 def public(site: Site, environment: Mapping[str, str] = _NOTHING) -> str:
-    """What anybody may have: the token and the roles are given as arguments."""
+    """Return the public install script: token and roles are passed as arguments."""
     return _script({**environment, **_site(site)})
 
 

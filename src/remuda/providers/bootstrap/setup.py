@@ -7,15 +7,15 @@ from collections.abc import Collection
 
 import msgspec
 
-from remuda.providers.bootstrap import clusters, controller, custommachine, script, tokens
+from remuda.providers.bootstrap import clusters, controller, custom_machine, script, tokens
 from remuda.providers.bootstrap.clusters import ClusterRegistrationController
 from remuda.providers.bootstrap.controller import RKEBootstrapController
-from remuda.providers.bootstrap.custommachine import CustomMachineController
+from remuda.providers.bootstrap.custom_machine import CustomMachineController
 from remuda.providers.bootstrap.registration import Registration
-from remuda.providers.bootstrap.site import Site
+from remuda.providers.shared.manager_address import Site
 from remuda.runtime.manager import Manager
 
-CONTROLLERS = (controller.NAME, custommachine.NAME, clusters.NAME)
+CONTROLLERS = (controller.NAME, custom_machine.NAME, clusters.NAME)
 
 
 class BootstrapSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ def add(
             await asyncio.to_thread(script.public, site)  # builds the agent, which takes a moment the first time
 
         manager.at_start(prepare)
-    if custommachine.NAME in only:
+    if custom_machine.NAME in only:
         CustomMachineController(manager)
     if clusters.NAME in only:
         ClusterRegistrationController(manager, site)

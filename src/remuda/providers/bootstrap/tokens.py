@@ -39,7 +39,7 @@ Verdict = Literal["good", "unknown", "expired", "spent", "replayed"]
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What a token says of itself. Believed only when its secret is the right one."""
+    """Parsed token. Its claims are trusted only if its secret is correct."""
 
     purpose: Purpose
     about: Key  # of the RKEBootstrap, or of the Cluster
@@ -58,7 +58,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What is kept of one machine's token."""
+    """Record of one machine's token."""
 
     hash: str
     expires: str  # RFC 3339
@@ -93,7 +93,7 @@ def parse(text: str) -> Token | None:
 
 
 def read(annotation: str) -> Ledger:
-    """Of what cannot be read, an empty one: no token is good then, and a new one is made."""
+    """Return the ledger in an annotation. An unreadable one is empty: no token is valid, and a new one is made."""
     try:
         found = msgspec.json.decode(annotation, type=Ledger) if annotation else Ledger()
         for entry in found.entries:
@@ -115,7 +115,7 @@ def add(ledger: Ledger, token: Token, ttl_seconds: float) -> Ledger:
 
 
 def judge(ledger: Ledger, token: Token, machine_id: str) -> Verdict:
-    """Whether that host may use it now. Every entry is compared, in constant time."""
+    """Return whether that host may use the token now, or why not. Every entry is compared, in constant time."""
     found = _find(ledger, token)
     if found is None:
         return "unknown"
@@ -144,7 +144,7 @@ def user(ledger: Ledger, token: Token) -> str:
 
 
 def seconds_fresh(ledger: Ledger, ttl_seconds: float) -> float:
-    """How long until a new token should be there for whoever starts a server then. A used one is none."""
+    """Return the seconds until servers started from then on need a new token. A token expires early once it is used."""
     newest = ledger.entries[0] if ledger.entries else None
     if newest is None:
         return 0.0

@@ -10,10 +10,11 @@ from remuda.capi.admission.rules import admission, read
 from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
 from remuda.kube.authorization import Access
 from remuda.kube.errors import FieldError, forbidden, required
-from remuda.providers.controlplane import distros, references
+from remuda.providers.controlplane import references
 from remuda.providers.controlplane.rules import configuration, fields, keys, versions
-from remuda.providers.controlplane.rules.among import running
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.controlplane.rules.lookup import running
+from remuda.providers.shared import distros
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 
 _VERSION = "spec.kubernetesVersion"
 
@@ -27,7 +28,7 @@ def complaints(plane: RKEControlPlane) -> list[FieldError]:
     found += configuration.complaints(spec, "spec")
     found += configuration.environment(spec.agent_env_vars, "spec.agentEnvVars")
     version = versions.read(spec.kubernetes_version)
-    return found + keys.complaints(spec, distros.of(version) if version is not None else None, "spec")
+    return found + keys.complaints(spec, distros.of(version) if version is not None else None, "spec", version)
 
 
 def transitions(old: RKEControlPlane, new: RKEControlPlane) -> list[FieldError]:
@@ -47,7 +48,7 @@ def among(review: Review, old: RKEControlPlane | None, new: RKEControlPlane) -> 
     said = [*versions.warnings(text, _VERSION), *fields.warnings(fields.CONTROL_PLANE, new.spec, "spec")]
     version = versions.read(text)
     if version is not None:
-        said += keys.warnings(new.spec, distros.of(version), "spec")
+        said += keys.warnings(new.spec, distros.of(version), "spec", version)
     return Verdict(errors=tuple(errors), warnings=tuple(said))
 
 
@@ -62,7 +63,7 @@ def needs(review: Review) -> list[Access]:
 
 
 def version_problem(text: str) -> str:
-    """Why no node can run it; empty if one may."""
+    """Return why no node can run this version; empty if a node may."""
     return "; ".join(error.detail for error in versions.complaints(text, _VERSION))
 
 

@@ -2,13 +2,15 @@
 
 Those that are there are used, whoever put them there; those that are not are made, before the first host gets a plan.
 Servers have them before they start for the first time, so the manager can sign for them and never has to fetch
-anything from a node. Once plans were delivered a missing one is told and never made anew: nobody would trust it.
+anything from a node. Once plans were delivered a missing one is never made anew: nobody would trust it. It is put back
+from the plans of servers, which hold all of them; where these do not have it, or do not agree, it is told.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -16,17 +18,24 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from remuda.agent import rules
 from remuda.kube import certificates, clock
 from remuda.kube.client import Client
+from remuda.kube.core import Secret
 from remuda.kube.objects import Key
-from remuda.kube.waits import Wait
-from remuda.providers.controlplane import belongings
-from remuda.providers.controlplane.named import Held, Named
-from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.kube.wait import Wait
+from remuda.providers.controlplane import owned_secrets
+from remuda.providers.controlplane.referenced_objects import Held, Named
+from remuda.providers.controlplane.render import plan
+from remuda.providers.controlplane.render.plan import File
+from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
 CREATE = step("rkecontrolplane.create-authority", "creates one of the authorities of a cluster")
+RESTORE = step(
+    "rkecontrolplane.restore-authority", "puts a deleted authority of a cluster back from its servers' plans"
+)
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 CLUSTER, ETCD, PROXY, ACCOUNTS = "ca", "etcd", "proxy", "sa"
@@ -41,6 +50,8 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
     PROXY: ("server/tls/request-header-ca",),
 }
 _ACCOUNT_KEYS = ("server/tls/service.key", "server/tls/service.current.key")
+
+log = logging.getLogger(__name__)
 
 
 class Authorities(msgspec.Struct, kw_only=True):
@@ -61,11 +72,16 @@ def secret_names(cluster: str) -> list[str]:
     return [secret_name(cluster, purpose) for purpose in _PURPOSES]
 
 
-async def authorities(client: Client, named: Named, plane: RKEControlPlane, *, delivered: bool) -> Authorities:
+async def authorities(
+    client: Client, named: Named, plane: RKEControlPlane, *, delivered: bool, plans: Sequence[Secret] = ()
+) -> Authorities:
+    """`plans`: the plan Secrets of servers, as wholes."""
     found = Authorities()
     for purpose in _PURPOSES:
         key = Key(plane.metadata.namespace, secret_name(plane.spec.cluster_name, purpose))
         held = await named.secret(key)
+        if held is None and not plane.metadata.deleting:
+            held = await _restored(client, named, plane, key, purpose, plans)
         if held is None and delivered:
             found.problems.append(
                 _problem(key, "does not exist any more", "put it back as it was: nodes trust no other")
@@ -96,18 +112,63 @@ def _take(found: Authorities, purpose: str, held: Held, ends: float | None) -> N
         found.expiring = f"the authority in Secret {held.key} ends at {clock.rfc3339(ends)}"
 
 
+async def _restored(
+    client: Client, named: Named, plane: RKEControlPlane, key: Key, purpose: str, plans: Sequence[Secret]
+) -> Held | None:
+    """Put a deleted Secret back as the plans of servers have it; None where they do not have it."""
+    data = delivered_authority(purpose, plans)
+    if data is None:
+        return None
+    log.warning("Secret %s was deleted; it is put back from the plans of the cluster's servers", key)
+    await owned_secrets.create(client, plane, owned_secrets.secret(plane, key.name, data), RESTORE)
+    return await named.secret(key)
+
+
+def delivered_authority(purpose: str, plans: Sequence[Secret]) -> dict[str, bytes] | None:
+    """Return what the plans of servers have of an authority; None if they have nothing that can be used, or differ. The
+    plans of workers are not asked: their hosts have no authority, and could only forge one."""
+    place = _ACCOUNT_KEYS[0].removesuffix(".key") if purpose == ACCOUNTS else _PLACES[purpose][0]
+    found = set()
+    for secret in plans:
+        files = {file.path: file.content for file in _files(secret)}
+        key = next((content for path, content in files.items() if path.endswith(f"/{place}.key")), b"")
+        certificate = next((content for path, content in files.items() if path.endswith(f"/{place}.crt")), b"")
+        if key:
+            found.add((certificate, key))
+    if len(found) != 1:
+        return None
+    ((certificate, key),) = found
+    problem, _ = _judged(purpose, certificate, key)
+    if problem:
+        return None
+    return {CERTIFICATE: certificate or _public(key), KEY: key}
+
+
+def _files(secret: Secret) -> Sequence[File]:
+    """The files of a plan; none of one that cannot be read, because a host may have written it."""
+    try:
+        return plan.read(secret.data.get(rules.PLAN) or b"{}").files
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+
+
+def _public(key: bytes) -> bytes:
+    return (
+        serialization.load_pem_private_key(key, password=None)
+        .public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+
+
 async def _made(client: Client, named: Named, plane: RKEControlPlane, key: Key, purpose: str) -> Held:
     private = certificates.new_key()
     if purpose == ACCOUNTS:
-        public = private.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-        data = {CERTIFICATE: public, KEY: certificates.key_pem(private)}
+        data = {CERTIFICATE: _public(certificates.key_pem(private)), KEY: certificates.key_pem(private)}
     else:
         now = datetime.datetime.fromtimestamp(clock.time(), datetime.UTC)
         made = certificates.make_ca(private, f"{plane.spec.cluster_name}-{purpose}", _DAYS, now)
         data = {CERTIFICATE: certificates.certificate_pem(made), KEY: certificates.key_pem(private)}
-    await belongings.create(client, plane, belongings.secret(plane, key.name, data), CREATE)
+    await owned_secrets.create(client, plane, owned_secrets.secret(plane, key.name, data), CREATE)
     held = await named.secret(key)
     if held is None:
         raise Retryable(f"the Secret {key} was made and is gone again")
@@ -116,7 +177,7 @@ async def _made(client: Client, named: Named, plane: RKEControlPlane, key: Key, 
 
 @lru_cache(maxsize=256)
 def _judged(purpose: str, certificate: bytes, key: bytes) -> tuple[str, float | None]:
-    """Why it cannot be used, and when it ends."""
+    """Return why this key pair cannot be used (empty if it can), and when its certificate expires."""
     try:
         private = serialization.load_pem_private_key(key, password=None)
     except (ValueError, TypeError):

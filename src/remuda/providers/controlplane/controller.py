@@ -14,33 +14,33 @@ from collections.abc import Callable
 
 import msgspec
 
-from remuda.capi.belonging import index_by_cluster
-from remuda.capi.pacing import STATUS_SECONDS, Pace
-from remuda.capi.pausing import paused
+from remuda.capi.cluster_index import index_by_cluster
+from remuda.capi.pause import paused
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, Cluster
+from remuda.capi.write_rate import STATUS_SECONDS, Pace
 from remuda.kube import conditions
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Conflict, StatusError
 from remuda.kube.objects import Key
-from remuda.kube.waits import Wait
-from remuda.providers.bootstrap.site import Site
+from remuda.kube.wait import Wait
 from remuda.providers.controlplane import (
     admission,
-    distros,
     hooks,
-    installing,
+    installation,
     kubeconfig,
-    publishing,
     removal,
     status,
+    status_writer,
     wakeups,
 )
-from remuda.providers.controlplane.acts import Acts
-from remuda.providers.controlplane.gather import Gathered, Gatherer
-from remuda.providers.controlplane.installing import Lookup
+from remuda.providers.controlplane.apply_decision import Acts
+from remuda.providers.controlplane.gather import Gathered, Gatherer, Silence
+from remuda.providers.controlplane.installation import Lookup, Pack
 from remuda.providers.controlplane.planner.decide import decide
 from remuda.providers.controlplane.planner.decision import Decision
-from remuda.providers.controlplane.planner.observed import Observed
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.controlplane.planner.observation import Observed
+from remuda.providers.shared import distros
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
@@ -58,7 +58,6 @@ Decide = Callable[[Observed], Decision]
 _CONCURRENCY = 20
 _FEW_HOSTS = 4  # with more of them deciding takes long enough to be done beside the loop
 _HELD_SECONDS = 15.0
-_ARTEFACTS_SECONDS = 15.0  # files that appear in the store tell nobody
 
 
 class RKEControlPlaneController:
@@ -69,8 +68,10 @@ class RKEControlPlaneController:
         lookup: Lookup,
         decide: Decide = decide,
         *,
+        pack: Pack | None = None,
         proxied: bool = False,
         tunnels_at: Site | None = None,
+        silence: Silence | None = None,
     ) -> None:
         self._client = manager.client
         self._events = manager.events
@@ -81,10 +82,11 @@ class RKEControlPlaneController:
         self._objects = manager.caches.of(RKE_CONTROL_PLANE)
         index_by_cluster(manager.caches, MACHINE)
         index_by_cluster(manager.caches, MACHINE_DEPLOYMENT)
-        self._source = Gatherer(manager, remote, tunnels_at)
+        self._source = Gatherer(manager, remote, tunnels_at, silence)
         self._controller = manager.controller(NAME, RKE_CONTROL_PLANE, self.reconcile, concurrency=_CONCURRENCY)
+        self._bundles = installation.Bundles(pack, manager.tasks, self._controller.enqueue)
         seconds = manager.settling(STATUS_SECONDS)
-        self._publisher = publishing.Publisher(
+        self._publisher = status_writer.Publisher(
             manager, self._source.machines, Pace(seconds, lambda: self._controller.backlog), Pace(seconds)
         )
         wakeups.listen(self._controller, self._objects, self._source, manager.caches, remote)
@@ -105,7 +107,7 @@ class RKEControlPlaneController:
         except _Undecided as undecided:
             return await self._tell_wait(key, cluster, undecided)
         except Exception as error:
-            if not _is_conflict(error):  # then somebody was faster, which is harmless
+            if not isinstance(error, Conflict):  # then another writer was faster, which is harmless
                 why = str(error) or type(error).__name__
                 wait = Wait(reason="Failed", on=f"RKEControlPlane {key}", missing=why, then="it is tried again")
                 await self._tell_wait(key, cluster, _Undecided(wait))
@@ -133,12 +135,12 @@ class RKEControlPlaneController:
         _check(plane)
         version = distros.parse_version(plane.spec.kubernetes_version)
         distro = distros.of(version)
-        installer = await installing.installer(plane, distro, version, self._lookup)
+        installer = await installation.installer(plane, distro, version, self._lookup, self._bundles)
         if isinstance(installer, Wait):
-            raise _Undecided(installer, _ARTEFACTS_SECONDS)
+            raise _Undecided(installer, installation.AGAIN_SECONDS)
         draft = Draft(RKE_CONTROL_PLANE.target, value)
         draft.add_finalizer(removal.FINALIZER)
-        draft.status["renderer"] = {"version": installing.renderer(plane).version}
+        draft.status["renderer"] = {"version": installation.renderer(plane).version}
         draft.status["installer"] = msgspec.to_builtins(installer)
         value = await save(self._client, draft, PREPARE)
         plane = RKE_CONTROL_PLANE.decode(value)
@@ -154,9 +156,12 @@ class RKEControlPlaneController:
             observed=gathered.observed,
             decision=decision,
             authorities=gathered.authorities,
+            connection=gathered.connection,
+            machines=list(gathered.machines.values()),
+            before=plane.status.conditions,
             held=work.held,
             foreign_kubeconfig=kept.foreign,
-            error=next((str(error) for error in work.errors if not _is_conflict(error)), ""),
+            error=next((str(error) for error in work.errors if not isinstance(error, Conflict)), ""),
         )
         told = await self._publisher.publish(value, cluster, gathered, judged)
         for error in work.errors:
@@ -185,7 +190,7 @@ class RKEControlPlaneController:
         where = kubeconfig.endpoint(
             subject.endpoint,
             gathered.told_endpoint,
-            status.serving(gathered.observed.hosts),
+            status.serving(gathered.observed),
             subject.distro.api_port,
             kubeconfig.present_server(secrets, plane, proxied=self._proxied),
         )
@@ -203,7 +208,7 @@ class RKEControlPlaneController:
 
 
 class _Undecided(Exception):
-    """What must be there before anything can be decided."""
+    """Exception that names what is missing before the planner can decide anything."""
 
     def __init__(self, wait: Wait, check_after: float | None = None) -> None:
         super().__init__(str(wait))
@@ -212,7 +217,7 @@ class _Undecided(Exception):
 
 
 def _check(plane: RKEControlPlane) -> None:
-    """What admission should have refused is not acted on."""
+    """Raise for a spec that admission should have refused, so that the controller does not act on it."""
     wrong = [str(error) for error in admission.complaints(plane)]
     if wrong:
         on, then = f"RKEControlPlane {plane.key}", "nothing is changed until it is mended"
@@ -226,7 +231,3 @@ def _next_look(decision: Decision, work: Acts, kept: kubeconfig.Kept) -> Outcome
         first = decision.waits[0]
         return Blocked(first.reason, first.on, str(first), soon)
     return DONE if soon is None else Again(max(0.0, soon))
-
-
-def _is_conflict(error: Exception) -> bool:
-    return isinstance(error, StatusError) and error.reason == "Conflict"

@@ -6,13 +6,17 @@ from typing import Any
 
 from remuda.capi import names as capi_names
 from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition
-from remuda.providers.controlplane.types import AVAILABLE, READY, RKE_CONTROL_PLANE
+from remuda.providers.shared.types.controlplane import AVAILABLE, READY, RKE_CONTROL_PLANE
 
 _CONTRACTS = {capi_names.contract_label(contract): "v1" for contract in capi_names.CONTRACTS}
 
 
 def _condition(name: str, type: str, doc: str) -> Column:
     return Column(name, f'.status.conditions[?(@.type=="{type}")].status', doc)
+
+
+def _count(name: str, field: str, doc: str, priority: int = 0) -> Column:
+    return Column(name, f".status.{field}", doc, "integer", priority)
 
 
 DEFINITIONS = (
@@ -32,12 +36,16 @@ DEFINITIONS = (
                 "Whether the API has answered",
                 "boolean",
             ),
+            _count("Servers", "replicas", "How many control plane Machines there are"),
+            _count("Servers Ready", "readyReplicas", "How many of them are ready"),
+            _count("Servers Up-to-date", "upToDateReplicas", "How many of them are as they shall be", WIDE),
             _condition("Available", AVAILABLE, "Whether the API is served"),
-            _condition("Ready", READY, "Whether every node is as it shall be"),
+            _condition("Ready", READY, "Whether the cluster is alive and every node is as it shall be"),
+            Column("Reason", f'.status.conditions[?(@.type=="{READY}")].reason', "Why it is not, in one word"),
             Column(
                 "Message",
                 f'.status.conditions[?(@.type=="{READY}")].message',
-                "What it waits for",
+                "What it waits for, or what has failed",
                 priority=WIDE,
             ),
             Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date"),

@@ -1,6 +1,7 @@
-"""What is written into the plan Secrets of hosts: plans, requests to run one again, and requests to whoever drains.
+"""Write to the plan Secrets of hosts: plans, requests to run a plan again, and requests to the drainer.
 
-Each is one merge patch with the resourceVersion that was read, so nothing is delivered on what has changed since.
+Each write is one merge patch with the resourceVersion that was read, so nothing is delivered to a Secret that has
+changed since.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRETS, Secret
 from remuda.providers.controlplane import report
 from remuda.providers.controlplane.plans import Plans
-from remuda.providers.secrets import APPLIED_PLAN
+from remuda.providers.shared.secrets import APPLIED_PLAN
 from remuda.runtime.steps import Step, step
 
 DELIVER = step("rkecontrolplane.deliver-plan", "gives a host a new plan")
@@ -45,7 +46,7 @@ async def run_again(client: Client, secret: Secret) -> None:
 
 
 async def request_drain(client: Client, secret: Secret, options: str) -> None:
-    """What is left of an earlier request is not taken for the answer to this one."""
+    """Request a drain, and clear the annotations of an earlier request, lest they pass for this one's answer."""
     stale = dict.fromkeys((report.DRAIN_DONE, report.UNCORDON_REQUEST, report.DRAIN_ERROR))
     await _patch(client, secret, REQUEST_DRAIN, {**stale, report.DRAIN_REQUEST: options}, {})
 

@@ -1,12 +1,12 @@
-"""Whoever drains nodes for the planner: a conversation in annotations of the plan Secret, so that others can take part.
+"""Drain nodes for the planner, by annotations of the plan Secret, so that other controllers can take part.
 
-    drain-options = R     the planner asks; R is a DrainOptions as JSON, and everything below is R again, to the byte
+    drain-options = R     the planner asks; R is a DrainOptions as JSON, and every value below is R again, byte for byte
     pre-drain = R         hooks may begin; each answers with R in an annotation of its own
     drain-done = R        the node is cordoned, and empty if that was wanted: the planner may go on
-    uncordon = R          the planner is through
-    post-drain = R        hooks again; then the node takes Pods, and all of these annotations go
+    uncordon = R          the planner has finished
+    post-drain = R        hooks again; then the node accepts Pods, and all of these annotations are deleted
 
-What keeps it from going on stands in drain-error. Pods are not watched, so it looks again after a while.
+The annotation drain-error reports what blocks the drain. Pods are not watched, so the drainer requeues to poll them.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from remuda.capi.belonging import index_by_cluster, members
-from remuda.capi.machine import draining
-from remuda.capi.machine.drain import listed
+from remuda.capi.cluster_index import index_by_cluster, members
+from remuda.capi.machine import drain_stages
+from remuda.capi.machine.drain_rules import listed
 from remuda.capi.machine.workload import NODE, POD, Node, Pod
-from remuda.capi.pausing import is_paused
+from remuda.capi.pause import is_paused
 from remuda.capi.types import CLUSTER, MACHINE, Machine
 from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.core import SECRETS, Secret
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound, StatusError
 from remuda.kube.objects import Key
-from remuda.providers import names, secrets
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
 from remuda.providers.controlplane import evacuation, hosts
-from remuda.providers.controlplane.configuration import DrainHook, DrainOptions
 from remuda.providers.controlplane.report import (
     DRAIN_DONE,
     DRAIN_ERROR,
@@ -40,6 +37,9 @@ from remuda.providers.controlplane.report import (
     PRE_DRAIN,
     UNCORDON_REQUEST,
 )
+from remuda.providers.shared import names, secrets
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
+from remuda.providers.shared.types.configuration import DrainHook, DrainOptions
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
 from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
@@ -54,7 +54,6 @@ TELL = step("rkedrain.tell", "says in a plan Secret how far the drain of its nod
 _CONCURRENCY = 20
 _TIMEOUT_SECONDS = 600  # where the options say none
 _OURS = (DRAIN_REQUEST, DRAIN_DONE, UNCORDON_REQUEST, PRE_DRAIN, POST_DRAIN, DRAIN_ERROR)
-_NOT_FOUND = 404
 
 
 class DrainSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,18 +170,21 @@ class Drainer:
         return sum(hosts.is_ours(one) for one in members(self._caches, MACHINE, cluster)) > 1
 
     async def _empty(self, key: Key, client: Client, node: Node, work: _Work) -> str:
-        """What is waited for; empty when the node is."""
-        pods: list[Pod] = await draining.listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
-        existing = await draining.existing_daemon_sets(client, pods)
+        """Evict the node's Pods and return what the drain waits for; empty when the node is empty."""
+        pods: list[Pod] = await drain_stages.listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
+        existing = await drain_stages.existing_daemon_sets(client, pods)
         found = evacuation.plan(pods, work.options, existing, now=clock.time(), unreachable=node.unreachable)
         if found.finished:
             return ""
         if found.forbidden:
             return found.forbidden
-        refusals = await self._evict(client, found.evict, work.options)
+        gone, refusals = await self._evict(client, found.evict, work.options)
+        ending = [*(pod for pod in found.evict if pod not in gone), *found.leaving]
+        if not ending:
+            return ""
         lines = [f"{listed([pod])}: {why}" for pod, why in refusals]
         if not lines:
-            lines = [f"{listed([*found.evict, *found.leaving])}: still ending"]
+            lines = [f"{listed(ending)}: still ending"]
         return "; ".join([*lines[:5], *self._late(key, work)])
 
     def _late(self, key: Key, work: _Work) -> list[str]:
@@ -193,9 +195,14 @@ class Drainer:
         limit = work.options.timeout or _TIMEOUT_SECONDS
         return [f"this takes longer than the {limit} s allowed for it"] if clock.time() - began > limit else []
 
-    async def _evict(self, client: Client, pods: Sequence[Pod], options: DrainOptions) -> list[tuple[Pod, str]]:
-        """Whom it was refused. Those for whom the time does not suffice are asked at the next look."""
-        loop, refusals = asyncio.get_running_loop(), []
+    async def _evict(
+        self, client: Client, pods: Sequence[Pod], options: DrainOptions
+    ) -> tuple[list[Pod], list[tuple[Pod, str]]]:
+        """Evict Pods; return those that do not exist any more, and those that were refused. Pods for whom the time does
+        not suffice are evicted at the next look."""
+        loop = asyncio.get_running_loop()
+        gone: list[Pod] = []
+        refusals: list[tuple[Pod, str]] = []
         until = loop.time() + self._settings.eviction_seconds
         grace = options.grace_period if options.grace_period >= 0 else None
         for pod in pods:
@@ -204,11 +211,14 @@ class Drainer:
                 try:
                     async with asyncio.timeout_at(until), EVICT:
                         why = await _send_away(client, pod, grace, by_force=options.disable_eviction)
+                except drain_stages.PodGone:
+                    gone.append(pod)
+                    continue
                 except TimeoutError:
                     why = "the request to evict it was not answered in time"
             if why:
                 refusals.append((pod, why))
-        return refusals
+        return gone, refusals
 
     # ---- after
 
@@ -250,9 +260,7 @@ class Drainer:
             name = same[0].metadata.name
         try:
             return NODE.decode(await client.get(NODE.target, "", name))
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
+        except NotFound:
             return None
 
     async def _tell(self, work: _Work, notes: Mapping[str, str | None]) -> None:
@@ -266,13 +274,15 @@ class Drainer:
 
 
 async def _send_away(client: Client, pod: Pod, grace: int | None, *, by_force: bool) -> str:
-    """Why it may not go; empty if it does."""
+    """Return why it was refused; empty if the Pod leaves. Raises PodGone if it does not exist any more."""
     if not by_force:
-        return await draining.ask_to_leave(client, pod, grace_seconds=grace)
+        return await drain_stages.ask_to_leave(client, pod, grace_seconds=grace)
     try:
         await client.delete(POD.target, *pod.key, uid=pod.metadata.uid, grace_period_seconds=grace)
+    except NotFound:
+        raise drain_stages.PodGone from None
     except StatusError as error:
-        return "" if error.code == _NOT_FOUND else draining.refusal(error)
+        return drain_stages.refusal(error)
     return ""
 
 

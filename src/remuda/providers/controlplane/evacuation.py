@@ -1,7 +1,8 @@
-"""Which Pods leave a node before it is restarted, and what forbids it: kubectl's rules, by a cluster's options. Pure.
+"""Choose the Pods to evict before a node is restarted, and report what forbids it: kubectl's rules, by a cluster's
+options. Pure.
 
-What a Pod is (of a DaemonSet, static, to be left alone by its label) is judged as for the end of a Machine
-(`capi.machine.drain`). Where one Pod may not go, none is touched.
+Pods are classified (of a DaemonSet, static, to be left alone by its label) as for the deletion of a Machine
+(`capi.machine.drain_rules`). If one Pod may not be evicted, no Pod is touched.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from remuda.capi.machine import drain
-from remuda.capi.machine.drain import Surroundings, listed
+from remuda.capi.machine import drain_rules
+from remuda.capi.machine.drain_rules import Surroundings, listed
 from remuda.capi.machine.workload import Pod
 from remuda.kube import clock
 from remuda.kube.objects import Key
-from remuda.providers.controlplane.configuration import DrainOptions
+from remuda.providers.shared.types.configuration import DrainOptions
 
 
 class Evacuation(NamedTuple):
@@ -31,7 +32,7 @@ def plan(
     pods: Sequence[Pod], options: DrainOptions, daemon_sets: Collection[Key], *, now: float, unreachable: bool
 ) -> Evacuation:
     around = Surroundings(now, unreachable, daemon_sets, namespace_labels={}, rules=())
-    found = drain.plan(pods, around)
+    found = drain_rules.plan(pods, around)
     evict = [*found.evict, *found.evict_later]
     leaving = [
         pod for pod in (*found.leaving, *found.complete, *found.complete_later) if not _given_up(pod, options, now)
@@ -43,7 +44,7 @@ def _forbidden(stay: Sequence[Pod], evict: Sequence[Pod], options: DrainOptions,
     running = [pod for pod in evict if not pod.finished]
     reasons = []
     if options.ignore_daemon_sets is False:
-        of_sets = [pod for pod in stay if drain.daemon_set_of(pod) in daemon_sets]
+        of_sets = [pod for pod in stay if drain_rules.daemon_set_of(pod) in daemon_sets]
         if of_sets:
             reasons.append(f"{listed(of_sets)} belong to DaemonSets, and ignoreDaemonSets is false")
     lonely = [pod for pod in running if pod.metadata.controller is None]
@@ -56,6 +57,6 @@ def _forbidden(stay: Sequence[Pod], evict: Sequence[Pod], options: DrainOptions,
 
 
 def _given_up(pod: Pod, options: DrainOptions, now: float) -> bool:
-    """Whether it has been ending for longer than anybody wants to wait."""
+    """Return whether the Pod has been terminating for longer than the options allow to wait."""
     limit, deleted = options.skip_wait_for_delete_timeout_seconds, pod.metadata.deletion_timestamp
     return bool(limit and deleted is not None and now - clock.parse(deleted) > limit)

@@ -6,40 +6,46 @@ Nodes come from the cache that the core keeps of every connected cluster. What i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from remuda.capi import health
 from remuda.capi import names as capi_names
-from remuda.capi.belonging import members
+from remuda.capi.cluster_index import members
 from remuda.capi.machine.workload import Node
-from remuda.capi.pausing import paused
+from remuda.capi.pause import paused
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, Cluster, Endpoint, Machine
 from remuda.kube import clock, conditions
 from remuda.kube.core import Secret
 from remuda.kube.objects import Key
-from remuda.kube.waits import Wait
-from remuda.providers import names, secrets
-from remuda.providers.bootstrap.access import is_of
-from remuda.providers.bootstrap.site import Site
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP, RKEBootstrap
-from remuda.providers.controlplane import authorities, hosts, identity, installing, resolving, state
+from remuda.kube.wait import Wait
+from remuda.providers.controlplane import authorities, hosts, identity, installation, resolved_references, state
 from remuda.providers.controlplane.authorities import Authorities
-from remuda.providers.controlplane.distros import Distro, Version
-from remuda.providers.controlplane.named import Named
-from remuda.providers.controlplane.planner.observed import Cluster as Subject
-from remuda.providers.controlplane.planner.observed import Host, Observed, Orphan, Pool, Tokens, Tunnel
+from remuda.providers.controlplane.planner.observation import Cluster as Subject
+from remuda.providers.controlplane.planner.observation import Host, Observed, Orphan, Pool, Tokens, Tunnel
+from remuda.providers.controlplane.planner.quorum import QUORUM_LOST
 from remuda.providers.controlplane.plans import Plans
-from remuda.providers.controlplane.types import INIT_NODE_MACHINE_ID, Installer, RKEControlPlane
-from remuda.providers.infrastructure.types import RKE_CLUSTER, RKECluster, standing_endpoint
+from remuda.providers.controlplane.referenced_objects import Named
+from remuda.providers.shared import names, secrets
+from remuda.providers.shared.distros import Distro, Version
+from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.plan_access import is_of
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP, RKEBootstrap
+from remuda.providers.shared.types.controlplane import AVAILABLE, INIT_NODE_MACHINE_ID, Installer, RKEControlPlane
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER, RKECluster, standing_endpoint
 from remuda.runtime.manager import Manager
 from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
+
+Silence = Callable[[str, str], float | None]
+"""Since when no word has come from a host, by the id of its cluster and the name of its Machine. None: it is heard of,
+or nothing is known."""
 
 _NO_TOKENS = Tokens("", "")
 
 
 class Gathered(msgspec.Struct, kw_only=True):
-    """What was read, for those who act on the answer."""
+    """Objects that were read, for the code that acts on the decision."""
 
     observed: Observed
     authorities: Authorities
@@ -51,9 +57,12 @@ class Gathered(msgspec.Struct, kw_only=True):
 
 
 class Gatherer:
-    def __init__(self, manager: Manager, remote: RemoteClusters, tunnels_at: Site | None = None) -> None:
+    def __init__(
+        self, manager: Manager, remote: RemoteClusters, tunnels_at: Site | None = None, silence: Silence | None = None
+    ) -> None:
         self._client = manager.client
         self._tunnels_at = tunnels_at
+        self._silence = silence
         self._caches = manager.caches
         self._remote = remote
         self.named = Named(manager)
@@ -65,7 +74,7 @@ class Gatherer:
         self.plan_secrets = secrets.informer(manager.caches)
 
     def machines_of(self, cluster: Key) -> list[Machine]:
-        """Those whose plans are made here, by name."""
+        """Return the cluster's Machines whose plans this controller writes, by name."""
         return [machine for machine in members(self._caches, MACHINE, cluster) if hosts.is_ours(machine)]
 
     async def gather(
@@ -77,15 +86,17 @@ class Gatherer:
         connection = self._remote.look(cluster.key)
         problems: list[Wait] = []
         gathered = [
-            self._host(one, bootstraps, held, self._node(one, connection), distro, problems) for one in machines
+            self._heard(plane, self._host(one, bootstraps, held, self._node(one, connection), distro, problems))
+            for one in machines
         ]
         delivered = any(host.planned for host in gathered)
-        trusted = await authorities.authorities(self._client, self.named, plane, delivered=delivered)
+        servers = [held[host.name] for host in gathered if host.roles.server and host.name in held]
+        trusted = await authorities.authorities(self._client, self.named, plane, delivered=delivered, plans=servers)
         tokens = await state.tokens(self._client, self.named, plane, delivered=delivered)
         if isinstance(tokens, Wait):
             problems.append(tokens)
             tokens = _NO_TOKENS
-        found = await resolving.resolve(self.named, plane)
+        found = await resolved_references.resolve(self.named, plane)
         infrastructure = self._infrastructure(cluster)
         pause = paused(cluster, plane.metadata)
         observed = Observed(
@@ -97,7 +108,7 @@ class Gatherer:
                 spec=plane.spec,
                 distro=distro,
                 version=version,
-                renderer=installing.renderer(plane).version,
+                renderer=installation.renderer(plane).version,
                 installer=installer,
                 tokens=tokens,
                 authorities=trusted.files,
@@ -119,6 +130,8 @@ class Gatherer:
             deleting=plane.metadata.deleting or cluster.metadata.deleting,
             reachable=connection.connected,
             unreachable="" if connection.connected else connection.error,
+            unanswered_since=_unanswered_since(connection),
+            lost_before=_lost_before(plane),
             orphans=self._orphans(cluster.key, connection),
             problems=(*problems, *trusted.problems, *found.problems),
         )
@@ -147,6 +160,10 @@ class Gatherer:
         except hosts.BadNote as error:
             problems.append(Wait(reason="BadAnnotation", on=f"Machine {machine.key}", missing=str(error)))
             return hosts.host(machine, bootstraps.get(name), plans.get(name), node, distro, notes=False)
+
+    def _heard(self, plane: RKEControlPlane, host: Host) -> Host:
+        since = self._silence(identity.id_of(plane), host.name) if self._silence is not None else None
+        return host if since is None else msgspec.structs.replace(host, silent_since=since)
 
     def _bootstrap(self, machine: Machine) -> RKEBootstrap | None:
         reference = machine.spec.bootstrap.config_ref
@@ -192,6 +209,18 @@ class Gatherer:
         return self.infrastructure.get(cluster.metadata.namespace, reference.name)
 
 
+def _unanswered_since(connection: Connection) -> float | None:
+    if connection.connected and not connection.failures:
+        return None
+    since = health.heard(connection)
+    return since if since != float("inf") else None
+
+
+def _lost_before(plane: RKEControlPlane) -> str:
+    found = conditions.find(plane.status.conditions, AVAILABLE)
+    return found.message if found is not None and found.reason == QUORUM_LOST else ""
+
+
 def _is_of_ours(reference: object) -> bool:
     group = getattr(reference, "api_group", "")
     return group == RKE_BOOTSTRAP.group and str(getattr(reference, "kind", "")).startswith(RKE_BOOTSTRAP.name)
@@ -210,7 +239,8 @@ def _tunnel(plane: RKEControlPlane, site: Site | None) -> Tunnel | None:
 
 
 def _standing(plane: RKEControlPlane, cluster: Cluster, infrastructure: RKECluster | None) -> Endpoint | None:
-    """What stands before the servers. It is in their certificates, so the address of one of them will not do."""
+    """Return the stable endpoint in front of the servers. It is in their certificates, so the address of one server
+    does not qualify."""
     own = plane.spec.control_plane_endpoint
     if own is not None and own.valid:
         return own
@@ -220,8 +250,8 @@ def _standing(plane: RKEControlPlane, cluster: Cluster, infrastructure: RKEClust
 
 
 def belongings(plane: RKEControlPlane) -> Sequence[str]:
-    """Secrets a control plane has without naming them, as `resolving.place` has them."""
+    """Secrets a control plane has without naming them, as `resolved_references.place` has them."""
     cluster, namespace = plane.spec.cluster_name, plane.metadata.namespace
     kubeconfigs = (capi_names.kubeconfig_secret(cluster), names.admin_kubeconfig_secret(cluster))
     own = [*authorities.secret_names(cluster), state.secret_name(cluster), *kubeconfigs]
-    return [resolving.place("Secret", Key(namespace, name)) for name in own]
+    return [resolved_references.place("Secret", Key(namespace, name)) for name in own]

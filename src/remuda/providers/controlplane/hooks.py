@@ -28,7 +28,7 @@ async def release(client: Client, machines: Informer[Machine], machine: Machine)
 
 
 async def release_all(client: Client, machines: Informer[Machine], held: Iterable[Machine]) -> None:
-    """Those that are going, of a cluster without a control plane."""
+    """Release all Machines that are being deleted, for a cluster without a control plane."""
     for machine in held:
         if machine.metadata.deleting and HOOK in machine.metadata.annotations:
             await release(client, machines, machine)

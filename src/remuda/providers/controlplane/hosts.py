@@ -1,4 +1,4 @@
-"""From a Machine, its RKEBootstrap, its plan Secret and its Node to a host as the planner knows it. Pure.
+"""Build the planner's view of a host from a Machine, its RKEBootstrap, its plan Secret and its Node. Pure.
 
 Roles, the init mark, labels and addresses come from objects that no host can write.
 """
@@ -16,13 +16,14 @@ from remuda.capi.types import Machine, MachineDeployment
 from remuda.kube import clock, conditions
 from remuda.kube.core import Secret
 from remuda.kube.objects import Condition
-from remuda.kube.waits import Wait
-from remuda.providers import names
-from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP, RKEBootstrap
+from remuda.kube.wait import Wait
 from remuda.providers.controlplane import report
-from remuda.providers.controlplane.configuration import Taint
-from remuda.providers.controlplane.distros import Distro
-from remuda.providers.controlplane.planner.observed import Drain, Host, Node, Orphan, Pool, Report, Roles
+from remuda.providers.controlplane.planner.observation import Drain, Host, Node, Orphan, Pool, Report, Roles
+from remuda.providers.shared import names
+from remuda.providers.shared.distros import Distro
+from remuda.providers.shared.types.bootstrap import AGENT_CONNECTED, RKE_BOOTSTRAP, RKEBootstrap
+from remuda.providers.shared.types.configuration import Taint
+from remuda.providers.shared.types.controlplane import RECONCILED_MACHINE
 
 POOL_NAME = "rke.cattle.io/rke-machine-pool-name"  # label of Machines: the pool they are of
 HOOK = f"{capi_names.PRE_TERMINATE_HOOK}/rke-bootstrap-cleanup"  # annotation of Machines: their end waits for us
@@ -31,17 +32,16 @@ FORCE_REMOVE = ("rke.cattle.io/etcd-force-remove", "provisioning.cattle.io/force
 
 ETCD_NODE = "node-role.kubernetes.io/etcd"  # label of Nodes
 ETCD_IS_VOTER = "EtcdIsVoter"  # condition of Nodes that are members of etcd
-_STALLED = "Stalled"  # why infrastructure is not ready: nobody tries any more
 _BEFORE = ("InfrastructureReady", "BootstrapConfigReady")
 _TRUE = "true"
 
 
 class BadNote(ValueError):
-    """An annotation that cannot be read, in words."""
+    """Error for an annotation that cannot be read; the message says why."""
 
 
 def is_ours(machine: Machine) -> bool:
-    """Whether what it runs is decided here: its bootstrap is an RKEBootstrap."""
+    """Return whether this controller plans the Machine: its bootstrap is an RKEBootstrap."""
     reference = machine.spec.bootstrap.config_ref
     return reference is not None and (reference.api_group, reference.kind) == (RKE_BOOTSTRAP.group, RKE_BOOTSTRAP.name)
 
@@ -101,6 +101,7 @@ def host(
         drained=awaits_last_hooks(machine),
         held=HOOK in metadata.annotations,
         force_remove=any(said.get(name) == _TRUE for name in FORCE_REMOVE),
+        unsettled_since=_unsettled_since(machine),
         report=report.report(plan) if plan is not None else Report(),
         drain=report.drain(plan) if plan is not None else Drain(),
         node=_node(node, distro) if node is not None else None,
@@ -109,8 +110,8 @@ def host(
 
 
 def orphans(nodes: Iterable[WorkloadNode], machines: Sequence[Machine]) -> list[Orphan]:
-    """Of the Nodes that bear the uid of a Machine, those that are none of these Machines' and not ready: one that is
-    ready may belong to a Machine that nobody here knows of, after a restore for instance."""
+    """Return the Nodes that carry the uid of a Machine, belong to none of these Machines, and are not ready. A Node
+    that is ready may belong to a Machine that this manager does not know, for instance after a restore."""
     uids = {machine.metadata.uid for machine in machines}
     servers = {machine.spec.provider_id for machine in machines}
     return [
@@ -120,6 +121,14 @@ def orphans(nodes: Iterable[WorkloadNode], machines: Sequence[Machine]) -> list[
         and node.spec.provider_id not in servers
         and not node.ready
     ]
+
+
+def _unsettled_since(machine: Machine) -> float | None:
+    found = conditions.find(machine.status.conditions, RECONCILED_MACHINE)
+    if found is not None and found.status == conditions.TRUE:
+        return None
+    began = machine.metadata.creation_timestamp if found is None else found.last_transition_time
+    return clock.parse(began) if began else None
 
 
 def _connected_since(seen: Sequence[Condition]) -> float | None:
@@ -140,7 +149,9 @@ def _addresses(machine: Machine, type: str) -> list[str]:
 
 def _failed(machine: Machine) -> str:
     found = conditions.find(machine.status.conditions, "InfrastructureReady")
-    return found.message if found is not None and found.reason == _STALLED and found.status != conditions.TRUE else ""
+    return (
+        found.message if found is not None and found.reason == names.STALLED and found.status != conditions.TRUE else ""
+    )
 
 
 def _waits(machine: Machine) -> list[Wait]:

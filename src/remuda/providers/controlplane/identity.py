@@ -1,7 +1,7 @@
-"""What a cluster is called in /k8s/clusters/<id>, and in the tokens of its tunnels.
+"""Cluster id, as used in /k8s/clusters/<id> and in the tokens of the cluster's tunnels.
 
-What provisioning has made bears its id in RKEControlPlane `spec.managementClusterName`. A control plane that somebody
-made by hand has none: its id follows from its Cluster's name, so that everybody comes to the same one.
+Clusters created by provisioning have their id in RKEControlPlane `spec.managementClusterName`. A control plane that a
+user created by hand has none: its id is derived from its Cluster's name, so that all components compute the same one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 
 from remuda.kube.names import dns1123_label
 from remuda.kube.objects import Key
-from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.providers.shared.types.controlplane import RKEControlPlane
 
 _HASHED = 10  # characters
 
@@ -25,7 +25,7 @@ def id_of(plane: RKEControlPlane) -> str:
 
 
 def derived_id(cluster: Key) -> str:
-    """Of a cluster that was given none."""
+    """Derive the id of a cluster that was given none."""
     digest = hashlib.sha256(f"{cluster.namespace}/{cluster.name}".encode()).digest()
     return "c-" + base64.b32encode(digest).decode().lower()[:_HASHED]
 

@@ -26,11 +26,11 @@ from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.core import SECRETS
 from remuda.kube.objects import Key, Object, ObjectMeta
-from remuda.providers import names
-from remuda.providers.controlplane import belongings
+from remuda.providers.controlplane import owned_secrets
 from remuda.providers.controlplane.authorities import CERTIFICATE
-from remuda.providers.controlplane.planner.observed import Host
-from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.providers.controlplane.planner.observation import Host
+from remuda.providers.shared import names
+from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.informer import Informer
 from remuda.runtime.steps import step
 
@@ -44,7 +44,7 @@ RENEW_AT = "remuda.dev/renew-at"
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """How it stands with the Secret."""
+    """State of the kubeconfig Secret after a reconcile."""
 
     present: bool = False
     foreign: bool = False  # somebody else's
@@ -80,9 +80,9 @@ async def keep(
     value = yaml.safe_dump(config, sort_keys=False).encode()
     renew_at = _renew_at(base64.b64decode(config["users"][0]["user"]["client-certificate-data"]))
     notes[RENEW_AT] = clock.rfc3339(renew_at)
-    wanted = belongings.secret(plane, key.name, {capi_names.KUBECONFIG_KEY: value}, annotations=notes)
+    wanted = owned_secrets.secret(plane, key.name, {capi_names.KUBECONFIG_KEY: value}, annotations=notes)
     if seen is None:
-        if not await belongings.create(client, plane, wanted, CREATE):
+        if not await owned_secrets.create(client, plane, wanted, CREATE):
             return Kept(present=True, renew_in=1.0)  # somebody's: who it is the watch will tell
     else:
         version = seen.metadata.resource_version
@@ -96,7 +96,7 @@ async def keep(
 
 
 def present_server(secrets: Informer[Object], plane: RKEControlPlane, *, proxied: bool = False) -> str:
-    """Where it points now."""
+    """Return the server that the kubeconfig Secret points to now; empty if there is none."""
     seen = secrets.get(plane.metadata.namespace, secret_name(plane, proxied=proxied))
     return seen.metadata.annotations.get(SERVER, "") if seen is not None else ""
 
@@ -125,8 +125,8 @@ def _renew_at(certificate: bytes) -> float:
 def endpoint(
     standing: Endpoint | None, told: Endpoint | None, serving: Sequence[Host], port: int, present: str
 ) -> Endpoint | None:
-    """Where the API is reached: by what stands before the servers; else by the server it was reached by last, or that
-    its infrastructure tells, as long as it serves; else by any that does."""
+    """Return the endpoint of the API: the one in front of the servers; else the server that was used last or that the
+    infrastructure names, as long as it serves; else any server that does."""
     if standing is not None and standing.valid:
         return standing
     candidates = [Endpoint(host=found, port=port) for host in serving if (found := address(host))]
@@ -137,5 +137,5 @@ def endpoint(
 
 
 def address(host: Host) -> str:
-    """Where others than its own cluster find it."""
+    """Return the address by which clients outside the cluster reach the host; empty if it has none."""
     return next(iter((*host.external_addresses, *host.internal_addresses)), "")

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from remuda.capi.machine.workload import NODE, Node
 from remuda.kube import conditions
 from remuda.kube.client import Client, list_all
-from remuda.kube.errors import StatusError
-from remuda.kube.waits import Wait
-from remuda.providers.controlplane.distros import Distro
+from remuda.kube.errors import ignore_not_found
+from remuda.kube.wait import Wait
 from remuda.providers.controlplane.hosts import ETCD_IS_VOTER, ETCD_NODE
+from remuda.providers.shared.distros import Distro
 from remuda.runtime.steps import step
 
 LEAVE = step("rkecontrolplane.leave-etcd", "asks the distribution to remove the member of etcd on a node that goes")
@@ -22,11 +22,10 @@ EXPEL = step("rkecontrolplane.expel-member", "deletes the Node of a member of et
 FORGET = step("rkecontrolplane.forget-node", "deletes a Node that is not ready and whose Machine is gone")
 
 _PAGE = 100
-_NOT_FOUND = 404
 
 
 async def leave(client: Client, distro: Distro, node_name: str) -> Wait | None:
-    """Why the member was not asked to leave; None if it was."""
+    """Ask the member to leave etcd. Return why it was not asked, or None if it was."""
     nodes = await _etcd_nodes(client)
     leaver = next((node for node in nodes if node.metadata.name == node_name), None)
     if leaver is None:
@@ -50,16 +49,14 @@ async def forget(client: Client, node_name: str) -> None:
 
 
 async def _delete(client: Client, node_name: str) -> None:
-    try:
+    with ignore_not_found():
         await client.delete(NODE.target, "", node_name)
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
 
 
 def majority_at_risk(nodes: Sequence[Node], leaver: Node, distro: Distro) -> str:
-    """Why the others could not go on without it; empty if they can. One that is gone does not wait for one that was
-    asked before and still answers: it may be what keeps that one from leaving."""
+    """Return why the other members could not go on without this one; empty if they can. A leaver that is not ready does
+    not wait for another member that was asked to leave before and still answers: it may be what prevents that one from
+    leaving."""
     others = [node for node in nodes if node is not leaver and not _has_left(node, distro)]
     going = [node for node in others if _is_leaving(node, distro)]
     if going and leaver.ready:
@@ -69,7 +66,7 @@ def majority_at_risk(nodes: Sequence[Node], leaver: Node, distro: Distro) -> str
 
 
 def _too_few(staying: Sequence[Node]) -> str:
-    """Why these could not be the members of etcd; empty if they can."""
+    """Return why these Nodes alone could not be the members of etcd; empty if they can."""
     if not staying:
         return "no other member of etcd would be left"
     healthy = [node for node in staying if node.ready]

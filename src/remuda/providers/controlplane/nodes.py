@@ -1,7 +1,8 @@
-"""Labels and taints of Nodes that are there: a kubelet sets them once, when it registers, and never again.
+"""Labels and taints of existing Nodes: a kubelet sets them only once, when it registers.
 
-What a Node is to have is what the config file of its host says; the plan that the host has applied holds it. A Node
-belongs to many, so only what came from a plan is ever taken back: two annotations of the Node remember what that was.
+The desired labels and taints are those in the config file of the host, read from the plan that the host has applied.
+Other users write to Nodes too, so only values that came from a plan are ever removed: two annotations of the Node
+record them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from remuda.capi.machine.nodes import differences, identity_of, merged_taints, track, tracked, with_removals
 from remuda.capi.machine.workload import NODE, Node
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound
 from remuda.runtime.steps import step
 
 SYNC = step("rkecontrolplane.sync-node", "gives a Node the labels and taints that its host's config file has")
@@ -24,7 +25,6 @@ LABELS = "remuda.dev/labels"  # annotations of a Node: keys of what came from a 
 TAINTS = "remuda.dev/taints"
 
 _CONFIG = "/config.yaml.d/50-rancher.yaml"
-_NOT_FOUND = 404
 
 Json = dict[str, Any]
 
@@ -53,7 +53,8 @@ _decode_config = msgspec.json.Decoder(_Config).decode
 
 
 def wanted(plan: bytes) -> Wanted | None:
-    """What the config file in a plan says; None where there is none, as in the plan of a host that leaves."""
+    """Return the labels and taints in a plan's config file; None if it has no such file, as in the plan of a leaving
+    host."""
     for file in _decode_plan(plan).files:
         if file.path.endswith(_CONFIG):
             config = _decode_config(base64.b64decode(file.content))
@@ -81,7 +82,8 @@ def patch_for(node: Json, wanted: Wanted) -> Json:
 
 
 async def keep(client: Client, node: Node, plan: bytes) -> bool:
-    """Whether something was written. What is known of the Node may be old: it is read again before it is changed."""
+    """Patch the Node and return whether something was written. The Node passed in may be stale, so it is read again
+    before it is changed."""
     desired = wanted(plan)
     if desired is None or not patch_for(msgspec.to_builtins(node), desired):
         return False
@@ -93,9 +95,7 @@ async def keep(client: Client, node: Node, plan: bytes) -> bool:
         patch.setdefault("metadata", {})["resourceVersion"] = present["metadata"]["resourceVersion"]
         async with SYNC:
             await client.patch(NODE.target, "", node.metadata.name, patch)
-    except StatusError as error:
-        if error.code != _NOT_FOUND:
-            raise
+    except NotFound:
         return False
     return True
 

@@ -11,13 +11,12 @@ import msgspec
 from remuda.agent import rules
 from remuda.kube.client import Client
 from remuda.kube.core import SECRET, Secret
-from remuda.kube.errors import StatusError
-from remuda.providers.secrets import APPLIED_PLAN, digest
+from remuda.kube.errors import NotFound
+from remuda.providers.shared.secrets import APPLIED_PLAN, digest
 
 MOST_BYTES = 64 << 20
 
 _PLANS = (rules.PLAN, APPLIED_PLAN)
-_NOT_FOUND = 404
 
 
 class Plans:
@@ -41,9 +40,7 @@ class Plans:
     async def _read(self, cached: Secret) -> Secret | None:
         try:
             secret = SECRET.decode(await self._client.get(SECRET.target, *cached.key))
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
+        except NotFound:
             return None
         if secret.metadata.uid != cached.metadata.uid:
             return None  # another one of the same name: its own event will tell

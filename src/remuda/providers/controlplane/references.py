@@ -14,9 +14,9 @@ from typing import Any
 from remuda.kube.authorization import Access
 from remuda.kube.core import CONFIG_MAPS, SECRETS
 from remuda.kube.objects import Key
-from remuda.providers import author
-from remuda.providers.author import Use
-from remuda.providers.controlplane.configuration import ClusterConfiguration
+from remuda.providers.shared import author
+from remuda.providers.shared.author import Use
+from remuda.providers.shared.types.configuration import ClusterConfiguration
 
 ELSEWHERE = "secret://"  # a config value that begins so names a Secret: secret://namespace:name
 

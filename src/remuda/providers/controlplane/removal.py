@@ -12,8 +12,8 @@ from remuda.capi.types import MACHINE, Machine
 from remuda.kube import conditions
 from remuda.kube.client import Client
 from remuda.kube.conditions import condition
-from remuda.kube.errors import StatusError
-from remuda.providers.controlplane.types import RKEControlPlane
+from remuda.kube.errors import ignore_not_found
+from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
@@ -22,7 +22,6 @@ DELETE_MACHINE = step("rkecontrolplane.delete-machine", "asks for the deletion o
 LET_GO = step("rkecontrolplane.let-go", "removes the finalizer of a control plane whose Machines are gone")
 
 FINALIZER = "rke.cattle.io/rkecontrolplane"
-_NOT_FOUND = 404
 _MOST_NAMES = 5
 
 
@@ -46,11 +45,8 @@ async def remove(client: Client, draft: Draft, plane: RKEControlPlane, left: Seq
 
 async def _delete(client: Client, machine: Machine) -> None:
     async with DELETE_MACHINE:
-        try:
+        with ignore_not_found():
             await client.delete(MACHINE.target, *machine.key, uid=machine.metadata.uid)
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
 
 
 def _named(machines: Sequence[Machine]) -> str:

@@ -1,22 +1,22 @@
-"""What a plan Secret says: what its host was given, what it has reported, and how far a drain is. Pure.
+"""Parse a plan Secret: the plan its host was given, the results it has reported, and the progress of a drain. Pure.
 
-A host writes the results itself, so they are read with care: nothing in them can break a reconcile, and a success
-counts only for the very plan that the host has.
+A host writes the results itself, so they are untrusted input: nothing in them can break a reconcile, and a success
+counts only for exactly the plan that the host has.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from remuda.agent import formats, rules
 from remuda.kube import clock
 from remuda.kube.core import Secret
-from remuda.providers.controlplane.planner.observed import Drain, Member, PlanState, Report
-from remuda.providers.secrets import APPLIED_PLAN
+from remuda.providers.controlplane.planner.observation import Drain, Member, PlanState, Report, UnitStatus
+from remuda.providers.shared.secrets import APPLIED_PLAN
 
 PLAN_LAST_UPDATED = "rke.cattle.io/plan-last-updated"  # annotation: when the plan was delivered
 
@@ -32,7 +32,10 @@ DRAIN_ERROR = "rke.cattle.io/drain-error"
 
 ETCD_MEMBERS = "etcd-members"  # the periodic instruction that tells of the members of etcd
 
+UNIT_STATUS = "unit-status"  # the periodic instruction that tells of a unit that is not active
+
 _MOST_MESSAGE = 2000
+_MOST_ERROR = 300
 _MOST_OUTPUT = 8 << 20  # bytes of periodic output, unpacked; an agent keeps 512 KiB of each instruction
 _MOST_MEMBERS = 64
 _STATES: Mapping[str, PlanState] = {
@@ -44,9 +47,9 @@ _STATES: Mapping[str, PlanState] = {
 
 
 def report(secret: Secret) -> Report:
-    """Of a whole plan Secret (`plans.Plans.whole`)."""
+    """Parse a complete plan Secret (`plans.Plans.whole`) into a report."""
     data = secret.data
-    plan = data.get(rules.PLAN, b"")
+    plan, outputs = data.get(rules.PLAN, b""), _outputs(data)
     found = Report(
         secret=secret.metadata.name,
         plan=plan,
@@ -56,7 +59,8 @@ def report(secret: Secret) -> Report:
         superseded=PLAN_SUPERSEDES in secret.metadata.annotations,
         last_apply=formats.seconds_of(rules.text(data, rules.LAST_APPLY)),
         probes={name: bool(status.get("healthy")) for name, status in _probes(data).items()},
-        members=_members(data),
+        members=_members(outputs),
+        unit=_unit(outputs),
     )
     if not plan:
         return msgspec.structs.replace(found, state="", applied=b"")  # nothing was asked: no success of it counts
@@ -88,21 +92,27 @@ def drain(secret: Secret) -> Drain:
 
 
 def facts(secret: Secret) -> object:
-    """What of a plan Secret concerns the planner: all that hosts report but outputs and times."""
-    data = secret.data
+    """Return the parts of a plan Secret that the planner depends on: all that hosts report except outputs and times."""
+    data, outputs = secret.data, _outputs(secret.data)
     kept = {key: value for key, value in data.items() if key != rules.PERIODIC_OUTPUT}
-    return kept, _members(data), secret.metadata.annotations, secret.metadata.deleting
+    return kept, _members(outputs), _unit(outputs), secret.metadata.annotations, secret.metadata.deleting
 
 
 def _probes(data: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
     return {str(name): one for name, one in rules.probe_statuses(data).items() if isinstance(one, dict)}
 
 
+def unit_status(data: Mapping[str, bytes]) -> UnitStatus | None:
+    """Return what a plan Secret tells of the unit; None: it is active, or nothing is known of it."""
+    return _unit(_outputs(data))
+
+
 class _Outputs(msgspec.Struct):
-    """Outputs of periodic instructions. All but the one record that is read stay undecoded, because a host could write
+    """Outputs of periodic instructions. All but the records that are read stay undecoded, because a host could write
     a few bytes that decode to millions of objects."""
 
     etcd_members: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"null"), name=ETCD_MEMBERS)
+    unit_status: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"null"), name=UNIT_STATUS)
 
 
 class _Output(msgspec.Struct, rename="camel"):
@@ -114,19 +124,43 @@ class _Said(msgspec.Struct):
     members: list[msgspec.Raw]
 
 
-def _members(data: Mapping[str, bytes]) -> Sequence[Member] | None:
+class _SaidOfUnit(msgspec.Struct):
+    state: Literal["activating", "deactivating", "inactive", "failed", "maintenance"]
+    error: str = ""
+
+
+def _outputs(data: Mapping[str, bytes]) -> _Outputs:
     try:
-        outputs = msgspec.json.decode(
-            formats.inflate(data.get(rules.PERIODIC_OUTPUT, b""), _MOST_OUTPUT), type=_Outputs
-        )
-        record = msgspec.json.decode(outputs.etcd_members, type=_Output)
-        if record.exit_code != 0:
-            return None
-        said = msgspec.json.decode(base64.b64decode(record.stdout or ""), type=_Said)
+        return msgspec.json.decode(formats.inflate(data.get(rules.PERIODIC_OUTPUT, b""), _MOST_OUTPUT), type=_Outputs)
+    except (ValueError, RecursionError):  # of a damaged gzip and of msgspec
+        return _Outputs()
+
+
+def _stdout(record: msgspec.Raw) -> bytes:
+    """Raises ValueError."""
+    found = msgspec.json.decode(record, type=_Output)
+    if found.exit_code != 0:
+        raise ValueError("the instruction has failed")
+    return base64.b64decode(found.stdout or "")
+
+
+def _unit(outputs: _Outputs) -> UnitStatus | None:
+    """The host tool has made one short line of the error; a hostile host need not."""
+    try:
+        said = msgspec.json.decode(_stdout(outputs.unit_status), type=_SaidOfUnit)
+    except (ValueError, RecursionError):
+        return None
+    error = said.error[:_MOST_ERROR]
+    return UnitStatus(said.state, "".join(sign if sign.isprintable() else " " for sign in error).strip())
+
+
+def _members(outputs: _Outputs) -> Sequence[Member] | None:
+    try:
+        said = msgspec.json.decode(_stdout(outputs.etcd_members), type=_Said)
         if len(said.members) > _MOST_MEMBERS:
             return None
         return tuple(msgspec.json.decode(one, type=Member) for one in said.members)
-    except (ValueError, RecursionError):  # of a damaged gzip, of base64 and of msgspec
+    except (ValueError, RecursionError):  # of base64 and of msgspec
         return None
 
 

@@ -6,12 +6,13 @@ from collections.abc import Collection
 
 import msgspec
 
-from remuda.providers.bootstrap.site import Site
 from remuda.providers.controlplane import controller, drainer
 from remuda.providers.controlplane.controller import Decide, RKEControlPlaneController
 from remuda.providers.controlplane.drainer import Drainer, DrainSettings
-from remuda.providers.controlplane.installing import Lookup, nothing
+from remuda.providers.controlplane.gather import Silence
+from remuda.providers.controlplane.installation import Lookup, Pack, nothing
 from remuda.providers.controlplane.planner.decide import decide
+from remuda.providers.shared.manager_address import Site
 from remuda.runtime.manager import Manager
 from remuda.runtime.remote import RemoteClusters
 
@@ -20,9 +21,11 @@ CONTROLLERS = (controller.NAME, drainer.NAME)
 
 class ControlPlaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     artefacts: Lookup = nothing  # which files the manager has of a version
+    pack: Pack | None = None  # makes files of a version that has no other source; None: nobody does
     drain: DrainSettings = DrainSettings()
     proxied: bool = False  # <cluster>-kubeconfig leads through a proxy, and somebody else keeps it
     tunnels_at: Site | None = None  # where nodes open tunnels to; None: nowhere
+    silence: Silence | None = None  # since when hosts have not been heard of; None: nobody knows
 
 
 def add(
@@ -42,8 +45,10 @@ def add(
             remote,
             settings.artefacts,
             decide,
+            pack=settings.pack,
             proxied=settings.proxied,
             tunnels_at=settings.tunnels_at,
+            silence=settings.silence,
         )
     if drainer.NAME in only:
         Drainer(manager, remote, settings.drain)

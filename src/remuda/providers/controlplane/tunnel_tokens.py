@@ -37,7 +37,7 @@ def parse(text: str) -> Shown | None:
 
 
 def proves(shown: Shown, key: bytes, uid: str) -> bool:
-    """Whether it is the token of the Machine with this uid. In constant time; without a key nothing is proven."""
+    """Return whether the token belongs to the Machine with this uid, in constant time; without a key always False."""
     expected = _mac(key, shown.cluster, shown.machine, uid)
     return hmac.compare_digest(expected, shown.mac) and bool(key)
 

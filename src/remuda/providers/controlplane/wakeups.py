@@ -1,6 +1,8 @@
-"""Who wakes a control plane: what its Cluster consists of, what hosts report, what its spec names, and its Nodes.
+"""Events that requeue a control plane: changes of its Cluster's objects, host reports, objects its spec names, and
+Nodes.
 
-Of each only what a decision depends on counts. Times, outputs and everybody else's conditions change far more often.
+Only the fields that a decision depends on count. Times, outputs and other controllers' conditions change far more
+often.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from remuda.capi.types import MACHINE_DEPLOYMENT, Cluster, Machine, MachineDeplo
 from remuda.kube import conditions
 from remuda.kube.core import Secret
 from remuda.kube.objects import Key, Object
-from remuda.providers import names
-from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKEBootstrap
-from remuda.providers.controlplane import gather, hosts, report, resolving
+from remuda.providers.controlplane import gather, hosts, report, resolved_references
 from remuda.providers.controlplane.gather import Gatherer
-from remuda.providers.controlplane.types import RKEControlPlane
-from remuda.providers.infrastructure.types import RKE_CLUSTER, RKECluster
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import AGENT_CONNECTED, RKEBootstrap
+from remuda.providers.shared.types.controlplane import RKEControlPlane
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER, RKECluster
 from remuda.runtime.caches import Caches
 from remuda.runtime.controller import Controller
 from remuda.runtime.informer import Informer
@@ -31,6 +33,7 @@ _CLUSTERS_BY_LABEL = "clusters by label"
 _BY_INFRASTRUCTURE = "clusters by infrastructure"
 _REPORT_SECONDS = 0.2  # hosts of one cluster report by the dozen
 _NODE_SECONDS = 1.0
+_SAID = ("InfrastructureReady", "BootstrapConfigReady", "NodeReady")
 
 
 def planes_of(planes: Informer[RKEControlPlane], cluster: Key) -> list[Key]:
@@ -46,7 +49,7 @@ def listen(
 ) -> None:
     """To be called before the caches start."""
     planes.index(_BY_CLUSTER, lambda plane: (str(Key(plane.metadata.namespace, plane.spec.cluster_name)),))
-    planes.index(_BY_NAMED, lambda plane: {*resolving.names(plane), *gather.belongings(plane)})
+    planes.index(_BY_NAMED, lambda plane: {*resolved_references.names(plane), *gather.belongings(plane)})
     source.clusters.index(_CLUSTERS_BY_LABEL, lambda cluster: (_labelled(cluster.metadata.namespace, cluster),))
     source.clusters.index(_BY_INFRASTRUCTURE, _infrastructure_of)
 
@@ -99,10 +102,11 @@ def listen(
         controller.watch(informer, _naming(planes, kind), f"named {kind}")
     source.clusters.listen(on_cluster)
     remote.on_change(on_node)
+    remote.on_probe(lambda cluster: on_node(cluster, None))
 
 
 def _naming(planes: Informer[RKEControlPlane], kind: str) -> Any:
-    return lambda obj: planes.keys(_BY_NAMED, resolving.place(kind, obj.key))
+    return lambda obj: planes.keys(_BY_NAMED, resolved_references.place(kind, obj.key))
 
 
 def _labelled(namespace: str, cluster: Cluster) -> str:
@@ -122,12 +126,14 @@ def _cluster_facts(cluster: Cluster) -> object:
 
 def _machine_facts(machine: Machine) -> object:
     metadata, status = machine.metadata, machine.status
-    said = [conditions.find(status.conditions, type) for type in ("InfrastructureReady", "BootstrapConfigReady")]
+    said = [conditions.find(status.conditions, type) for type in _SAID]
+    states = [conditions.is_true(status.conditions, type) for type in ("Ready", "Available")]
     drained = awaits_last_hooks(machine)
     return (
         (metadata.labels, metadata.annotations, metadata.deleting, metadata.uid),
         (machine.spec.provider_id, status.addresses, status.initialization, status.node_ref, drained),
         [(one.status, one.reason, one.message) for one in said if one is not None],
+        states,
     )
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from remuda.capi import names as capi_names
-from remuda.capi.belonging import index_by_cluster
-from remuda.capi.pausing import paused
+from remuda.capi.cluster_index import index_by_cluster
+from remuda.capi.pause import paused
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.jobs.types import Job
 from remuda.kube import conditions
@@ -20,45 +20,48 @@ from remuda.kube.conditions import condition
 from remuda.kube.objects import Key
 from remuda.providers.infrastructure import endpoint, work
 from remuda.providers.infrastructure.endpoint import BEFORE
-from remuda.providers.infrastructure.scope import Scope
-from remuda.providers.infrastructure.types import ENDPOINT_MACHINE, READY, RKE_CLUSTER
-from remuda.providers.machine.office import Office
-from remuda.providers.machine.settings import MachineSettings
+from remuda.providers.infrastructure.scope import Scope, cluster_name
+from remuda.providers.shared.jobs import manifests
+from remuda.providers.shared.jobs.job_context import JobContext
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.types.infrastructure import ENDPOINT_MACHINE, READY, RKE_CLUSTER, RKECluster
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
 
 NAME = "rkecluster"
+_BY_CLUSTER = "cluster"
 PUBLISH = step("rkecluster.publish", "writes that the infrastructure of a cluster is provisioned, and its endpoint")
 MOVE = step("rkecluster.move-endpoint", "gives a Cluster the address of another server, in place of one that is gone")
 
 
 def add(manager: Manager, settings: MachineSettings | None = None) -> None:
-    RKEClusterController(Office(manager, settings or MachineSettings()))
+    RKEClusterController(JobContext(manager, settings or MachineSettings()))
 
 
 class RKEClusterController:
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        manager = office.manager
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        manager = context.manager
         index_by_cluster(manager.caches, MACHINE)
         self._objects = manager.caches.of(RKE_CLUSTER)
+        self._objects.index(_BY_CLUSTER, _cluster_keys)
         self._clusters = manager.caches.of(CLUSTER)
         controller = manager.controller(NAME, RKE_CLUSTER, self.reconcile)
         controller.watch(self._clusters, _infrastructure_of, "cluster", facts=_facts)
         controller.watch(manager.caches.of(MACHINE), self._of_machine, "machine", facts=_machine_facts)
-        controller.watch(office.jobs, _of_job, "job")
+        controller.watch(context.jobs, _of_job, "job")
 
     def _of_machine(self, machine: Machine) -> Iterable[Key]:
-        cluster = self._clusters.get(machine.metadata.namespace, machine.spec.cluster_name)
-        return () if cluster is None else _infrastructure_of(cluster)
+        # Not by the Cluster: while a namespace is deleted, the Cluster can be gone before the last Machine.
+        return self._objects.keys(_BY_CLUSTER, str(Key(machine.metadata.namespace, machine.spec.cluster_name)))
 
     async def reconcile(self, key: Key) -> Outcome:
         value = self._objects.raw(*key)
         if value is None:
             return DONE
-        scope = Scope(self._office, value)
+        scope = Scope(self._context, value)
         metadata = scope.obj.metadata
         if capi_names.EXTERNALLY_MANAGED in metadata.annotations:
             return DONE
@@ -105,7 +108,11 @@ class RKEClusterController:
         if value is not None:
             draft = Draft(CLUSTER.target, value)
             draft.spec["controlPlaneEndpoint"] = {"host": said.host, "port": said.port}
-            await save(self._office.client, draft, MOVE)
+            await save(self._context.client, draft, MOVE)
+
+
+def _cluster_keys(obj: RKECluster) -> list[str]:
+    return [str(Key(obj.metadata.namespace, cluster_name(obj)))]
 
 
 def _infrastructure_of(cluster: Cluster) -> list[Key]:
@@ -116,8 +123,8 @@ def _infrastructure_of(cluster: Cluster) -> list[Key]:
 
 
 def _of_job(job: Job) -> Iterable[Key]:
-    owner = job.metadata.owner(RKE_CLUSTER.name, RKE_CLUSTER.group)
-    return () if owner is None else (Key(job.metadata.namespace, owner.name),)
+    found = manifests.subject(job.metadata, RKE_CLUSTER)
+    return () if found is None else (found,)
 
 
 def _facts(cluster: Cluster) -> object:
@@ -126,7 +133,7 @@ def _facts(cluster: Cluster) -> object:
 
 
 def _machine_facts(machine: Machine) -> object:
-    """Of workers only that they are there."""
+    """Return the facts of a Machine that matter here; of a worker, only its existence does."""
     if not machine.is_control_plane:
         return None
     status = machine.status

@@ -1,10 +1,10 @@
-"""Where a cluster's API is reached, where nothing stands before its servers: at one of them. Pure.
+"""Endpoint of a cluster's API where no balancer stands in front of its servers: the address of one of them. Pure.
 
-Cluster API copies an endpoint to the Cluster once and never again. An address of one server does not last as long as
-the cluster, so it is chosen anew when that server goes, and the copy is moved along: by us, because nobody else would,
-and only where it still is what we had said. `BEFORE` remembers that, in the same write that moves the endpoint, so
-that a process killed between the two writes finds what is left to do. An endpoint of the user's, and one of a
-balancer, is never touched.
+Cluster API copies an endpoint to the Cluster once and never again. The address of one server does not last as long as
+the cluster, so a new one is chosen when that server is deleted. We then update the copy too, because no other
+controller would, and only if it still is the value that we had set. `BEFORE` records that value in the same write that
+moves the endpoint, so that a process killed between the two writes can finish the update. An endpoint set by the user
+or by a balancer is never changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from remuda.capi.types import Cluster, Endpoint, Machine
 from remuda.kube import conditions
-from remuda.providers.infrastructure.types import ENDPOINT_MACHINE, RKECluster
+from remuda.providers.shared.types.infrastructure import ENDPOINT_MACHINE, RKECluster
 
 BEFORE = "remuda.dev/endpoint-before"  # annotation: host:port, as the endpoint was until it moved
 API_PORT = 6443
@@ -29,7 +29,7 @@ class Choice(NamedTuple):
 
 
 def choose(obj: RKECluster, cluster: Cluster, machines: Sequence[Machine], port: int = API_PORT) -> Choice | None:
-    """What is to be written; None: what is there is right, or nothing better is known."""
+    """Return the endpoint to write; None: the present one is right, or no better one is known."""
     if not cluster.status.initialization.control_plane_initialized or not _ours(obj, cluster):
         return None
     known = obj.metadata.annotations.get(ENDPOINT_MACHINE, "")
@@ -56,7 +56,7 @@ def addresses(machine: Machine) -> list[str]:
 
 
 def _ours(obj: RKECluster, cluster: Cluster) -> bool:
-    """Nobody else has said where the API is: neither on this object, nor on the Cluster."""
+    """Return whether the endpoint is ours: no one else has set it, neither on this object nor on the Cluster."""
     if obj.spec.infrastructure is not None:
         return False
     if obj.spec.control_plane_endpoint is not None and obj.spec.control_plane_endpoint.valid:

@@ -1,4 +1,4 @@
-"""What one run of an RKECluster works with: the object as read, and what the caches show around it."""
+"""Scope of one reconcile of an RKECluster: the object as read, and related objects from the caches."""
 
 from __future__ import annotations
 
@@ -8,53 +8,57 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from remuda.capi import names as capi_names
-from remuda.capi.belonging import members
+from remuda.capi.cluster_index import members
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.jobs.types import Job
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound
 from remuda.kube.objects import Key
-from remuda.providers import author, names
-from remuda.providers.controlplane import distros
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE
 from remuda.providers.infrastructure import endpoint
-from remuda.providers.infrastructure.types import RKE_CLUSTER, Infrastructure, InfrastructureStatus
-from remuda.providers.machine import orders
-from remuda.providers.machine.manifests import Place
-from remuda.providers.machine.office import Office
-from remuda.providers.machine.spi import ClusterOrder
-from remuda.providers.machine.work import Desk, check_author, credential_fields
+from remuda.providers.shared import author, distros, names
+from remuda.providers.shared.drivers.spi import ClusterOrder
+from remuda.providers.shared.jobs import job_spec
+from remuda.providers.shared.jobs.job_context import JobContext
+from remuda.providers.shared.jobs.job_start import Desk, check_author, credential_fields, protect_credential
+from remuda.providers.shared.jobs.manifests import Place
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER, Infrastructure, InfrastructureStatus, RKECluster
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.steps import Step
 
-_NOT_FOUND = 404
 _LONGEST_NAME = 50  # of what drivers make, without the piece that tells two clusters of one name apart
 
 
+def cluster_name(obj: RKECluster) -> str:
+    """Return the name of the Cluster that owns it, also when that is gone."""
+    owner = obj.metadata.owner("Cluster", capi_names.GROUP)
+    return owner.name if owner is not None else obj.metadata.labels.get(capi_names.CLUSTER_NAME, "")
+
+
 class Scope:
-    def __init__(self, office: Office, value: bytes) -> None:
-        self.office = office
+    def __init__(self, context: JobContext, value: bytes) -> None:
+        self.context = context
         self.load(value)
 
     def load(self, value: bytes) -> None:
         self.draft = Draft(RKE_CLUSTER.target, value)
         self.obj = RKE_CLUSTER.decode(value)
-        caches, metadata = self.office.manager.caches, self.obj.metadata
+        caches, metadata = self.context.manager.caches, self.obj.metadata
         owner = metadata.owner("Cluster", capi_names.GROUP)
+        self.cluster_name = cluster_name(self.obj)
         found = None if owner is None else caches.of(CLUSTER).get(metadata.namespace, owner.name)
         same = found is not None and owner is not None and found.metadata.uid == owner.uid
         self.cluster: Cluster | None = found if same else None
-        self.cluster_name = owner.name if owner is not None else metadata.labels.get(capi_names.CLUSTER_NAME, "")
 
     async def save(self, act: Step) -> None:
         """Writes the draft and goes on with what it has become."""
-        value = await save(self.office.client, self.draft, act)
+        value = await save(self.context.client, self.draft, act)
         if value is not self.draft.value:
             self.load(value)
 
     @property
     def machines(self) -> list[Machine]:
         """All of the cluster, also when the Cluster itself is gone."""
-        return members(self.office.manager.caches, MACHINE, Key(self.obj.metadata.namespace, self.cluster_name))
+        return members(self.context.manager.caches, MACHINE, Key(self.obj.metadata.namespace, self.cluster_name))
 
     @property
     def place(self) -> Place:
@@ -62,17 +66,15 @@ class Scope:
 
     @property
     def job(self) -> Job | None:
-        found = self.office.jobs.get(self.obj.metadata.namespace, self.place.provision)
-        owner = found.metadata.controller if found is not None else None
-        return found if owner is not None and owner.uid == self.obj.metadata.uid else None
+        return self.context.job(self.place)
 
     @property
     def desk(self) -> Desk:
-        return Desk(self.office.client, self.office.settings, self.place, self.job)
+        return Desk(self.context.client, self.context.settings, self.place, self.job)
 
     @property
     def wanted(self) -> Infrastructure:
-        """What is asked for; of one that is not asked for any more, what is known of it."""
+        """Return the desired infrastructure; if it is no longer desired, what is known of it."""
         return self.obj.spec.infrastructure or Infrastructure(driver=self.known.driver)
 
     @property
@@ -82,17 +84,26 @@ class Scope:
     async def credential_fields(self) -> Mapping[str, bytes]:
         """Raises Missing."""
         reference = self.wanted.cloud_credential_secret_name
-        return await credential_fields(self.office, reference, self.obj.metadata.namespace, str(self))
+        return await credential_fields(self.context, reference, self.obj.metadata.namespace, str(self))
+
+    async def protect(self) -> None:
+        """Keep the Secrets that the removal of the infrastructure will need."""
+        await self.context.protect(Key(self.obj.metadata.namespace, self.place.state))
+        await self.protect_credential()
+
+    async def protect_credential(self) -> None:
+        reference, namespace = self.wanted.cloud_credential_secret_name, self.obj.metadata.namespace
+        await protect_credential(self.context, reference, namespace)
 
     async def check_author(self) -> None:
         """Raises Missing."""
         metadata, reference = self.obj.metadata, self.wanted.cloud_credential_secret_name
-        await check_author(self.office, author.of(metadata.annotations), reference, self.obj, str(self))
+        await check_author(self.context, author.of(metadata.annotations), reference, self.obj, str(self))
 
     async def order(self) -> ClusterOrder:
         """As it is now; `remove` if the object is being deleted."""
         metadata = self.obj.metadata
-        uid = orders.identity(metadata).rpartition("/")[2]
+        uid = job_spec.identity(metadata).rpartition("/")[2]
         deleting = metadata.deleting
         piece = hashlib.sha256(uid.encode()).hexdigest()[:8]
         return ClusterOrder(
@@ -102,7 +113,7 @@ class Scope:
             namespace=metadata.namespace,
             cluster=metadata.name,
             uid=uid,
-            owner=await self.office.owner(),
+            owner=await self.context.owner(),
             options=self.wanted.options,
             backends=[] if deleting else backends(self.machines),
             ports=[] if deleting else await self._ports(),
@@ -110,19 +121,17 @@ class Scope:
         )
 
     async def _ports(self) -> list[int]:
-        """Of the control plane's machines: the API's first, then where nodes join."""
+        """Return the ports of the control plane's machines: the API's first, then the one where nodes join."""
         ref = self.cluster.spec.control_plane_ref if self.cluster is not None else None
         if ref is None or (ref.api_group, ref.kind) != (RKE_CONTROL_PLANE.group, RKE_CONTROL_PLANE.name):
             return [endpoint.API_PORT]
         try:
-            value = await self.office.client.get(RKE_CONTROL_PLANE.target, self.obj.metadata.namespace, ref.name)
+            value = await self.context.client.get(RKE_CONTROL_PLANE.target, self.obj.metadata.namespace, ref.name)
             version = distros.parse_version(RKE_CONTROL_PLANE.decode(value).spec.kubernetes_version)
         except distros.BadVersion:
             return [endpoint.API_PORT]
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return [endpoint.API_PORT]
-            raise
+        except NotFound:
+            return [endpoint.API_PORT]
         distro = distros.of(version)
         return list(dict.fromkeys((distro.api_port, distro.supervisor_port)))
 
@@ -144,6 +153,6 @@ def _inside(machine: Machine) -> str:
 
 
 def digest(order: ClusterOrder) -> str:
-    """Of what of an order may change, and makes it another one."""
+    """Return the digest of those fields of an order whose change makes it a different order."""
     content = msgspec.json.encode([order.driver, order.options, order.backends, order.ports], order="sorted")
     return hashlib.sha256(content).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""What an RKECluster says of the infrastructure that a driver makes for it, written into a draft. Pure.
+"""Status of an RKECluster about the infrastructure that a driver creates for it, written into a draft. Pure.
 
-Messages do not count seconds, so that saying the same again writes nothing.
+Messages contain no running seconds, so that reporting the same state again writes nothing.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from typing import Any
 
 from remuda.kube import conditions
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition
-from remuda.kube.waits import Wait
-from remuda.providers.infrastructure.types import INFRASTRUCTURE, READY, STALLED
-from remuda.providers.machine.budget import BAD_OPTIONS, RETRY, Stall
-from remuda.providers.machine.cluster_job import ClusterState
-from remuda.providers.machine.removal import ABANDON
-from remuda.providers.machine.results import Result
+from remuda.kube.objects import Key
+from remuda.kube.wait import Wait
+from remuda.providers.shared import names
+from remuda.providers.shared.jobs import budget
+from remuda.providers.shared.jobs.budget import BAD_OPTIONS, RETRY, Rules, Stall
+from remuda.providers.shared.jobs.cluster_job import ClusterState
+from remuda.providers.shared.jobs.results import Result, error_line
+from remuda.providers.shared.types.infrastructure import INFRASTRUCTURE, READY, STALLED, InfrastructureStatus
 from remuda.runtime.outcome import Blocked, Outcome
 
 Json = dict[str, Any]
@@ -22,7 +24,7 @@ Json = dict[str, Any]
 MAKING, MADE, REMOVING = "Making", "Made", "Removing"
 FAILED = "InfrastructureError"
 REMOVAL = "remove"  # in place of an order's checksum
-HINT = f'to give it up and keep it out of the way, annotate the RKECluster with {ABANDON}="true"'
+HINT = f'to give it up and keep it out of the way, annotate the RKECluster with {names.ABANDON}="true"'
 
 _FAILURE = ("failures", "lastFailureTime", "failureMessage", "hopeless", "failedOrder")
 
@@ -41,12 +43,17 @@ def waits(status: Json, wait: Wait, check_after: float | None = None) -> Outcome
     return Blocked(wait.reason, wait.on, str(wait), check_after)
 
 
-def making(status: Json, what: str, job: str, *, again: bool) -> None:
+def making(status: Json, known: InfrastructureStatus, what: str, job: str, rules: Rules) -> None:
     """One that was there before is there meanwhile."""
-    message = f"the driver works on what the cluster of {what} shares; its log: kubectl logs job/{job}"
+    attempt = f"{budget.attempt(rules, known.failures + 1)}{_last_error(known)}: " if known.failures else ""
+    message = f"{attempt}the driver works on what the cluster of {what} shares; its log: kubectl logs job/{job}"
     _say(status, INFRASTRUCTURE, UNKNOWN, MAKING, message, remove=(STALLED,))
-    if not again:
+    if not known.applied:
         _say(status, READY, FALSE, MAKING, message)
+
+
+def _last_error(known: InfrastructureStatus) -> str:
+    return f", last error: {error_line(known.failure_message)}" if known.failure_message else ""
 
 
 def made(status: Json) -> None:
@@ -74,19 +81,20 @@ def failed(status: Json, ended: Result, job: str, order: str, failures: int, now
     )
     what = "remove" if order == REMOVAL else "make"
     then = f"; it is tried again; {HINT}" if order == REMOVAL else ""
-    text = f"attempt {failures} to {what} what the cluster shares failed: {ended.message}{then}"
+    text = f"attempt {failures} to {what} what the cluster shares failed: {error_line(ended.message)}{then}"
     _not_ready(status, BAD_OPTIONS if ended.hopeless else FAILED, text)
 
 
-def stalled(status: Json, stall: Stall, last: str) -> None:
+def stalled(status: Json, known: InfrastructureStatus, stall: Stall) -> None:
     message = (
-        f"{stall.message}; the last error: {last}. No further attempt is made. Change spec.infrastructure, "
+        f"{stall.message}{_last_error(known)}. No further attempt is made. Change spec.infrastructure, "
         f"or mend the cause and annotate this object with {RETRY}=<anything new>"
     )
     _say(status, STALLED, TRUE, stall.reason, message)
-    _not_ready(status, stall.reason, message)
+    _not_ready(status, STALLED, message)
 
 
-def removing(status: Json, what: str, job: str) -> None:
-    message = f"the driver removes what the cluster of {what} shared; its log: kubectl logs job/{job}"
+def removing(status: Json, what: str, job: Key) -> None:
+    log = f"kubectl logs -n {job.namespace} job/{job.name}"
+    message = f"the driver removes what the cluster of {what} shared; its log: {log}"
     _not_ready(status, REMOVING, message)

@@ -1,8 +1,9 @@
-"""What a driver makes for a cluster: one Job at a time, until what is there is what the order says, and its removal.
+"""Creation and removal of a driver's infrastructure for a cluster: one Job at a time, until it matches the order.
 
-The order changes as machines of the control plane come and go; a Job that runs is let run, and the next one carries on.
-A failed order is tried again later and later; another order at once. Removal waits until no Machine of the cluster is
-left, is repeated for as long as it fails, and a person can give it up with an annotation, and is told what that was.
+The order changes as control plane machines are added and deleted. A running Job is not interrupted; the next one
+carries on. A failed order is retried with growing delays, a changed order at once. Removal waits until no Machine of
+the cluster is left and is retried for as long as it fails. A user can abandon it with an annotation, and is then told
+what was left behind.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import asyncio
 
 from remuda.jobs.types import Job
 from remuda.kube import clock
-from remuda.kube.errors import StatusError
-from remuda.kube.waits import Wait
+from remuda.kube.errors import Forbidden
+from remuda.kube.wait import Wait
 from remuda.providers.infrastructure import status
 from remuda.providers.infrastructure.scope import Scope, digest
-from remuda.providers.machine import budget, cluster_job, drivers, manifests, orders, results, work
-from remuda.providers.machine.budget import RETRY, Attempts
-from remuda.providers.machine.cluster_job import ClusterState
-from remuda.providers.machine.removal import ABANDON
-from remuda.providers.machine.results import Result
-from remuda.providers.machine.settings import OUT_OF_REACH
-from remuda.providers.machine.work import Missing
+from remuda.providers.shared import drivers, names
+from remuda.providers.shared.jobs import budget, cluster_job, job_spec, job_start, manifests, results
+from remuda.providers.shared.jobs.budget import RETRY, Attempts
+from remuda.providers.shared.jobs.cluster_job import ClusterState
+from remuda.providers.shared.jobs.job_start import Missing
+from remuda.providers.shared.jobs.results import Result
+from remuda.providers.shared.jobs.settings import OUT_OF_REACH
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
 
@@ -32,7 +33,6 @@ RELEASE = step("rkecluster.release", "removes the finalizer of an RKECluster who
 
 FINALIZER = "remuda.dev/cluster-infrastructure"
 _LOOK_AGAIN_SECONDS = 15.0
-_FORBIDDEN = 403
 
 
 async def ensure(scope: Scope) -> Outcome:
@@ -52,19 +52,20 @@ async def ensure(scope: Scope) -> Outcome:
     asked = bool(retry) and retry != scope.known.retried
     if scope.known.applied == wanted and not asked:
         if job is not None:
-            await work.clear(scope.desk, credential=bool(scope.wanted.cloud_credential_secret_name))
+            await job_start.clear(scope.desk, credential=bool(scope.wanted.cloud_credential_secret_name))
+        await scope.protect()
         status.made(scope.draft.status)
         return DONE
     if scope.known.failed_order == wanted and not asked and (rest := _rest(scope)):
         return rest
     if job is not None:
-        await work.stop(scope.desk, job)
+        await job_start.stop(scope.desk, job)
         return _busy(scope, job, "the Job of the attempt before goes, then the next one starts")
     return await _start(scope, retry)
 
 
 async def _held(scope: Scope) -> Wait | None:
-    """What admission should have refused, or nobody could do."""
+    """Return a Wait for an order that admission should have denied or that cannot be carried out."""
     made_by, wanted = scope.known.driver, scope.obj.spec.infrastructure
     if wanted is None or made_by not in ("", wanted.driver):
         asks = f"asks for {wanted.driver}" if wanted is not None else "asks for nothing any more"
@@ -76,23 +77,23 @@ async def _held(scope: Scope) -> Wait | None:
         driver = await asyncio.to_thread(drivers.find_cluster, wanted.driver)
     except drivers.NoSuchDriver as error:
         return Wait(reason="NoSuchDriver", on=str(scope), missing=str(error), then="change spec.infrastructure.driver")
-    if driver.local and not scope.office.settings.run_jobs:
+    if driver.local and not scope.context.settings.run_jobs:
         missing = f"what the driver {wanted.driver} makes lives where remuda's own job runner does; it does not run"
         return Wait(reason="NeedsJobRunner", on=str(scope), missing=missing)
-    if why := scope.office.settings.out_of_reach(wanted.driver, driver.own_loopback):
+    if why := scope.context.settings.out_of_reach(wanted.driver, driver.own_loopback):
         return Wait(reason=OUT_OF_REACH, on=str(scope), missing=why)
     return None
 
 
 def _rest(scope: Scope) -> Outcome | None:
-    known, rules = scope.known, scope.office.settings.rules
+    known, rules = scope.known, scope.context.settings.rules
     done = Attempts(
         failures=known.failures,
         last_failure=clock.parse(known.last_failure_time) if known.last_failure_time else 0.0,
         hopeless=known.hopeless,
     )
     if stall := budget.stalled(rules, done):
-        status.stalled(scope.draft.status, stall, known.failure_message)
+        status.stalled(scope.draft.status, known, stall)
         return Blocked("Stalled", str(scope), stall.message)
     left = budget.rest(rules, done, clock.time(), scope.obj.metadata.uid)
     return Blocked("BackingOff", str(scope), known.failure_message, left) if left > 0 else None
@@ -108,20 +109,21 @@ async def _start(scope: Scope, retry: str) -> Outcome:
         return status.waits(scope.draft.status, wait, missing.check_after)
     draft, name = scope.draft, scope.place.provision
     draft.add_finalizer(FINALIZER)
-    draft.set_annotation(orders.IDENTITY, orders.identity(scope.obj.metadata))
+    draft.set_annotation(job_spec.IDENTITY, job_spec.identity(scope.obj.metadata))
     draft.status.setdefault("infrastructure", {}).update(driver=scope.wanted.driver, jobName=name)
     if retry:
         draft.status["infrastructure"]["retried"] = retry
-    status.making(draft.status, str(scope), name, again=bool(scope.known.applied))
+    status.making(draft.status, scope.known, str(scope), name, scope.context.settings.rules)
     await scope.save(PROTECT)
+    await scope.protect_credential()
     order = await scope.order()
     driver = await asyncio.to_thread(drivers.find_cluster, order.driver)
-    await work.start(scope.desk, order, fields, local=driver.local, needs=driver.needs, digest=digest(order))
+    await job_start.start(scope.desk, order, fields, local=driver.local, needs=driver.needs, digest=digest(order))
     return Blocked(status.MAKING, f"Job {scope.obj.metadata.namespace}/{name}", "what the cluster shares is being made")
 
 
 async def _ended(scope: Scope, job: Job) -> None:
-    ended = await scope.office.result(job) or Result(ok=False)
+    ended = await scope.context.result(job) or Result(ok=False)
     known = await _state(scope)
     if ended.ok and known.phase != "created":
         ended = Result(ok=False, message="the Job ended well, but the cluster-state Secret tells of nothing made")
@@ -139,13 +141,13 @@ async def _ended(scope: Scope, job: Job) -> None:
 async def _failed(scope: Scope, job: Job, ended: Result, order: str) -> None:
     known = scope.known
     failures = known.failures + 1 if known.failed_order == order else 1
-    scope.office.events.warning(scope.obj, status.FAILED, f"attempt {failures} failed: {ended.message}")
+    scope.context.events.warning(scope.obj, status.FAILED, f"attempt {failures} failed: {ended.message}")
     status.failed(scope.draft.status, ended, job.metadata.uid, order, failures, clock.now())
     await scope.save(COUNT)
 
 
 async def _state(scope: Scope) -> ClusterState:
-    data = await scope.office.secret(scope.obj.metadata.namespace, scope.place.state)
+    data = await scope.context.secret(scope.obj.metadata.namespace, scope.place.state)
     try:
         return cluster_job.read(data or {})
     except ValueError:
@@ -172,12 +174,12 @@ async def remove(scope: Scope) -> Outcome:
     job = scope.job
     if job is not None and not results.removes(job):
         if not job.metadata.deleting:
-            await work.stop(scope.desk, job)
+            await job_start.stop(scope.desk, job)
         return _busy(scope, job, "the Job that was making it is stopped first")
     if job is not None and (job.metadata.deleting or job.finished is None):
         return _busy(scope, job, "what the cluster shares is being removed")
     if job is not None and job.metadata.uid != scope.known.counted_job:
-        ended = await scope.office.result(job) or Result(ok=False)
+        ended = await scope.context.result(job) or Result(ok=False)
         if ended.ok:
             return await _release(scope)
         await _failed(scope, job, ended, status.REMOVAL)
@@ -187,35 +189,34 @@ async def remove(scope: Scope) -> Outcome:
 async def _remove_again(scope: Scope, job: Job | None) -> Outcome:
     known, metadata = scope.known, scope.obj.metadata
     if known.failed_order == status.REMOVAL:
-        if metadata.annotations.get(ABANDON) == "true":
+        if metadata.annotations.get(names.ABANDON) == "true":
             return await _abandon(scope)
         retry = metadata.annotations.get(RETRY, "")
         done = Attempts(failures=known.failures, last_failure=clock.parse(known.last_failure_time or clock.now()))
-        left = budget.rest(scope.office.settings.rules, done, clock.time(), metadata.uid)
+        left = budget.rest(scope.context.settings.rules, done, clock.time(), metadata.uid)
         if left > 0 and retry in ("", known.retried):
             return Blocked(status.FAILED, str(scope), known.failure_message, left)
         scope.draft.status["infrastructure"]["retried"] = retry
     if job is not None:
-        await work.stop(scope.desk, job)
+        await job_start.stop(scope.desk, job)
         return _busy(scope, job, "the Job of the attempt before goes, then the next one starts")
     try:
         driver = await asyncio.to_thread(drivers.find_cluster, scope.wanted.driver)
-        await work.start(
-            scope.desk, await scope.order(), await scope.credential_fields(), local=driver.local, needs=driver.needs
+        desk = await job_start.desk_for_removal(scope.context, scope.desk)
+        await job_start.start(
+            desk, await scope.order(), await scope.credential_fields(), local=driver.local, needs=driver.needs
         )
     except (Missing, drivers.NoSuchDriver) as error:
         return await _cannot(scope, str(error))
-    except StatusError as error:
-        if error.code != _FORBIDDEN:  # a namespace that is being deleted takes no new Job
-            raise
+    except Forbidden as error:  # its namespace is being deleted, and this manager may not work in another one
         return await _cannot(scope, f"no Job can be made: {error.message}")
-    status.removing(scope.draft.status, str(scope), scope.place.provision)
-    return Blocked(status.REMOVING, f"Job {metadata.namespace}/{scope.place.provision}", "what the cluster shares goes")
+    status.removing(scope.draft.status, str(scope), desk.place.job_key)
+    return Blocked(status.REMOVING, f"Job {desk.place.job_key}", "what the cluster shares goes")
 
 
 async def _cannot(scope: Scope, why: str) -> Outcome:
     """The removal cannot even be tried."""
-    if scope.obj.metadata.annotations.get(ABANDON) == "true":
+    if scope.obj.metadata.annotations.get(names.ABANDON) == "true":
         return await _abandon(scope)
     wait = Wait(reason=status.FAILED, on=str(scope), missing=f"it cannot be removed: {why}", then=status.HINT)
     return status.waits(scope.draft.status, wait, _LOOK_AGAIN_SECONDS)
@@ -224,14 +225,14 @@ async def _cannot(scope: Scope, why: str) -> Outcome:
 async def _abandon(scope: Scope) -> Outcome:
     known = scope.known
     text = f"abandoned, and perhaps still there: {known.id or scope.obj.metadata.name}, driver {known.driver}"
-    scope.office.events.warning(
+    scope.context.events.warning(
         scope.obj, "InfrastructureAbandoned", f"{text}; the last error: {known.failure_message}"
     )
     return await _release(scope)
 
 
 async def _release(scope: Scope) -> Outcome:
-    await work.clear_all(scope.desk, credential=bool(scope.wanted.cloud_credential_secret_name))
+    await job_start.clear_all(scope.context, scope.desk, credential=bool(scope.wanted.cloud_credential_secret_name))
     scope.draft.remove_finalizer(FINALIZER)
     await scope.save(RELEASE)
     return DONE

@@ -1,4 +1,4 @@
-"""How a person gets onto a server: found by the name of its Machine, with what its machine-state Secret holds."""
+"""Access of users to a server: found by the name of its Machine, using the content of its machine-state Secret."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
+from remuda.capi import inventory
 from remuda.capi.types import MACHINE
+from remuda.jobs.types import JOB
 from remuda.kube.client import Client, list_all
-from remuda.kube.core import SECRET, SECRETS
-from remuda.kube.errors import StatusError
+from remuda.kube.core import JOBS, SECRET, SECRETS
+from remuda.kube.errors import Forbidden, NotFound
 from remuda.kube.objects import Key
-from remuda.providers import names
-from remuda.providers.machine import login, state
-from remuda.providers.machine.state import KNOWN_HOSTS, PRIVATE_KEY, State
-
-_NOT_FOUND = 404
+from remuda.providers.shared import names
+from remuda.providers.shared.jobs import login, manifests, state
+from remuda.providers.shared.jobs.state import KNOWN_HOSTS, PRIVATE_KEY, State
 
 
 class NoAccess(Exception):
@@ -33,6 +33,9 @@ async def find_machine(client: Client, name: str, namespace: str = "") -> Key:
     """The <Driver>Machine of a Machine, or the one of that name itself. Raises NoAccess."""
     found = await _of_machines(client, name, namespace) or await _of_states(client, name, namespace)
     if not found:
+        removed = {machine for machine, _ in await removals(client)}
+        found = {one for one in removed if one.name == name and namespace in ("", one.namespace)}
+    if not found:
         where = f" in the namespace {namespace}" if namespace else ""
         raise NoAccess(f"there is no machine {name}{where}: `remuda get machines` lists those that there are")
     if len(found) > 1:
@@ -44,10 +47,8 @@ async def find_machine(client: Client, name: str, namespace: str = "") -> Key:
 async def _of_machines(client: Client, name: str, namespace: str) -> set[Key]:
     try:
         listing = await list_all(client, MACHINE.target, namespace, field_selector=f"metadata.name={name}")
-    except StatusError as error:
-        if error.code == _NOT_FOUND:
-            return set()
-        raise
+    except NotFound:
+        return set()
     found = set()
     for machine in map(MACHINE.decode, listing.items):
         reference = machine.spec.infrastructure_ref
@@ -64,15 +65,26 @@ async def _of_states(client: Client, name: str, namespace: str) -> set[Key]:
     return {Key(SECRET.decode(value).metadata.namespace, name) for value in listing.items}
 
 
+async def removals(client: Client) -> list[tuple[Key, Key]]:
+    """Return the <Driver>Machines of namespaces that are being deleted, each with the Job that removes its server.
+    Jobs run in the manager's namespace; to users who may not read there they do not exist."""
+    selector = f"{manifests.REMOVAL_OF},{manifests.MACHINE_GROUP}={names.MACHINE_GROUP}"
+    try:
+        listing = await list_all(client, JOBS, inventory.NAMESPACE, label_selector=selector)
+    except (Forbidden, NotFound):
+        return []
+    jobs = [JOB.decode(value) for value in listing.items]
+    subjects = [(job.metadata.annotations.get(manifests.REMOVAL_OF, "").partition("/"), job.key) for job in jobs]
+    return [(Key(namespace, name), job) for (namespace, _, name), job in subjects if name]
+
+
 async def doorway(client: Client, machine: Key) -> Doorway:
     """Raises NoAccess."""
     secret = names.state_secret(machine.name)
     try:
         data = SECRET.decode(await client.get(SECRETS, machine.namespace, secret)).data
-    except StatusError as error:
-        if error.code == _NOT_FOUND:
-            raise NoAccess(f"nothing is known of the server of {machine} yet: there is no Secret {secret}") from None
-        raise
+    except NotFound:
+        raise NoAccess(f"nothing is known of the server of {machine} yet: there is no Secret {secret}") from None
     known = state.read(data)
     if not known.addresses:
         raise NoAccess(f"the server of {machine} has no address yet; `remuda machine logs {machine.name}` tells more")

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 from remuda.kube.admission import ALLOWED, Review, Verdict
 from remuda.kube.errors import FieldError, invalid
 from remuda.kube.objects import value_at
-from remuda.providers import names
-from remuda.providers.machine import drivers, known
-from remuda.providers.machine.restriction import driver_of_kind, has_annotation
-from remuda.providers.machine.spi import BadOptions
+from remuda.providers.shared import drivers, names
+from remuda.providers.shared.drivers import known_drivers
+from remuda.providers.shared.drivers.spi import BadOptions
+from remuda.providers.shared.restriction import driver_of_kind, has_annotation
 
 ALLOW_LOCAL = "remuda.dev/allow-local-addresses"  # annotation of a NodeDriver: "true"
 
@@ -31,6 +31,7 @@ _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 # Of Amazon over IPv6, Alibaba and Azure; those of all others are link-local.
 _METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")))
+_LONGEST = 2048  # of a URL; megabytes would take long to take apart
 
 
 # ---- one address -----------------------------------------------------------------------------------------------------
@@ -98,6 +99,8 @@ def host_of(text: str) -> str:
 
 def problem(text: str) -> str:
     """Return what is wrong with an option that says where to connect. Of a name nothing is known here."""
+    if len(text) > _LONGEST:
+        return f"has more than {_LONGEST} characters"
     host = text if literal(text) is not None else host_of(text).rstrip(".")
     if host.lower() == "localhost" or host.lower().endswith(".localhost"):
         return "is this machine itself"
@@ -124,7 +127,7 @@ def options_of_driver(name: str) -> tuple[str, ...]:
         ours = drivers.find(name).address_options if name in drivers.names() else ()
     except drivers.NoSuchDriver:
         ours = ()
-    return ours or known.facts(name, {}).addresses
+    return ours or known_drivers.facts(name, {}).addresses
 
 
 def admit(review: Review) -> Verdict:

@@ -9,7 +9,7 @@ from remuda.capi.admission.rules import admission
 from remuda.kube.admission import Registration
 from remuda.kube.errors import FieldError, forbidden, invalid, required
 from remuda.providers.machine.catalogue import LOCAL
-from remuda.providers.machine.types import NODE_DRIVER, NodeDriver
+from remuda.providers.shared.types.machine import NODE_DRIVER, NodeDriver
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,40}")
 _SCHEMES = ("https", "http", "file", "")

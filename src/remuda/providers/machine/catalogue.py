@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from remuda.providers.machine import drivers, known, options
-from remuda.providers.machine.drivers import NoSuchDriver
+from remuda.providers.machine import options
 from remuda.providers.machine.options import BadModel
 from remuda.providers.machine.scope import FoundDriver
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.spi import Driver
-from remuda.providers.machine.types import NodeDriver
+from remuda.providers.shared import drivers
+from remuda.providers.shared.drivers import NoSuchDriver, known_drivers
+from remuda.providers.shared.drivers.spi import Driver
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.types.machine import NodeDriver
 
 LOCAL = "local://"
 PROGRAM = "remuda.dev/driver-program"  # annotation: "rancher-machine" takes its driver even where there is one of ours
@@ -89,7 +90,7 @@ async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDri
         raise NotAvailable("NotDownloaded", str(error)) from None
     except flags.NoFlags as error:
         raise NotAvailable("NoFlags", str(error)) from None
-    facts = known.facts(name, driver.metadata.annotations)
+    facts = known_drivers.facts(name, driver.metadata.annotations)
     model = options.of_flags(
         name,
         reported,

@@ -1,27 +1,30 @@
-"""How a machine gets its server: preconditions, one Job at a time within the failure budget, and what came of it.
+"""Creation of a machine's server: preconditions, one Job at a time within the failure budget, and its result.
 
-A failed attempt is repeated on the same machine: `create` finds what the one before has made, so nothing is thrown
-away and nothing is made twice. The Job of a failed attempt stays, with its log, until the next one is made. Its end is
-counted once: in the pool first, then in the status, by the Job's uid.
+A failed attempt is repeated on the same machine: `create` finds what the previous attempt has made, so nothing is
+thrown away and nothing is made twice. The Job of a failed attempt stays, with its log, until the next one is created.
+Its end is counted once, by the Job's uid: in the pool first, then in the status.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from remuda.capi.types import Machine, Reference
 from remuda.jobs.types import Job
 from remuda.kube import clock
 from remuda.kube.conditions import find
 from remuda.kube.objects import Key
-from remuda.providers import names
-from remuda.providers.bootstrap.types import RKE_BOOTSTRAP
-from remuda.providers.machine import budget, orders, status, work
-from remuda.providers.machine.budget import Failure, Stall, Wait
-from remuda.providers.machine.results import Result
+from remuda.providers.machine import status
 from remuda.providers.machine.scope import FINALIZER, Scope
-from remuda.providers.machine.settings import OUT_OF_REACH
-from remuda.providers.machine.state import State
-from remuda.providers.machine.types import CREATE_ERROR, CREATE_JOB
-from remuda.providers.machine.work import Missing
+from remuda.providers.shared import names
+from remuda.providers.shared.jobs import budget, job_spec, job_start
+from remuda.providers.shared.jobs.budget import Failure, Stall, Wait
+from remuda.providers.shared.jobs.job_start import Missing
+from remuda.providers.shared.jobs.results import Result
+from remuda.providers.shared.jobs.settings import OUT_OF_REACH
+from remuda.providers.shared.jobs.state import State
+from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
+from remuda.providers.shared.types.machine import CREATE_ERROR, CREATE_JOB
 from remuda.runtime.outcome import DONE, Blocked, Outcome, Retryable
 from remuda.runtime.steps import step
 
@@ -29,6 +32,8 @@ PROTECT = step("drivermachine.protect", "writes finalizer and intent to a machin
 COUNT = step("drivermachine.count-failure", "writes a failed attempt to the machine's status")
 REPORT = step("drivermachine.report-server", "writes what is known of a server that was made")
 RETRY = step("drivermachine.retry", "begins a machine's failure budget anew because somebody asked for it")
+
+_SCRIPT = b"script"  # the format of bootstrap data
 
 
 async def advance(scope: Scope) -> Outcome:
@@ -38,7 +43,7 @@ async def advance(scope: Scope) -> Outcome:
     if job is not None and job.metadata.deleting:
         return _waits(scope, Blocked("WaitingForJob", _named(job), "the Job of the attempt before is on its way out"))
     if job is not None and job.finished is None:
-        status.creating(scope.draft.status, str(scope), job.metadata.name)
+        _creates(scope, job.metadata.name)
         return Blocked(status.CREATING, _named(job), "the server is being created")
     if job is not None and job.metadata.uid != scope.machine.status.counted_job:
         ended = await scope.world.result(job)
@@ -93,7 +98,7 @@ def _not_yet(scope: Scope, owner: Machine) -> Blocked | None:
 
 
 async def _begin_anew(scope: Scope, owner: Machine, retry: str) -> None:
-    """Whoever asks for it has mended something: that is news for the whole pool."""
+    """Reset the failures of machine and pool: a user who requests a retry has fixed something for the whole pool."""
     await scope.world.pools.succeeded(scope.pool, owner)
     status.begin_anew(scope.draft.status, retry)
     await scope.save(RETRY)
@@ -107,15 +112,14 @@ async def _try(scope: Scope, owner: Machine, job: Job | None) -> Outcome:
         world.settings.rules, status.attempts(machine), pool, trying, clock.time(), machine.metadata.uid
     )
     if isinstance(verdict, Stall):
-        status.stalled(scope.draft.status, verdict, machine.status.failure_message)
-        return Blocked("Stalled", str(scope), verdict.message)
+        return _stall(scope, verdict)
     if isinstance(verdict, Wait):
-        last = f"; the last error: {machine.status.failure_message}" if machine.status.failure_message else ""
+        last = status.last_error(machine.status)
         reason = CREATE_ERROR if last else verdict.reason
         status.waits(scope.draft.status, reason, verdict.message + last)
         return Blocked(verdict.reason, str(scope), verdict.message, verdict.seconds)
     if job is not None:
-        await work.stop(scope.desk, job)
+        await job_start.stop(scope.desk, job)
         return Blocked("WaitingForJob", _named(job), "the Job of the attempt before goes, then the next one starts")
     try:
         return await _start(scope, owner)
@@ -134,17 +138,20 @@ async def _start(scope: Scope, owner: Machine) -> Outcome:
     if bootstrap is None or not bootstrap.get("value"):
         on = f"Secret {namespace}/{secret}"
         raise Missing("BootstrapDataNotFound", on, f"{on} with the bootstrap data does not exist, or is empty")
+    if stall := _bad_format(scope, f"Secret {namespace}/{secret}", bootstrap):
+        return _stall(scope, stall)
     await scope.check_author()
     fields = await scope.credential_fields()
     name = names.provision(scope.machine.metadata.name)
     await _protect(scope, owner, name)
+    await scope.protect_credential()
     order = await scope.order("create")
-    await work.start(
+    await job_start.start(
         scope.desk,
         order,
         fields,
         bootstrap["value"],
-        bootstrap.get("format", b"cloud-config"),
+        _SCRIPT,
         local=scope.driver.local,
         needs=scope.driver.needs,
         pool=scope.pool.name,
@@ -153,12 +160,33 @@ async def _start(scope: Scope, owner: Machine) -> Outcome:
     return Blocked(status.CREATING, f"Job {namespace}/{name}", "the server is being created")
 
 
+def _creates(scope: Scope, job: str) -> None:
+    status.creating(scope.draft.status, scope.machine.status, str(scope), job, scope.world.settings.rules)
+
+
+def _stall(scope: Scope, stall: Stall) -> Outcome:
+    status.stalled(scope.draft.status, scope.machine.status, stall)
+    return Blocked("Stalled", str(scope), stall.message)
+
+
+def _bad_format(scope: Scope, secret: str, bootstrap: Mapping[str, bytes]) -> Stall | None:
+    """Drivers run a script. Cloud-config of another bootstrap provider would be run as one, and fail every time."""
+    known = bootstrap.get("format", b"").decode("utf-8", "replace")
+    if known == _SCRIPT.decode() or (not known and bootstrap["value"].startswith(b"#!")):
+        return None
+    message = (
+        f"{secret} holds bootstrap data in the format {known or 'cloud-config'}, and servers of the driver "
+        f"{scope.driver.name} need a script: use an RKEBootstrap, or a Secret with the format script"
+    )
+    return Stall(budget.BAD_BOOTSTRAP_FORMAT, message)
+
+
 async def _protect(scope: Scope, owner: Machine, job: str) -> None:
     draft = scope.draft
     draft.add_finalizer(FINALIZER)
     draft.set_label(names.CLUSTER_NAME, owner.spec.cluster_name)
     draft.set_label(names.CAPI_MACHINE_NAME, names.shorten(owner.metadata.name, 63))
-    draft.set_annotation(orders.IDENTITY, orders.identity(scope.machine.metadata))
+    draft.set_annotation(job_spec.IDENTITY, job_spec.identity(scope.machine.metadata))
     credential = scope.machine.spec.common.cloud_credential_secret_name
     if credential:
         draft.status["cloudCredentialSecretName"] = credential
@@ -168,7 +196,7 @@ async def _protect(scope: Scope, owner: Machine, job: str) -> None:
     if retry := status.retry_wanted(scope.machine):
         draft.status["retried"] = retry  # this is the attempt it asks for
     status.not_paused(draft.status)
-    status.creating(draft.status, str(scope), job)
+    _creates(scope, job)
     await scope.save(PROTECT)
 
 
@@ -187,7 +215,10 @@ async def _fail(scope: Scope, job: Job, ended: Result) -> None:
     if scope.owner is not None:
         await scope.world.pools.failed(scope.pool, scope.owner, failure)
     scope.world.events.warning(machine, CREATE_ERROR, f"attempt {failure.attempt} failed: {ended.message}")
-    status.create_failed(scope.draft.status, machine.status, job.metadata.uid, ended.message, ended.hopeless, now)
+    rules = scope.world.settings.rules
+    status.create_failed(
+        scope.draft.status, machine.status, job.metadata.uid, ended.message, ended.hopeless, now, rules
+    )
     await scope.save(COUNT)
 
 
@@ -232,7 +263,7 @@ async def _publish_server(scope: Scope, owner: Machine | None, known: State) -> 
 async def _settle(scope: Scope) -> Outcome:
     """The server is there: is it a managed host? What the Job needed goes either way."""
     if scope.job is not None:
-        await work.clear(scope.desk, credential=bool(scope.credential))
+        await job_start.clear(scope.desk, credential=bool(scope.credential))
     machine = scope.machine
     if machine.status.initialization.provisioned:
         return DONE

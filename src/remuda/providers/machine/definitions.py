@@ -11,7 +11,7 @@ from typing import Any
 from remuda.capi import names as capi_names
 from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition, label_path
 from remuda.providers.machine.options import OptionModel
-from remuda.providers.machine.types import NODE_DRIVER, config_kind, machine_kind, template_kind
+from remuda.providers.shared.types.machine import NODE_DRIVER, config_kind, machine_kind, template_kind
 
 Json = dict[str, Any]
 

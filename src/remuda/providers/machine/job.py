@@ -25,15 +25,17 @@ import msgspec
 
 from remuda.jobs import DIRECTORY_VARIABLE, ROOT_VARIABLE, TERMINATION_LOG
 from remuda.jobs.in_process import Program
-from remuda.jobs.launching import Work
+from remuda.jobs.launcher import Work
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
-from remuda.providers.machine import addresses, drivers, scrub
-from remuda.providers.machine.cluster_job import ClusterJob
+from remuda.providers.machine import addresses
 from remuda.providers.machine.connection_guard import ConnectionGuard
-from remuda.providers.machine.execution import Job, Say
-from remuda.providers.machine.scrub import Scrubber
-from remuda.providers.machine.spi import BadOptions, ClusterDriver, ClusterOrder, Driver, DriverError, Order
+from remuda.providers.shared import drivers
+from remuda.providers.shared.drivers.spi import BadOptions, ClusterDriver, ClusterOrder, Driver, DriverError, Order
+from remuda.providers.shared.jobs import log_redaction
+from remuda.providers.shared.jobs.cluster_job import ClusterJob
+from remuda.providers.shared.jobs.execution import Job, Say
+from remuda.providers.shared.jobs.log_redaction import Scrubber
 
 OK, FAILED, HOPELESS = 0, 1, 3
 
@@ -88,9 +90,9 @@ async def _for_machine(
     driver = driver_of(order)
     if order.program and not order.local_addresses:
         await asyncio.to_thread(addresses.check_program, order.driver, order.options)
-    for secret in scrub.secret_options(order.driver, order.options, driver.options_type):
+    for secret in log_redaction.secret_options(order.driver, order.options, driver.options_type):
         scrubber.add(secret)
-    for secret in scrub.tokens(_script(files)):
+    for secret in log_redaction.tokens(_script(files)):
         scrubber.add(secret)
     await Job(order, driver, credentials, client, directory, tell, scrubber).run(_script(files))
 
@@ -101,7 +103,7 @@ async def _for_cluster(
 ) -> None:  # fmt: skip
     order = _cluster_order(files)
     driver = cluster_driver_of(order.driver)
-    for secret in scrub.secret_options(order.driver, order.options, driver.options_type):
+    for secret in log_redaction.secret_options(order.driver, order.options, driver.options_type):
         scrubber.add(secret)
     await ClusterJob(order, driver, credentials, client, directory, tell, scrubber).run()
 
@@ -239,7 +241,7 @@ def _print(text: str) -> None:
 
 
 def _read(directory: Path) -> dict[str, bytes]:
-    """What a Secret's volume holds. In a container the files are links beside a few of the kubelet's own."""
+    """Return the files of a Secret's volume. In a container they are symlinks next to a few of the kubelet's own."""
     try:
         return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
     except FileNotFoundError:

@@ -1,13 +1,15 @@
-"""What drivers have with the tag of this management plane, and nobody owns: servers without a machine, and what was
-made for a cluster whose RKECluster is gone.
+"""Leaks: resources of drivers that carry the tag of this management plane and have no owner.
 
-A driver can only list what its options and credentials open, so all that are in use are tried: those of every Config,
-MachineTemplate, machine and RKECluster, each distinct set once.
+They are servers without a machine, and infrastructure made for a cluster whose RKECluster is deleted.
+
+A driver can only list what its options and credentials give access to, so all that are in use are tried: those of every
+Config, MachineTemplate, machine and RKECluster, each distinct set once. Servers of local drivers live on the manager's
+own machine: only the manager can look there (`Place`), and clients elsewhere ask the manager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,12 +17,10 @@ import msgspec
 
 from remuda.kube.client import Client, list_all
 from remuda.kube.core import NAMESPACES, SECRET, SECRETS
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound, StatusError
 from remuda.kube.objects import Kind, Object
-from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine import credentials, drivers, orders
-from remuda.providers.machine.execution import convert, options
-from remuda.providers.machine.spi import (
+from remuda.providers.shared import credentials, drivers
+from remuda.providers.shared.drivers.spi import (
     TAG_CLUSTER,
     TAG_MACHINE,
     TAG_UID,
@@ -32,11 +32,13 @@ from remuda.providers.machine.spi import (
     Order,
     ServerState,
 )
-from remuda.providers.machine.types import NODE_DRIVER, config_kind, machine_kind, options_of, template_kind
+from remuda.providers.shared.jobs import job_spec
+from remuda.providers.shared.jobs.execution import convert, options
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.providers.shared.types.machine import NODE_DRIVER, config_kind, machine_kind, options_of, template_kind
 
 Json = dict[str, Any]
 
-_NOT_FOUND = 404
 _OBJECT: Kind[Object] = Kind("", "", "", Object)
 _CREDENTIAL = "cloudCredentialSecretName"
 _META = ("apiVersion", "kind", "metadata", "common", "providerID", "status")
@@ -56,6 +58,15 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Found(msgspec.Struct, frozen=True):
     leaks: Sequence[Leak]
     unknown: Sequence[str]  # where nobody could look, and why
+    looked: Sequence[str] = ()  # where somebody did
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Scope of a search: which drivers are asked from here, and where the servers of local ones are."""
+
+    hosts: Path | None = None  # a folder of this machine; None: local drivers keep nothing here
+    local: bool = True  # ask drivers whose servers live on the manager's machine
+    remote: bool = True  # ask all others
 
 
 class _Use(msgspec.Struct, frozen=True):
@@ -70,19 +81,28 @@ _NO_USE = _Use("", {}, "")
 _Look = Callable[[Client, type[Driver[Any]], str, _Use, str, Path], Awaitable[list[tuple[str, Leak]]]]
 
 
-async def find(client: Client, directory: Path, only: Sequence[str] = ()) -> Found:
-    """`directory`: where drivers keep servers that live on this machine. `only`: these drivers."""
+async def find(client: Client, place: Place, only: Sequence[str] = ()) -> Found:
+    """`only`: these drivers."""
     owner = _OBJECT.decode(await client.get(NAMESPACES, "", "kube-system")).metadata.uid
     leaks: dict[tuple[str, str], Leak] = {}
-    unknown: list[str] = []
-    for name in await _names(client, only):
+    looked: list[str] = []
+    names, unknown = await _names(client, only, place)
+    for name in names:
         owned, uses = await _in_use(client, name)
         try:
             driver = drivers.find(name)
         except drivers.NoSuchDriver:
-            if uses:
+            if place.remote and (uses or name in only):
                 unknown.append(f"{name}: a driver that is a program cannot tell which servers there are")
             continue
+        if not (place.local if driver.local else place.remote):
+            continue
+        if driver.local and place.hosts is None:
+            if uses or name in only:
+                unknown.append(f"{name}: its servers are where its Jobs run, and this manager runs none")
+            continue
+        directory = place.hosts or Path()
+        looked.append(f"{name} in {directory}" if driver.local else name)
         shared, shares = await _shared(client, name)
         owned |= shared
         looks: list[tuple[_Use, _Look]] = [(use, _look) for use in uses or [_NO_USE]]  # without any: the defaults
@@ -99,14 +119,30 @@ async def find(client: Client, directory: Path, only: Sequence[str] = ()) -> Fou
                 unknown.append(f"{name}: {error}")
         for key in [key for key in leaks if key[0] == name and key[1] in owned]:
             del leaks[key]
-    return Found(sorted(leaks.values(), key=lambda leak: (leak.driver, leak.name, leak.id)), unknown)
+    return Found(in_order(leaks.values()), unknown, looked)
 
 
-async def _names(client: Client, only: Sequence[str]) -> list[str]:
+async def has_local_drivers(client: Client, only: Sequence[str] = ()) -> bool:
+    """Return whether any of the drivers to ask has its servers on the manager's own machine."""
+    names, _ = await _names(client, only, Place())
+    return any(drivers.find(name).local for name in names if name in drivers.names())
+
+
+def in_order(leaks: Iterable[Leak]) -> list[Leak]:
+    return sorted(leaks, key=lambda leak: (leak.driver, leak.name, leak.id))
+
+
+async def _names(client: Client, only: Sequence[str], place: Place) -> tuple[list[str], list[str]]:
+    """Return the drivers to ask, and why not all that were asked for. One that is named is asked also while it is not
+    active: it may have been."""
     listing = await list_all(client, NODE_DRIVER.target)
     known = [NODE_DRIVER.decode(value) for value in listing.items]
-    names = [driver.metadata.name for driver in known if driver.spec.active or driver.metadata.deleting]
-    return [name for name in names if not only or name in only]
+    if not only:
+        return [driver.metadata.name for driver in known if driver.spec.active or driver.metadata.deleting], []
+    names = [driver.metadata.name for driver in known]
+    there = ", ".join(sorted(names)) or "none"
+    wrong = [f"{name}: there is no such NodeDriver; there are {there}" for name in only if name not in names]
+    return [name for name in names if name in only], wrong if place.remote else []
 
 
 async def _in_use(client: Client, driver: str) -> tuple[set[str], list[_Use]]:
@@ -114,7 +150,9 @@ async def _in_use(client: Client, driver: str) -> tuple[set[str], list[_Use]]:
     machines = await _all(client, machine_kind(driver))
     templates = await _all(client, template_kind(driver))
     configs = await _all(client, config_kind(driver))
-    owned = {orders.identity(_OBJECT.decode(msgspec.json.encode(one)).metadata).rpartition("/")[2] for one in machines}
+    owned = {
+        job_spec.identity(_OBJECT.decode(msgspec.json.encode(one)).metadata).rpartition("/")[2] for one in machines
+    }
     specs = [(one, one.get("spec") or {}) for one in machines]
     specs += [(one, one.get("spec", {}).get("template", {}).get("spec") or {}) for one in templates]
     specs += [(one, {name: value for name, value in one.items() if name not in _META[:3]}) for one in configs]
@@ -131,7 +169,7 @@ async def _shared(client: Client, driver: str) -> tuple[set[str], list[_Use]]:
         wanted = (obj.get("spec") or {}).get("infrastructure") or {}
         made = (obj.get("status") or {}).get("infrastructure") or {}
         if driver in (wanted.get("driver"), made.get("driver")):
-            owned.add(orders.identity(_OBJECT.decode(msgspec.json.encode(obj)).metadata).rpartition("/")[2])
+            owned.add(job_spec.identity(_OBJECT.decode(msgspec.json.encode(obj)).metadata).rpartition("/")[2])
             same = wanted if wanted.get("driver") == driver else {}
             use = _Use(obj["metadata"]["namespace"], same.get("options") or {}, same.get(_CREDENTIAL) or "")
             uses[msgspec.json.encode(use, order="sorted")] = use
@@ -147,10 +185,8 @@ def _use(namespace: str, spec: Json) -> _Use:
 async def _all(client: Client, kind: Kind[Any]) -> list[Json]:
     try:
         listing = await list_all(client, kind.target)
-    except StatusError as error:
-        if error.code == _NOT_FOUND:  # the driver's kinds are not there, and so is nothing of them
-            return []
-        raise
+    except NotFound:  # the driver's kinds are not there, and so is nothing of them
+        return []
     return [msgspec.json.decode(value) for value in listing.items]
 
 
@@ -186,7 +222,7 @@ async def _look(
 async def _look_at_clusters(
     client: Client, driver: type[Driver[Any]], name: str, use: _Use, owner: str, directory: Path
 ) -> list[tuple[str, Leak]]:
-    """What was made for clusters, by the tag of the RKECluster it was made for."""
+    """Return the infrastructure made for clusters, by the tag of the RKECluster it was made for."""
     assert driver.cluster is not None
     context = Context(
         credentials=await _credentials(client, use), record=_NoRecord(), say=lambda text: None, directory=directory
@@ -216,7 +252,7 @@ async def _credentials(client: Client, use: _Use) -> dict[str, str]:
 
 
 class _NoRecord:
-    """Of a driver that only looks."""
+    """Empty record of a driver that only lists."""
 
     @property
     def value(self) -> Mapping[str, Any]:

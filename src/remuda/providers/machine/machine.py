@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from remuda.capi import names as capi_names
-from remuda.capi.belonging import index_by_cluster, members
-from remuda.capi.pacing import STATUS_SECONDS, Pace, matters
-from remuda.capi.pausing import paused
+from remuda.capi.cluster_index import index_by_cluster, members
+from remuda.capi.pause import paused
 from remuda.capi.types import MACHINE, Cluster, Machine
+from remuda.capi.write_rate import STATUS_SECONDS, Pace, matters
 from remuda.jobs.types import Job
 from remuda.kube import conditions
 from remuda.kube.conditions import TRUE
 from remuda.kube.objects import Key
-from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKEBootstrap
 from remuda.providers.machine import creation, removal, status
 from remuda.providers.machine.pools import ConfigMap
-from remuda.providers.machine.scope import FINALIZER, FoundDriver, Scope, World
-from remuda.providers.machine.types import CREATE_JOB, DELETE_JOB, READY, STALLED
+from remuda.providers.machine.scope import FINALIZER, FoundDriver, MachineContext, Scope
+from remuda.providers.shared.jobs import manifests
+from remuda.providers.shared.types.bootstrap import AGENT_CONNECTED, RKEBootstrap
+from remuda.providers.shared.types.machine import CREATE_JOB, DELETE_JOB, READY, STALLED
 from remuda.runtime.outcome import DONE, Blocked, Outcome, soonest
 from remuda.runtime.steps import step
 
@@ -30,13 +31,13 @@ PUBLISH = step("drivermachine.publish", "writes what a machine waits for, or tha
 CONCURRENCY = 20
 
 
-def index(world: World) -> None:
+def index(world: MachineContext) -> None:
     """To be called before the caches start."""
     index_by_cluster(world.manager.caches, MACHINE)
 
 
 class DriverMachines:
-    def __init__(self, world: World, driver: FoundDriver) -> None:
+    def __init__(self, world: MachineContext, driver: FoundDriver) -> None:
         self.driver = driver  # replaced when it changes: machines that are there are left as they are
         self._world = world
         self._kind = driver.kind
@@ -63,12 +64,12 @@ class DriverMachines:
             yield from self._of_machine(machine)
 
     def _of_job(self, job: Job) -> Iterable[Key]:
-        owner = job.metadata.owner(self._kind.name, self._kind.group)
-        if owner is None:
+        machine = manifests.subject(job.metadata, self._kind)
+        if machine is None:
             return
-        yield Key(job.metadata.namespace, owner.name)
-        for machine in self._world.pools.waiting_for(job):
-            yield from self._of_machine(machine)
+        yield machine
+        for waiting in self._world.pools.waiting_for(job):
+            yield from self._of_machine(waiting)
 
     def _of_bootstrap(self, bootstrap: RKEBootstrap) -> Iterable[Key]:
         owner = bootstrap.metadata.owner("Machine", capi_names.GROUP)
@@ -93,6 +94,7 @@ class DriverMachines:
             await scope.save(PUBLISH)
             return Blocked("Paused", str(scope), hold.message)
         if _finished(scope):
+            await scope.protect()
             return DONE
         outcome = await self._advance(scope)
         if FINALIZER not in scope.machine.metadata.finalizers and scope.machine.metadata.deleting:

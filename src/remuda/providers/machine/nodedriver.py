@@ -15,14 +15,14 @@ import msgspec
 from remuda.capi.external import DEFINITION as DEFINITION_HEAD
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition, put
 from remuda.kube.definitions import DEFINITION
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import Conflict, NotFound, StatusError, ignore_not_found
 from remuda.kube.objects import Key, Kind, Object
 from remuda.providers.machine import catalogue, definitions
 from remuda.providers.machine.catalogue import NotAvailable
 from remuda.providers.machine.machine import DriverMachines
-from remuda.providers.machine.scope import FoundDriver, World
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.types import NODE_DRIVER, NodeDriver, config_kind, machine_kind, template_kind
+from remuda.providers.machine.scope import FoundDriver, MachineContext
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.types.machine import NODE_DRIVER, NodeDriver, config_kind, machine_kind, template_kind
 from remuda.runtime.definitions import ForeignDefinitions, NotEstablished, install, is_ours
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.outcome import DONE, Blocked, Outcome, Retryable
@@ -42,7 +42,6 @@ INSTALLED = "Installed"
 ACTIVE = "Active"
 
 _NAMED = 5  # objects in use that are told by name
-_NOT_FOUND = 404
 _FOREIGN_SECONDS = 60.0  # somebody else's definition may go some day
 _UNAVAILABLE_SECONDS = 60.0  # a program may be put where it is looked for
 
@@ -53,7 +52,7 @@ Find = Callable[[NodeDriver, MachineSettings], Awaitable[FoundDriver]]
 class NodeDrivers:
     """`find`: how a driver is had; raises NotAvailable."""
 
-    def __init__(self, world: World, find: Find = catalogue.find) -> None:
+    def __init__(self, world: MachineContext, find: Find = catalogue.find) -> None:
         self._world = world
         self._look_up = find
         self._client = world.client
@@ -94,9 +93,10 @@ class NodeDrivers:
         except NotEstablished as error:
             await self._say(draft, _not_installed("NotEstablished", str(error)))
             raise Retryable(str(error)) from None
+        except Conflict:
+            raise
         except StatusError as error:
-            if error.reason != "Conflict":
-                await self._say(draft, _not_installed("Refused", error.message))
+            await self._say(draft, _not_installed("Refused", error.message))
             raise
         self._look_after(found)
         kinds = ", ".join(kind.name for kind in _kinds(found.name))
@@ -152,7 +152,7 @@ class NodeDrivers:
         return DONE
 
     async def _wait(self, driver: NodeDriver, draft: Draft, used: str) -> Outcome:
-        """Its machines are still looked after: they could not go otherwise."""
+        """Wait until the driver is unused. Its machines are still reconciled; otherwise they could not be deleted."""
         try:
             self._look_after(await self._find(driver))
         except NotAvailable as error:
@@ -163,16 +163,14 @@ class NodeDrivers:
         return Blocked("InUse", used, message, self._world.settings.in_use_seconds)
 
     async def _in_use(self, name: str) -> str:
-        """What there is of its kinds, in words; empty when nothing is left."""
+        """Return the names of existing objects of the driver's kinds, as text; empty if there are none."""
         places: list[str] = []
         more = False
         for kind in _kinds(name):
             try:
                 listing = await self._client.list(kind.target, limit=_NAMED + 1, metadata_only=True)
-            except StatusError as error:
-                if error.code == _NOT_FOUND:
-                    continue
-                raise
+            except NotFound:
+                continue
             heads = [msgspec.json.decode(item, type=_Head).metadata for item in listing.items]
             more = more or len(heads) > _NAMED
             places += [f"{kind.name} {head.namespace}/{head.name}" for head in heads[:_NAMED]]
@@ -185,15 +183,12 @@ class NodeDrivers:
         self._found.pop(name, None)
 
     async def _uninstall(self, driver: str, name: str) -> None:
-        try:
+        with ignore_not_found():
             found: dict[str, Any] = msgspec.json.decode(await self._client.get(DEFINITION.target, "", name))
             labels = found["metadata"].get("labels") or {}
             if is_ours(found) and labels.get(definitions.DRIVER_LABEL) == driver:
                 async with UNINSTALL:
                     await self._client.delete(DEFINITION.target, "", name, uid=found["metadata"]["uid"])
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
         for kind in _kinds(driver):
             if f"{kind.plural}.{kind.group}" == name:
                 await self._world.manager.caches.forget(kind.target)

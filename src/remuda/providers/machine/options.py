@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from remuda.kube.definitions import schema
-from remuda.providers.machine.spi import Driver
+from remuda.providers.shared.drivers.spi import Driver
 
 FlagType = Literal["string", "integer", "boolean", "strings"]
 PASSWORD = "password"  # noqa: S105  the format of an option nobody may see
@@ -27,7 +27,7 @@ _RESERVED = frozenset({"common", "providerID", "apiVersion", "kind", "metadata",
 
 
 class BadModel(Exception):
-    """What a driver says of its options cannot become a schema; the text says why."""
+    """Invalid description of a driver's options: no schema can be generated from it. The text says why."""
 
 
 class Flag(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class OptionModel(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, str] = {}  # options that hold the content of a file → the program's option that wants its path
 
     def properties(self, *, defaults: bool) -> dict[str, Any]:
-        """Of a structural schema. Defaults belong to the Config alone: what is made of it has them written out."""
+        """Return properties of a structural schema. Only the Config has defaults: objects made from it contain them."""
         found = {}
         for option in self.options:
             with_default = defaults and option.default is not None
@@ -76,7 +76,7 @@ class OptionModel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def required(self) -> list[str]:
-        """What must be given; what a credential may bring cannot be demanded."""
+        """Return the required options, without those that a credential may supply."""
         return [option.name for option in self.options if option.required and option.name not in self.credentials]
 
     def find(self, name: str) -> Option | None:
@@ -115,7 +115,7 @@ def _option(driver: str, name: str, found: dict[str, Any], default: Any, *, requ
 
 
 def _defaults(options: type[Any]) -> dict[str, Any]:
-    """What an option is when nobody says; nothing where that is nothing."""
+    """Return the defaults of options; empty defaults are left out."""
     made = options()
     values = {field.encode_name: getattr(made, field.name) for field in msgspec.structs.fields(options)}
     return {name: msgspec.to_builtins(value) for name, value in values.items() if value}

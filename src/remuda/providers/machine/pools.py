@@ -16,21 +16,20 @@ import msgspec
 
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET, Machine
-from remuda.jobs.types import JOB, Job
+from remuda.jobs.types import Job
 from remuda.kube import clock
 from remuda.kube.core import CONFIG_MAPS
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import NotFound
 from remuda.kube.objects import Kind, Object, OwnerReference
-from remuda.providers import names
-from remuda.providers.machine import budget, manifests, results
-from remuda.providers.machine.budget import Failure, Rules
+from remuda.providers.shared import names
+from remuda.providers.shared.jobs import budget, manifests, results
+from remuda.providers.shared.jobs.budget import Failure, Rules
 from remuda.runtime.caches import Informer
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import step
 
 RECORD = step("drivermachine.record-failure", "writes what failed in a pool, or that it works again")
 
-LABEL = "remuda.dev/machine-failures"  # on the ConfigMaps: the pool
 STATE = "state.json"  # key: `budget.Pool`
 READABLE = "failures"  # key: the same for people
 
@@ -39,7 +38,6 @@ log = logging.getLogger(__name__)
 _TRYING = "pool that is trying"
 _BY_POOL = "pool"
 _LONGEST_MESSAGE = 1024
-_NOT_FOUND = 404
 
 
 class ConfigMap(Object):
@@ -50,7 +48,7 @@ CONFIG_MAP: Kind[ConfigMap] = Kind("v1", "ConfigMap", "configmaps", ConfigMap)
 
 
 class PoolName(NamedTuple):
-    """What a machine shares its luck with: others of the same MachineDeployment, MachineSet, control plane, Cluster."""
+    """Pool whose machines share failures: those of a MachineDeployment, a MachineSet, a control plane or a Cluster."""
 
     namespace: str
     name: str
@@ -77,15 +75,15 @@ def pool_of(machine: Machine) -> PoolName:
 class Pools:
     """One for all drivers of a manager; to be made before its caches start."""
 
-    def __init__(self, manager: Manager, rules: Rules) -> None:
+    def __init__(self, manager: Manager, rules: Rules, jobs: Informer[Job]) -> None:
         self._client = manager.client
         self._rules = rules
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._machines = manager.caches.of(MACHINE)
         self._machines.index(_BY_POOL, lambda machine: (pool_of(machine).place,))
-        self._jobs = manager.caches.of(JOB)
+        self._jobs = jobs
         self._jobs.index(_TRYING, _trying)
-        self.failures: Informer[ConfigMap] = manager.caches.of(CONFIG_MAP, label_selector=LABEL)
+        self.failures: Informer[ConfigMap] = manager.caches.of(CONFIG_MAP, label_selector=names.MACHINE_FAILURES)
         self.failures.index(_BY_POOL, lambda failures: (_place_of(failures),))
 
     def lock(self, pool: PoolName) -> asyncio.Lock:
@@ -106,7 +104,7 @@ class Pools:
         return self._without_server(_place_of(failures))
 
     def waiting_for(self, job: Job) -> list[Machine]:
-        """Those who may go on when a Job ends, because their pool tries one at a time."""
+        """Return the Machines that may continue when a Job ends, because their pool tries one at a time."""
         place = f"{job.metadata.namespace}/{job.metadata.labels.get(manifests.POOL, '')}"
         tries_one = any(_read(found).failures >= self._rules.pool_failures for found in self._failures_of(place))
         return self._without_server(place) if tries_one else []
@@ -146,7 +144,7 @@ class Pools:
                 "metadata": {
                     "name": pool.config_map,
                     "namespace": pool.namespace,
-                    "labels": {LABEL: capi_names.label_value(pool.name)},
+                    "labels": {names.MACHINE_FAILURES: capi_names.label_value(pool.name)},
                     "ownerReferences": await self._owners(pool, machine),
                 },
                 "data": data,
@@ -162,9 +160,7 @@ class Pools:
         for kind, name in places:
             try:
                 found = kind.decode(await self._client.get(kind.target, pool.namespace, name))
-            except StatusError as error:
-                if error.code != _NOT_FOUND:
-                    raise
+            except NotFound:
                 continue
             owner = OwnerReference(
                 api_version=kind.api_version, kind=kind.name, name=name, uid=found.metadata.uid, controller=False
@@ -174,7 +170,7 @@ class Pools:
 
 
 def _place_of(failures: ConfigMap) -> str:
-    return f"{failures.metadata.namespace}/{failures.metadata.labels.get(LABEL, '')}"
+    return f"{failures.metadata.namespace}/{failures.metadata.labels.get(names.MACHINE_FAILURES, '')}"
 
 
 def _trying(job: Job) -> Iterable[str]:

@@ -1,8 +1,9 @@
-"""How a machine goes: every state of it has a way to its end, and none leaves a server behind without a word.
+"""Removal of a machine: it can finish from every state, and never leaves a server behind without reporting it.
 
-A create Job that runs is stopped first: two Jobs never work on one server. Then a Job removes what the infrastructure
-has, whole or half made. It is repeated for as long as it fails; a person can abandon the server with an annotation, and
-is told which one that was. Nothing here waits for the Machine, the Cluster or the bootstrap data: they may be gone.
+A running create Job is stopped first: two Jobs never work on one server. Then a Job removes what exists in the
+infrastructure, complete or partial. It is retried for as long as it fails; a user can abandon the server with an
+annotation, and is told which one that was. Nothing here waits for the Machine, the Cluster or the bootstrap data: they
+may already be deleted. So may the namespace: then the Job runs in the manager's own (`protection`).
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 from remuda.jobs.types import Job
 from remuda.kube import clock
 from remuda.kube.conditions import find
-from remuda.kube.errors import StatusError
-from remuda.providers import names
-from remuda.providers.machine import budget, orders, results, status, work
-from remuda.providers.machine.results import Result
+from remuda.kube.errors import Forbidden
+from remuda.providers.machine import status
 from remuda.providers.machine.scope import FINALIZER, Scope
-from remuda.providers.machine.state import State
-from remuda.providers.machine.types import DELETE_ERROR, DELETE_JOB
-from remuda.providers.machine.work import Missing
+from remuda.providers.shared import names
+from remuda.providers.shared.jobs import budget, job_spec, job_start, results
+from remuda.providers.shared.jobs.job_start import Missing
+from remuda.providers.shared.jobs.results import Result
+from remuda.providers.shared.jobs.state import State
+from remuda.providers.shared.types.machine import DELETE_ERROR, DELETE_JOB
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
 
@@ -26,11 +28,9 @@ COUNT = step("drivermachine.count-failed-removal", "writes a failed removal to t
 RETRY = step("drivermachine.retry-removal", "tries a failed removal again at once because somebody asked for it")
 RELEASE = step("drivermachine.release", "removes the finalizer of a machine whose server is gone or abandoned")
 
-ABANDON = "provisioning.cattle.io/force-machine-remove"  # annotation: "true" gives up a server that cannot be removed
 ABANDONED = "ServerAbandoned"
-_HINT = f'To give up the server and keep it out of the way, annotate this object with {ABANDON}="true"'
+_HINT = f'To give up the server and keep it out of the way, annotate this object with {names.ABANDON}="true"'
 _LOOK_AGAIN_SECONDS = 15.0
-_FORBIDDEN = 403
 
 
 async def advance(scope: Scope) -> Outcome:
@@ -47,7 +47,7 @@ async def advance(scope: Scope) -> Outcome:
     if job is not None and job.metadata.deleting:
         return Blocked("WaitingForJob", _named(job), "the Job of the attempt before is on its way out")
     if job is not None and job.finished is None:
-        status.removing(scope.draft.status, str(scope), job.metadata.name)
+        status.removing(scope.draft.status, str(scope), job.key)
         return Blocked(status.REMOVING, _named(job), "the server is being removed")
     if job is not None and job.metadata.uid != scope.machine.status.counted_job:
         ended = await scope.world.result(job)
@@ -58,10 +58,10 @@ async def advance(scope: Scope) -> Outcome:
 
 
 async def _end_creation(scope: Scope, job: Job) -> Outcome:
-    """It may be in the middle of asking for the server: only when it has ended is it known what there is to remove."""
+    """Stop the create Job. It may be requesting the server: what to remove is known only once it has ended."""
     status.stopping(scope.draft.status, job.metadata.name)
     if not job.metadata.deleting:
-        await work.stop(scope.desk, job)
+        await job_start.stop(scope.desk, job)
     return Blocked("WaitingForJob", _named(job), "the Job that was creating the server is stopped first")
 
 
@@ -78,28 +78,26 @@ async def _attempt(scope: Scope, job: Job | None) -> Outcome:
     if rest > 0:
         return Blocked(DELETE_ERROR, str(scope), machine.status.failure_message, rest)
     if job is not None:
-        await work.stop(scope.desk, job)
+        await job_start.stop(scope.desk, job)
         return Blocked("WaitingForJob", _named(job), "the Job of the attempt before goes, then the next one starts")
     try:
         return await _start(scope)
     except Missing as missing:
         return await _cannot(scope, str(missing), missing.on)
-    except StatusError as error:
-        if error.code != _FORBIDDEN:  # a namespace that is being deleted takes no new Job
-            raise
+    except Forbidden as error:  # its namespace is being deleted, and this manager may not work in another one
         return await _cannot(scope, f"no Job can be made: {error.message}", f"Namespace {machine.metadata.namespace}")
 
 
 async def _start(scope: Scope) -> Outcome:
     fields = await scope.credential_fields()
     order = await scope.order("remove")
-    name = names.provision(scope.machine.metadata.name)
     owner = scope.owner.metadata.name if scope.owner is not None else ""
-    await work.start(
-        scope.desk, order, fields, local=scope.driver.local, needs=scope.driver.needs, pool=scope.pool.name, owner=owner
+    desk = await job_start.desk_for_removal(scope.world, scope.desk)
+    await job_start.start(
+        desk, order, fields, local=scope.driver.local, needs=scope.driver.needs, pool=scope.pool.name, owner=owner
     )
-    status.removing(scope.draft.status, str(scope), name)
-    return Blocked(status.REMOVING, f"Job {scope.machine.metadata.namespace}/{name}", "the server is being removed")
+    status.removing(scope.draft.status, str(scope), desk.place.job_key)
+    return Blocked(status.REMOVING, f"Job {desk.place.job_key}", "the server is being removed")
 
 
 async def _cannot(scope: Scope, why: str, on: str) -> Outcome:
@@ -120,7 +118,7 @@ async def _fail(scope: Scope, job: Job, ended: Result) -> None:
 
 
 def _abandon_wanted(scope: Scope) -> bool:
-    return scope.machine.metadata.annotations.get(ABANDON) == "true"
+    return scope.machine.metadata.annotations.get(names.ABANDON) == "true"
 
 
 async def _abandon(scope: Scope) -> Outcome:
@@ -129,7 +127,7 @@ async def _abandon(scope: Scope) -> Outcome:
     except ValueError:
         known = State()
     text = (
-        f"abandoned, and perhaps still there: server {orders.server_name(scope.machine.metadata.name)}"
+        f"abandoned, and perhaps still there: server {job_spec.server_name(scope.machine.metadata.name)}"
         f"{f', id {known.id}' if known.id else ''}{_named_id(scope, known)}, driver {scope.driver.name}; "
         f"the last error: {scope.machine.status.failure_message}"
     )
@@ -145,7 +143,7 @@ def _named_id(scope: Scope, known: State) -> str:
 
 
 async def _release(scope: Scope) -> Outcome:
-    await work.clear_all(scope.desk, credential=bool(scope.credential))
+    await job_start.clear_all(scope.world, scope.desk, credential=bool(scope.credential))
     scope.draft.remove_finalizer(FINALIZER)
     await scope.save(RELEASE)
     return DONE

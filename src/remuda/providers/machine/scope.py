@@ -1,4 +1,4 @@
-"""What one run of a `<Driver>Machine` works with: the machine as read, and what the caches show around it."""
+"""Scope of one reconcile of a `<Driver>Machine`: the machine as read, and related objects from the caches."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.jobs.types import Job
 from remuda.kube import conditions
 from remuda.kube.authorization import Subject
-from remuda.kube.errors import StatusError
-from remuda.kube.objects import Kind
-from remuda.providers import author, names
-from remuda.providers.bootstrap.types import AGENT_CONNECTED, RKE_BOOTSTRAP
-from remuda.providers.infrastructure.types import RKE_CLUSTER
-from remuda.providers.machine import addresses, manifests, orders, state
-from remuda.providers.machine.office import Office
+from remuda.kube.errors import NotFound
+from remuda.kube.objects import Key, Kind
+from remuda.providers.machine import addresses
 from remuda.providers.machine.options import OptionModel
-from remuda.providers.machine.orders import Action
 from remuda.providers.machine.pools import PoolName, Pools, pool_of
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.spi import Needs, Order
-from remuda.providers.machine.types import CREATE_JOB, NODE_DRIVER, DriverMachine, machine_kind, template_kind
-from remuda.providers.machine.work import Desk, Missing, check_author, credential_fields
+from remuda.providers.shared import author, names
+from remuda.providers.shared.drivers.spi import Needs, Order
+from remuda.providers.shared.jobs import job_spec, job_start, manifests, state
+from remuda.providers.shared.jobs.job_context import JobContext
+from remuda.providers.shared.jobs.job_spec import Action
+from remuda.providers.shared.jobs.job_start import Desk, Missing, check_author, credential_fields
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.types.bootstrap import AGENT_CONNECTED, RKE_BOOTSTRAP
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.providers.shared.types.machine import CREATE_JOB, NODE_DRIVER, DriverMachine, machine_kind, template_kind
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import Step
 
 FINALIZER = "remuda.dev/machine"
-_NOT_FOUND = 404
 
 
 class FoundDriver(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,15 +48,15 @@ class FoundDriver(msgspec.Struct, frozen=True, kw_only=True):
         return machine_kind(self.name)
 
 
-class World(Office):
-    """What the controllers of all drivers share. To be made before the caches start."""
+class MachineContext(JobContext):
+    """State shared by the controllers of all drivers. Create it before the caches start."""
 
     def __init__(self, manager: Manager, settings: MachineSettings) -> None:
         super().__init__(manager, settings)
         self.machines = manager.caches.of(MACHINE)
         self.clusters = manager.caches.of(CLUSTER)
         self.bootstraps = manager.caches.of(RKE_BOOTSTRAP)
-        self.pools = Pools(manager, settings.rules)
+        self.pools = Pools(manager, settings.rules, self.jobs)
 
     async def state(self, machine: DriverMachine) -> state.State | None:
         """As the server has it now: a Job's last words are there before the Job's end is known. None: no Secret.
@@ -68,15 +68,13 @@ class World(Office):
         """Return True if an administrator lets Jobs of the driver connect to this machine. Asks for each Job."""
         try:
             value = await self.client.get(NODE_DRIVER.target, "", driver)
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return False
-            raise
+        except NotFound:
+            return False
         return addresses.allowed_by(NODE_DRIVER.decode(value).metadata.annotations)
 
 
 class Scope:
-    def __init__(self, world: World, driver: FoundDriver, value: bytes) -> None:
+    def __init__(self, world: MachineContext, driver: FoundDriver, value: bytes) -> None:
         self.world = world
         self.driver = driver
         self.load(value)
@@ -106,11 +104,7 @@ class Scope:
 
     @property
     def job(self) -> Job | None:
-        """The machine's Job, whichever it is; not one of a machine that bore the name before."""
-        metadata = self.machine.metadata
-        found = self.world.jobs.get(metadata.namespace, names.provision(metadata.name))
-        owner = found.metadata.controller if found is not None else None
-        return found if owner is not None and owner.uid == metadata.uid else None
+        return self.world.job(self.place)
 
     @property
     def pool(self) -> PoolName:
@@ -146,6 +140,14 @@ class Scope:
         """Raises Missing."""
         return await credential_fields(self.world, self.credential, self.machine.metadata.namespace, str(self))
 
+    async def protect(self) -> None:
+        """Keep the Secrets that the removal of the server will need. Costs nothing where they are kept already."""
+        await self.world.protect(Key(self.machine.metadata.namespace, self.place.state))
+        await self.protect_credential()
+
+    async def protect_credential(self) -> None:
+        await job_start.protect_credential(self.world, self.credential, self.machine.metadata.namespace)
+
     async def check_author(self) -> None:
         """Raises Missing."""
         if self.credential:
@@ -163,16 +165,14 @@ class Scope:
         kind = template_kind(self.driver.name)
         try:
             value = await self.world.client.get(kind.target, metadata.namespace, template)
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
+        except NotFound:
             on = f"{kind.name} {metadata.namespace}/{template}"
             message = f"{on} is gone, so nobody knows who chose the credential of {self}; delete the Machine"
             raise Missing("TemplateNotFound", on, message) from None
         return author.of(kind.decode(value).metadata.annotations)
 
     async def order(self, action: Action) -> Order:
-        return orders.order(
+        return job_spec.order(
             action,
             self.driver.name,
             self.machine.metadata,
@@ -185,22 +185,20 @@ class Scope:
         )
 
     async def _network(self) -> Mapping[str, str]:
-        """What the same driver has made for the cluster as a whole."""
+        """Return the network that the same driver has created for the cluster as a whole."""
         ref = self.cluster.spec.infrastructure_ref if self.cluster is not None else None
         if ref is None or (ref.api_group, ref.kind) != (RKE_CLUSTER.group, RKE_CLUSTER.name):
             return {}
         try:
             value = await self.world.client.get(RKE_CLUSTER.target, self.machine.metadata.namespace, ref.name)
-        except StatusError as error:
-            if error.code == _NOT_FOUND:
-                return {}
-            raise
+        except NotFound:
+            return {}
         made = RKE_CLUSTER.decode(value).status.infrastructure
         return made.network if made is not None and made.driver == self.driver.name else {}
 
     @property
     def agent_connected(self) -> bool | None:
-        """Whether the host's agent has called; None where the host will have none of ours."""
+        """Return whether the host's agent has connected; None if the host will not run our agent."""
         ref = self.owner.spec.bootstrap.config_ref if self.owner is not None else None
         if ref is None or ref.kind != RKE_BOOTSTRAP.name or ref.api_group != RKE_BOOTSTRAP.group:
             return None

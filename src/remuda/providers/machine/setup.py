@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
-from remuda.providers.machine import catalogue, drivers, machine
+from remuda.kube.errors import AlreadyExists
+from remuda.providers.machine import catalogue, machine
 from remuda.providers.machine import definitions as kinds
 from remuda.providers.machine.catalogue import LOCAL
-from remuda.providers.machine.drivers import NoSuchDriver
 from remuda.providers.machine.nodedriver import CONTROLLER, Find, NodeDrivers
-from remuda.providers.machine.scope import World
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.types import NODE_DRIVER
+from remuda.providers.machine.scope import MachineContext
+from remuda.providers.machine.secret_guard import SecretGuard
+from remuda.providers.shared import drivers
+from remuda.providers.shared.drivers import NoSuchDriver
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.types.machine import NODE_DRIVER
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import step
 
@@ -27,14 +30,15 @@ log = logging.getLogger(__name__)
 
 
 def definitions() -> list[dict[str, Any]]:
-    """What must be installed before the manager starts; the kinds of drivers come later, by themselves."""
+    """Return the CRDs to install before the manager starts; the drivers' kinds are installed later, automatically."""
     return [kinds.node_driver()]
 
 
 def add(manager: Manager, settings: MachineSettings, find: Find = catalogue.find) -> NodeDrivers:
     """To a manager that has not started yet."""
-    world = World(manager, settings)
+    world = MachineContext(manager, settings)
     machine.index(world)
+    SecretGuard(world)
     return NodeDrivers(world, find)
 
 
@@ -48,12 +52,9 @@ async def register_builtin(client: Client) -> None:
             "metadata": {"name": name},
             "spec": {"displayName": name, "description": doc, "url": LOCAL, "builtin": True, "active": True},
         }
-        try:
+        with contextlib.suppress(AlreadyExists):
             async with REGISTER:
                 await client.create(NODE_DRIVER.target, "", obj)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
 
 def _usable() -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
-"""What a machine's status says: conditions and fields, written into a draft. Pure.
+"""Status of a machine: conditions and fields, written into a draft. Pure.
 
-Messages do not count seconds or attempts that change by themselves, so that saying the same again writes nothing.
+Messages contain no seconds or attempts that change by themselves, so that reporting the same state again writes
+nothing.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from typing import Any
 
 import msgspec
 
-from remuda.capi.pausing import paused
+from remuda.capi.pause import paused
 from remuda.kube import clock, conditions
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition
-from remuda.kube.objects import ObjectMeta
-from remuda.providers.machine import budget
-from remuda.providers.machine.budget import RETRY, Attempts, Stall
-from remuda.providers.machine.state import State
-from remuda.providers.machine.types import (
+from remuda.kube.objects import Key, ObjectMeta
+from remuda.providers.shared.jobs import budget
+from remuda.providers.shared.jobs.budget import RETRY, Attempts, Rules, Stall
+from remuda.providers.shared.jobs.results import error_line
+from remuda.providers.shared.jobs.state import State
+from remuda.providers.shared.types.machine import (
     CREATE_ERROR,
     CREATE_JOB,
     DELETE_ERROR,
@@ -59,14 +61,22 @@ def waits(status: Json, reason: str, message: str) -> None:
 # ---- creating ------------------------------------------------------------------------------------------------------
 
 
-def creating(status: Json, what: str, job: str) -> None:
+def creating(status: Json, before: DriverMachineStatus, what: str, job: str, rules: Rules) -> None:
     """Also the record that a server may have been asked for."""
     status["jobName"] = job
-    message = f"creating the server of {what}; its log: kubectl logs job/{job}"
+    attempt = f"{budget.attempt(rules, before.failures + 1)}{last_error(before)}: " if before.failures else ""
+    message = f"{attempt}creating the server of {what}; its log: kubectl logs job/{job}"
     say(status, (CREATE_JOB, UNKNOWN, CREATING, message), (READY, FALSE, CREATING, message), remove=(STALLED,))
 
 
-def create_failed(status: Json, before: DriverMachineStatus, job: str, message: str, hopeless: bool, now: str) -> None:
+def last_error(status: DriverMachineStatus) -> str:
+    """Return a clause for a message; empty where nothing has failed."""
+    return f", last error: {error_line(status.failure_message)}" if status.failure_message else ""
+
+
+def create_failed(
+    status: Json, before: DriverMachineStatus, job: str, message: str, hopeless: bool, now: str, rules: Rules
+) -> None:
     failures = before.failures + 1
     status |= {
         "failures": failures,
@@ -75,14 +85,18 @@ def create_failed(status: Json, before: DriverMachineStatus, job: str, message: 
         "failureReason": CREATE_ERROR,
         "failureMessage": message,
     }
-    text = f"attempt {failures} to create the server failed: {message}"
+    text = f"{budget.attempt(rules, failures)} to create the server failed: {error_line(message)}"
     reason = budget.BAD_OPTIONS if hopeless else CREATE_ERROR
     say(status, (CREATE_JOB, FALSE, reason, text), (READY, FALSE, CREATE_ERROR, text))
 
 
-def stalled(status: Json, stall: Stall, last: str) -> None:
+def stalled(status: Json, before: DriverMachineStatus, stall: Stall) -> None:
+    """A permanent failure. Where nothing was tried, it is all that there is to say of it."""
+    if not before.failures:
+        status |= {"failureReason": stall.reason, "failureMessage": stall.message}
+    last = last_error(before) if before.failures else ""
     message = (
-        f"{stall.message}; the last error: {last}. No further attempt is made. Change the template, "
+        f"{stall.message}{last}. No further attempt is made. Change the template, "
         f"or mend the cause and annotate this object with {RETRY}=<anything new>"
     )
     say(status, (STALLED, TRUE, stall.reason, message), (READY, FALSE, STALLED, message))
@@ -106,7 +120,7 @@ def attempts(machine: DriverMachine) -> Attempts:
 
 
 def created(status: Json, spec: Json, found: State, driver: str) -> None:
-    """What is known of a server that is there."""
+    """Write what is known of an existing server."""
     spec["providerID"] = found.provider_id or f"{driver}://{found.id or found.name}"
     status["addresses"] = [msgspec.to_builtins(one) for one in found.addresses]
     if found.failure_domain:
@@ -134,14 +148,14 @@ def provisioned(status: Json) -> None:
 
 
 def begins_to_go(status: Json) -> None:
-    """What creating came to does not matter any more, and does not count."""
+    """Report that removal begins. The result of the creation no longer matters and does not count."""
     _forget_failure(status)
     say(status, (DELETE_JOB, UNKNOWN, REMOVING, ""), remove=(STALLED,))
 
 
-def removing(status: Json, what: str, job: str) -> None:
-    status["jobName"] = job
-    message = f"removing the server of {what}; its log: kubectl logs job/{job}"
+def removing(status: Json, what: str, job: Key) -> None:
+    status["jobName"] = job.name
+    message = f"removing the server of {what}; its log: kubectl logs -n {job.namespace} job/{job.name}"
     say(status, (DELETE_JOB, UNKNOWN, REMOVING, message), (READY, FALSE, REMOVING, message))
 
 
@@ -153,7 +167,7 @@ def stopping(status: Json, job: str) -> None:
 def remove_failed(status: Json, before: DriverMachineStatus, job: str, message: str, now: str, hint: str) -> None:
     failures = before.failures + 1
     status |= {"failures": failures, "lastFailureTime": now, "countedJob": job}
-    cannot_remove(status, f"attempt {failures} to remove the server failed: {message}", hint)
+    cannot_remove(status, f"attempt {failures} to remove the server failed: {error_line(message)}", hint)
 
 
 def cannot_remove(status: Json, message: str, hint: str) -> None:

@@ -6,7 +6,7 @@ fits CEL is also in the definitions. Kinds of Configs come and go with drivers: 
 
 from remuda.kube.admission import EVERY_KIND, Registration
 from remuda.kube.client import Target
-from remuda.providers import names
+from remuda.providers.shared import names
 from remuda.provisioning.admission import cluster, policy, rights
 from remuda.provisioning.types import CLUSTER
 from remuda.runtime.webhooks import Webhook, join

@@ -13,10 +13,9 @@ from remuda.kube.admission import ALLOWED, Review, Verdict
 from remuda.kube.authorization import MASTERS
 from remuda.kube.errors import FieldError, forbidden, invalid, required
 from remuda.kube.patches import apply_merge_patch
-from remuda.providers import names
-from remuda.providers.controlplane import distros
 from remuda.providers.controlplane.rules import configuration, keys, versions
-from remuda.providers.controlplane.rules.among import running
+from remuda.providers.controlplane.rules.lookup import running
+from remuda.providers.shared import distros, names
 from remuda.provisioning import fields
 from remuda.provisioning.admission import policy, pools, rights, warnings
 from remuda.provisioning.types import CLUSTER, Cluster
@@ -39,7 +38,7 @@ def complaints(cluster: Cluster) -> list[FieldError]:
     found += versions.complaints(cluster.spec.kubernetes_version, VERSION)
     found += configuration.complaints(config, CONFIG)
     version = versions.read(cluster.spec.kubernetes_version)
-    found += keys.complaints(config, distros.of(version) if version is not None else None, CONFIG)
+    found += keys.complaints(config, distros.of(version) if version is not None else None, CONFIG, version)
     found += pools.complaints(cluster, f"{CONFIG}.machinePools")
     if config.infrastructure_ref is not None:
         at = f"{CONFIG}.infrastructureRef"
@@ -62,7 +61,10 @@ def transitions(old: Cluster, new: Cluster) -> list[FieldError]:
     before, after = old.spec.rke_config, new.spec.rke_config
     if before is None or after is None:
         return []
-    return configuration.transitions(before, after, CONFIG)
+    return [
+        *configuration.transitions(before, after, CONFIG),
+        *pools.transitions(before.machine_pools, after.machine_pools, f"{CONFIG}.machinePools"),
+    ]
 
 
 def among(review: Review, old: Cluster | None, new: Cluster) -> Verdict:

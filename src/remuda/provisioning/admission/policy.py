@@ -18,10 +18,10 @@ from remuda.capi.external import DEFINITION, definition_name
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
 from remuda.kube.admission import ALLOWED, Review, Unseen, Verdict
 from remuda.kube.errors import OMITTED, FieldError, invalid
-from remuda.providers import names
+from remuda.providers.shared import names
 from remuda.provisioning.consequence import Consequence, Standing, of_pool
 from remuda.provisioning.generate import CannotBeMade, generate, takes_config
-from remuda.provisioning.machinetemplates import Material, known_options, pinned_options
+from remuda.provisioning.machine_templates import Material, known_options, pinned_options
 from remuda.provisioning.pools import DRIVER_OPTIONS, deployment_name
 from remuda.provisioning.types import CLUSTER, IN_PLACE_ONLY, Cluster, MachinePool
 
@@ -30,8 +30,8 @@ _NOT_OPTIONS = frozenset({"apiVersion", "kind", "metadata", "common"})
 
 
 def complaints(review: Review, old: Cluster, new: Cluster) -> list[FieldError]:
-    """Of a change of a Cluster. What is held already is not held against it: whoever turns the policy on to stop a
-    replacement, or scales a pool meanwhile, replaces nobody."""
+    """Return the errors of a change to a Cluster. A replacement that is held already is no error: a user who turns the
+    policy on to stop a replacement, or scales a pool in the meantime, replaces no machine."""
     before = {pool.name: pool for pool in pools_of(old)}
     places = {pool.name: index for index, pool in enumerate(pools_of(new))}
     return [
@@ -42,13 +42,13 @@ def complaints(review: Review, old: Cluster, new: Cluster) -> list[FieldError]:
 
 
 def _was_coming(review: Review, old: Cluster, pool: MachinePool | None, held: Consequence) -> bool:
-    """Whether the same would be replaced for the same reason without the change."""
+    """Return whether the same machines would be replaced for the same reason without the change."""
     found = _judged(review, old, pool, {}) if pool is not None else None
     return found is not None and (found.action, found.options) == (held.action, held.options)
 
 
 def admit_config(review: Review) -> Verdict:
-    """Of an edited <Driver>Config."""
+    """Admit or deny an edit of a <Driver>Config."""
     old, new = review.old, review.new
     if review.subresource or old is None or new is None or options(old) == options(new):
         return ALLOWED
@@ -83,7 +83,7 @@ def pools_of(cluster: Cluster) -> Iterator[MachinePool]:
 
 
 def _held(review: Review, cluster: Cluster, edited: Mapping[tuple[str, str], Json]) -> Iterator[Consequence]:
-    """What would be held back. `edited`: Configs as they would be, by kind and name; the others are as they are."""
+    """Yield the replacements that would be held. `edited`: edited Configs by kind and name; others are unchanged."""
     if cluster.metadata.deleting:
         return
     for pool in pools_of(cluster):
@@ -177,5 +177,5 @@ def _find(review: Review, api_version: str, kind: str, name: str) -> Json | None
 
 
 def options(config: Mapping[str, Any]) -> Json:
-    """What of a Config is the driver's."""
+    """Return the driver's options in a Config."""
     return {name: value for name, value in config.items() if name not in _NOT_OPTIONS}

@@ -1,4 +1,4 @@
-"""What is wrong with machine pools: each by itself, and all of them together."""
+"""Validation of machine pools: each by itself, and all of them together."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 
 from remuda.capi import amounts
-from remuda.capi.admission.machines import amount_complaints
+from remuda.capi.admission.machine_fields import amount_complaints
 from remuda.kube import durations
 from remuda.kube import names as kube_names
 from remuda.kube.errors import FieldError, duplicate, forbidden, invalid, required
-from remuda.providers import names
 from remuda.providers.controlplane.rules import configuration
+from remuda.providers.shared import names
 from remuda.provisioning.generate import takes_config
-from remuda.provisioning.machinetemplates import pinned_options
-from remuda.provisioning.pools import deployment_name
+from remuda.provisioning.machine_templates import pinned_options
+from remuda.provisioning.pools import deployment_name, last_one, roles_without_machines
 from remuda.provisioning.types import Cluster, MachinePool, ObjectReference
 
 _WINDOWS = "windows"
@@ -49,9 +49,22 @@ def _together(pools: Sequence[MachinePool], path: str) -> list[FieldError]:
         missing.append("etcdRole")
     if not any(pool.control_plane_role for pool in pools):
         missing.append("controlPlaneRole")
-    if not missing:
+    if missing:
+        return [required(path, f"no pool has {' or '.join(missing)}: the cluster could never come up")]
+    return [forbidden(path, _not_left(role)) for role in roles_without_machines(pools)]
+
+
+def transitions(old: Sequence[MachinePool], new: Sequence[MachinePool], path: str) -> list[FieldError]:
+    """A cluster may be declared without pools, for hosts that register themselves. Taking all of them away is another
+    matter: it deletes every machine."""
+    if not old or new:
         return []
-    return [required(path, f"no pool has {' or '.join(missing)}: the cluster could never come up")]
+    kept = roles_without_machines(old)
+    return [forbidden(path, _not_left(role)) for role in roles_without_machines(new) if role not in kept]
+
+
+def _not_left(role: str) -> str:
+    return f"{last_one(role)}. To remove the cluster, delete it"
 
 
 def _pool(cluster: Cluster, pool: MachinePool, at: str) -> list[FieldError]:

@@ -17,10 +17,9 @@ from remuda.capi.admission.rules import read
 from remuda.kube.admission import Review, Unseen
 from remuda.kube.authorization import Access
 from remuda.kube.objects import value_at
-from remuda.providers import author, names
-from remuda.providers.author import Use
 from remuda.providers.controlplane import references
-from remuda.providers.machine import restriction
+from remuda.providers.shared import author, names, restriction
+from remuda.providers.shared.author import Use
 from remuda.provisioning.admission.policy import options, pools_of, refers
 from remuda.provisioning.generate import credential, takes_config
 from remuda.provisioning.types import CLUSTER, Cluster

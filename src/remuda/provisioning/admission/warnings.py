@@ -1,4 +1,4 @@
-"""What is allowed and worth a word: it does nothing, or will wait for something that is not there yet."""
+"""Warnings about valid settings: they have no effect, or they will wait for an object that does not exist yet."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from remuda.kube.admission import Review, Unseen
 from remuda.kube.client import Target
 from remuda.kube.core import SECRETS
 from remuda.kube.quantity import Quantity
-from remuda.providers import names
-from remuda.providers.controlplane import distros
 from remuda.providers.controlplane.rules import keys, versions
-from remuda.providers.machine import credentials
-from remuda.providers.machine.types import NODE_DRIVER
+from remuda.providers.shared import credentials, distros, names
+from remuda.providers.shared.types.machine import NODE_DRIVER
 from remuda.provisioning import fields
 from remuda.provisioning.generate import credential, takes_config
+from remuda.provisioning.pools import quantity
 from remuda.provisioning.types import Cluster, MachinePool
 
 _CONFIG = "spec.rkeConfig"
@@ -31,7 +30,7 @@ def of_cluster(review: Review, cluster: Cluster) -> list[str]:
     version = versions.read(cluster.spec.kubernetes_version)
     said = [*versions.warnings(cluster.spec.kubernetes_version, "spec.kubernetesVersion"), *fields.warnings(cluster)]
     if version is not None:
-        said += keys.warnings(config, distros.of(version), _CONFIG)
+        said += keys.warnings(config, distros.of(version), _CONFIG, version)
     said += _sizes(config.machine_pools)
     said += _quotas(review, cluster, config.machine_pools)
     for index, pool in enumerate(config.machine_pools):
@@ -51,9 +50,9 @@ def _sizes(pools: Sequence[MachinePool]) -> Iterator[str]:
     for role, held in roles:
         if not held:
             yield f"{path}: no pool has workerRole: the cluster runs no Pods of users until hosts with it register"
-        elif not sum(map(_quantity, held)):
+        elif not sum(map(quantity, held)):
             yield f"{path}: there is no {role}, as the quantity of {_listed(held)} is 0"
-    members = sum(map(_quantity, roles[0][1]))
+    members = sum(map(quantity, roles[0][1]))
     if members and members % 2 == 0:
         yield (
             f"{path}: {members} members of etcd bear the loss of no more of them than {members - 1} do: "
@@ -71,7 +70,7 @@ def _quotas(review: Review, cluster: Cluster, pools: Sequence[MachinePool]) -> I
         present = len(review.select(MACHINE.api_version, MACHINE.plural, review.namespace, labels)) if limits else 0
     except Unseen:
         return
-    missing = sum(map(_quantity, pools)) - present
+    missing = sum(map(quantity, pools)) - present
     for quota in limits:
         most = Quantity.parse(quota["spec"]["hard"][counted]).value()
         left = most - Quantity.parse(((quota.get("status") or {}).get("used") or {}).get(counted, 0)).value()
@@ -80,10 +79,6 @@ def _quotas(review: Review, cluster: Cluster, pools: Sequence[MachinePool]) -> I
                 f"{_CONFIG}.machinePools: {missing} more machines are to be created, and the ResourceQuota "
                 f"{quota['metadata']['name']} of namespace {review.namespace} allows {max(left, 0)} more"
             )
-
-
-def _quantity(pool: MachinePool) -> int:
-    return 1 if pool.quantity is None else pool.quantity
 
 
 def _listed(pools: Sequence[MachinePool]) -> str:
@@ -113,7 +108,7 @@ def _absent(review: Review, cluster: Cluster, pool: MachinePool, path: str) -> I
 
 
 def _is_missing(review: Review, api_version: str, plural: str, namespace: str, name: str) -> bool:
-    """Whether it is known not to be there."""
+    """Return whether the object is known not to exist."""
     try:
         return review.lookup(api_version, plural, namespace, name) is None
     except Unseen:

@@ -6,7 +6,7 @@ self-managed: the CA and the serving certificate live in a Secret that all repli
 (`webhooks.service`) brings an HTTP server along, which the embedded engine has no use for.
 """
 
-from remuda.runtime.webhooks.answering import Webhook, join, lookup_in, select_in
 from remuda.runtime.webhooks.configuration import Location, unregister
+from remuda.runtime.webhooks.review import Webhook, join, lookup_in, select_in
 
 __all__ = ["Location", "Webhook", "join", "lookup_in", "select_in", "unregister"]

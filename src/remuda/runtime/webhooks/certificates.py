@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import datetime
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from remuda.kube import certificates, clock
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.queue import Backoff
 from remuda.runtime.steps import step
@@ -33,7 +34,6 @@ CA_DAYS = 3650
 SERVING_DAYS = 90
 _RENEW_SHARE = 1 / 3  # of its life that a certificate has left when it is replaced
 _RACES = Backoff(first=0.01, most=1.0)
-_LOST_RACES = ("Conflict", "AlreadyExists")
 _CA, _CA_KEY, _CERTIFICATE, _KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
 
 
@@ -45,7 +45,7 @@ SECRET = Kind("v1", "Secret", "secrets", _Secret)
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
-    """What to serve with, whom clients must trust, and when to look again."""
+    """Serving certificate and key, the CA that clients must trust, and the time of the next renewal."""
 
     ca_pem: bytes
     certificate_pem: bytes
@@ -61,14 +61,11 @@ async def ensure(client: Client, key: Key, names: Sequence[str], *, common_name:
         renewed = renewal(data, names, clock.time(), common_name)
         if renewed is None:
             break
-        try:
+        with contextlib.suppress(Conflict, AlreadyExists):
             async with WRITE:
                 await _write(client, key, secret, renewed)
             data = renewed
             break
-        except StatusError as error:
-            if error.reason not in _LOST_RACES:
-                raise
         # What the winner wrote may not be there to be read yet.
         await asyncio.sleep(_RACES.seconds(attempt))
     return _serving(data)
@@ -159,10 +156,8 @@ def _serving(data: Mapping[str, bytes]) -> Serving:
 async def _read(client: Client, key: Key) -> _Secret | None:
     try:
         return SECRET.decode(await client.get(SECRET.target, *key))
-    except StatusError as error:
-        if error.code == 404:
-            return None
-        raise
+    except NotFound:
+        return None
 
 
 async def _write(client: Client, key: Key, present: _Secret | None, data: Mapping[str, bytes]) -> None:

@@ -1,7 +1,7 @@
-"""How the API server learns of webhooks: the two configurations, rendered and applied.
+"""Registration of webhooks with the API server: renders and applies the two webhook configurations.
 
-`failurePolicy: Fail`: an object that nobody has checked is not stored. `matchPolicy: Equivalent`: a write in another
-version of the kind is converted and checked too.
+`failurePolicy: Fail`: an object that no webhook has checked is not stored. `matchPolicy: Equivalent`: a write in
+another version of the kind is converted and checked too.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remuda.kube.client import Client, Target
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import ignore_not_found
 from remuda.kube.objects import Key
 from remuda.runtime.steps import step
-from remuda.runtime.webhooks.answering import Call, Webhook
+from remuda.runtime.webhooks.review import Call, Webhook
 
 REGISTER = step("webhooks.register", "tells the API server which webhooks to call, and whom to trust there")
 UNREGISTER = step("webhooks.unregister", "tells the API server to call no webhook of ours any more")
@@ -28,12 +28,11 @@ VALIDATING = Target(GROUP_VERSION, "validatingwebhookconfigurations")
 FIELD_MANAGER = "remuda-webhooks"
 
 _TIMEOUT_SECONDS = 10
-_NOT_FOUND = 404
 _NAMES: dict[Call, str] = {"mutate": "default", "validate": "validation"}  # as upstream's webhooks are called
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the API server finds us: a URL, or a Service of its own cluster."""
+    """Address at which the API server calls the webhooks: a URL, or a Service of its own cluster."""
 
     url: str = ""
     service: Key | None = None
@@ -57,7 +56,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the serving certificate must be good for."""
+        """Return the names that the serving certificate must be valid for."""
         if self.service is None:
             return (urlsplit(self.url).hostname or "",)
         host = f"{self.service.name}.{self.service.namespace}"
@@ -137,14 +136,14 @@ async def register(
 
 
 async def unregister(client: Client, name: str) -> bool:
-    """Whether there was anything to take back. Objects are then stored as their schemas let them be."""
+    """Delete the webhook configurations; return whether there were any.
+
+    Objects are then checked by their schemas only.
+    """
     removed = False
     for target in (MUTATING, VALIDATING):
-        try:
+        with ignore_not_found():
             async with UNREGISTER:
                 await client.delete(target, "", name)
             removed = True
-        except StatusError as error:
-            if error.code != _NOT_FOUND:
-                raise
     return removed

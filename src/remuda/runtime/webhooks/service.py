@@ -23,8 +23,8 @@ from remuda.kube.objects import Key
 from remuda.runtime.queue import Backoff
 from remuda.runtime.tasks import Tasks
 from remuda.runtime.webhooks import certificates
-from remuda.runtime.webhooks.answering import Call, Webhook, answer
 from remuda.runtime.webhooks.configuration import Location, register
+from remuda.runtime.webhooks.review import Call, Webhook, answer
 
 log = logging.getLogger(__name__)
 

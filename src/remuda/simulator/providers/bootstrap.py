@@ -7,6 +7,7 @@ cleaned up.
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Iterable
 
 import msgspec
@@ -16,7 +17,7 @@ from remuda.capi.contract import ProviderObject
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.kube.client import Target
 from remuda.kube.conditions import condition
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import AlreadyExists
 from remuda.kube.objects import Key
 from remuda.runtime.draft import save
 from remuda.runtime.manager import Manager
@@ -89,12 +90,9 @@ class BootstrapProvider:
             "type": names.SECRET_TYPE,
             "data": {"value": base64.b64encode(data).decode(), "format": base64.b64encode(b"cloud-config").decode()},
         }
-        try:
+        with contextlib.suppress(AlreadyExists):
             async with CREATE_SECRET:
                 await self._client.create(SECRETS, obj.key.namespace, secret)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
     async def _publish(self, obj: ProviderObject) -> Outcome:
         draft = obj.draft()
@@ -106,7 +104,7 @@ class BootstrapProvider:
 
 
 def _not_yet(machine: Machine, cluster: Cluster) -> str:
-    """Why the data cannot be made now; empty when it can."""
+    """Return why the bootstrap data cannot be created now; empty when it can."""
     if not cluster.status.initialization.infrastructure_provisioned:
         return f"the infrastructure of Cluster {cluster.key} is not provisioned"
     if not machine.is_control_plane and not cluster.status.initialization.control_plane_initialized:

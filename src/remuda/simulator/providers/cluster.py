@@ -19,7 +19,7 @@ from remuda.simulator.kinds import Family
 from remuda.simulator.providers import common
 from remuda.simulator.providers.common import FINALIZER, READY, Side, cluster_facts
 from remuda.simulator.types import OldSimulatedCluster, SimulatedCluster, SimulatedClusterSpec
-from remuda.simulator.workloads import Workloads
+from remuda.simulator.workload_registry import Workloads
 
 PUBLISH = step("simulatedcluster.publish", "writes what is known of the infrastructure of a cluster")
 REMOVE = step("simulatedcluster.remove-workload", "removes the workload cluster with all it holds")

@@ -1,4 +1,4 @@
-"""What every side of the provider shares: who an object belongs to, whether to leave it alone, how it reports."""
+"""Functions that all controllers of the provider share: owners of an object, whether it is paused, its conditions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from remuda.capi import names
 from remuda.capi.contract import ProviderObject
-from remuda.capi.pausing import paused
+from remuda.capi.pause import paused
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine, Reference
 from remuda.kube import clock, conditions
 from remuda.kube.objects import Condition, Key, Kind, ObjectMeta, OwnerReference
@@ -38,7 +38,7 @@ class Side(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its controller."""
+        """Return the name of the controller."""
         name = self.kind.name.lower()
         return f"{name}-v1beta1" if self.family.old else name
 
@@ -135,7 +135,7 @@ def wait(obj: ProviderObject, reason: str, message: str) -> Blocked:
 
 
 class Attempts:
-    """How scripted work goes: counted in this process, so a restart begins the script again."""
+    """Progress of scripted work, counted in this process: a restart begins the script again."""
 
     def __init__(self) -> None:
         self._failed: dict[str, int] = {}
@@ -145,7 +145,7 @@ class Attempts:
         return max(0.0, clock.parse(since) + script.seconds - clock.time()) if since and script.seconds else 0.0
 
     def fails(self, uid: str, script: Script) -> bool:
-        """Whether this attempt is one of those that fail."""
+        """Count an attempt and return whether it is one of those that fail."""
         failed = self._failed.get(uid, 0)
         if failed >= script.failures:
             self._failed.pop(uid, None)
@@ -155,12 +155,12 @@ class Attempts:
 
 
 def cluster_facts(cluster: Cluster) -> object:
-    """What of a Cluster concerns a provider's object."""
+    """Return the fields of a Cluster that concern a provider's object."""
     metadata = cluster.metadata
     return cluster.spec, cluster.status.initialization, metadata.deleting, metadata.annotations, metadata.uid
 
 
 def machine_facts(machine: Machine) -> object:
-    """What of a Machine concerns its server and how that is bootstrapped."""
+    """Return the fields of a Machine that concern its server and the server's bootstrap."""
     metadata = machine.metadata
     return machine.spec, machine.status.node_ref, metadata.deleting, metadata.annotations, metadata.uid

@@ -7,6 +7,7 @@ API counts as initialized when the first server has become a Node; then `<cluste
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -18,7 +19,7 @@ from remuda.capi.machine.deletion import awaits_last_hooks
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.kube import clock, conditions
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError, Unreachable
+from remuda.kube.errors import AlreadyExists, Unreachable
 from remuda.kube.objects import Key, OwnerReference
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
@@ -32,7 +33,7 @@ from remuda.simulator.providers.bootstrap import SECRETS
 from remuda.simulator.providers.common import FINALIZER, Side, cluster_facts
 from remuda.simulator.providers.controlplane_machines import HOOK, Wanted
 from remuda.simulator.providers.rollout import Create, Decision, Delete, Member, Wait, decide
-from remuda.simulator.workloads import Workloads
+from remuda.simulator.workload_registry import Workloads
 
 PUBLISH = step("simulatedcontrolplane.publish", "writes what is known of a control plane")
 OWN_TEMPLATE = step("simulatedcontrolplane.own-template", "makes the Cluster an owner of the template of its servers")
@@ -161,12 +162,9 @@ class ControlPlaneProvider:
         if not any(member.settled for member in members):
             return False
         secret = controlplane_machines.kubeconfig_secret(obj, cluster, await self._workloads.kubeconfig(cluster.key))
-        try:
+        with contextlib.suppress(AlreadyExists):
             async with CREATE_KUBECONFIG:
                 await self._client.create(SECRETS, obj.key.namespace, secret)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
         return True
 
     # Machines
@@ -195,7 +193,7 @@ class ControlPlaneProvider:
                 )
 
     async def _act(self, obj: ProviderObject, cluster: Cluster, wanted: Wanted, decision: Decision) -> bool:
-        """Whether something was done."""
+        """Carry out the decision; return whether something was done."""
         if isinstance(decision, Delete):
             async with DELETE_MACHINE:
                 await self._client.delete(MACHINE.target, obj.key.namespace, decision.name)

@@ -27,7 +27,7 @@ UP_TO_DATE = "UpToDate"
 
 
 class Wanted(NamedTuple):
-    """What a control plane asks for, under either contract."""
+    """Desired state of a control plane, under either contract."""
 
     replicas: int
     version: str

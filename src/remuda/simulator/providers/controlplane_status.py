@@ -1,4 +1,4 @@
-"""What a control plane reports, from what was found. Pure."""
+"""Status of a control plane, from the Machines that were found. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def put(
 
 
 def running_versions(machines: Sequence[Machine], members: Sequence[Member]) -> list[tuple[str, int]]:
-    """How many Machines run which version, the oldest first. Only what runs counts: what has a Node."""
+    """Return how many Machines run each version, the oldest first. Only a running Machine counts: one with a Node."""
     running = {member.name for member in members if member.settled}
     counts = Counter(machine.spec.version for machine in machines if machine.metadata.name in running)
     return sorted(counts.items(), key=lambda item: versions.semantic(item[0]))

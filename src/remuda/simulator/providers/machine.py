@@ -26,7 +26,7 @@ from remuda.simulator.kinds import Family
 from remuda.simulator.providers import common
 from remuda.simulator.providers.common import FINALIZER, READY, Side, cluster_facts, machine_facts
 from remuda.simulator.types import MachineScript, OldSimulatedMachine, SimulatedMachine, SimulatedMachineSpec
-from remuda.simulator.workloads import Workloads
+from remuda.simulator.workload_registry import Workloads
 
 PUBLISH = step("simulatedmachine.publish", "writes what is known of a server")
 PROTECT = step("simulatedmachine.protect", "adds finalizer and identity to an object before its server is made")
@@ -201,7 +201,7 @@ class MachineProvider:
 
 
 def _not_yet(machine: Machine, cluster: Cluster) -> str:
-    """Why the server cannot be made now; empty when it can."""
+    """Return why the server cannot be created now; empty when it can."""
     if machine.metadata.deleting and not machine.status.initialization.infrastructure_provisioned:
         return f"Machine {machine.key} is being deleted"
     if not cluster.status.initialization.infrastructure_provisioned:

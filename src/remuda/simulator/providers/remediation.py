@@ -5,7 +5,7 @@ The MachineHealthCheck that asked for it takes the request away when it sees the
 
 from __future__ import annotations
 
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import ignore_not_found
 from remuda.kube.objects import Key
 from remuda.runtime.draft import save
 from remuda.runtime.manager import Manager
@@ -16,7 +16,7 @@ from remuda.simulator.kinds import Family
 from remuda.simulator.providers import common
 from remuda.simulator.providers.common import Side
 from remuda.simulator.types import SimulatedRemediation
-from remuda.simulator.workloads import Workloads
+from remuda.simulator.workload_registry import Workloads
 
 RESTART = step("simulatedremediation.restart-server", "restarts the server of an unhealthy Machine")
 PUBLISH = step("simulatedremediation.publish", "says that the server was restarted")
@@ -50,12 +50,9 @@ class RemediationProvider:
         if self._attempts.fails(request.metadata.uid, script):
             raise Retryable("the server could not be restarted this time")
         client = await self._workloads.dial(cluster.key)
-        try:
+        with ignore_not_found():
             async with RESTART:
                 await nodes.revive(client, machine.status.node_ref.name)
-        except StatusError as error:
-            if error.code != 404:
-                raise
         draft = obj.draft()
         draft.status["done"] = True
         await save(self._client, draft, PUBLISH)

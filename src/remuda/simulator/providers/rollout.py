@@ -1,6 +1,6 @@
-"""What a control plane does next, one Machine at a time. Pure.
+"""Next step of a control plane's rollout, one Machine at a time. Pure.
 
-A Machine is added before one is taken away, and nothing is done while another Machine is on its way in or out: so at
+A Machine is added before another is removed, and nothing is done while a Machine is being added or removed: so at
 every moment all members but one are settled, and etcd keeps its quorum.
 """
 
@@ -77,7 +77,7 @@ def _oldest(members: Sequence[Member]) -> Member:
 
 
 def _emptiest(members: Sequence[Member], failure_domains: Sequence[str]) -> str:
-    """Where the fewest up-to-date Machines are; of equals the first by name."""
+    """Return the failure domain with the fewest up-to-date Machines; of equals the first by name."""
     counts = Counter(member.failure_domain for member in members if member.up_to_date)
     return min(sorted(failure_domains), key=lambda domain: counts[domain], default="")
 

@@ -171,6 +171,50 @@ def test_without_waiting_it_returns_before_the_unit_is_ready(host: Host) -> None
     eventually(lambda: host.run("is-active", "pony").stdout == "active\n")
 
 
+AFTER_START = """
+[Service]
+ExecStartPre=-/bin/rm -f "{link}"
+ExecStartPost=-/bin/sh -c '(cat $REMUDA_HOST_ROOT/run/remuda-units/pony.service.json; echo) >> $REMUDA_HOST_ROOT/seen'
+ExecStartPost=-/bin/ln -sfn /dev/null "{link}"
+ExecStartPost=-/bin/false
+ExecStopPost=-/bin/rm -f "{link}"
+"""
+
+
+def test_commands_after_a_start_run_when_the_program_is_ready_and_before_the_unit_is_active(host: Host) -> None:
+    link = host.root / "active link"
+    wait = "while not os.path.exists(os.environ['REMUDA_HOST_ROOT'] + '/go'): time.sleep(0.02)\n"
+    host.put("usr/local/bin/pony", f"#!{sys.executable}\n{PONY.replace('print(', wait + 'print(')}", 0o755)
+    host.put("etc/systemd/system/pony.service.d/active.conf", AFTER_START.format(link=link))
+    link.symlink_to("/left/by/a/power/cut")
+    assert host.run("--no-block", "start", "pony").returncode == 0
+    eventually(lambda: host.lines("starts"))
+    assert not link.is_symlink()
+    host.put("go", "")
+    eventually(lambda: host.run("is-active", "pony").stdout == "active\n")
+    assert link.is_symlink()
+    assert [json.loads(line)["state"] for line in host.lines("seen")] == ["activating"]
+    os.kill(host.pid(), signal.SIGKILL)
+    eventually(lambda: len(host.lines("seen")) == 2)
+    assert host.run("stop", "pony").returncode == 0
+    assert not link.is_symlink()
+
+
+def test_a_unit_is_stopped_whose_commands_after_its_start_fail_or_do_not_end(host: Host) -> None:
+    drop_in = "etc/systemd/system/pony.service.d/post.conf"
+    host.put(drop_in, "[Service]\nExecStartPost=/bin/false\n")
+    failed = host.run("start", "pony")
+    assert (failed.returncode, "/bin/false ended with 1" in failed.stderr) == (1, True)
+    host.run("stop", "pony")
+    host.put(drop_in, "[Service]\nKillMode=process\nExecStartPost=/bin/sleep 1000\n")
+    host.run("--no-block", "start", "pony")
+    eventually(lambda: host.pid())
+    program = host.pid()
+    assert host.run("is-active", "pony").stdout == "activating\n"
+    assert host.run("stop", "pony").returncode == 0
+    assert not lives(program)
+
+
 def test_a_keeper_that_is_killed_is_replaced_and_the_program_goes_on(host: Host, agent: Callable[[], None]) -> None:
     agent()
     host.run("start", "pony")

@@ -22,6 +22,7 @@ ExecStartPre=-/sbin/modprobe br_netfilter
 ExecStartPre=/bin/true
 ExecStart=/usr/local/bin/k3s \\
     server '--flag=x y'
+ExecStartPost=-/bin/ln -sfn "/a b" /c%%d$$e
 """
 
 
@@ -30,6 +31,7 @@ def test_a_unit_of_a_distribution() -> None:
     assert (unit.type, unit.restart, unit.restart_seconds, unit.start_seconds) == ("notify", "always", 5.0, 0.0)
     assert unit.start == (Command(("/usr/local/bin/k3s", "server", "--flag=x y"), False),)
     assert unit.before == (Command(("/sbin/modprobe", "br_netfilter"), True), Command(("/bin/true",), False))
+    assert unit.started == (Command(("/bin/ln", "-sfn", "/a b", "/c%d$$e"), True),)
     assert unit.environment == (("A", "1"), ("B", "two words"))
     assert unit.environment_files == ("-/etc/systemd/system/k3s.service.env",)
     assert unit.kill_mode == "process"

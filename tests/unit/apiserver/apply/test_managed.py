@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from remuda.apiserver.apply.fieldset import fields_at
-from remuda.apiserver.apply.lastapplied import ANNOTATION
+from remuda.apiserver.apply.last_applied import ANNOTATION
 from remuda.apiserver.apply.managed import apply, keep_times, on_update
 from remuda.kube.errors import StatusError
 from remuda.kube.schema import Schema

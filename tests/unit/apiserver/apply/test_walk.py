@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.apply.fieldset import LEAF, difference, has, intersection, union
-from remuda.apiserver.apply.merging import extract, merge, prune, without
+from remuda.apiserver.apply.merge import extract, merge, prune, without
 from remuda.apiserver.apply.shape import ItemError, shape_of
 from remuda.apiserver.apply.walk import claimed, compare_maps, everything
 from remuda.kube.schema import Schema

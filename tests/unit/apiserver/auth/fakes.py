@@ -19,7 +19,7 @@ class FakeStore:
     def get(self, table: str, namespace: str, name: str) -> Entry | None:
         return self.entries.get((table, namespace, name))
 
-    def scan(self, table: str, namespace: str = "") -> Sequence[Entry]:
+    def intact(self, table: str, namespace: str = "") -> Sequence[Entry]:
         return [e for e in self.entries.values() if e.table == table and namespace in ("", e.namespace)]
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:

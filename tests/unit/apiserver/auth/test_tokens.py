@@ -14,7 +14,7 @@ from remuda.apiserver.auth import tokens
 from remuda.apiserver.auth.jws import InvalidToken, KeySet, Signer, key_id
 from remuda.apiserver.auth.token_authenticators import ServiceAccountTokens
 from remuda.apiserver.auth.token_request import Issued, request_token
-from remuda.apiserver.auth.tokens import DEFAULT_ISSUER, Ref, Settings, TokenRejected
+from remuda.apiserver.auth.tokens import DEFAULT_ISSUER, Ref, TokenRejected, TokenSettings
 from remuda.kube.clock import rfc3339
 from remuda.kube.errors import StatusError
 
@@ -23,7 +23,7 @@ from .fakes import FakeStore
 KEY = ec.generate_private_key(ec.SECP256R1())
 SIGNER = Signer(KEY)
 KEYS = KeySet([KEY.public_key()])
-SETTINGS = Settings()
+SETTINGS = TokenSettings()
 NOW = 1_800_000_000.0
 API = (DEFAULT_ISSUER,)
 
@@ -150,7 +150,7 @@ def test_lifetimes_out_of_range_are_invalid(store: FakeStore, seconds: int, sent
 
 
 def test_a_configured_maximum_shortens_with_a_warning(store: FakeStore) -> None:
-    settings = Settings(max_expiration_seconds=700)
+    settings = TokenSettings(max_expiration_seconds=700)
     issued = request_token(
         {"spec": {"expirationSeconds": 900}},
         "ns",
@@ -470,9 +470,9 @@ def test_foreign_tokens_are_nobodys(store: FakeStore) -> None:
 
 
 def test_tokens_of_an_earlier_issuer_can_stay_good(store: FakeStore) -> None:
-    token = ask(store, settings=Settings(issuer="https://old", api_audiences=API))["status"]["token"]
+    token = ask(store, settings=TokenSettings(issuer="https://old", api_audiences=API))["status"]["token"]
     assert authenticator(store).authenticate_token(token, API) is None
-    settings = Settings(also_accepted=("https://old",))
+    settings = TokenSettings(also_accepted=("https://old",))
     assert ServiceAccountTokens(KEYS, settings, store.get, Clock()).authenticate_token(token, API)
 
 

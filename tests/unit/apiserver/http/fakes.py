@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.auth.user import MASTERS, Attributes, Decision, Headers, User
-from remuda.apiserver.http.front import HttpFront
+from remuda.apiserver.http.handler import HttpFront
 from remuda.apiserver.http.limits import Limits
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.registry.calls import (
@@ -81,6 +81,9 @@ class FakeServed:
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return next((r for r in self.resources if (r.group, r.version, r.plural) == (group, version, plural)), None)
+
+    def require_readable(self, group: str, plural: str) -> None:
+        """Every definition is."""
 
     def all(self) -> Iterable[Resource]:
         return list(self.resources)

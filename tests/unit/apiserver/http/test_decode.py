@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.apiserver.http.decode import ObjectReader, read_patch, repeated_fields
-from remuda.apiserver.http.yamlbody import YamlError, decode_yaml, encode_yaml
+from remuda.apiserver.http.yaml_body import YamlError, decode_yaml, encode_yaml
 from remuda.kube.errors import StatusError
 
 from .fakes import PODS, WIDGETS

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from remuda.apiserver.client import LocalClient
-from remuda.apiserver.registry import watching
+from remuda.apiserver.registry import watch
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.storage.sqlite import SqliteStore
@@ -139,7 +139,7 @@ class TestWatch:
     async def test_silence_is_broken_by_bookmarks(
         self, herd: LocalClient, registry: Registry, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.02)
+        monkeypatch.setattr(watch, "BOOKMARK_SECONDS", 0.02)
         changes = herd.watch(WIDGETS, "other", resource_version=str(registry.store.revision))
         await herd.patch(WIDGETS, "ns", "a", {"spec": {"size": 2}})
         (bookmark,) = [change async for change in _first(changes, 1)]

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pytest
 
+from remuda.apiserver.kinds import builtin_resources
 from remuda.apiserver.resource import Resource, ScalePaths, Subresource
 from remuda.apiserver.schema.openapi import openapi_v3
 from remuda.apiserver.schema.parse import parse_crd_schema
@@ -170,3 +172,19 @@ def test_a_type_known_only_from_a_field_does_not_take_the_fields_description() -
     schemas = openapi_v3([resource])["components"]["schemas"]
     assert "description" not in schemas["io.k8s.api.x.v1.Inner"]
     assert schemas["io.k8s.api.x.v1.Outer"]["properties"]["inner"]["description"] == "Of the field."
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("pods/{name}/binding", "io.k8s.api.core.v1.Binding"),
+        ("pods/{name}/eviction", "io.k8s.api.policy.v1.Eviction"),
+        ("serviceaccounts/{name}/token", "io.k8s.api.authentication.v1.TokenRequest"),
+    ],
+)
+def test_subresource_takes_its_own_kind(path: str, kind: str) -> None:
+    document = openapi_v3([one for one in builtin_resources() if one.api_version == "v1"])
+    posted = document["paths"][f"/api/v1/namespaces/{{namespace}}/{path}"]["post"]
+    assert posted["requestBody"]["content"]["*/*"]["schema"] == {"$ref": f"#/components/schemas/{kind}"}
+    used = posted["x-kubernetes-group-version-kind"]
+    assert document["components"]["schemas"][kind]["x-kubernetes-group-version-kind"] == [used]

@@ -101,9 +101,9 @@ def test_metadata_is_read_as_go_reads_it() -> None:
 
 def test_fine_means_that_validation_finds_nothing() -> None:
     validator = structural({"type": "string", "maxLength": 1})
-    assert validator.prepare(an_object("a")).fine
-    assert not validator.prepare(an_object("ab")).fine
-    assert not validator.prepare(an_object("a", other=1)).fine
+    assert validator.prepare(an_object("a")).schema_checked
+    assert not validator.prepare(an_object("ab")).schema_checked
+    assert not validator.prepare(an_object("a", other=1)).schema_checked
 
 
 EMBEDDED = {"type": "object", "x-kubernetes-embedded-resource": True, **KEEPS}

@@ -262,3 +262,35 @@ def test_rules_run_unless_shape_or_size_is_wrong() -> None:
     said = [str(e) for e in validator.admit(an_object("abcd")).errors]
     assert said[1].startswith("<nil>: Invalid value: null: some validation rules were not checked because the object")
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "count"),
+    [
+        ({"type": "array", "maxItems": 2, "items": {"type": "string", "pattern": "^a"}}, 5),
+        ({"type": "object", "maxProperties": 2, "additionalProperties": {"type": "string", "pattern": "^a"}}, 5),
+    ],
+)
+def test_values_beyond_twice_the_limit_are_not_checked(schema: dict[str, Any], count: int) -> None:
+    names = [f"b{number}" for number in range(count)]
+    value: Any = names if schema["type"] == "array" else dict.fromkeys(names, "b")
+    found = complaints(schema, value)
+    assert sum("should match" in one for one in found) == 2
+    assert sum("Too many" in one for one in found) == 1
+
+
+def test_one_bad_value_among_many_is_found() -> None:
+    item = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "pattern": "^a"}}}
+    spec = {
+        "type": "object",
+        "properties": {
+            "list": {"type": "array", "items": item},
+            "map": {"type": "object", "additionalProperties": item},
+        },
+    }
+    names = [f"a{number}" for number in range(500)]
+    names[300] = "b"
+    found = complaints(
+        spec, {"list": [{"name": name} for name in names], "map": {name: {"name": name} for name in names}}
+    )
+    assert [one.partition(":")[0] for one in found] == ["spec.list[300].name", "spec.map.b.name"]

@@ -16,6 +16,7 @@ import pytest
 from remuda.apiserver.storage.backup import ArchiveError, backup, restore
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import Compacted, Revision
+from remuda.kube import clock
 from tests.lab.limits import LIMIT_SECONDS
 
 T = "machines"
@@ -85,6 +86,42 @@ async def test_no_revision_a_client_may_know_gets_a_second_meaning(tmp_path: Pat
     store = await SqliteStore.open(tmp_path / "restored")
     assert (store.oldest, store.revision) == (start, start + 1)
     await store.close()
+
+
+async def test_second_restore_of_a_backup_reuses_no_revision(tmp_path: Path) -> None:
+    backup(await home(tmp_path / "data"), tmp_path / "file")
+    handed_out: set[int] = set()
+    for life in range(3):
+        restore(tmp_path / "file", tmp_path / f"life{life}")
+        store = await SqliteStore.open(tmp_path / f"life{life}")
+        for known in handed_out:  # whoever comes from an earlier life must list again
+            with pytest.raises(Compacted):
+                store.watch(T, since=Revision(known))
+        assert all(known < store.oldest for known in handed_out)
+        mine = {store.revision}
+        for i in range(20):
+            mine.add((await store.put(T, "ns", f"life{life}-{i}", lambda revision: b"v", expect=None)).revision)
+        assert not mine & handed_out
+        handed_out |= mine
+        await store.close()
+
+
+async def test_watch_from_a_later_life_is_sent_to_a_list(tmp_path: Path) -> None:
+    """With a clock that was set back, the second life can be below the first."""
+    backup(await home(tmp_path / "data"), tmp_path / "file")
+    restore(tmp_path / "file", tmp_path / "first")
+    clock.use(lambda: 0.0)
+    try:
+        restore(tmp_path / "file", tmp_path / "second")
+    finally:
+        clock.use(None)
+    first = await SqliteStore.open(tmp_path / "first")
+    second = await SqliteStore.open(tmp_path / "second")
+    assert second.revision < first.revision
+    with pytest.raises(Compacted, match=f"unknown resource version: {first.revision}"):
+        second.watch(T, since=first.revision)
+    await first.close()
+    await second.close()
 
 
 async def until(holds: Callable[[], object]) -> None:

@@ -63,6 +63,18 @@ async def test_a_second_store_is_refused_and_told_by_whom(tmp_path: Path) -> Non
     await (await SqliteStore.open(tmp_path)).close()
 
 
+async def test_a_child_that_outlives_its_killed_server_is_waited_for(tmp_path: Path) -> None:
+    """A server that is killed between fork and exec of a child leaves its lock to that child for a moment."""
+    program = (
+        "import os, pathlib, sys, time; from remuda.apiserver.storage.directory import DirectoryLock\n"
+        "lock = DirectoryLock(pathlib.Path(sys.argv[1]))\n"
+        "if os.fork(): os._exit(0)\n"
+        "time.sleep(1)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, stdout=subprocess.DEVNULL)
+    await (await SqliteStore.open(tmp_path)).close()
+
+
 async def test_a_killed_holder_blocks_nobody(tmp_path: Path) -> None:
     hold = (
         "import sys; from pathlib import Path; from remuda.apiserver.storage.directory import DirectoryLock;"
@@ -105,9 +117,9 @@ async def test_a_truncated_database_is_found_at_open(tmp_path: Path) -> None:
 async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     await filled(tmp_path, 1)
     connection = apsw.Connection(str(tmp_path / "state.db"))
-    connection.pragma("user_version", 2)
+    connection.pragma("user_version", 3)
     connection.close()
-    with pytest.raises(StoreTooNew, match=r"newer version of Remuda \(format 2, this one reads up to 1\)"):
+    with pytest.raises(StoreTooNew, match=r"newer version of Remuda \(format 3, this one reads up to 2\)"):
         await SqliteStore.open(tmp_path)
 
 
@@ -237,7 +249,7 @@ async def test_a_full_disk_fails_writes_and_nothing_else(tmp_path: Path) -> None
     kept = await store.put(T, "ns", "kept", lambda revision: b"v", expect=None)
     connection = store._writer._disk._connection
     connection.pragma("max_page_count", connection.pragma("page_count") + 2)
-    with pytest.raises(StorageFailed, match="full"):
+    with pytest.raises(StorageFailed, match=f"cannot write {tmp_path}/state.db: .*full"):
         await store.put(T, "ns", "big", lambda revision: b"v" * 1_000_000, expect=None)
     assert store.scan(T) == [kept]
     after = await store.put(T, "ns", "small", lambda revision: b"v", expect=None)

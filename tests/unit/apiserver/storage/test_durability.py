@@ -52,10 +52,10 @@ def test_power_cuts_of_a_failing_disk(tmp_path: Path) -> None:
 def test_a_store_that_goes_on_with_writes_that_built_on_a_failed_one_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def careless(self: Writer) -> None:
-        return None  # does not wait for the loop to have forgotten them
+    def careless(self: Writer) -> bool:
+        return True  # does not wait for the loop to have forgotten them
 
-    monkeypatch.setattr(Writer, "_skip_to_signal", careless)
+    monkeypatch.setattr(Writer, "_skip_to_resume", careless)
     assert caught(tmp_path, power_cuts_of_a_failing_disk)
 
 

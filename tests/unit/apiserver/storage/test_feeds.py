@@ -10,7 +10,7 @@ import pytest
 from remuda.apiserver.storage.feeds import BufferedFeed
 from remuda.apiserver.storage.history import History
 from remuda.apiserver.storage.memory import Memory
-from remuda.apiserver.storage.types import Entry, Event, FeedOverflow, Revision
+from remuda.apiserver.storage.types import Compacted, Entry, Event, FeedOverflow, Revision
 from tests.lab.limits import LIMIT_SECONDS
 
 
@@ -79,14 +79,9 @@ async def test_revision_says_up_to_where_everything_was_handed_out(memory: Memor
     assert resumed.revision == 5
 
 
-async def test_a_watch_from_the_future_gets_only_what_comes_after(memory: Memory) -> None:
-    feed = memory.watch("t", "", Revision(3))
-    assert feed.revision == 3
-    memory.apply([added(1), added(2)])
-    assert feed.revision == 3
-    memory.apply([added(3), added(4), added(5)])
-    assert await taken(feed) == [4, 5]
-    assert feed.revision == 5
+async def test_a_watch_from_the_future_is_sent_to_a_list(memory: Memory) -> None:
+    with pytest.raises(Compacted, match=r"unknown resource version: 3 \(0\)"):
+        memory.watch("t", "", Revision(3))
 
 
 @pytest.mark.parametrize(("max_events", "max_bytes", "size"), [(5, 1 << 20, 1), (1000, 500, 100)])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import StorageFailed, WriteConflict
@@ -67,7 +67,7 @@ async def test_it_takes_no_thread_and_ends() -> None:
 
 async def test_a_server_on_it_keeps_no_objects(tmp_path: Path) -> None:
     maps = Target("v1", "configmaps")
-    server = await ApiServer.start(Settings(data_dir=tmp_path, port=0, volatile=True))
+    server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
     try:
         await server.client().create(maps, "default", {"metadata": {"name": "here"}})
         assert b'"here"' in await server.client().get(maps, "default", "here")

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from remuda.capi import names
 from remuda.capi.cluster.counts import control_plane_counts, worker_counts
 from remuda.capi.cluster.scope import Look, Members
-from remuda.capi.types import VersionCount
+from remuda.capi.types import MachineDeployment, VersionCount
+from remuda.capi.types.shared import TemplateMetadata
 from tests.unit.capi.cluster.facts import CONTROL_PLANE, deployment, found, good, machine, machine_set
+
+
+def servers(name: str, **numbers: Any) -> MachineDeployment:
+    """A MachineDeployment whose Machines are of the control plane."""
+    made = deployment(name, **numbers)
+    template = msgspec.structs.replace(
+        made.spec.template, metadata=TemplateMetadata(labels={names.CONTROL_PLANE: "true"})
+    )
+    return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, template=template))
 
 
 class TestControlPlane:
@@ -54,6 +66,11 @@ class TestControlPlane:
             "upToDateReplicas": 1,
         }
 
+    def test_deployments_of_servers_say_how_many_are_wanted_where_the_provider_does_not(self) -> None:
+        members = Members(deployments=[servers("s", replicas=3), deployment("w", replicas=2)])
+        look = found(CONTROL_PLANE, status={"replicas": 2, "version": "v1.30.0"})
+        assert control_plane_counts(look, members) == {"desiredReplicas": 3, "replicas": 2}
+
     def test_nobody_there_and_nobody_to_ask(self) -> None:
         assert control_plane_counts(Look(), Members()) == {}
 
@@ -77,6 +94,10 @@ class TestWorkers:
             "availableReplicas": 1 + 0,
             "upToDateReplicas": 1 + 1,
         }
+
+    def test_servers_are_not_workers(self) -> None:
+        members = Members(deployments=[servers("s", replicas=3, ready_replicas=3), deployment("w", replicas=2)])
+        assert worker_counts(members) == {"desiredReplicas": 2}
 
     def test_no_workers_no_numbers(self) -> None:
         assert worker_counts(Members()) == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -228,16 +229,26 @@ class TestRemoteConnectionProbe:
         before = condition(self.TYPE, True, "ProbeSucceeded")
         assert told(self.TYPE, cluster(before, **BOTH), connection=Connection()) == ("True", "ProbeSucceeded", "")
 
+    def test_nodes_that_cannot_be_watched_are_reported(self) -> None:
+        link = Connection(connected=True, last_success=1.0, unreadable="the server's watch cannot be read: oops")
+        assert told(self.TYPE, connection=link) == (
+            "True",
+            "ProbeSucceeded",
+            "Nodes are listed every few seconds instead of watched: the server's watch cannot be read: oops",
+        )
+
     def test_never(self) -> None:
-        before = condition(self.TYPE, True, "ProbeSucceeded")
-        never = told(self.TYPE, cluster(before, **BOTH), connection=Connection(failures=5, error="no route"))
+        before = cluster(condition(self.TYPE, True, "ProbeSucceeded"), **BOTH)
+        asked = Connection(since=NOW - 59, failures=9, error="no route")
+        assert told(self.TYPE, before, connection=asked) == ("True", "ProbeSucceeded", "")
+        never = told(self.TYPE, before, connection=msgspec.structs.replace(asked, since=NOW - 60))
         assert never == ("False", "ProbeFailed", "Remote connection probe failed: no route")
 
-    @pytest.mark.parametrize(("ago", "status"), [(0, "True"), (49, "True"), (51, "False")])
+    @pytest.mark.parametrize(("ago", "status"), [(0, "True"), (59, "True"), (60, "False")])
     def test_lost_for_a_while(self, ago: float, status: str) -> None:
         lost = Connection(last_success=NOW - ago, failures=7, error="timed out")
         assert told(self.TYPE, connection=lost)[0] == status
-        assert derive(observed(connection=lost)).look_again == (50 - ago if ago < 50 else None)
+        assert derive(observed(connection=lost)).look_again == (60 - ago if ago < 60 else None)
 
     def test_lost_for_good_says_since_when(self) -> None:
         lost = Connection(last_success=NOW - 3600, failures=7, error="timed out")
@@ -326,6 +337,34 @@ class TestAvailable:
     def test_machines_that_are_not_ready_do_not_make_a_cluster_unavailable(self) -> None:
         ill = machine("w", condition("Ready", False, "NotReady", "no power"))
         assert told("Available", members=Members(machines=[ill]))[0] == "True"
+
+    def test_a_dead_node_makes_it_unavailable_whatever_deployments_tolerate(self) -> None:
+        dead = machine("w", condition("NodeReady", "Unknown", "NodeReadyUnknown", "* Node.Ready: silent"), node="n")
+        members = Members(machines=[dead], deployments=[deployment("d", *good("Available"))])
+        assert told("Available", members=members) == (
+            "False",
+            "NodeNotReady",
+            "Machine w: Node n is not ready: silent",
+        )
+
+    def test_a_silent_api_makes_it_unknown_and_what_it_said_of_workers_stale(self) -> None:
+        silent = Connection(last_success=NOW - 600, failures=9, error="no route")
+        members = Members(deployments=[deployment("d", condition("Available", False, "NotAvailable", "0 of 2"))])
+        assert told("Available", connection=silent, members=members) == (
+            "Unknown",
+            "APISilent",
+            "API has not answered since 2026-06-01T11:50:00Z: no route",
+        )
+
+    def test_what_the_control_plane_has_lost_is_named(self) -> None:
+        own = {
+            "type": "Available",
+            "status": "False",
+            "reason": "QuorumLost",
+            "message": "etcd of ns/c: quorum is lost",
+        }
+        look = found(CONTROL_PLANE, status={"conditions": [own]})
+        assert told("Available", control_plane=look) == ("False", "QuorumLost", "etcd of ns/c: quorum is lost")
 
     @pytest.mark.parametrize(
         ("polarity", "value", "expected"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.capi.machine.deletion import Stage
-from remuda.capi.machine.nodehealth import Link, NodeView
+from remuda.capi.machine.node_health import Link, NodeView
 from remuda.capi.machine.status import Deleting, Observed, Seen, Verdict, derive, publish
 from remuda.capi.types import Machine
 from remuda.kube.clock import rfc3339
@@ -239,6 +239,7 @@ def test_a_kubelet_of_another_version_is_still_updating() -> None:
 
     assert said(with_kubelet("v1.34.9"), "UpToDate")[:2] == ("False", "Updating")
     assert said(with_kubelet("v1.35.0"), "UpToDate")[0] == "True"
+    assert said(with_kubelet(""), "UpToDate")[0] == "True", "a Node that reports no version is not outdated"
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------

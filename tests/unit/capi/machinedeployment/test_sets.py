@@ -6,9 +6,9 @@ import msgspec
 
 from remuda.capi import names
 from remuda.capi.machinedeployment import sets
-from remuda.capi.machinedeployment.revisions import Identity
 from remuda.capi.machinedeployment.rollout import Limits
 from remuda.capi.propagation import Keys
+from remuda.capi.revisions import Identity
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment
 from remuda.runtime.draft import Draft
 

@@ -34,14 +34,16 @@ def deployment(deleted: bool = False, selector: Selector | None = None) -> Machi
     )
 
 
-def machine_set(name: str, replicas: int = 0, available: int = 0, growing: str = "", version: str = "") -> MachineSet:
+def machine_set(
+    name: str, replicas: int = 0, available: int = 0, growing: str = "", version: str = "", reason: str = "ScalingUp"
+) -> MachineSet:
     return MachineSet(
         metadata=ObjectMeta(name=name),
         status=MachineSetStatus(
             replicas=replicas,
             ready_replicas=available,
             available_replicas=available,
-            conditions=[condition("ScalingUp", True, "ScalingUp", growing)] if growing else [],
+            conditions=[condition("ScalingUp", True, reason, growing)] if growing else [],
             versions=[VersionCount(version=version, replicas=replicas)] if version else [],
         ),
     )
@@ -151,6 +153,13 @@ class TestScaling:
         sets = [machine_set("a", growing=text), machine_set("b", growing=text)]
         found = status.scaling_up(seen(*sets, obstacles=["no template", "no cluster"]))
         assert found.message == ("Scaling up from 0 to 3 replicas is blocked because:\n* no template\n* no cluster")
+        assert found.reason == "ScalingUpBlocked"
+
+    @pytest.mark.parametrize("reason", ["ScalingUp", "ScalingUpBlocked"])
+    def test_up_is_blocked_by_the_reason_of_its_sets(self, reason: str) -> None:
+        text = "Scaling up from 0 to 1 replicas is blocked because:\n* something"
+        sets = [machine_set("a", growing="Scaling up"), machine_set("b", growing=text, reason=reason)]
+        assert told(status.scaling_up(seen(*sets))) == ("True", reason, text.replace("to 1", "to 3"))
 
     def test_up(self) -> None:
         assert status.scaling_up(seen(machine_set("a", 1))).message == "Scaling up from 1 to 3 replicas"

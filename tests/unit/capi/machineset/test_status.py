@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from remuda.capi import machine_reports
 from remuda.capi.machineset import status
 from remuda.capi.machineset.status import Observed
 from remuda.capi.types import Machine, MachineSet, MachineSetSpec, Selector, SelectorRequirement
@@ -23,8 +24,16 @@ def machine_set(replicas: int | None = 3, deleted: bool = False, selector: Selec
     )
 
 
-def seen(*machines: Machine, now: float = NOW, obstacles: tuple[str, ...] = (), **facts: Any) -> Observed:
-    return Observed(machine_set=machine_set(**facts), machines=machines, now=now, obstacles=obstacles)
+def seen(
+    *machines: Machine,
+    now: float = NOW,
+    obstacles: tuple[str, ...] = (),
+    failed_checks: tuple[str, ...] = (),
+    **facts: Any,
+) -> Observed:
+    return Observed(
+        machine_set=machine_set(**facts), machines=machines, now=now, obstacles=obstacles, failed_checks=failed_checks
+    )
 
 
 def told(found: Condition) -> tuple[str, str, str]:
@@ -62,6 +71,15 @@ class TestScalingUp:
         assert found.message == (
             "Scaling up from 0 to 3 replicas is blocked because:\n* the template is missing\n* and more"
         )
+        assert found.reason == "ScalingUpBlocked"
+
+    def test_failed_check_alone_is_no_block_for_people(self) -> None:
+        found = status.scaling_up(seen(failed_checks=("it is upgrading",)))
+        text = "Scaling up from 0 to 3 replicas is blocked because:\n* it is upgrading"
+        assert told(found) == ("True", "ScalingUp", text)
+        both = status.scaling_up(seen(obstacles=("no template",), failed_checks=("it is upgrading",)))
+        assert both.reason == "ScalingUpBlocked"
+        assert both.message.splitlines()[1:] == ["* no template", "* it is upgrading"]
 
     def test_large_enough(self) -> None:
         assert told(status.scaling_up(seen(good(), replicas=1))) == ("False", "NotScalingUp", "")
@@ -104,11 +122,11 @@ class TestScalingDown:
 
 def test_when_there_will_be_more_to_say() -> None:
     herd = [good("a"), good("b", deleted=CREATED)]
-    at = status.becomes_late_at(herd, NOW)
+    at = machine_reports.becomes_late_at(herd, NOW)
     assert at is not None
     assert status.late(herd, at) != []
-    assert status.becomes_late_at(herd, at) is None
-    assert status.becomes_late_at([good()], NOW) is None
+    assert machine_reports.becomes_late_at(herd, at) is None
+    assert machine_reports.becomes_late_at([good()], NOW) is None
 
 
 class TestDeleting:

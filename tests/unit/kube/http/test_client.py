@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from remuda.apiserver.auth.user import User
-from remuda.apiserver.server import ApiServer, Settings
+from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
     path: Path = tmp_path_factory.mktemp("client")
-    running = await ApiServer.start(Settings(data_dir=path, port=0))
+    running = await ApiServer.start(ServerSettings(data_dir=path, port=0))
     yield running
     await running.stop()
 

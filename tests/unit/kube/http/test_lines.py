@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -9,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube.errors import StatusError, status_error
-from remuda.kube.http.lines import LineSplitter, read_change, read_list
+from remuda.kube.client import Change
+from remuda.kube.errors import StatusError, UnreadableWatch, status_error
+from remuda.kube.http import lines
+from remuda.kube.http.lines import Event, EventReader, read_change, read_list
 
 encode, decode = msgspec.json.encode, msgspec.json.decode
 
@@ -57,53 +60,179 @@ def test_list_with_an_item_that_is_no_object_is_refused(item: str) -> None:
 @pytest.mark.parametrize("answer", [b'{"kind":"\xff","type":"\xff","object":{}}', b'{"items":[', b'{"object":'])
 def test_answer_that_is_not_utf_8_or_nested_deeply_is_a_status_error(answer: bytes) -> None:
     for body in (answer, answer + b"[" * 100_000):
-        for read in (read_list, read_change):
+        for reader in (read_list, lambda body: read(body + b"}\n")):
             with pytest.raises(StatusError, match="cannot be read"):
-                read(body)
+                reader(body)
         assert status_error(503, body).code == 503
+
+
+def read(*chunks: bytes, limit: int = 1 << 20) -> list[Event]:
+    reader = EventReader(limit)
+    return [event for chunk in chunks for event in reader.feed(chunk)]
+
+
+def change_of(value: bytes) -> Change:
+    (event,) = read(value + b"\n")
+    return read_change(event)
 
 
 class TestChanges:
     def test_the_object_is_as_it_came(self) -> None:
-        change = read_change(b'{"type":"ADDED","object": {"kind":"Pod", "a": 1.50}}')
+        change = change_of(b'{"type":"ADDED","object": {"kind":"Pod", "a": 1.50}}')
         assert (change.type, change.value) == ("ADDED", b'{"kind":"Pod", "a": 1.50}')
 
     def test_an_error_is_raised(self) -> None:
         status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
         with pytest.raises(StatusError, match="too old") as caught:
-            read_change(encode({"type": "ERROR", "object": status}))
+            change_of(encode({"type": "ERROR", "object": status}))
         assert (caught.value.code, caught.value.reason) == (410, "Expired")
 
     def test_an_error_without_a_code_is_one_of_the_server(self) -> None:
         with pytest.raises(StatusError) as caught:
-            read_change(b'{"type":"ERROR","object":{"kind":"Status","message":"etcd"}}')
+            change_of(b'{"type":"ERROR","object":{"kind":"Status","message":"etcd"}}')
         assert (caught.value.code, caught.value.message) == (500, "etcd")
 
-    @pytest.mark.parametrize("line", [b"{", b"[]", b'{"type":"ADDED"}', b'{"type":"SUNG","object":{}}'])
-    def test_what_is_no_event_is_an_error(self, line: bytes) -> None:
-        with pytest.raises(StatusError, match="the server's watch"):
-            read_change(line)
+    def test_an_event_of_an_unknown_type_is_unreadable(self) -> None:
+        with pytest.raises(UnreadableWatch, match="the server's watch cannot be read: an event has the type 'SUNG'"):
+            change_of(b'{"type":"SUNG","object":{}}')
 
 
-class TestLineSplitter:
-    @given(st.lists(st.binary(max_size=20).filter(lambda b: b"\n" not in b)), st.data())
-    def test_lines_do_not_depend_on_the_chunks(self, lines: list[bytes], data: st.DataObject) -> None:
-        rest, found, splitter = b"\n".join([*lines, b""]), [], LineSplitter()
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+EVENT = b'{"type":"ADDED","object":{"a":"}{"}}'
+
+
+def streams(event: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[tuple[list[dict[str, Any]], bytes]]:
+    """Events, and a stream of them: each compact, indented or spread out in another way, anything between them."""
+    written = st.builds(
+        lambda value, indent, ascii, separators, gap: (
+            value,
+            json.dumps(value, indent=indent, ensure_ascii=ascii, separators=separators).encode() + gap.encode(),
+        ),
+        event,
+        st.sampled_from([None, None, 0, 1, 2, "\t"]),
+        st.booleans(),
+        st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\n:\r\n ")]),
+        st.text(" \t\r\n", max_size=3) | st.just("\n"),
+    )
+    return st.lists(written, max_size=6).map(
+        lambda found: ([value for value, _ in found], b"".join(text for _, text in found))
+    )
+
+
+events = st.builds(lambda kind, value: {"type": kind, "object": value}, st.sampled_from(["ADDED", "}{"]), values)
+
+
+class TestEventReader:
+    @given(streams(events), st.data())
+    def test_events_depend_neither_on_the_chunks_nor_on_the_space(
+        self, stream: tuple[list[dict[str, Any]], bytes], data: st.DataObject
+    ) -> None:
+        expected, rest = stream
+        found, reader = [], EventReader()
         while rest:
-            size = data.draw(st.integers(1, len(rest)))
-            found += splitter.feed(rest[:size])
+            size = data.draw(st.integers(1, len(rest)) | st.integers(1, min(4, len(rest))))
+            found += reader.feed(rest[:size])
             rest = rest[size:]
-        assert found == [line for line in lines if line.strip()]
-        assert splitter.is_between_lines
+        assert [{"type": one.type, "object": json.loads(bytes(one.object))} for one in found] == expected
+        assert reader.is_between_events
 
-    def test_half_a_line_is_noticed(self) -> None:
-        splitter = LineSplitter()
-        assert list(splitter.feed(b'{"a":1}\n{"b"')) == [b'{"a":1}']
-        assert not splitter.is_between_lines
+    @given(streams(events))
+    def test_an_event_is_read_as_soon_as_it_is_complete(self, stream: tuple[list[dict[str, Any]], bytes]) -> None:
+        expected, written = stream
+        reader, ends = EventReader(), []
+        for at in range(len(written)):
+            ends += [at + 1] * len(list(reader.feed(written[at : at + 1])))
+        decoder, text = json.JSONDecoder(), written.decode()
+        complete, at = [], 0
+        while len(complete) < len(expected):
+            at = decoder.raw_decode(text, len(text) - len(text[at:].lstrip()))[1]
+            complete.append(len(text[:at].encode()))
+        assert ends == complete
 
-    def test_a_line_without_end_is_refused(self) -> None:
-        splitter = LineSplitter(limit=10)
-        for _ in range(3):
-            assert not list(splitter.feed(b"aaa"))
-        with pytest.raises(StatusError, match="larger than 10 bytes"):
-            list(splitter.feed(b"aaa"))
+    @pytest.mark.parametrize("indent", [None, 0, 2, 4])
+    def test_an_indented_event_is_read(self, indent: int | None) -> None:
+        node = {"type": "ADDED", "object": {"metadata": {"name": "a", "labels": {"x": "\n}\n"}}, "items": [{}, []]}}
+        text = json.dumps(node, indent=indent).encode() + b"\n"
+        assert [json.loads(bytes(one.object)) for one in read(text + text, text)] == [node["object"]] * 3
+
+    def test_a_chunk_may_end_anywhere_in_an_event(self) -> None:
+        node = {"type": "ADDED", "object": {'"}': '\\"}"\\', "b": ["\\\\", {"é": -1.5e-7}, True, "\u2028"]}}
+        for ascii in (True, False):
+            text = json.dumps(node, indent=1, ensure_ascii=ascii).encode()
+            for at in range(len(text)):
+                for end in range(at, min(at + 3, len(text))):
+                    (event,) = read(text[:at], text[at:end], text[end:])
+                    assert json.loads(bytes(event.object)) == node["object"]
+
+    def test_half_an_event_is_noticed(self) -> None:
+        for half in (b'{"type"', b"{\n", b'{"type":"ADDED","object":{}\n'):
+            reader = EventReader()
+            assert len(list(reader.feed(EVENT + b"\n" + half))) == 1
+            assert not reader.is_between_events
+
+    @pytest.mark.parametrize("chunks", [[b"x" * 11], [b"x"] * 11, [b"\n" * 11], [b'"', b"\\" * 10]])
+    def test_an_event_above_the_limit_is_refused(self, chunks: list[bytes]) -> None:
+        begun = b'{"type":"' if chunks[0] != b"\n" * 11 else b'{"type":'
+        with pytest.raises(UnreadableWatch, match=r"larger than 12 bytes"):
+            read(begun, *chunks, limit=12)
+
+    def test_the_limit_is_of_one_event(self) -> None:
+        assert len(read(EVENT * 100, *[EVENT] * 100, b" " * 1000, EVENT + b"\n", limit=len(EVENT))) == 201
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *(b"<html>", b"[]\n", b"1\n", b"null\n", b"} ", b'"ADDED"\n', b"\xff"),
+            *(
+                b"{oops\n",
+                b'{"type":"ADDED"}\n',
+                b'{"type":5,"object":{}}\n',
+                b'{"type":"a\nb"',
+                b'{"type":"ADDED",}\n',
+            ),
+            *(b'{"type":"ADDED","object":{]}\n', b'{"type":"ADDED","object":tru}\n', b'{"type":"\xff","object":1}\n'),
+        ],
+    )
+    def test_something_that_is_no_event_is_unreadable_at_once(self, text: bytes) -> None:
+        for begun in (b"", EVENT + b"\n", EVENT):
+            with pytest.raises(UnreadableWatch, match="the server's watch cannot be read: "):
+                read(begun, text)
+            with pytest.raises(UnreadableWatch, match="the server's watch cannot be read: "):
+                read(begun + text)
+
+    def test_an_event_that_lost_its_end_is_found_out_with_the_next_events(self) -> None:
+        with pytest.raises(UnreadableWatch, match="malformed"):
+            read(b'{"type":"ADDED","object":{}\n', *[EVENT + b"\n"] * 4)
+
+    @pytest.mark.parametrize("event", [b'{"type":"ADDED","object":{"a":"secret"x}}', b'{"type":"ADDED","o":"secret"}'])
+    def test_an_error_shows_nothing_of_an_event(self, event: bytes) -> None:
+        for chunks in ([event + b"\n"], [event[:20], event[20:] + b"\n"], [b"{\n" + event[1:]]):
+            with pytest.raises(UnreadableWatch) as caught:
+                read(*chunks)
+            assert "secret" not in str(caught.value)
+
+    def test_an_error_shows_little_of_what_is_no_event(self) -> None:
+        with pytest.raises(UnreadableWatch, match="expected an event, got b'<html>") as caught:
+            read(b"<html>" + b"x" * 100_000)
+        assert len(str(caught.value)) < 200
+
+    def test_time_is_linear_in_what_was_received(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Counted in bytes that are decoded, because a clock would count the machine."""
+        decoded = 0
+
+        def counting(value: bytes) -> Event:
+            nonlocal decoded
+            decoded += len(value)
+            return decode_event(value)
+
+        decode_event = lines._decode_event
+        monkeypatch.setattr(lines, "_decode_event", counting)
+        node = {"type": "ADDED", "object": {str(number): {"a": {}} for number in range(2000)}}
+        for indent in (None, 0, 2):
+            text, decoded = json.dumps(node, indent=indent).encode() + b"\n", 0
+            assert len(read(*(text[at : at + 7] for at in range(0, len(text), 7)))) == 1
+            assert decoded < 4 * len(text)

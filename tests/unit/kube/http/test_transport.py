@@ -21,7 +21,7 @@ from remuda.kube.errors import StatusError, Unreachable, too_many_requests
 from remuda.kube.http import HttpClient
 from remuda.kube.http.transport import plainly
 from remuda.kube.kubeconfig import Access, ExecPlugin, Impersonation
-from remuda.kube.permit import permit
+from remuda.kube.leadership import permit
 from tests.lab.certificates import Authority, write
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.pipes import pipe
@@ -365,6 +365,12 @@ async def _short_watch(said: Conversation) -> None:
     await said.end_stream()
 
 
+async def test_stream_without_content_is_empty() -> None:
+    """The real server answers 204 for the log of a Pod that has no node."""
+    async with served(answering(204)) as (client, _):
+        assert [chunk async for chunk in client.raw_stream("/api/v1/namespaces/a/pods/b/log")] == []
+
+
 class TestWatches:
     async def test_events_in_any_chunks(self) -> None:
         async def watch(said: Conversation) -> None:
@@ -378,6 +384,20 @@ class TestWatches:
         assert [change.value for change in found] == [b'{"kind":"Pod","metadata":{"name":"a"}}'] * 3
         target = server.seen[0].target
         assert target == "/api/v1/pods?watch=true&allowWatchBookmarks=true&timeoutSeconds=90&resourceVersion=5"
+
+    async def test_indented_events(self) -> None:
+        """As the in-memory API server of Cluster API writes them."""
+
+        async def watch(said: Conversation) -> None:
+            await said.begin_stream()
+            await said.chunk(msgspec.json.format(EVENT, indent=2) * 2)
+            await said.end_stream()
+
+        async with served(watch) as (client, _):
+            found = await changes(client)
+        assert [msgspec.json.decode(change.value) for change in found] == [
+            {"kind": "Pod", "metadata": {"name": "a"}}
+        ] * 2
 
     async def test_a_refusal_comes_before_the_first_event(self) -> None:
         async with served(answering(403)) as (client, _):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from remuda.kube.errors import StatusError
 from remuda.kube.patches import apply_json_patch, copy_json, create_json_patch
-from remuda.kube.patches.copying import same_json
+from remuda.kube.patches.json_copy import same_json
 
 
 def op(kind: str, path: str, **more: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from remuda.kube.errors import StatusError
 from remuda.kube.patches import apply_merge_patch, copy_json, create_merge_patch
-from remuda.kube.patches.copying import same_json
+from remuda.kube.patches.json_copy import same_json
 
 SCALARS = st.one_of(st.booleans(), st.integers(-5, 5), st.sampled_from(["", "a", "b"]), st.floats(0, 1))
 VALUES = st.recursive(

@@ -17,7 +17,7 @@ from remuda.kube import certificates
 from remuda.kube.http.tls import client_context, load_pair
 from remuda.providers.bootstrap.endpoints import Endpoints
 from remuda.providers.bootstrap.registration import ConnectionInfo, Refusal
-from remuda.providers.bootstrap.site import Site
+from remuda.providers.shared.manager_address import Site
 from tests.lab.limits import LIMIT_SECONDS
 
 TOKEN = "machine.abc.s3cret"
@@ -41,7 +41,7 @@ class Registrar:
 
 class Served:
     def __init__(self, site: Site, registrar: Registrar, listener: Listener) -> None:
-        self.kept_out: list[tuple[str, int, str]] = []  # path, code, why
+        self.on_denied: list[tuple[str, int, str]] = []  # path, code, why
         self.site = site
         self.registrar = registrar
         self.listener = listener
@@ -92,7 +92,7 @@ async def serving(assets: Path | None = None, *, name: str = "127.0.0.1") -> Asy
     registrar = Registrar()
     served = Served(site, registrar, listener)
     endpoints = Endpoints(
-        site, registrar, assets, lambda request, code, why: served.kept_out.append((request.path, code, why))
+        site, registrar, assets, lambda request, code, why: served.on_denied.append((request.path, code, why))
     )
     try:
         yield served

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remuda.providers.bootstrap import clusters
-from remuda.providers.bootstrap.site import Site
+from remuda.providers.shared.manager_address import Site
 from tests.lab.limits import LIMIT_SECONDS
 
 

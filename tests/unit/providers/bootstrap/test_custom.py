@@ -10,9 +10,9 @@ from hypothesis import strategies as some
 from remuda.capi import names as capi_names
 from remuda.capi.types import Cluster, Machine
 from remuda.kube.objects import ObjectMeta
-from remuda.providers import names
 from remuda.providers.bootstrap import custom
 from remuda.providers.bootstrap.custom import BadRequest
+from remuda.providers.shared import names
 
 CLUSTER = Cluster(metadata=ObjectMeta(name="c", namespace="ns", uid="1"))
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from remuda.capi.types import Reference
-from remuda.providers import names
 from remuda.providers.bootstrap import data
+from remuda.providers.shared import names
 
 SCRIPT = "#!/bin/sh\necho 'hello'\n"
 

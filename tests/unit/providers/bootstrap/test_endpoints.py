@@ -90,7 +90,7 @@ async def test_a_refusal_is_said_in_its_words(refusal: Refusal, code: int, again
         answer = await served.ask(CONNECT, headers=bearer(TOKEN))
         assert (answer.code, answer.body.decode()) == (code, f"{refusal.message}\n")
         assert answer.headers.get("retry-after") == again
-        assert served.kept_out == ([(CONNECT, 401, refusal.message)] if code == 401 else [])
+        assert served.on_denied == ([(CONNECT, 401, refusal.message)] if code == 401 else [])
 
 
 async def test_what_the_api_server_says_is_not_for_hosts(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ import json
 from remuda.capi.types import CLUSTER, Cluster
 from remuda.kube.objects import Key
 from remuda.providers.bootstrap import environment
-from remuda.providers.controlplane.types import RKE_CONTROL_PLANE, RKEControlPlane
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 
 
 def plane(**spec: object) -> RKEControlPlane:

@@ -13,8 +13,8 @@ from hypothesis import strategies as some
 from remuda.agent.rules import RESULT_KEYS
 from remuda.kube.admission import ALLOWED, Review, Verdict
 from remuda.kube.patches import apply_merge_patch
-from remuda.providers import names
 from remuda.providers.bootstrap.guard import REFUSED, admit, refused
+from remuda.providers.shared import names
 
 Json = dict[str, Any]
 

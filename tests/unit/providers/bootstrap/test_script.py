@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from remuda.kube.web import Request, Result, text
 from remuda.providers.bootstrap import assets, script
-from remuda.providers.bootstrap.site import Site
+from remuda.providers.shared.manager_address import Site
 from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.providers.bootstrap.serving import TOKEN, run, serving, toolbox
 

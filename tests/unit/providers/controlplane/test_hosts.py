@@ -1,14 +1,16 @@
-"""Nodes without a Machine."""
+"""Nodes without a Machine, and since when a Machine is not reconciled."""
 
 from __future__ import annotations
 
 from remuda.capi.machine.workload import Node, NodeSpec, NodeStatus
 from remuda.capi.types import Machine
-from remuda.capi.types.machine import MachineSpec
+from remuda.capi.types.machine import MachineSpec, MachineStatus
+from remuda.kube import clock
 from remuda.kube.objects import Condition, ObjectMeta
-from remuda.providers import names
-from remuda.providers.controlplane.hosts import ETCD_NODE, orphans
-from remuda.providers.controlplane.planner.observed import Orphan
+from remuda.providers.controlplane.hosts import ETCD_NODE, host, orphans
+from remuda.providers.controlplane.planner.observation import Orphan
+from remuda.providers.shared import names
+from remuda.providers.shared.distros.k3s import K3S
 
 MACHINES = [Machine(metadata=ObjectMeta(name="m", uid="uid-m"), spec=MachineSpec(provider_id="sim://m"))]
 
@@ -32,3 +34,12 @@ def test_an_orphan_has_had_a_machine_and_is_not_ready() -> None:
         node("foreign"),
     ]
     assert orphans(nodes, MACHINES) == [Orphan("orphan", etcd=False), Orphan("member", etcd=True)]
+
+
+def test_machine_is_unsettled_since_its_condition_turned_or_since_it_was_made() -> None:
+    made, turned = "2026-01-02T03:00:00Z", "2026-01-02T03:04:05Z"
+    for status, since in (("True", None), ("Unknown", turned), ("", made)):
+        said = [Condition(type="Reconciled", status=status, last_transition_time=turned)] if status else []
+        machine = Machine(metadata=ObjectMeta(name="m", creation_timestamp=made), status=MachineStatus(conditions=said))
+        found = host(machine, None, None, None, K3S).unsettled_since
+        assert found == (clock.parse(since) if since else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from remuda.capi.types import Endpoint
 from remuda.providers.controlplane.kubeconfig import endpoint
-from remuda.providers.controlplane.planner.observed import Host, Roles
+from remuda.providers.controlplane.planner.observation import Host, Roles
 
 A, B = (
     Host(

@@ -6,13 +6,14 @@ import base64
 import json
 import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.agent import formats, rules
 from remuda.kube.core import Secret
 from remuda.kube.objects import ObjectMeta
-from remuda.providers.controlplane.planner.observed import Member
+from remuda.providers.controlplane.planner.observation import Member, UnitStatus
 from remuda.providers.controlplane.report import facts, report
 
 PLAN = b'{"probes":{"kubelet":{}}}'
@@ -94,6 +95,46 @@ def test_other_outputs_than_the_members_are_not_decoded() -> None:
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
+
+
+def unit(said: object, code: int = 0) -> Secret:
+    record = {"exitCode": code, "stdout": base64.b64encode(json.dumps(said).encode() if said else b"").decode()}
+    return secret(plan=PLAN, applied_periodic_output=formats.pack({"unit-status": record}))
+
+
+def test_unit_that_is_not_active_is_read_and_bounded() -> None:
+    told = report(unit({"unit": "x", "state": "activating", "error": "unknown user etcd"}))
+    assert told.unit == UnitStatus("activating", "unknown user etcd")
+    hostile = report(unit({"state": "failed", "error": "\x1b[31m\nReady: True\u2028\u202e" + "x" * 100_000})).unit
+    assert hostile is not None
+    assert hostile.error.isprintable()
+    assert len(hostile.error) <= 300
+
+
+@pytest.mark.parametrize(
+    "said", [None, [], {}, {"state": "active"}, {"state": "x" * 5000}, {"state": "failed", "error": {"a": 1}}, "failed"]
+)
+def test_what_is_no_status_of_a_unit_counts_as_none(said: object) -> None:
+    assert report(unit(said)).unit is None
+
+
+def test_instruction_that_failed_tells_nothing_of_the_unit() -> None:
+    assert report(unit({"state": "failed"}, code=1)).unit is None
+
+
+def test_unit_and_members_are_read_beside_each_other() -> None:
+    records = {
+        "etcd-members": {"exitCode": 0, "stdout": base64.b64encode(b'{"members": []}').decode()},
+        "unit-status": {"exitCode": 0, "stdout": base64.b64encode(b'{"state": "failed"}').decode()},
+    }
+    told = report(secret(plan=PLAN, applied_periodic_output=formats.pack(records)))
+    assert (told.members, told.unit) == ((), UnitStatus("failed"))
+
+
+def test_another_error_of_the_unit_wakes_the_planner() -> None:
+    first, second = ({"state": "failed", "error": error} for error in ("a", "b"))
+    assert facts(unit(first)) == facts(unit(first))
+    assert facts(unit(first)) != facts(unit(second))
 
 
 def test_what_a_host_says_again_wakes_nobody() -> None:

@@ -11,7 +11,7 @@ from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.providers.infrastructure.endpoint import BEFORE, choose, outdated
 from remuda.providers.infrastructure.scope import backends
-from remuda.providers.infrastructure.types import ENDPOINT_MACHINE, RKE_CLUSTER, RKECluster, standing_endpoint
+from remuda.providers.shared.types.infrastructure import ENDPOINT_MACHINE, RKE_CLUSTER, RKECluster, standing_endpoint
 
 OURS = {"spec": {"controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}}}
 

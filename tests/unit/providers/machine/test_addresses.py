@@ -13,7 +13,7 @@ from remuda.app.controllers import ADMISSION
 from remuda.kube.admission import Review
 from remuda.providers.machine import addresses
 from remuda.providers.machine.addresses import ALLOW_LOCAL
-from remuda.providers.machine.spi import BadOptions
+from remuda.providers.shared.drivers.spi import BadOptions
 
 Json = dict[str, Any]
 
@@ -45,6 +45,10 @@ def test_local_address_is_a_problem(text: str) -> None:
 @pytest.mark.parametrize("text", OTHERS)
 def test_other_address_is_none(text: str) -> None:
     assert addresses.problem(text) == ""
+
+
+def test_very_long_address_is_refused_unread() -> None:
+    assert addresses.problem("http://é" + "é" * 3000) == "has more than 2048 characters"
 
 
 def complaints(kind: str, new: Json, old: Json | None = None, annotations: Json | None = None) -> list[str]:

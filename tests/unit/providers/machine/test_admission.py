@@ -6,7 +6,7 @@ import pytest
 
 from remuda.kube.objects import ObjectMeta
 from remuda.providers.machine.admission import complaints
-from remuda.providers.machine.types import NodeDriver, NodeDriverSpec
+from remuda.providers.shared.types.machine import NodeDriver, NodeDriverSpec
 
 
 def said(name: str, **spec: str) -> list[str]:

@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar
 import pytest
 
 from remuda.kube.objects import Field, ObjectMeta
-from remuda.providers.machine import drivers
 from remuda.providers.machine.catalogue import PROGRAM, NotAvailable, find
-from remuda.providers.machine.settings import MachineSettings
-from remuda.providers.machine.spi import Driver, Options
-from remuda.providers.machine.types import NodeDriver, NodeDriverSpec
+from remuda.providers.shared import drivers
+from remuda.providers.shared.drivers.spi import Driver, Options
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.types.machine import NodeDriver, NodeDriverSpec
 
 
 class ToyOptions(Options):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from remuda.providers.machine import drivers
 from remuda.providers.machine.rancher_machine.driver import RancherMachine
-from remuda.providers.machine.spi import Needs
+from remuda.providers.shared import drivers
+from remuda.providers.shared.drivers.spi import Needs
 
 PAGE = Path(__file__).parents[4] / "docs" / "jobs.md"
 OURS = ("amazonec2", "existing", "nspawn", "process", "sim")

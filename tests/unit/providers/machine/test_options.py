@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from remuda.kube.objects import Field
-from remuda.providers.machine import drivers
 from remuda.providers.machine.options import BadModel, Flag, camel, kebab, of_driver, of_flags
-from remuda.providers.machine.spi import Driver, Options
+from remuda.providers.shared import drivers
+from remuda.providers.shared.drivers.spi import Driver, Options
 
 
 class _Options(Options):

@@ -17,9 +17,10 @@ from remuda.jobs.types import (
     Terminated,
 )
 from remuda.kube.objects import Key, ObjectMeta
-from remuda.providers import names
-from remuda.providers.machine import credentials, known, orders, results
-from remuda.providers.machine.credentials import BadReference
+from remuda.providers.shared import credentials, names
+from remuda.providers.shared.credentials import BadReference
+from remuda.providers.shared.drivers import known_drivers
+from remuda.providers.shared.jobs import job_spec, results
 
 META = ObjectMeta(name="pool-1.example", namespace="ns", uid="u-1")
 
@@ -28,29 +29,31 @@ META = ObjectMeta(name="pool-1.example", namespace="ns", uid="u-1")
 
 
 def test_a_server_is_called_like_its_machine_as_a_dns_label() -> None:
-    assert orders.server_name("pool-1.example") == "pool-1-example"
-    assert len(orders.server_name("x" * 200)) == 63
+    assert job_spec.server_name("pool-1.example") == "pool-1-example"
+    assert len(job_spec.server_name("x" * 200)) == 63
 
 
 @pytest.mark.parametrize(("limit", "length"), [("20", 20), ("9", 63), ("64", 63), ("many", 63)])
 def test_a_hostname_is_cut_where_an_annotation_says_so(limit: str, length: int) -> None:
     metadata = msgspec.structs.replace(META, name="x" * 70, annotations={names.HOSTNAME_LENGTH_LIMIT: limit})
-    assert len(orders.hostname(metadata)) == length
+    assert len(job_spec.hostname(metadata)) == length
 
 
 def test_the_identity_of_a_server_outlives_a_move() -> None:
-    moved = msgspec.structs.replace(META, uid="u-2", annotations={orders.IDENTITY: orders.identity(META)})
-    assert orders.identity(moved) == orders.identity(META)
+    moved = msgspec.structs.replace(META, uid="u-2", annotations={job_spec.IDENTITY: job_spec.identity(META)})
+    assert job_spec.identity(moved) == job_spec.identity(META)
 
 
 def test_a_copy_of_a_manifest_is_not_the_same_machine() -> None:
-    copy = msgspec.structs.replace(META, name="other", uid="u-2", annotations={orders.IDENTITY: orders.identity(META)})
-    assert orders.identity(copy).endswith("/other/u-2")
+    copy = msgspec.structs.replace(
+        META, name="other", uid="u-2", annotations={job_spec.IDENTITY: job_spec.identity(META)}
+    )
+    assert job_spec.identity(copy).endswith("/other/u-2")
 
 
 def test_an_order_has_the_options_and_nothing_else_of_the_spec() -> None:
     spec = {"size": "large", "common": {"labels": {}}, "providerID": "x"}
-    order = orders.order("create", "toy", META, spec, cluster="c", owner="o", program={})
+    order = job_spec.order("create", "toy", META, spec, cluster="c", owner="o", program={})
     assert order.options == {"size": "large"}
     assert (order.uid, order.state_secret) == ("u-1", "pool-1.example-machine-state")
 
@@ -77,12 +80,12 @@ def test_only_the_last_word_of_a_key_counts() -> None:
 
 
 def test_annotations_beat_what_is_known_otherwise() -> None:
-    assert known.facts("digitalocean", {}).private == ("accessToken",)
-    said = {known.PRIVATE: "token, other", known.FILES: "userdata:user-data-file,broken"}
-    found = known.facts("digitalocean", said)
+    assert known_drivers.facts("digitalocean", {}).private == ("accessToken",)
+    said = {known_drivers.PRIVATE: "token, other", known_drivers.FILES: "userdata:user-data-file,broken"}
+    found = known_drivers.facts("digitalocean", said)
     assert found.private == ("token", "other")
     assert found.files == {"userdata": "user-data-file"}
-    assert known.facts("nobody", {}) == known.Facts()
+    assert known_drivers.facts("nobody", {}) == known_drivers.Facts()
 
 
 # ---- how a Job ended

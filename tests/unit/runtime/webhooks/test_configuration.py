@@ -9,8 +9,8 @@ from remuda.apiserver.server import ApiServer
 from remuda.kube.admission import ALLOWED
 from remuda.kube.client import Target
 from remuda.kube.objects import Key
-from remuda.runtime.webhooks.answering import Webhook
 from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING, Location, configurations, register, unregister
+from remuda.runtime.webhooks.review import Webhook
 from tests.suites.client import loads
 from tests.suites.horses import horse_webhook
 

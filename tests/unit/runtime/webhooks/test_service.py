@@ -23,7 +23,7 @@ from tests.suites.client import loads, refusal
 from tests.suites.horses import horse, horse_webhook
 from tests.unit.runtime.things import until
 
-from .test_answering import GROUP, nothing, review
+from .test_review import GROUP, nothing, review
 
 KEY = Key("default", "remuda-webhooks")
 

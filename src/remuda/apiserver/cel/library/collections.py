@@ -105,7 +105,7 @@ for _sized in ("bytes", "list(A)", "map(A, B)", "string"):
 
 
 def items_of(source: Any) -> list[Any]:
-    """What a loop with one variable runs over."""
+    """Return the values that a loop with one variable runs over: items of a list, or keys of a map."""
     if type(source) is list:
         return source
     if type(source) is dict:
@@ -114,7 +114,7 @@ def items_of(source: Any) -> list[Any]:
 
 
 def pairs_of(source: Any) -> list[tuple[Any, Any]]:
-    """What a loop with two variables runs over: index and item, or key and value."""
+    """Return the pairs that a loop with two variables runs over: index and item, or key and value."""
     if type(source) is list:
         return list(enumerate(source))
     if type(source) is dict:

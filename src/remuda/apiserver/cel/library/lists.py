@@ -10,7 +10,7 @@ from typing import Any
 
 from remuda.apiserver.cel import cost
 from remuda.apiserver.cel.functions import Library
-from remuda.apiserver.cel.library.k8slists import COMPARABLE
+from remuda.apiserver.cel.library.k8s_lists import COMPARABLE
 from remuda.apiserver.cel.values import CelError, CostExceeded, compare, equal, size_of
 
 LIBRARY = Library()

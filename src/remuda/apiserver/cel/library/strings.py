@@ -7,7 +7,7 @@ from typing import Any
 
 from remuda.apiserver.cel import cost
 from remuda.apiserver.cel.functions import Library
-from remuda.apiserver.cel.library.formatting import format_string
+from remuda.apiserver.cel.library.format import format_string
 from remuda.apiserver.cel.values import CelError, size_of, type_name
 
 LIBRARY = Library()

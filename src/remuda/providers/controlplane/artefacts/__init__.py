@@ -32,7 +32,11 @@ _PIECE = 1024 * 1024
 
 
 class BadArtefact(Exception):
-    """It cannot be kept; the text says why."""
+    """Error for an artefact that cannot be stored; the message gives the reason."""
+
+
+class WrongChecksum(BadArtefact):
+    """The bytes are not those that were promised."""
 
 
 class Artefact(msgspec.Struct, frozen=True, order=True):
@@ -49,6 +53,10 @@ class Artefact(msgspec.Struct, frozen=True, order=True):
 class Artefacts:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+
+    @property
+    def directory(self) -> Path:
+        return self._directory
 
     def lookup(self, distro: str, version: str) -> dict[str, dict[str, str]]:
         """The checksums of what there is of a version: by architecture and name. Empty: nothing is."""
@@ -79,7 +87,7 @@ class Artefacts:
         return (self._path(artefact.distro, artefact.version, artefact.arch) / artefact.name).stat().st_size
 
     def verify(self, artefact: Artefact) -> str:
-        """What is wrong with its bytes; empty: nothing."""
+        """Return what is wrong with the stored bytes; empty if nothing is."""
         descriptor = self.open(artefact.distro, artefact.version, artefact.arch, artefact.name)
         if descriptor is None:
             return "it cannot be read"
@@ -114,7 +122,7 @@ class Artefacts:
                 for name, source in files.items():
                     drafts[name] = folder / f"{_NEW}{secrets.token_hex(4)}"
                     found[name] = _copied(source, drafts[name])
-                    _judge(source, found[name], (sums or {}).get(name, ""))
+                    check_promise(source, found[name], (sums or {}).get(name, ""))
                 before = self._listed(distro, version, arch)
                 changed = {name for name, value in found.items() if before.get(name) != value}
                 taken = sorted(name for name in changed if name in before)
@@ -169,9 +177,10 @@ def _is_word(text: str) -> bool:
     return _WORD.fullmatch(text) is not None and text != SUMS
 
 
-def _judge(source: Path, found: str, wanted: str) -> None:
+def check_promise(source: Path, found: str, wanted: str) -> None:
+    """Raises WrongChecksum."""
     if wanted and found != wanted.lower():
-        raise BadArtefact(f"{source} is not what was promised: its checksum is {found}, and should be {wanted}")
+        raise WrongChecksum(f"{source} is not what was promised: its checksum is {found}, and should be {wanted}")
 
 
 def _opened(path: Path) -> int | None:
@@ -187,7 +196,7 @@ def _opened(path: Path) -> int | None:
 
 
 def _copied(source: Path, target: Path) -> str:
-    """Its checksum; the copy is on disk."""
+    """Copy the file to disk, sync it and return its checksum."""
     try:
         with source.open("rb") as read:
             return _saved(target, iter(lambda: read.read(_PIECE), b""))
@@ -220,6 +229,6 @@ def _list(folder: Path, sums: Mapping[str, str]) -> None:
 
 
 def _remove_drafts(folder: Path) -> None:
-    """Whoever holds the lock is the only one who makes any."""
+    """Delete leftover drafts. This is safe because only the holder of the lock creates drafts."""
     for draft in folder.glob(f"{_NEW}*"):
         draft.unlink(missing_ok=True)

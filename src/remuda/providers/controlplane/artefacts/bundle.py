@@ -25,7 +25,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from remuda.providers.controlplane.artefacts import BadArtefact, naming
+from remuda.providers.controlplane.artefacts import BadArtefact, file_names
 
 NAME = "nano.tar.gz"
 
@@ -44,8 +44,8 @@ _OF_THE_INSTALLATION = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")  
 
 
 def architecture() -> str:
-    """Of this machine, and so of what is made here."""
-    return naming.architecture(platform.machine())
+    """Return the architecture of this machine, and so of the bundles built on it."""
+    return file_names.architecture(platform.machine())
 
 
 def build(version: str, target: Path) -> None:
@@ -106,7 +106,8 @@ def _imported(sources: Iterable[bytes]) -> set[str]:
 
 
 def _distributions(modules: set[str]) -> list[importlib.metadata.Distribution]:
-    """Those that hold these modules, and whatever they require; what only some systems require may be missing here."""
+    """Return the distributions that contain these modules, and all their requirements. A requirement that only some
+    systems have may be missing here."""
     holders = importlib.metadata.packages_distributions()
     wanted = sorted({name for module in modules for name in holders.get(module, ())})
     found: dict[str, importlib.metadata.Distribution] = {}

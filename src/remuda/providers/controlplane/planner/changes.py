@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remuda.kube.waits import Wait
+from remuda.kube.wait import Wait
 from remuda.providers.controlplane.planner import progress, retries
 from remuda.providers.controlplane.planner.membership import Membership, name_of, node_of, says_it_is_member
-from remuda.providers.controlplane.planner.observed import Host, Member
+from remuda.providers.controlplane.planner.observation import Host, Member
 from remuda.providers.controlplane.planner.quorum import Guard
 
 PATIENCE = 600.0  # with a host that is to join
@@ -35,7 +35,8 @@ class Changes:
         return self._guard.membership
 
     def may_become_member(self, host: Host) -> bool:
-        """It has a plan that makes it join, does not vote yet, and nothing says that it never will."""
+        """Return whether the host may still join: its plan makes it join, it does not vote yet, and nothing rules it
+        out."""
         if not host.planned or self.membership.votes(host) or (host.node is not None and host.node.left):
             return False
         if host.name in self._retired:  # it may still be at the plan before
@@ -47,7 +48,8 @@ class Changes:
         return waited < (AFTERMATH if progress.is_failing(host) else PATIENCE)
 
     def may_vote(self, host: Host) -> bool:
-        """It may become a member, or says itself that it is one, and the others may not have been heard for a while."""
+        """Return whether the host may become a member, or reports itself as one while the others' reports may be out of
+        date."""
         has_left = host.node is not None and host.node.left
         return self.may_become_member(host) or (not has_left and says_it_is_member(host))
 

@@ -1,18 +1,27 @@
-"""What is to be done about a cluster now: the state machine that docs/planner.md shows as a table. Pure: the same
-observation gives the same decision, and a cluster that is as it shall be gives no act and no reason to look again.
+"""Decide what to do about a cluster now: the state machine that docs/planner.md shows as a table. Pure: the same
+observation gives the same decision, and a cluster in its desired state gives no act and no requeue.
 """
 
 from __future__ import annotations
 
-from remuda.kube.waits import Wait
-from remuda.providers import names
+from remuda.kube.wait import Wait
 from remuda.providers.controlplane import render as rendering
-from remuda.providers.controlplane.planner import beginning, configuring, election, leaving, progress, stage, tiers
+from remuda.providers.controlplane.planner import (
+    election,
+    etcd_removal,
+    host_configuration,
+    initial_machines,
+    progress,
+    quorum,
+    stage,
+    tiers,
+)
 from remuda.providers.controlplane.planner.decision import Decision, HostStatus, Mark, Release, Tier
-from remuda.providers.controlplane.planner.observed import Host, Observed
-from remuda.providers.controlplane.planner.run import Compare, Craft, Explain, Render, Retire, Run
-from remuda.providers.controlplane.planner.turns import Turns
+from remuda.providers.controlplane.planner.observation import Host, Observed
+from remuda.providers.controlplane.planner.rollout_order import RolloutOrder
+from remuda.providers.controlplane.planner.run import Compare, Explain, PlanFunctions, Render, Retire, Run
 from remuda.providers.controlplane.render import consequence
+from remuda.providers.shared import names
 
 
 def decide(
@@ -27,17 +36,19 @@ def decide(
         return _let_go(observed)
     if observed.paused:
         return _nothing(observed, _wait(observed, "Paused", f"is paused: {observed.paused}", then="nothing is changed"))
-    run = Run(observed, Craft(render, compare, retire, explain))
-    leaving.hold(run)
+    run = Run(observed, PlanFunctions(render, compare, retire, explain))
+    etcd_removal.hold(run)
     if _is_lost(run):
         return _lost(run)
-    leaving.depart(run)
-    leaving.expel(run)
-    leaving.forget(run)
+    lost = _lost_quorum(run)
+    etcd_removal.depart(run)
+    if lost is None:
+        etcd_removal.expel(run)
+        etcd_removal.forget(run)
     _prepare(run)
-    _place_mark(run)
+    _place_mark(run, lost)
     turns = _configure(run)
-    return _answer(run, turns)
+    return _answer(run, turns, lost)
 
 
 def _let_go(observed: Observed) -> Decision:
@@ -49,7 +60,7 @@ def _let_go(observed: Observed) -> Decision:
 
 
 def _nothing(observed: Observed, wait: Wait) -> Decision:
-    initialized, provisioned = observed.initialized, beginning.roles_are_held(observed)
+    initialized, provisioned = observed.initialized, initial_machines.roles_are_held(observed)
     return Decision(
         waits=[wait], stage=wait.missing, initialized=initialized, bootstrapped=initialized, provisioned=provisioned
     )
@@ -71,7 +82,7 @@ def _lost(run: Run) -> Decision:
     wait = _wait(
         run.observed, "EtcdLost", missing, then="a snapshot of etcd has to be restored; until then nothing is done"
     )
-    leaving.depart(run)
+    etcd_removal.depart(run)
     for host in run.observed.hosts:
         if not host.deleting:
             run.statuses[host.name] = HostStatus(phase="waiting", tier=tiers.tier_of(host, None), wait=wait)
@@ -83,29 +94,44 @@ def _lost(run: Run) -> Decision:
         stage=missing,
         initialized=True,
         bootstrapped=True,
-        provisioned=beginning.roles_are_held(run.observed),
-        stable=False,
+        provisioned=initial_machines.roles_are_held(run.observed),
+        lost=wait,
         look_again=run.look_again,
     )
+
+
+def _lost_quorum(run: Run) -> Wait | None:
+    """Whatever changes the members, or restarts one that lives, could make it worse: plans stay as they are. Hosts
+    whose plan has failed are still asked to try again, because that may bring a member back."""
+    found = quorum.loss(run.observed, run.retired)
+    if found.look_at is not None:
+        run.look_at(found.look_at)
+    if found.wait is not None:
+        run.waits.append(run.hold(found.wait))
+    return found.wait
 
 
 # ---- before hosts are looked at one by one
 
 
 def _prepare(run: Run) -> None:
-    """What keeps all plans as they are."""
+    """Collect the problems that freeze all plans."""
     run.waits += run.observed.problems
     if not run.observed.infrastructure_ready:
         run.waits.append(_wait(run.observed, "WaitingForInfrastructure", "waiting for infrastructure ready"))
     run.frozen = bool(run.waits)
 
 
-def _place_mark(run: Run) -> None:
-    """Who begins, or has begun, the cluster. A mark that moves is written before plans are made with it."""
+def _place_mark(run: Run, lost: Wait | None) -> None:
+    """Choose the host that begins, or has begun, the cluster. A mark that moves is written before plans are rendered
+    with it."""
     observed = run.observed
+    if lost is not None:
+        run.init = next((host for host in observed.hosts if host.init and not host.deleting), None)
+        return
     without = ""
     if not election.is_begun(observed, run.membership):
-        gathered = beginning.muster(observed)
+        gathered = initial_machines.initial_machines_ready(observed)
         if gathered.until is not None:
             run.look_at(gathered.until)
         if gathered.wait is not None:
@@ -125,7 +151,7 @@ def _place_mark(run: Run) -> None:
 # ---- one by one
 
 
-def _configure(run: Run) -> Turns:
+def _configure(run: Run) -> RolloutOrder:
     by_tier: dict[Tier, list[Host]] = {tier: [] for tier in tiers.ORDER}
     for host in run.observed.hosts:
         tier = tiers.tier_of(host, run.init)
@@ -135,9 +161,10 @@ def _configure(run: Run) -> Turns:
             run.statuses[host.name] = HostStatus(phase="waiting", wait=_no_role(host))
         else:
             by_tier[tier].append(host)
-    turns = Turns(run, by_tier)
+    turns = RolloutOrder(run, by_tier)
     for tier, hosts in by_tier.items():
-        statuses = [(host, configuring.configure(run, turns, host, tier)) for host in sorted(hosts, key=_place)]
+        ordered = sorted(hosts, key=lambda host: _place(run.observed, host))
+        statuses = [(host, host_configuration.configure(run, turns, host, tier)) for host in ordered]
         for host, status in statuses:
             run.statuses[host.name] = status
             turns.told(host, status)
@@ -150,12 +177,12 @@ def _no_role(host: Host) -> Wait:
     return Wait(reason="NoRole", on=str(host), missing=missing, then="nothing is done with it")
 
 
-def _place(host: Host) -> tuple[bool, float, str]:
-    """Those that are out of service first, then the oldest."""
-    return not host.planned or progress.is_settled(host), host.created, host.name
+def _place(observed: Observed, host: Host) -> tuple[bool, float, str]:
+    """Return the sort key of a host: hosts that are out of service first, then the oldest."""
+    return not host.planned or progress.is_settled(observed, host), host.created, host.name
 
 
-def _answer(run: Run, turns: Turns) -> Decision:
+def _answer(run: Run, turns: RolloutOrder, lost: Wait | None) -> Decision:
     observed = run.observed
     rank = {tier: place for place, tier in enumerate(tiers.ORDER)}
     by_rank = sorted(
@@ -171,7 +198,8 @@ def _answer(run: Run, turns: Turns) -> Decision:
         stage=stage.tell(run.statuses, waits),
         initialized=initialized,
         bootstrapped=initialized or any(run.membership.votes(host) for host in observed.hosts),
-        provisioned=beginning.roles_are_held(observed),
+        provisioned=initial_machines.roles_are_held(observed),
+        lost=lost,
         look_again=run.look_again,
     )
 

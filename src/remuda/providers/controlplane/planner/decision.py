@@ -1,6 +1,7 @@
-"""What the planner answers: acts, each of which may be repeated or left half done, and what is to be said.
+"""Decision of the planner: acts, each of which may be repeated or left half done, and the status to report.
 
-The controller carries acts out in their order and asks again. None of them depends on another one of the same answer.
+The controller carries the acts out in order and then runs the planner again. No act depends on another one of the same
+decision.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from remuda.kube.waits import Wait
+from remuda.kube.wait import Wait
 
 Tier = Literal["bootstrap", "etcd", "control plane", "worker"]
 
@@ -86,7 +87,7 @@ Phase = Literal["waiting", "draining", "configuring", "failing", "uncordoning", 
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one host: how far it is, and what it waits for."""
+    """Status of one host: its phase, and what it waits for."""
 
     phase: Phase
     tier: Tier | None = None  # None: it is being deleted, or has no role
@@ -103,5 +104,5 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     initialized: bool = False  # the control plane may be called initialized
     bootstrapped: bool = False
     provisioned: bool = False  # each role has a machine
-    stable: bool = True
+    lost: Wait | None = None  # why the cluster cannot go on by itself: etcd is gone, or has no quorum
     look_again: float | None = None  # in so many seconds, even if nothing happens

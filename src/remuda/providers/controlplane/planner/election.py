@@ -1,8 +1,8 @@
-"""Which host begins the cluster, and bears the mark of the init node after that.
+"""Elect the host that begins the cluster and carries the init node mark from then on.
 
-A cluster begins once. As soon as a host has the order to begin it, or anyone lists members, only one that votes can
-take the mark over: a newcomer would begin a second cluster. Nobody is passed over in silence: each candidate is named
-with why it cannot be it.
+A cluster begins once. As soon as a host has the order to begin it, or any host lists members, only a voting member can
+take over the mark: a new host would begin a second cluster. No candidate is skipped silently: each one is named with
+the reason why it cannot be elected.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from remuda.kube.waits import Wait
+from remuda.kube.wait import Wait
 from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.membership import Membership
-from remuda.providers.controlplane.planner.observed import Host, Observed
+from remuda.providers.controlplane.planner.observation import Host, Observed
 
 
 class Election(msgspec.Struct, frozen=True):
@@ -49,14 +49,14 @@ def elect(observed: Observed, membership: Membership) -> Election:
 
 
 def is_begun(observed: Observed, membership: Membership) -> bool:
-    """Whether there is a cluster, or may be one at any moment."""
+    """Return whether the cluster exists, or may begin to exist at any moment."""
     return observed.initialized or any(
         host.roles.etcd and host.planned and (host.init or membership.of(host) is not None) for host in observed.hosts
     )
 
 
 def unready(host: Host) -> str:
-    """Why a host cannot be given a plan yet."""
+    """Return why a host cannot be given a plan yet; empty if it can."""
     if host.deleting:
         return "is being deleted"
     if host.failed:

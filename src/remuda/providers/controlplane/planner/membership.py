@@ -1,8 +1,8 @@
-"""Who the members of etcd are, put together from what each of them says.
+"""Members of etcd, combined from the reports of all hosts.
 
-Every host with etcd reports the list as it sees it, and whom of it it can reach. What a host says counts unless a
-majority of the others calls it unhealthy or does not list it: a host that is cut off, gone, or has left tells of days
-gone by. What counts must agree; as long as it does not, nobody knows who the members are.
+Every host with etcd reports the member list as it sees it, and which members it can reach. A host's report counts
+unless a majority of the others calls the host unhealthy or does not list it: a host that is cut off, gone, or has left
+reports outdated facts. The reports that count must agree; until they do, the members are unknown.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from remuda.providers.controlplane.planner.observed import Host, Member
+from remuda.providers.controlplane.planner.observation import Host, Member
 
 
 class Membership(msgspec.Struct, frozen=True):
@@ -28,12 +28,12 @@ class Membership(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> list[Member]:
-        """Everybody anyone lists."""
+        """Return every member that any counted report lists."""
         return list({_key(member): member for view in self.views.values() for member in view}.values())
 
     @property
     def voters(self) -> list[Member]:
-        """Also those that are learners to some only."""
+        """Return the voting members, including those that only some reports list as learners."""
         voting = {_key(member) for view in self.views.values() for member in view if not member.learner}
         return [member for member in self.members if _key(member) in voting]
 
@@ -49,17 +49,17 @@ class Membership(msgspec.Struct, frozen=True):
         return next((host for host in self.hosts.values() if _belongs(member, host)), None)
 
     def votes(self, host: Host) -> bool:
-        """All say that it is a voting member."""
+        """Return whether all counted reports list the host as a voting member."""
         return bool(self.views) and all(
             any(_belongs(member, host) and not member.learner for member in view) for view in self.views.values()
         )
 
     def is_sound(self, member: Member) -> bool:
-        """Nobody calls it unhealthy."""
+        """Return whether no counted report calls the member unhealthy."""
         return all(m.healthy for m in self._said_of(member))
 
     def is_down(self, member: Member) -> bool:
-        """Everybody calls it unhealthy."""
+        """Return whether all counted reports call the member unhealthy."""
         return not any(m.healthy for m in self._said_of(member))
 
     def _said_of(self, member: Member) -> list[Member]:

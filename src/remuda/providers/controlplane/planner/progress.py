@@ -1,7 +1,7 @@
-"""How far a host is with the plan it was given, as far as its report tells.
+"""Progress of a host with the plan it was given, as far as its report shows.
 
-Probes that a plan has and the host has not reported yet are not healthy: after a plan is applied they have to be shown
-again.
+Probes that a plan has and the host has not reported yet count as unhealthy: after a plan is applied, the host has to
+report them again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane.planner.observation import Cluster, Host, Observed
 from remuda.providers.controlplane.render import Change
 
 RESTARTING: tuple[Change, ...] = ("restart", "drain")
@@ -30,7 +30,7 @@ def is_applied(host: Host) -> bool:
 
 
 def was_ever_applied(host: Host) -> bool:
-    """Whether it has become what some plan of ours makes of it."""
+    """Return whether the host has ever applied one of our plans."""
     return bool(host.report.applied) or host.report.state == "succeeded"
 
 
@@ -38,16 +38,41 @@ def is_failing(host: Host) -> bool:
     return host.report.state == "failed"
 
 
-def unhealthy_probes(host: Host) -> list[str]:
-    probes = host.report.probes
-    return (
-        sorted(name for name in _PLAN.decode(host.report.plan).probes if not probes.get(name)) if host.planned else []
-    )
+def unhealthy_probes(observed: Observed, host: Host) -> list[str]:
+    if not host.planned:
+        return []
+    probes, unit = host.report.probes, unawaited_probe(observed, host)
+    return sorted(name for name in _PLAN.decode(host.report.plan).probes if name != unit and not probes.get(name))
 
 
-def is_settled(host: Host) -> bool:
-    """It has applied what it was given, and is well."""
-    return is_applied(host) and not unhealthy_probes(host)
+def reports_failure(observed: Observed, host: Host) -> bool:
+    """Return whether the host itself says that a probe fails; one it has not reported yet does not count."""
+    unit = unawaited_probe(observed, host)
+    return not all(healthy for name, healthy in host.report.probes.items() if name != unit)
+
+
+def unawaited_probe(observed: Observed, host: Host) -> str:
+    """Return the probe of the unit where nobody may wait for it: RKE2 on a host with etcd alone calls itself ready
+    only when there is an API server, and that waits for etcd. Empty: all probes count."""
+    return unit_probe(observed.cluster) if host.roles.only_etcd and not observed.initialized else ""
+
+
+def unit_probe(cluster: Cluster) -> str:
+    """Return the name of the probe that tells a unit from the components of the unit before; empty: there is none."""
+    return cluster.distro.server_unit if cluster.distro.components_outlive_unit else ""
+
+
+def is_settled(observed: Observed, host: Host) -> bool:
+    """Return whether the host has applied its plan and all its probes are healthy."""
+    return is_applied(host) and not unhealthy_probes(observed, host)
+
+
+def unit_trouble(cluster: Cluster, host: Host) -> str:
+    """Return why the distribution's unit does not run, in the program's own words; empty: nothing is known of that."""
+    unit = host.report.unit
+    if unit is None:
+        return ""
+    return f"{cluster.distro.unit(host.roles.server)} is {unit.state}" + (f": {unit.error}" if unit.error else "")
 
 
 def runs_version(cluster: Cluster, host: Host) -> bool | None:

@@ -8,24 +8,36 @@ ours is going on there. A voter that everybody calls unhealthy can be stopped: n
 
 from __future__ import annotations
 
-from remuda.kube.waits import Wait
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from remuda.kube import clock
+from remuda.kube.wait import Wait
+from remuda.providers.controlplane.planner import membership as members
 from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.membership import Membership, name_of
-from remuda.providers.controlplane.planner.observed import Host, Member
+from remuda.providers.controlplane.planner.observation import Host, Member, Observed
+
+QUORUM_LOST = "QuorumLost"
+DEAD_SECONDS = 30.0  # a host, or an API, that has not been heard of for so long counts as dead
 
 
 class Guard:
     """`disturbed`: hosts that a step of ours has stopped, or that are not back yet; `restarting`: where it is going on.
-    More are added in the course of one decision."""
+    More are added in the course of one decision. `unwell`: hosts with probes that are not healthy."""
 
-    def __init__(self, membership: Membership, disturbed: set[str], restarting: set[str]) -> None:
+    def __init__(
+        self, membership: Membership, *, disturbed: set[str], restarting: set[str], unwell: Collection[str]
+    ) -> None:
         self.membership = membership
         self._disturbed = disturbed
         self._restarting = restarting
+        self._unwell = unwell
 
     def by(self, membership: Membership) -> Guard:
-        """The same, by what others say."""
-        return Guard(membership, self._disturbed, self._restarting)
+        """Return the same guard, judging by another membership."""
+        return Guard(membership, disturbed=self._disturbed, restarting=self._restarting, unwell=self._unwell)
 
     def disturb(self, host: Host) -> None:
         self._disturbed.add(host.name)
@@ -39,7 +51,7 @@ class Guard:
         return self.membership.is_sound(member) and not contradicted
 
     def against_stopping(self, host: Host, *, joining: bool) -> Wait | None:
-        """`joining`: it may begin to vote at any moment."""
+        """Return why the host may not be stopped; None if it may. `joining`: it may begin to vote at any moment."""
         member = self.membership.of(host)
         if not self.membership.views:
             return self._against_the_unknown(host)
@@ -81,7 +93,7 @@ class Guard:
         )
 
     def _others(self, member: Member) -> tuple[int, int]:
-        """How many vote, and how many of the others are surely well."""
+        """Return the number of voters, and how many of the others are surely healthy."""
         voters = self.membership.voters
         return len(voters), sum(self.is_well(voter) for voter in voters if voter is not member)
 
@@ -95,11 +107,11 @@ class Guard:
         return _hold(host, "QuorumAtRisk", missing + told, then)
 
     def _against_the_unknown(self, host: Host) -> Wait | None:
-        """Nobody says who the members are. A host that is not well by its own word can be helped nevertheless, if it is
-        the only one that is being helped."""
+        """Return why the host may not be stopped while no host reports the members. A host that never applied a plan,
+        or whose own probes are unhealthy, may be stopped nevertheless, if no other host is restarting."""
         others = [h for h in self.membership.hosts.values() if h is not host and h.planned]
         alone = not any(other.name in self._restarting for other in others)
-        if not others or (alone and (not progress.was_ever_applied(host) or progress.unhealthy_probes(host))):
+        if not others or (alone and (not progress.was_ever_applied(host) or host.name in self._unwell)):
             return None
         return self._unknown(host)
 
@@ -114,3 +126,88 @@ class Guard:
 
 def _hold(host: Host, reason: str, missing: str, then: str) -> Wait:
     return Wait(reason=reason, on=str(host), missing=missing, since=host.deleting_since, then=then)
+
+
+# ---- a majority that is lost
+
+
+class Loss(msgspec.Struct, frozen=True):
+    wait: Wait | None = None  # None: the majority is not known to be lost
+    look_at: float | None = None  # when silence that goes on may tell more
+
+
+def loss(observed: Observed, retired: Collection[str]) -> Loss:
+    """Return whether the majority of etcd's members is dead.
+
+    Without a majority etcd answers nobody, so no member can list the others. What is left: the API is silent, the
+    tunnels of dead hosts have ended, and the agents of hosts that live report probes that fail. Where all hosts are
+    silent, the network between them and the manager may be what has failed, and nothing is concluded. A quorum that was
+    lost before this manager started is lost until the API answers: hosts without an API open no tunnels.
+    """
+    found = _loss(observed, retired)
+    if found.wait is not None or not observed.lost_before or observed.unanswered_since is None:
+        return found
+    on, _, rest = observed.lost_before.partition(": ")
+    return Loss(Wait(reason=QUORUM_LOST, on=on, missing=rest))
+
+
+def _loss(observed: Observed, retired: Collection[str]) -> Loss:
+    since = observed.unanswered_since
+    if not observed.initialized or since is None:
+        return Loss()
+    listed = members.gather(observed.hosts, ignored=retired)
+    voters = [host for host in observed.hosts if host.name not in retired and _was_member(host, listed)]
+    if len(voters) < 2:
+        return Loss()  # the only member is as silent as the API
+    dead = [host for host in voters if _is_dead(host, observed.now)]
+    unwell = [host for host in voters if host not in dead and _is_unwell(observed, host)]
+    well = len(voters) - len(dead) - len(unwell)
+    if len(dead) == len(voters) or well >= len(voters) // 2 + 1:
+        return Loss(look_at=_next_death(voters, observed.now))
+    if observed.now - since < DEAD_SECONDS:
+        return Loss(look_at=since + DEAD_SECONDS)
+    return Loss(_lost(observed, voters, dead, unwell))
+
+
+def _was_member(host: Host, listed: Membership) -> bool:
+    """Return whether it was a member when somebody listed them last."""
+    if not host.roles.etcd or not progress.was_ever_applied(host):
+        return False
+    return not listed.views or listed.of(host) is not None
+
+
+def _is_unwell(observed: Observed, host: Host) -> bool:
+    """Return whether it says so itself, and not because of a plan that it is applying."""
+    return progress.is_applied(host) and bool(_failing(observed, host))
+
+
+def _failing(observed: Observed, host: Host) -> list[str]:
+    """Return the failing probes of components. The probe of the unit does not count: a member that outlives its unit
+    still votes."""
+    unit = progress.unit_probe(observed.cluster)
+    return [name for name in progress.unhealthy_probes(observed, host) if name != unit]
+
+
+def _is_dead(host: Host, now: float) -> bool:
+    return host.silent_since is not None and now - host.silent_since >= DEAD_SECONDS
+
+
+def _next_death(voters: Sequence[Host], now: float) -> float | None:
+    ends = [host.silent_since + DEAD_SECONDS for host in voters if host.silent_since is not None]
+    return min((at for at in ends if at > now), default=None)
+
+
+def _lost(observed: Observed, voters: Sequence[Host], dead: Sequence[Host], unwell: Sequence[Host]) -> Wait:
+    needed = len(voters) // 2 + 1
+    gone = [f"{host.name} silent since {clock.rfc3339(host.silent_since)}" for host in dead if host.silent_since]
+    ill = [f"{host.name} reports failing probes: {', '.join(_failing(observed, host))}" for host in unwell]
+    named = gone if len(voters) - len(dead) < needed else [*gone, *ill]
+    start = ", ".join(host.name for host in (dead if named is gone else (*dead, *unwell)))
+    cluster = observed.cluster
+    return Wait(
+        reason=QUORUM_LOST,
+        on=f"etcd of {cluster.namespace}/{cluster.name}",
+        missing=f"quorum is lost: {needed} of {len(voters)} members must run; {'; '.join(named)}",
+        since=observed.unanswered_since,
+        then=f"start {start} again, or restore from a snapshot; until then no member is changed",
+    )

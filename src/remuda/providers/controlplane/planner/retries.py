@@ -1,19 +1,19 @@
-"""When a host that failed at its plan is asked to try again, and since when it has had its last order.
+"""Retry times of hosts whose plan failed, and the time of a host's last order.
 
-The agent does not try again by itself. What counts is the number of failures it has reported and when its last attempt
-began; a clock of a host that runs ahead delays nothing, because then the time of delivery is counted from instead.
+The agent does not retry by itself. The delay depends on the number of failures it has reported and on when its last
+attempt began; a host's clock that runs ahead delays nothing, because then the delay counts from the time of delivery.
 """
 
 from __future__ import annotations
 
-from remuda.providers.controlplane.planner.observed import Host
+from remuda.providers.controlplane.planner.observation import Host
 
 FIRST, LONGEST = 30.0, 600.0  # seconds from the beginning of an attempt to the next one
 UNANSWERED = 120.0  # a host that has not begun its plan for so long is taken for unreachable
 
 
 def next_attempt(host: Host, now: float) -> float:
-    """When a host whose plan has failed may be asked again."""
+    """Return the time from which a host whose plan has failed may be asked to retry."""
     report = host.report
     failures = max(report.failures, 1)
     if report.last_apply is not None and report.last_apply <= now:

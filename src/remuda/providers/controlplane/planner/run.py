@@ -6,11 +6,11 @@ from typing import Protocol
 
 import msgspec
 
-from remuda.kube.waits import Wait
-from remuda.providers.controlplane.planner import joining, membership, progress, retries
+from remuda.kube.wait import Wait
+from remuda.providers.controlplane.planner import join_servers, membership, progress, retries
 from remuda.providers.controlplane.planner.changes import Changes
 from remuda.providers.controlplane.planner.decision import Act, HostStatus
-from remuda.providers.controlplane.planner.observed import Cluster, Host, Observed
+from remuda.providers.controlplane.planner.observation import Cluster, Host, Observed
 from remuda.providers.controlplane.planner.quorum import Guard
 from remuda.providers.controlplane.render import Change, Placement
 
@@ -31,8 +31,8 @@ class Explain(Protocol):
     def __call__(self, before: bytes, after: bytes) -> str: ...
 
 
-class Craft(msgspec.Struct, frozen=True):
-    """How plans are made and read."""
+class PlanFunctions(msgspec.Struct, frozen=True):
+    """Functions that render, compare, retire and explain plans."""
 
     render: Render
     compare: Compare
@@ -41,20 +41,25 @@ class Craft(msgspec.Struct, frozen=True):
 
 
 class Run:
-    def __init__(self, observed: Observed, craft: Craft) -> None:
+    def __init__(self, observed: Observed, functions: PlanFunctions) -> None:
         self.observed = observed
         self.cluster = observed.cluster
         self.now = observed.now
-        self._craft = craft
+        self._functions = functions
         self._changes: dict[str, Change] = {}
         self.retirements = {
-            h.name: craft.retire(observed.cluster, h) for h in observed.hosts if h.deleting and h.roles.etcd
+            h.name: functions.retire(observed.cluster, h) for h in observed.hosts if h.deleting and h.roles.etcd
         }
         self.retired = {h.name for h in observed.hosts if h.planned and h.report.plan == self.retirements.get(h.name)}
         self.membership = membership.gather(observed.hosts, ignored=self.retired)
         etcd = [h for h in observed.hosts if h.roles.etcd and h.planned]
         restarting = {h.name for h in etcd if self._is_restarting(h)}
-        self.guard = Guard(self.membership, {h.name for h in etcd if self.is_disturbed(h)}, restarting)
+        self.guard = Guard(
+            self.membership,
+            disturbed={h.name for h in etcd if self.is_disturbed(h)},
+            restarting=restarting,
+            unwell={h.name for h in etcd if progress.unhealthy_probes(observed, h)},
+        )
         self.changes = Changes(self.guard, observed.hosts, self.retired, observed.now)
         self.init: Host | None = None
         self.frozen = False  # no plan changes now
@@ -70,17 +75,17 @@ class Run:
 
     def desired(self, host: Host) -> bytes:
         init = self.init is not None and self.init.name == host.name
-        servers = () if init else joining.servers(self.cluster.distro, self.observed.hosts, self.membership, host)
-        return self._craft.render(self.cluster, host, Placement(init, servers), before=host.report.plan)
+        servers = () if init else join_servers.servers(self.cluster.distro, self.observed.hosts, self.membership, host)
+        return self._functions.render(self.cluster, host, Placement(init, servers), before=host.report.plan)
 
     def compare(self, before: bytes, after: bytes) -> Change:
-        return "none" if before == after else self._craft.compare(before, after)
+        return "none" if before == after else self._functions.compare(before, after)
 
     def explain(self, host: Host, after: bytes) -> str:
-        return self._craft.explain(host.report.plan, after)
+        return self._functions.explain(host.report.plan, after)
 
     def outstanding(self, host: Host) -> Change:
-        """What the plan it was given last means for it, as long as it has not applied that."""
+        """Return the change that the host's latest plan makes, as long as the host has not applied that plan."""
         if host.name not in self._changes:
             report = host.report
             applied = progress.is_applied(host)
@@ -95,18 +100,18 @@ class Run:
     def is_disturbed(self, host: Host) -> bool:
         """Something of ours is going on there that may stop its services, or has, and they are not back yet."""
         if progress.is_applied(host) or progress.is_failing(host):
-            return bool(progress.unhealthy_probes(host))
+            return bool(progress.unhealthy_probes(self.observed, host))
         return self.outstanding(host) in progress.RESTARTING
 
     def _is_restarting(self, host: Host) -> bool:
-        """It has an order that stops its services, and works on it."""
+        """Return whether the host is working on a plan that stops its services."""
         at_it = host.report.state in ("pending", "in-progress") and not retries.is_unanswered(host, self.now)
         return at_it and self.outstanding(host) in progress.RESTARTING
 
     def is_out_of_service(self, host: Host) -> bool:
         """Surely so: nothing more is lost by what is done there next."""
         if progress.is_applied(host):
-            return not all(host.report.probes.values())
+            return progress.reports_failure(self.observed, host)
         return self.outstanding(host) in progress.RESTARTING
 
     # ---- the answer

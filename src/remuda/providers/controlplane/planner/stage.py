@@ -1,13 +1,14 @@
-"""What goes on, in one line and in the words people know: `configuring etcd node(s) a,b: waiting for probes: etcd`.
+"""One-line summary of the current work, in the wording users know: `configuring etcd node(s) a,b: waiting for probes:
+etcd`.
 
-Of the first tier where something goes on; details only where it is one machine.
+It covers the first tier that has work in progress, with details only if that is a single machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from remuda.kube.waits import Wait
+from remuda.kube.wait import Wait
 from remuda.providers.controlplane.planner import tiers
 from remuda.providers.controlplane.planner.decision import HostStatus, Phase
 

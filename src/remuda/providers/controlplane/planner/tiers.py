@@ -7,9 +7,9 @@ guard of the quorum comes on top of it.
 from __future__ import annotations
 
 from remuda.capi import amounts
-from remuda.providers.controlplane.configuration import UpgradeStrategy
 from remuda.providers.controlplane.planner.decision import Tier
-from remuda.providers.controlplane.planner.observed import Host
+from remuda.providers.controlplane.planner.observation import Host
+from remuda.providers.shared.types.configuration import UpgradeStrategy
 
 ORDER: tuple[Tier, ...] = ("bootstrap", "etcd", "control plane", "worker")
 
@@ -28,7 +28,7 @@ def group(tier: Tier) -> Tier:
 
 
 def at_a_time(strategy: UpgradeStrategy, tier: Tier, count: int) -> int:
-    """Of so many hosts of a tier."""
+    """Return how many of `count` hosts of a tier may be out of service at a time."""
     if group(tier) == "etcd":
         return 1
     wanted = strategy.control_plane_concurrency if tier == "control plane" else strategy.worker_concurrency

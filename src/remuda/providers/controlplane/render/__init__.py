@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane.planner.observation import Cluster, Host
 from remuda.providers.controlplane.render import instructions, layout, tunnel
 from remuda.providers.controlplane.render.compare import Change, compare
 from remuda.providers.controlplane.render.config import configure
@@ -19,6 +19,7 @@ from remuda.providers.controlplane.render.files import INIT, files, vanished
 from remuda.providers.controlplane.render.plan import Plan, read, write
 from remuda.providers.controlplane.render.probes import probes
 from remuda.providers.controlplane.render.stamps import stamps
+from remuda.providers.shared.distros.contract import text
 
 __all__ = ["CURRENT", "Change", "Placement", "compare", "dropped", "render", "retire"]
 
@@ -26,7 +27,7 @@ CURRENT = 1  # the version that new clusters get
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where a host stands among the others: whether it begins the cluster, else by which servers it may join."""
+    """Placement of a host in the cluster: whether it begins the cluster, else which servers it may join by."""
 
     init: bool = False
     servers: Sequence[str] = ()  # https://10.0.0.5:9345: tried in this order
@@ -40,8 +41,15 @@ def render(cluster: Cluster, host: Host, placement: Placement, *, before: bytes 
     gone = vanished(read(before), now, layout.of(cluster)) if before else []
     plan = Plan(
         files=[*now, *gone],
-        instructions=[instructions.install(cluster, host, stamps(cluster, now)), *tunnel.remove(cluster, gone)],
-        periodic=[*tunnel.keep(cluster, host), *([instructions.members(cluster, host)] if host.roles.etcd else [])],
+        instructions=[
+            instructions.install(cluster, host, stamps(cluster, now), text(configuration.values.get("profile") or "")),
+            *tunnel.remove(cluster, gone),
+        ],
+        periodic=[
+            *tunnel.keep(cluster, host),
+            *([instructions.members(cluster, host)] if host.roles.etcd else []),
+            instructions.unit_status(cluster, host),
+        ],
         probes=probes(cluster, host, configuration.values),
     )
     return write(plan)
@@ -54,7 +62,7 @@ def retire(cluster: Cluster, host: Host) -> bytes:
 
 
 def dropped(cluster: Cluster, host: Host) -> list[str]:
-    """What the user has set and this host will not have, and why: sentences for warnings."""
+    """Return the user's settings that this host will not have, each with the reason: sentences for warnings."""
     return configure(cluster, host).kept_back
 
 

@@ -1,5 +1,6 @@
-"""What users want in the config file of a host: which of it the distribution knows in this role, with values of the
-right type. The rest is kept back, and told."""
+"""Select the user's settings for the config file of a host: those that the distribution knows in this role, with values
+of the right type. The rest is left out and reported.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ import msgspec
 
 from remuda.capi.types.shared import Selector
 from remuda.kube.selectors import SelectorError
-from remuda.providers.controlplane.distros import ArgumentType
-from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane.planner.observation import Cluster, Host
+from remuda.providers.shared.distros import ArgumentType, Distro, Version
+from remuda.providers.shared.distros.contract import listed, refusals, text
 
 # What only we set: a value of the user's would take the host out of the cluster, or out of our sight.
 OURS = {
@@ -51,10 +53,11 @@ def wanted(cluster: Cluster, host: Host) -> Wanted:
     """Defaults, then the config of all machines, then of those that match; later ones win, `key+` adds to a list."""
     values: dict[str, Any] = {}
     kept_back: list[str] = []
+    known = cluster.distro.arguments(host.roles.server, cluster.version)
     for source, config in _sources(cluster, host):
         for key in sorted(config, key=lambda key: (key.endswith("+"), key)):
             name = key.removesuffix("+")
-            kind, refusal = _judged(cluster, host, name)
+            kind, refusal = _judged(cluster, known, name)
             if kind is not None and not refusal:
                 value, refusal = coerced(config[key], kind)
                 refusal = refusal or _data_directory(cluster, source, name, value)
@@ -62,17 +65,12 @@ def wanted(cluster: Cluster, host: Host) -> Wanted:
                     values[name] = [*listed(values.get(name)), *listed(value)] if key.endswith("+") else value
             if refusal:
                 kept_back.append(f"{source}: {key}: {refusal}")
-    return Wanted({key: value for key, value in values.items() if value not in (None, "", [])}, kept_back)
+    values = {key: value for key, value in values.items() if value not in (None, "", [])}
+    return Wanted(values, kept_back + _take_away_what_is_refused(cluster, values))
 
 
 def is_path(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("/") and ".." not in value.split("/") and "\n" not in value
-
-
-def listed(value: Any) -> list[str]:
-    if value is None or value == "":
-        return []
-    return [_text(item) for item in value] if isinstance(value, list | tuple) else [_text(value)]
 
 
 def _sources(cluster: Cluster, host: Host) -> Iterable[tuple[str, Mapping[str, Any]]]:
@@ -91,7 +89,7 @@ def _matches(selector: Selector | None, host: Host) -> bool:
 
 
 def _data_directory(cluster: Cluster, source: str, name: str, value: Any) -> str:
-    """It is the same on all machines: `layout` says which."""
+    """Return why this data-dir is left out; empty if allowed. It must be the same on all machines: see `layout`."""
     if name != "data-dir" or value in (None, ""):
         return ""
     if source != GLOBAL or cluster.spec.data_directories.k8s_distro:
@@ -99,16 +97,35 @@ def _data_directory(cluster: Cluster, source: str, name: str, value: Any) -> str
     return "" if is_path(value) else "is no absolute path"
 
 
-def _judged(cluster: Cluster, host: Host, name: str) -> tuple[ArgumentType | None, str]:
-    """Its type on this host, if it may be there, and what is to be told of it. A key of servers is not missed on an
-    agent: that is how one config serves all."""
-    distro = cluster.distro
+def _judged(cluster: Cluster, known: Mapping[str, ArgumentType], name: str) -> tuple[ArgumentType | None, str]:
+    """Return the key's type on this host, if the key is allowed there, and the message to report. A server's key that
+    is left out on an agent is not reported: that way one config serves all hosts."""
     if name in OURS:
         return None, OURS[name]
-    known = distro.server_arguments if host.roles.server else distro.agent_arguments
     if name in known:
         return known[name], ""
-    return None, "" if name in distro.server_arguments else f"{distro.name} has no such key"
+    if name in cluster.distro.arguments(True, cluster.version):
+        return None, ""
+    return None, absence(cluster.distro, cluster.version, name)
+
+
+def absence(distro: Distro, version: Version | None, name: str) -> str:
+    """Return why a key that this version does not have is left out."""
+    if version is not None and name in distro.server_arguments:
+        return f"{distro.name} has it in other versions than {version.text}"
+    return f"{distro.name} has no such key"
+
+
+def _take_away_what_is_refused(cluster: Cluster, values: dict[str, Any]) -> list[str]:
+    """Leave out what the program would not start with, or would kill a component for. Admission refuses it; what was
+    admitted by an older release, or comes together from several selectors, gets here."""
+    found = refusals(cluster.distro.contract, cluster.version, values)
+    for refusal in found:
+        if refusal.items:
+            values[refusal.key] = [item for item in listed(values[refusal.key]) if item not in refusal.items]
+        else:
+            values.pop(refusal.key, None)
+    return [f"{refusal.key}: {refusal.words}" for refusal in found]
 
 
 def coerced(value: Any, kind: ArgumentType) -> tuple[Any, str]:
@@ -122,27 +139,19 @@ def coerced(value: Any, kind: ArgumentType) -> tuple[Any, str]:
     if isinstance(value, list | tuple):
         return None, "is a list, and one value is wanted"
     if kind == "boolean":
-        found = {"true": True, "false": False}.get(_text(value).lower())
+        found = {"true": True, "false": False}.get(text(value).lower())
         return found, "" if found is not None else "is neither true nor false"
     if kind == "number":
         return _number(value)
-    return _text(value), ""
+    return text(value), ""
 
 
 def _number(value: Any) -> tuple[Any, str]:
     try:
-        return int(_text(value)), ""
+        return int(text(value)), ""
     except ValueError:
         return None, "is no whole number"
 
 
 def _is_plain(values: Iterable[Any]) -> bool:
     return all(isinstance(value, str | int | float) for value in values)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))  # JSON does not tell 5 from 5.0
-    return str(value)

@@ -28,7 +28,7 @@ def compare(before: bytes, after: bytes) -> Change:
 
 
 def changed_files(old: Plan, new: Plan) -> list[File]:
-    """Those of either plan that are not the same in both, by their newer version."""
+    """Return the files that differ between the two plans, in their newer version."""
     was, now = ({file.path: file for file in plan.files} for plan in (old, new))
     return [
         now[path] if path in now else was[path]

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from remuda.providers import names
-from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane.planner.observation import Cluster, Host
 from remuda.providers.controlplane.render import layout, snapshots, tokens
-from remuda.providers.controlplane.render.arguments import listed, wanted
+from remuda.providers.controlplane.render.arguments import absence, wanted
 from remuda.providers.controlplane.render.plan import File
+from remuda.providers.shared import names
+from remuda.providers.shared.distros.contract import listed, refusals
 
 FILE_ARGUMENTS = (
     "audit-policy-file",
@@ -25,6 +26,7 @@ FILE_ARGUMENTS = (
 )  # a content may stand in place of a path
 SECURE_PORTS = {"kube-controller-manager": "10257", "kube-scheduler": "10259"}
 
+_EXTERNAL = "node-external-ip"
 _ETCD_TAINT = "node-role.kubernetes.io/etcd:NoExecute"
 _CONTROL_PLANE_TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"
 # A kubelet does not start with other labels of these domains.
@@ -75,11 +77,15 @@ def configure(cluster: Cluster, host: Host) -> Configuration:
         values["kubelet-arg"] = [*listed(values.get("kubelet-arg")), f"provider-id={host.provider_id}"]
     files += _file_arguments(cluster, place, values, kept_back)
     values["private-registry"] = place.registries
+    known = cluster.distro.arguments(host.roles.server, cluster.version)
+    for key in sorted(values.keys() - known.keys()):
+        del values[key]
+        kept_back.append(f"{key}: {absence(cluster.distro, cluster.version, key)}")
     return Configuration({key: value for key, value in values.items() if value not in (None, "", [])}, files, kept_back)
 
 
 def argument(values: dict[str, Any], component: str, flag: str) -> str:
-    """What a component's flag is set to by `<component>-arg`; the last one counts."""
+    """Return the value that `<component>-arg` sets a component's flag to; the last one counts."""
     pairs = (item.partition("=") for item in listed(values.get(f"{component}-arg")))
     return next((value for name, _, value in reversed(list(pairs)) if name.lstrip("-") == flag), "")
 
@@ -111,13 +117,19 @@ def _addresses(cluster: Cluster, host: Host, values: dict[str, Any]) -> None:
     inside = sorted(_usable(host.internal_addresses), key=lambda address: (":" in address) != ipv6_first)
     outside = [address for address in _usable(host.external_addresses) if address not in inside]
     values.setdefault("node-ip", layout.one_of_each_family(inside))
-    if inside and outside and "cloud-provider-name" not in values:
-        values.setdefault("node-external-ip", layout.one_of_each_family(outside))
+    if inside and outside and _takes_external_addresses(cluster, values):
+        values.setdefault(_EXTERNAL, layout.one_of_each_family(outside))
         if host.roles.server:
             values.setdefault("advertise-address", inside[0])
     if host.roles.server:
         endpoint = [cluster.endpoint.host] if cluster.endpoint is not None and cluster.endpoint.host else []
         values["tls-san"] = list(dict.fromkeys([*listed(values.get("tls-san")), *endpoint, *inside, *outside]))
+
+
+def _takes_external_addresses(cluster: Cluster, values: dict[str, Any]) -> bool:
+    """RKE2 does not start with them beside a cloud provider, which finds them out itself."""
+    found = refusals(cluster.distro.contract, cluster.version, values | {_EXTERNAL: "0.0.0.0"})  # noqa: S104
+    return all(refusal.key != _EXTERNAL for refusal in found)
 
 
 def _usable(addresses: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What changes between two plans of a host, in the user's words. Names of things, never their contents."""
+"""Describe the changes between two plans of a host in the user's terms. Names of things, never their contents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from remuda.providers.controlplane.render.compare import Change, changed_files, compare
-from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE
+from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE, UNIT_STATUS
 from remuda.providers.controlplane.render.layout import AGENT_REGISTRIES
 from remuda.providers.controlplane.render.plan import File, Plan, read
 from remuda.providers.controlplane.render.stamps import DRAIN_HASH, RESTART_STAMP
@@ -15,7 +15,7 @@ from remuda.providers.controlplane.render.tunnel import TUNNEL
 _SAID_OTHERWISE = {RESTART_STAMP, DRAIN_HASH, "REMUDA_VERSION", "REMUDA_ARTEFACTS"}
 _OF_US = ("REMUDA_", "INSTALL_")
 _THE_TUNNEL = "the tunnel to the manager"
-_PERIODIC = {MEMBERS: f"how {MEMBERS} are asked for", TUNNEL: _THE_TUNNEL}
+_PERIODIC = {MEMBERS: f"how {MEMBERS} are asked for", TUNNEL: _THE_TUNNEL, UNIT_STATUS: "how the unit is watched"}
 _WORDS: dict[Change, str] = {
     "none": "nothing changes",
     "minor": "applied at once, nothing restarts",

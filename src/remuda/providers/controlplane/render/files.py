@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files as resources
 
-from remuda.providers.controlplane import distros
-from remuda.providers.controlplane.planner.observed import Cluster, ExtraFile, Host
+from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, Host
 from remuda.providers.controlplane.render import layout, manifests, registries, tunnel
 from remuda.providers.controlplane.render.config import Configuration
 from remuda.providers.controlplane.render.plan import DELETE, File, Plan, indented
 from remuda.providers.controlplane.render.tokens import SERVER_AUTHORITY
+from remuda.providers.shared import distros
 
 INIT = "init"  # what the host that begins the cluster has in place of a list of servers
 
@@ -35,10 +35,11 @@ def files(cluster: Cluster, host: Host, configuration: Configuration, servers: S
 
 
 def vanished(before: Plan, now: Sequence[File], place: layout.Layout) -> list[File]:
-    """What was in the plan before, or was already being taken away, and is no more. Nothing below the server's own
-    directory is: certificates and manifests outlive their delivery."""
+    """Return deletions of the files that the previous plan wrote or deleted and the new one lacks. Files below the
+    server's own directory and the CA directory are never deleted: certificates and manifests outlive their delivery."""
     present = {file.path for file in now}
-    gone = (file for file in before.files if file.path not in present and not file.path.startswith(f"{place.server}/"))
+    lasting = (f"{place.server}/", f"{place.authorities}/")
+    gone = (file for file in before.files if file.path not in present and not file.path.startswith(lasting))
     return [
         File(path=file.path, action=DELETE, dynamic=file.dynamic, minor=file.minor)
         for file in sorted(gone, key=lambda file: file.path)
@@ -56,7 +57,10 @@ def _written(file: ExtraFile) -> File:
 
 
 def _authorities(cluster: Cluster, host: Host, place: layout.Layout) -> list[File]:
-    """Servers get the cluster's authorities before their first start; everybody else only whom to trust."""
+    """Servers get the cluster's authorities before their first start; everybody else only whom to trust.
+
+    They are staged: an agent resets owner and mode of the files it writes, and RKE2 gives some of these to user etcd.
+    """
     trusted = File(
         path=place.authority, content=cluster.authorities.get(SERVER_AUTHORITY, b""), dynamic=True, minor=True
     )
@@ -65,7 +69,7 @@ def _authorities(cluster: Cluster, host: Host, place: layout.Layout) -> list[Fil
     return [
         trusted,
         *(
-            File(path=f"{place.data}/{path}", content=content, dynamic=True, minor=True)
+            File(path=f"{place.authorities}/{path}", content=content, dynamic=True, minor=True)
             for path, content in sorted(cluster.authorities.items())
         ),
     ]

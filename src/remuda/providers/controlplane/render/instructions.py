@@ -1,4 +1,4 @@
-"""What is run on a host: the installation, and a look at etcd's members again and again."""
+"""Instructions for a host: the installation, and the periodic reports of etcd's members and of the unit."""
 
 from __future__ import annotations
 
@@ -6,25 +6,32 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files as resources
 
-from remuda.providers.controlplane import distros
-from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane.planner.observation import Cluster, Host
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.plan import INSTALL, Instruction, compact
+from remuda.providers.shared import distros
 
 MEMBERS = "etcd-members"
+UNIT_STATUS = "unit-status"
 RETIRE = "retire"
 _MEMBERS_SECONDS = 20
+_STATUS_SECONDS = 30
 
 # Values are given by the environment, so that no path can be anything but a path.
 _LIST_MEMBERS = (
     'exec "${REMUDA_PYTHON:-python3}" "${REMUDA_HOST_ROOT:-}$REMUDA_STATE_DIR/host-tool.py"'
     ' members "$REMUDA_DATA_DIR" "$REMUDA_SUPERVISOR_PORT" "$REMUDA_NODE_NAME"'
 )
+_UNIT_STATUS = (
+    'exec "${REMUDA_PYTHON:-python3}" "${REMUDA_HOST_ROOT:-}$REMUDA_STATE_DIR/host-tool.py"'
+    ' status "$REMUDA_UNIT" "$REMUDA_CONFIG_DIR"'
+)
 
 
-def install(cluster: Cluster, host: Host, stamps: Mapping[str, str]) -> Instruction:
-    """What the user adds to the environment never changes what we say in it."""
-    ours = dict(stamps) | _environment(cluster, host)
+def install(cluster: Cluster, host: Host, stamps: Mapping[str, str], profile: str) -> Instruction:
+    """Return the installation. Variables of the user never replace ours. `profile`: that of the config file, for which
+    the host may have to be prepared; empty: none."""
+    ours = dict(stamps) | _environment(cluster, host) | ({"REMUDA_PROFILE": profile} if profile else {})
     variables = {name: value for name, value in user_environment(cluster).items() if name not in ours}
     return Instruction(
         name=INSTALL,
@@ -50,23 +57,48 @@ def members(cluster: Cluster, host: Host) -> Instruction:
     )
 
 
+def unit_status(cluster: Cluster, host: Host) -> Instruction:
+    """Behind all others: those of etcd give a server that has just been started a moment, so that a start that goes
+    well is not reported."""
+    place = layout.of(cluster)
+    environment = {
+        "REMUDA_CONFIG_DIR": place.config,
+        "REMUDA_STATE_DIR": place.state,
+        "REMUDA_UNIT": cluster.distro.unit(host.roles.server),
+    }
+    return Instruction(
+        name=UNIT_STATUS,
+        args=["-c", _UNIT_STATUS],
+        env=[f"{name}={value}" for name, value in environment.items()],
+        period_seconds=_STATUS_SECONDS,
+    )
+
+
 def retire(cluster: Cluster, host: Host) -> Instruction:
+    distro, data = cluster.distro, layout.of(cluster).data
+    environment = {
+        "REMUDA_DATA_DIR": data,
+        "REMUDA_DISTRO": distro.name,
+        "REMUDA_UNIT": cluster.distro.unit(host.roles.server),
+        f"{distro.env_prefix}_DATA_DIR": data,
+        **_active_file(cluster, host),
+    }
     return Instruction(
         name=RETIRE,
         args=["-c", _resource("retire.sh")],
-        env=[f"REMUDA_DISTRO={cluster.distro.name}", f"REMUDA_UNIT={_unit(cluster, host)}"],
+        env=[f"{name}={value}" for name, value in environment.items()],
     )
 
 
 def user_environment(cluster: Cluster) -> dict[str, str]:
-    """Where the agent is kept is set by dataDirectories alone."""
+    """Return the user's environment variables, without the agent's directory: only dataDirectories sets that."""
     found = {variable.name: variable.value for variable in cluster.spec.agent_env_vars if variable.value}
     found.pop("CATTLE_AGENT_VAR_DIR", None)
     return found
 
 
 def source(cluster: Cluster) -> str:
-    """Where this version comes from, as one text: another one is another installation."""
+    """Return the source of this version as one string: another source is another installation."""
     installer = cluster.installer
     return _artefacts(cluster) or installer.image or installer.version or cluster.version.text
 
@@ -83,15 +115,18 @@ def _environment(cluster: Cluster, host: Host) -> dict[str, str]:
         "REMUDA_INIT": compact({"cluster-init": True} if distro.needs_cluster_init else {}).decode(),
         "REMUDA_ROLE": role,
         "REMUDA_STATE_DIR": place.state,
-        "REMUDA_UNIT": _unit(cluster, host),
+        "REMUDA_UNIT": cluster.distro.unit(host.roles.server),
         "REMUDA_VERSION": cluster.version.text,
         f"{distro.env_prefix}_DATA_DIR": place.data,
         f"INSTALL_{distro.env_prefix}_EXEC": role,
+        **_active_file(cluster, host),
     }
 
 
-def _unit(cluster: Cluster, host: Host) -> str:
-    return cluster.distro.server_unit if host.roles.server else cluster.distro.agent_unit
+def _active_file(cluster: Cluster, host: Host) -> dict[str, str]:
+    if not (cluster.distro.components_outlive_unit and host.roles.server):
+        return {}
+    return {"REMUDA_ACTIVE_FILE": layout.of(cluster).active_file(cluster.distro.server_unit)}
 
 
 def _artefacts(cluster: Cluster) -> str:
@@ -104,8 +139,9 @@ def _artefacts(cluster: Cluster) -> str:
 
 @cache
 def _script(distro: str, from_artefacts: bool) -> str:
+    preparation = _resource(name) if resources(distros).joinpath(name := f"prepare-{distro}.sh").is_file() else ""
     own = _resource(f"install-{distro}.sh") if from_artefacts else ""
-    return f"{_resource('install-common.sh')}\n{own}\nmain\n"
+    return f"{_resource('install-common.sh')}\n{preparation}{own}\nmain\n"
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Where things are on a host of a cluster."""
+"""Paths and addresses on a host of a cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from remuda.providers.controlplane.planner.observed import Cluster
+from remuda.providers.controlplane.planner.observation import Cluster
 from remuda.providers.controlplane.render.arguments import is_path
 
 AGENT_REGISTRIES = "/etc/rancher/agent/registries.yaml"
@@ -28,21 +28,30 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def servers(self) -> str:
-        """The list a host joins by."""
+        """File with the list of servers that a host joins by."""
         return f"{self.config}/remuda-servers"
 
     @property
     def authority(self) -> str:
-        """Whom a host trusts when it joins."""
+        """File with the CA certificate that a host trusts when it joins."""
         return f"{self.config}/remuda-ca.crt"
 
     @property
     def tool(self) -> str:
         return f"{self.state}/host-tool.py"
 
+    def active_file(self, unit: str) -> str:
+        """Return the file that exists only while systemd calls the unit active (`distros/prepare-rke2.sh`)."""
+        return f"{self.state}/active-{unit}.crt"
+
+    @property
+    def authorities(self) -> str:
+        """Directory where the agent puts the cluster's CAs, for the installation to move them to their places."""
+        return f"{self.state}/authorities"
+
     @property
     def manager(self) -> str:
-        """Where the agent looks for whom to trust, beside what it was told when it registered."""
+        """File from which the agent reads the CAs to trust, besides those it was given when it registered."""
         return f"{self.agent}/servers.d/50-manager.json"
 
     def tunnel_file(self, name: str) -> str:
@@ -77,7 +86,7 @@ def loopback(cluster: Cluster) -> str:
 
 
 def one_of_each_family(addresses: Sequence[str]) -> list[str]:
-    """The first of each: more than that no kubelet takes."""
+    """Return the first address of each family: a kubelet accepts no more."""
     found: dict[bool, str] = {}
     for address in addresses:
         found.setdefault(":" in address, address)

@@ -1,6 +1,6 @@
-"""What servers apply to their cluster: files that the distribution watches, so none of them restarts anything.
+"""Manifests that servers apply to their cluster: files that the distribution watches, so none of them causes a restart.
 
-They are written even when they are empty: taking a file away would leave behind what it has made.
+The files are written even when they are empty: deleting a file would leave behind the objects it created.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane.planner.observation import Cluster, Host
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.plan import File, compact
 
@@ -94,7 +94,7 @@ def _metadata(cluster: Cluster, name: str) -> bytes:
 
 
 def _without_nothing(value: Any) -> Any:
-    """Whether nothing was said, or said in so many words, is the same intent."""
+    """Remove empty values: an unset field and one explicitly set to nothing mean the same."""
     if isinstance(value, dict):
         parts = {key: _without_nothing(part) for key, part in value.items()}
         return {key: part for key, part in parts.items() if part not in (None, "", [], {})}

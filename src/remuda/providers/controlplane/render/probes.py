@@ -1,19 +1,25 @@
-"""How the health of a host is asked for. Every certificate is verified by an authority of the cluster."""
+"""Health probes of a host. Every certificate is verified by a CA of the cluster."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane.planner.observation import Cluster, Host
 from remuda.providers.controlplane.render import layout
-from remuda.providers.controlplane.render.arguments import listed
 from remuda.providers.controlplane.render.config import SECURE_PORTS, argument
 from remuda.providers.controlplane.render.plan import Probe
+from remuda.providers.shared.distros.contract import listed
 
 
 def probes(cluster: Cluster, host: Host, values: dict[str, Any]) -> dict[str, Probe]:
     place, here, roles = layout.of(cluster), layout.loopback(cluster), host.roles
     found: dict[str, Probe] = {}
+    if roles.server and cluster.distro.components_outlive_unit:
+        # All others may be answered by components that the process before has started.
+        unit = cluster.distro.server_unit
+        found[unit] = Probe(
+            url=f"https://{here}:{cluster.distro.supervisor_port}/ping", authority=place.active_file(unit)
+        )
     if roles.etcd:
         found["etcd"] = Probe(url=f"http://{here}:2381/health")
     if roles.control_plane:
@@ -29,16 +35,16 @@ def probes(cluster: Cluster, host: Host, values: dict[str, Any]) -> dict[str, Pr
             found[component] = Probe(
                 url=f"https://{here}:{port}/healthz", authority=_authority(place, values, component)
             )
-    only_etcd = roles.etcd and not roles.control_plane and not roles.worker
-    if not only_etcd or cluster.distro.kubelet_without_api:
+    if not roles.only_etcd or cluster.distro.kubelet_without_api:
         found["kubelet"] = Probe(url=f"http://{here}:10248/healthz")
-    if cluster.distro.network_probe and not only_etcd and _network(cluster) in cluster.distro.probed_networks:
+    if cluster.distro.network_probe and not roles.only_etcd and _network(cluster) in cluster.distro.probed_networks:
         found["calico"] = Probe(url=f"http://{here}{cluster.distro.network_probe}")
     return found
 
 
 def _authority(place: layout.Layout, values: dict[str, Any], component: str) -> str:
-    """Of what the component serves. A user who brought a certificate of his own vouches for it by bringing it."""
+    """Return the CA file of the certificate that the component serves. A certificate that the user supplied is trusted
+    itself."""
     own = argument(values, component, "tls-cert-file")
     if own and own != f"{place.server}/tls/serving-kube-apiserver.crt":
         return own
@@ -47,8 +53,8 @@ def _authority(place: layout.Layout, values: dict[str, Any], component: str) -> 
 
 
 def _network(cluster: Cluster) -> str:
-    """The network plugin of the cluster: the last named, since multus comes before the one it adds to. Workers are not
-    told, so it is taken from what all machines have."""
+    """Return the network plugin of the cluster: the last named, since multus comes before the plugin it adds to. The
+    config of workers does not name it, so it is read from the global config of all machines."""
     chosen = cluster.spec.machine_global_config.get("cni") or cluster.distro.defaults.get("cni")
     names = [name.strip() for item in listed(chosen) for name in item.split(",")]
     return names[-1] if names else ""

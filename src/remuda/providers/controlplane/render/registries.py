@@ -1,4 +1,4 @@
-"""Where images come from: registries.yaml of the distribution and of the node agent, and the certificates they name."""
+"""Registry configuration: registries.yaml of the distribution and of the node agent, and the certificates they name."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import base64
 import binascii
 from typing import Any
 
-from remuda.providers.controlplane.configuration import RegistryConfig
-from remuda.providers.controlplane.planner.observed import Cluster, RegistryAccess
+from remuda.providers.controlplane.planner.observation import Cluster, RegistryAccess
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.plan import File, indented
+from remuda.providers.shared.types.configuration import RegistryConfig
 
 
 def files(cluster: Cluster) -> list[File]:

@@ -1,4 +1,4 @@
-"""When etcd is saved, and where to: settings of hosts with etcd. The distribution does it by itself."""
+"""Schedule and destination of etcd snapshots: settings of hosts with etcd. The distribution takes them itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import binascii
 import hashlib
 from typing import Any
 
-from remuda.providers.controlplane.planner.observed import Cluster, S3Access
+from remuda.providers.controlplane.planner.observation import Cluster, S3Access
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.plan import File
 
@@ -58,7 +58,7 @@ def _s3(cluster: Cluster, access: S3Access) -> dict[str, Any]:
 
 
 def _authority(cluster: Cluster, access: S3Access) -> tuple[bytes, str]:
-    """Its content, if it is to be written, and its path."""
+    """Return the content of the endpoint's CA file, if it is to be written, and the path of that file."""
     given = access.s3.endpoint_ca
     if not given or (given.endswith(".crt") and "\n" not in given):
         return b"", given

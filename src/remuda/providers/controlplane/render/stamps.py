@@ -1,6 +1,6 @@
-"""What makes a restart due, and what makes it one that Pods are moved away for: two checksums over all that matters.
+"""Restart stamps: one checksum over all that requires a restart, and one over all that requires a restart with a drain.
 
-A list of servers to join by, certificates and manifests are in neither.
+The list of servers to join by, certificates and manifests are in neither.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from remuda.providers.controlplane.planner.observed import Cluster
+from remuda.providers.controlplane.planner.observation import Cluster
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.instructions import source, user_environment
 from remuda.providers.controlplane.render.plan import File, compact

@@ -1,7 +1,7 @@
-"""What a host proves itself with when it joins. A worker never has the token of servers.
+"""Tokens by which a host authenticates when it joins. A worker never has the token of servers.
 
-A worker's token names the cluster's authority, so that it joins nobody else. A server's must be the bare one: the first
-server makes it the password of all.
+A worker's token contains the fingerprint of the cluster's CA, so that the worker joins no other cluster. A server's
+token must be the bare one: the first server makes it the password of all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane.planner.observation import Cluster, Host
 
 SERVER_AUTHORITY = "server/tls/server-ca.crt"  # a key of Cluster.authorities
 

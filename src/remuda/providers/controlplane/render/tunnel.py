@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files as resources
 
-from remuda.providers.controlplane import distros, tunnel_tokens
-from remuda.providers.controlplane.planner.observed import Cluster, Host
+from remuda.providers.controlplane import tunnel_tokens
+from remuda.providers.controlplane.planner.observation import Cluster, Host
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.instructions import user_environment
 from remuda.providers.controlplane.render.plan import File, Instruction, indented
 from remuda.providers.controlplane.render.tokens import SERVER_AUTHORITY
+from remuda.providers.shared import distros
 
 TUNNEL = "tunnel"
 _SECONDS = 60
@@ -49,7 +50,8 @@ def files(cluster: Cluster, host: Host) -> list[File]:
 
 
 def keep(cluster: Cluster, host: Host) -> list[Instruction]:
-    """Before all other periodic instructions, which may fail: those behind one that does are not run."""
+    """Return the instruction that keeps the tunnel. It must be the first periodic instruction: those behind one that
+    fails are not run."""
     if not _is_wanted(cluster, host):
         return []
     said = user_environment(cluster)
@@ -58,7 +60,7 @@ def keep(cluster: Cluster, host: Host) -> list[Instruction]:
 
 
 def remove(cluster: Cluster, gone: Sequence[File]) -> list[Instruction]:
-    """Where the settings have vanished from the plan."""
+    """Return the instruction that removes the tunnel if its settings were deleted from the plan."""
     settings = layout.of(cluster).tunnel_file("config.json")
     return [_instruction(cluster, "remove")] if any(file.path == settings for file in gone) else []
 

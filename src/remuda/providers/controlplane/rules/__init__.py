@@ -1,2 +1,3 @@
-"""What a cluster may be asked for: which fields do something, which versions follow each other, what a configuration
-may say. Shared by the admission of RKEControlPlanes and of the Clusters they are made from. Pure."""
+"""Rules for the spec of a cluster: which fields have an effect, which versions may follow each other, what a
+configuration may contain. Shared by the admission of RKEControlPlanes and of the Clusters they are created from. Pure.
+"""

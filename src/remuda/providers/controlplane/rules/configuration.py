@@ -1,6 +1,7 @@
-"""What is wrong with a configuration, field by field: the part of a spec that Clusters and RKEControlPlanes share.
+"""Validate a configuration, field by field: the part of a spec that Clusters and RKEControlPlanes share.
 
-Only what could never work is refused. What may be right on some version of a distribution is warned of (`keys`).
+Only values that could never work are refused. Values that may be right on some version of a distribution cause a
+warning (`keys`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from remuda.capi.admission.machines import selector_complaints
+from remuda.capi.admission.machine_fields import selector_complaints
 from remuda.capi.types.shared import Selector
 from remuda.kube import cron, untrusted_yaml
 from remuda.kube import names as kube_names
-from remuda.kube.errors import OMITTED, FieldError, forbidden, invalid, required
-from remuda.providers.controlplane.configuration import (
+from remuda.kube.errors import OMITTED, FieldError, forbidden, invalid, required, too_long, too_many
+from remuda.kube.patterns import BadPattern, compile_pattern
+from remuda.providers.shared import credentials
+from remuda.providers.shared.types.configuration import (
     S3,
     ClusterConfiguration,
     DataDirectories,
@@ -32,16 +35,18 @@ from remuda.providers.controlplane.configuration import (
     SelectorFiles,
     Taint,
 )
-from remuda.providers.machine import credentials
 
 _is_octal = re.compile(r"[0-7]{3,4}").fullmatch
+_has_unicode_class = re.compile(r"\\[pP]").search
 _is_env_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _PEM = "-----BEGIN "
 _SHA256_BYTES = 32
+_MOST_REWRITES = 100  # of all mirrors
+_LONGEST_REWRITE = 256
 
 
 def complaints(config: ClusterConfiguration, path: str) -> list[FieldError]:
-    """Of everything but config values, which need a distribution to be judged by."""
+    """Return the errors of everything but config values, which can only be judged with a distribution."""
     found = _drain(
         config.upgrade_strategy.control_plane_drain_options, f"{path}.upgradeStrategy.controlPlaneDrainOptions"
     )
@@ -93,7 +98,7 @@ def taints(given: Sequence[Taint], path: str) -> list[FieldError]:
 
 
 def credential(reference: str, namespace: str, path: str) -> list[FieldError]:
-    """Of the name of a credential: `namespace:name`, or the name of a Secret here."""
+    """Return the errors of a credential's name: `namespace:name`, or the name of a Secret in this namespace."""
     if not reference:
         return []
     try:
@@ -105,7 +110,7 @@ def credential(reference: str, namespace: str, path: str) -> list[FieldError]:
 
 @lru_cache(maxsize=64)
 def manifest_problem(text: str) -> str:
-    """Why it is no YAML of objects; empty if it is. Read as far as its shape: no anchor is followed."""
+    """Return why the text is no YAML of objects; empty if it is. Only its shape is parsed: no anchor is followed."""
     depth = 0
     try:
         # Nothing is composed of the events, so they may be nested as deeply as they like.
@@ -199,11 +204,7 @@ def _registries(registries: Registries, path: str) -> list[FieldError]:
             for index, url in enumerate(mirror.endpoint)
             if not _is_url(url)
         ]
-        found += [
-            invalid(f"{path}.mirrors[{name}].rewrite", pattern, "is no pattern that can be understood")
-            for pattern in mirror.rewrite
-            if not _is_pattern(pattern)
-        ]
+    found += _rewrites(registries, f"{path}.mirrors")
     for name, config in registries.configs.items():
         at = f"{path}.configs[{name}]"
         secrets = (("authConfigSecretName", config.auth_config_secret_name), ("tlsSecretName", config.tls_secret_name))
@@ -226,12 +227,29 @@ def _is_url(text: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
-def _is_pattern(text: str) -> bool:
-    try:
-        re.compile(text)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
+def _rewrites(registries: Registries, path: str) -> list[FieldError]:
+    """Check patterns as containerd compiles them: in Go's syntax. Each takes up to 0.5 ms, so there is a limit. Unicode
+    classes would take longer, and names of images are ASCII."""
+    count = sum(len(mirror.rewrite) for mirror in registries.mirrors.values())
+    if count > _MOST_REWRITES:
+        return [too_many(path, count, _MOST_REWRITES)]
+    found = []
+    for name, mirror in registries.mirrors.items():
+        for pattern in mirror.rewrite:
+            at = f"{path}[{name}].rewrite"
+            if len(pattern) > _LONGEST_REWRITE:
+                found.append(too_long(at, _LONGEST_REWRITE))
+                continue
+            if _has_unicode_class(pattern):
+                found.append(
+                    invalid(at, pattern, r"must not have Unicode classes (\p), since names of images are ASCII")
+                )
+                continue
+            try:
+                compile_pattern(pattern, small=True)
+            except BadPattern as error:
+                found.append(invalid(at, pattern, str(error)))
+    return found
 
 
 def _is_base64_pem(text: str) -> bool:

@@ -17,8 +17,8 @@ from remuda.capi.types.shared import Selector, SelectorRequirement
 from remuda.kube.definitions import peel
 from remuda.kube.errors import FieldError, forbidden
 from remuda.kube.objects import Part
-from remuda.providers.controlplane import configuration as c
-from remuda.providers.controlplane.types import RKEControlPlaneSpec
+from remuda.providers.shared.types import configuration as c
+from remuda.providers.shared.types.controlplane import RKEControlPlaneSpec
 
 How = Literal["done", "refused", "without effect", "read-only"]
 
@@ -103,11 +103,11 @@ CONTROL_PLANE: Table = {
 
 
 class Undecided(Exception):
-    """A field has no entry."""
+    """Error for a field that has no entry in the table."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Of the page."""
+    """Row of the reference page."""
 
     path: str  # machinePools[].labels
     doc: str
@@ -115,7 +115,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def walk(table: Table, part: type[Part], path: str = "") -> Iterator[Row]:
-    """Every field of a type and of what it is made of; not what is below a field that is not done. Raises Undecided."""
+    """Yield every field of a type and of its parts, except those below a field that is not done. Raises Undecided."""
     entries = table.get(part, {})
     for field in msgspec.structs.fields(part):
         at = f"{path}.{field.encode_name}".lstrip(".")
@@ -130,7 +130,7 @@ def walk(table: Table, part: type[Part], path: str = "") -> Iterator[Row]:
 
 
 def _member(hint: Any) -> tuple[type[Part] | None, str]:
-    """The type of the parts a field holds, if any, and how a path says that it holds several."""
+    """Return the type of the parts that a field holds, if any, and the path suffix for a field that holds several."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Sequence:
         return _part(arguments[0]), "[]"
@@ -145,12 +145,12 @@ def _part(hint: Any) -> type[Part] | None:
 
 
 def complaints(table: Table, part: Part, path: str) -> list[FieldError]:
-    """Of fields that are refused, by name."""
+    """Return an error for each field that is set and refused, with its path."""
     return [forbidden(at, support.why) for at, support in _set(table, part, path) if support.how == "refused"]
 
 
 def warnings(table: Table, part: Part, path: str) -> list[str]:
-    """Of fields that do nothing."""
+    """Return a warning for each field that is set and has no effect."""
     found = (each for each in _set(table, part, path) if each[1].how == "without effect")
     return [f"{at} does nothing: {support.why}" for at, support in found]
 

@@ -1,8 +1,9 @@
-"""Which version may follow which. Pure.
+"""Rules for version changes: which version may follow which. Pure.
 
-What counts is what nodes run, not what was asked for last: whoever has asked for a version that does not exist, or has
-come half-way, can ask for something else (a wrong version must not wedge a cluster). So a step back is one only if a
-node already runs something newer; and a minor is left out only if a server would leave it out.
+The rules compare with the version that nodes run, not with the one requested last: a user who has requested a version
+that does not exist, or whose upgrade is half done, can request another one (a wrong version must not wedge a cluster).
+So a downgrade is one only if a node already runs something newer; and a minor version is skipped only if a server would
+skip it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from remuda.kube.errors import FieldError, forbidden, invalid, required
-from remuda.providers.controlplane.distros import BadVersion, Version, parse_version
+from remuda.providers.shared.distros import BadVersion, Version, parse_version
 
 # The minors of Kubernetes 1 that are known to have been released, by distribution: first and last.
 KNOWN_MINORS: Mapping[str, tuple[int, int]] = {"k3s": (25, 37), "rke2": (25, 37), "nano": (25, 37)}

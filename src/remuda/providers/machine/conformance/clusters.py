@@ -1,5 +1,5 @@
-"""What a driver must hold to that makes things for a cluster as a whole: `ClusterConformance`, as `Conformance` is for
-machines. A `ClusterSubject` looks at the infrastructure without the driver's help.
+"""Conformance tests for drivers that create infrastructure for a cluster as a whole: `ClusterConformance`, as
+`Conformance` is for machines. A `ClusterSubject` inspects the infrastructure without the driver's help.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from remuda.providers.machine.conformance.record import FileRecord
 from remuda.providers.machine.conformance.worker import Answer, Request, Worker
-from remuda.providers.machine.spi import (
+from remuda.providers.shared.drivers.spi import (
     BadOptions,
     ClusterDriver,
     ClusterInfrastructure,
@@ -49,11 +49,11 @@ class ClusterSubject:
         raise NotImplementedError
 
     async def stands(self, order: ClusterOrder, made: ClusterInfrastructure) -> Sequence[str]:
-        """What the infrastructure itself says stands behind the endpoint, sorted."""
+        """Return the backends of the endpoint as the infrastructure itself reports them, sorted."""
         raise NotImplementedError
 
     def order(self, **changes: Any) -> ClusterOrder:
-        """Of a new cluster."""
+        """Return an order for a new cluster."""
         base = ClusterOrder(
             driver="", action="ensure", name=f"conformance-{next(self._numbers)}", namespace="default",
             cluster="conformance", uid=str(uuid.uuid4()), owner="0a3c5f8e-conformance", options=self.options,

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator
 
 from remuda.providers.machine.conformance.subject import Subject
-from remuda.providers.machine.spi import DriverError
+from remuda.providers.shared.drivers.spi import DriverError
 
 _TELLING = 24  # so many characters of a key's line give it away
 

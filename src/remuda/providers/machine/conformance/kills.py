@@ -8,7 +8,7 @@ from typing import Literal
 
 from remuda.providers.machine.conformance.subject import Subject
 from remuda.providers.machine.conformance.worker import Answer, Request, Worker
-from remuda.providers.machine.spi import Order
+from remuda.providers.shared.drivers.spi import Order
 
 _MOST_POINTS = 400
 

@@ -9,7 +9,7 @@ import asyncssh
 import msgspec
 
 from remuda.providers.machine.conformance.subject import Subject
-from remuda.providers.machine.spi import TAG_OWNER, BadOptions, DriverError, Order, Server
+from remuda.providers.shared.drivers.spi import TAG_OWNER, BadOptions, DriverError, Order, Server
 
 _LOOK_SECONDS = 0.05
 

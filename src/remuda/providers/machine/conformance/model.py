@@ -1,4 +1,4 @@
-"""What a driver says of itself: schemas, flags and docs are made of it."""
+"""Conformance tests of a driver's description of itself, from which schemas, flags and docs are generated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from remuda.kube.objects import Field
-from remuda.providers.machine import drivers
 from remuda.providers.machine.conformance.subject import Subject
-from remuda.providers.machine.spi import Options
+from remuda.providers.shared import drivers
+from remuda.providers.shared.drivers.spi import Options
 
 _DRIVER_NAME = re.compile("[a-z][a-z0-9]{0,56}")
 _JSON_NAME = re.compile("[a-z][A-Za-z0-9]*")
@@ -30,7 +30,7 @@ def _fields(options: type[Any]) -> dict[str, tuple[Field | None, Any]]:
 
 
 def _complaint(field: Field, value: Any) -> str:
-    """Why the default is not a valid value; required ones have none."""
+    """Return why the default is not a valid value, or an empty string; required fields have no default."""
     if field.required:
         return ""
     if field.enum and value not in field.enum:

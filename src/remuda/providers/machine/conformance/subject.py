@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from remuda.providers.machine.conformance.record import FileRecord
-from remuda.providers.machine.spi import Context, Driver, Order, Server
+from remuda.providers.shared.drivers.spi import Context, Driver, Order, Server
 
 # With all that is easily lost on the way, also at the end.
 _USER_DATA = (
@@ -77,7 +77,7 @@ class Subject:
         return msgspec.structs.replace(base, **changes)
 
     def record(self, order: Order, *, lost: bool = False) -> FileRecord:
-        """What an earlier Job of the same machine has recorded, unless that was lost."""
+        """Return what an earlier Job of the same machine has recorded, unless that was lost."""
         path = self.directory / "records" / f"{order.uid}.json"
         record = FileRecord(path)
         if lost:

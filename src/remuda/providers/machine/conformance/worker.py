@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from remuda.providers.machine.conformance.record import FileRecord
-from remuda.providers.machine.spi import ClusterInfrastructure, ClusterOrder, Context, DriverError, Order, Server
+from remuda.providers.shared.drivers.spi import ClusterInfrastructure, ClusterOrder, Context, DriverError, Order, Server
 from remuda.runtime.steps import crash_at
 
 _LONGEST_LINE = 16 * 1024 * 1024

@@ -24,7 +24,7 @@ import msgspec
 from remuda.providers.machine.options import Flag, camel
 from remuda.providers.machine.rancher_machine import flags as plugin
 from remuda.providers.machine.rancher_machine.program import Program, Unobtainable, obtain
-from remuda.providers.machine.spi import (
+from remuda.providers.shared.drivers.spi import (
     Address,
     BadOptions,
     Context,
@@ -60,7 +60,7 @@ _RECORD = "asked"  # in the record: a create was begun under this name
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """What of the program's own record of a machine concerns us."""
+    """Fields that we use of the program's own record of a machine."""
 
     class Machine(msgspec.Struct, frozen=True):
         ip_address: str | None = msgspec.field(name="IPAddress", default="")
@@ -170,14 +170,14 @@ class RancherMachine(Driver[Any]):
         environment: Mapping[str, str],
         heard: Any = None,
     ) -> tuple[int, str]:
-        """Its exit code, and its last words. Everything it prints is told as it comes."""
+        """Run the program; return its exit code and its last lines. Everything it prints is reported as it arrives."""
         last: deque[str] = deque(maxlen=_LAST_LINES)
         process = await asyncio.create_subprocess_exec(
             str(program.machine),
             "--native-ssh",
             f"--storage-path={store}",
-            f"--secret-namespace={order.namespace}",
-            f"--secret-name={order.state_secret}",
+            f"--secret-namespace={order.state_key.namespace}",
+            f"--secret-name={order.state_key.name}",
             *arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""What options a driver has, asked of its own program over the plugin protocol of docker-machine.
+"""Options of a driver, read from its own program over the plugin protocol of docker-machine.
 
-The program is started as a plugin, answers three calls and is ended, whatever happens. It is somebody else's: it gets
-an empty environment, runs as nobody where that is possible, and has little time.
+The program is started as a plugin, answers three calls and is always stopped afterwards. It is third-party code: it
+gets an empty environment, runs as nobody where that is possible, and has a short time limit.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class GobError(Exception):
 
 
 class Named(NamedTuple):
-    """What an interface holds: the registered name of its type, and its value."""
+    """Content of an interface: the registered name of its type, and its value."""
 
     type: str
     value: Any
@@ -274,7 +274,7 @@ class _Reader:
         return ~(bits >> 1) if bits & 1 else bits >> 1
 
     def count(self) -> int:
-        """Of elements: each is at least a byte, so there cannot be more than bytes left."""
+        """Read a number of elements. Each takes at least one byte, so a number above the bytes left is invalid."""
         found = self.unsigned()
         if found > self.left:
             raise _TooShort

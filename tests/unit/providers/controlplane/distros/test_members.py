@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observed import Member
+from remuda.providers.controlplane.planner.observation import Member
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.render import plan as plans
 from tests.lab import certificates
@@ -101,7 +101,7 @@ class Host:
 
     def look(self, patience: float = 0.1) -> subprocess.CompletedProcess[str]:
         plan = plans.read(render.render(sample.plain(), sample.host("etcd", node_name="m1"), Placement(init=True)))
-        [instruction] = plan.periodic
+        instruction, _ = plan.periodic
         for file in plan.files:
             if file.path.endswith("host-tool.py"):
                 path = self.root / file.path.lstrip("/")

@@ -13,18 +13,25 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from remuda.providers.controlplane import distros, render
-from remuda.providers.controlplane.planner.observed import Cluster
+from remuda.agent.files import bring
+from remuda.agent.plan import parse
+from remuda.agent.units import unitfile
+from remuda.providers.bootstrap import assets
+from remuda.providers.controlplane import render
+from remuda.providers.controlplane.planner.observation import Cluster
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.render import plan as plans
-from remuda.providers.controlplane.types import Installer
+from remuda.providers.shared import distros
+from remuda.providers.shared.types.controlplane import Installer
 from tests.lab import certificates
 from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.providers.controlplane.render import sample
@@ -36,6 +43,7 @@ case $1 in
 is-active) cat "$HOST/state" 2>/dev/null || { echo inactive; exit 3; } ;;
 --no-block) echo active >"$HOST/state" ;;
 stop) rm -f "$HOST/state" ;;
+show) cat "$HOST/job" 2>/dev/null ;;
 esac
 """
 
@@ -121,12 +129,9 @@ class Machine:
         return self.root / path.lstrip("/")
 
     def apply(self, content: bytes) -> subprocess.CompletedProcess[str]:
-        plan = plans.read(content)
-        for file in plan.files:
-            path = self.path(file.path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(file.content)
-        for one in plan.instructions:
+        for file in parse(content).files:
+            bring(file, str(self.root))
+        for one in plans.read(content).instructions:
             done = self.run(one)
             if done.returncode:
                 return done
@@ -153,7 +158,7 @@ class Machine:
         log = self.root / "systemctl.log"
         found = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
-        return [line for line in found if not line.startswith("is-active")]
+        return [line for line in found if not line.startswith(("is-active", "show"))]
 
 
 RESTARTED = [
@@ -326,32 +331,432 @@ def test_the_environment_of_the_user_reaches_the_unit_whatever_is_in_it(
     assert not [line for line in lines if line.startswith("OTHER")]
 
 
-def test_rke2_is_unpacked_once(
-    machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, tmp_path: Path
-) -> None:
-    archive = tmp_path / "rke2.tar.gz"
-    content = tmp_path / "rke2"
-    content.write_text("rke2")
+# ---- RKE2 --------------------------------------------------------------------------------------------------------
+
+UNIT = """[Service]
+EnvironmentFile=-/etc/default/%N
+EnvironmentFile=-/usr/local/lib/systemd/system/%N.env
+ExecStart=/usr/local/bin/rke2 server
+"""
+RELEASE = {
+    "bin/rke2": "rke2",
+    "bin/rke2-killall.sh": "#!/bin/sh\n",
+    "bin/rke2-uninstall.sh": "#!/bin/sh\nrm -f /usr/local/bin/rke2\n",
+    "lib/systemd/system/rke2-server.service": UNIT,
+    "lib/systemd/system/rke2-server.env": "HOME=/root\n",
+    "lib/systemd/system/rke2-agent.service": UNIT.replace("server", "agent"),
+    "lib/systemd/system/rke2-agent.env": "HOME=/root\n",
+    "share/rke2/rke2-cis-sysctl.conf": "vm.panic_on_oom=0\n",
+}  # the shape of rke2.linux-amd64.tar.gz
+
+
+def release(folder: Path, other: Mapping[str, str] = {}) -> bytes:
+    archive = folder / "rke2.tar.gz"
     with tarfile.open(archive, "w:gz") as file:
-        file.add(content, "bin/rke2")
+        for name, text in {**RELEASE, **other}.items():
+            path = folder / "release" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755 if name.startswith("bin/") else 0o644)
+            file.add(path, name)
+    return archive.read_bytes()
+
+
+@pytest.fixture
+def rke2(machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, tmp_path: Path) -> Cluster:
+    """A cluster whose release the manager serves to the machine."""
+    return served(machine, serve, authority, release(tmp_path))
+
+
+def served(
+    machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, content: bytes
+) -> Cluster:
     version = sample.VERSIONS["rke2"]
-    checksum = hashlib.sha256(archive.read_bytes()).hexdigest()
-    cluster = sample.with_(
-        sample.plain("rke2"),
-        installer=Installer(version=version, artefacts={"amd64": {"rke2.tar.gz": checksum}}),
+    machine.connect(serve({f"/artefacts/rke2/{version}/amd64/rke2.tar.gz": content}).url, authority)
+    artefacts = {"amd64": {"rke2.tar.gz": hashlib.sha256(content).hexdigest()}}
+    return sample.with_(
+        sample.plain("rke2", agent_env_vars=[sample.EnvVar(name="RKE2_X", value="y")]),
+        installer=Installer(version=version, artefacts=artefacts),
         authorities={"server/tls/server-ca.crt": authority.pem},
     )
-    manager = serve({f"/artefacts/rke2/{version}/amd64/rke2.tar.gz": archive.read_bytes()})
-    machine.connect(manager.url, authority)
-    done = machine.apply(init(cluster))
+
+
+def test_rke2_is_unpacked_once(machine: Machine, rke2: Cluster) -> None:
+    done = machine.apply(init(rke2))
     assert done.returncode == 0, done.stderr
     installed = machine.path("/usr/local/bin/rke2")
     assert installed.read_text() == "rke2"
     installed.write_text("touched")
-    assert machine.apply(init(cluster)).returncode == 0
+    assert machine.apply(init(rke2)).returncode == 0
     assert installed.read_text() == "touched"
     assert "--no-block start rke2-server.service" in machine.asked_of_systemd()
-    assert machine.path("/usr/local/lib/systemd/system/rke2-server.env").exists()
+
+
+def test_environment_of_rke2_is_beside_that_of_the_release(machine: Machine, rke2: Cluster) -> None:
+    released = machine.path("/usr/local/lib/systemd/system/rke2-server.env")
+    for content in ("HOME=/root\n", "HOME=/root\nEDITED=yes\n"):
+        assert machine.apply(init(rke2)).returncode == 0
+        assert released.read_text() == content
+        machine.path("/usr/local/share/rke2/remuda-installed").unlink()  # as if another version were installed
+        released.write_text("HOME=/root\nEDITED=yes\n")
+    ours = machine.path("/etc/rancher/rke2/rke2-server.env")
+    assert stat.S_IMODE(ours.stat().st_mode) == 0o600
+    assert 'RKE2_X="y"' in ours.read_text().splitlines()
+    drop_in = machine.path("/etc/systemd/system/rke2-server.service.d/50-remuda.conf").read_text()
+    assert drop_in == "[Service]\nEnvironmentFile=-/etc/rancher/rke2/rke2-server.env\n"
+
+
+def test_every_archive_of_images_is_placed_and_one_that_is_not_wanted_goes(
+    machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, rke2: Cluster, tmp_path: Path
+) -> None:
+    offered = {"rke2.tar.gz": (tmp_path / "rke2.tar.gz").read_bytes()}
+    offered |= {f"images-{name}.tar.zst": name.encode() for name in ("core", "calico")}
+    version = sample.VERSIONS["rke2"]
+    manager = serve({f"/artefacts/rke2/{version}/amd64/{name}": content for name, content in offered.items()})
+    machine.connect(manager.url, authority)
+    folder = machine.path("/var/lib/rancher/rke2/agent/images")
+    for wanted in (("rke2.tar.gz", "images-core.tar.zst", "images-calico.tar.zst"), ("rke2.tar.gz",)):
+        sums = {name: hashlib.sha256(offered[name]).hexdigest() for name in wanted}
+        artefacts = {"amd64": sums, "arm64": {"images-other.tar.zst": "f" * 64}}
+        done = machine.apply(init(sample.with_(rke2, installer=Installer(version=version, artefacts=artefacts))))
+        assert done.returncode == 0, done.stderr
+        placed = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert placed == {f"remuda-{name}": offered[name] for name in wanted if name.startswith("images")}
+
+
+@pytest.mark.parametrize("why", ["mount point", "read-only"])
+def test_rke2_is_below_opt_where_usr_local_is_not_to_be_written(machine: Machine, rke2: Cluster, why: str) -> None:
+    if why == "mount point":
+        machine.program("mountpoint", f'#!/bin/sh\n[ "$1 $2" = "-q {machine.root}/usr/local" ]\n')
+    else:
+        machine.path("/usr").mkdir()
+        machine.path("/usr/local").write_text("no directory can be made here")
+    done = machine.apply(init(rke2))
+    assert done.returncode == 0, done.stderr
+    assert machine.path("/opt/rke2/bin/rke2").read_text() == "rke2"
+    assert not machine.path("/usr/local/bin/rke2").exists()
+    unit = machine.path("/etc/systemd/system/rke2-server.service").read_text()
+    assert "ExecStart=/opt/rke2/bin/rke2 server" in unit
+    assert "EnvironmentFile=-/opt/rke2/lib/systemd/system/%N.env" in unit
+    assert "/opt/rke2/bin/rke2" in machine.path("/opt/rke2/bin/rke2-uninstall.sh").read_text()
+
+
+def test_files_get_the_labels_of_selinux(machine: Machine, rke2: Cluster) -> None:
+    machine.program("restorecon", '#!/bin/sh\necho "$*" >>"$HOST/labelled"\n')
+    assert machine.apply(init(rke2)).returncode == 0
+    (labelled,) = (machine.root / "labelled").read_text().splitlines()
+    assert labelled.startswith("-R -i ")
+    assert f"{machine.root}/usr/local/bin/rke2" in labelled.split()
+    assert f"{machine.root}/usr/local/lib/systemd/system/rke2-server.service" in labelled.split()
+    assert f"{machine.root}/usr/local/bin" not in labelled.split()  # files of others keep their labels
+
+
+def test_containers_are_allowed_where_fapolicyd_watches(machine: Machine, rke2: Cluster) -> None:
+    rules = machine.path("/etc/fapolicyd/rules.d/80-rke2.rules")
+    rules.parent.mkdir(parents=True)
+    machine.program("fagenrules", '#!/bin/sh\necho "fagenrules $*" >>"$HOST/systemctl.log"\n')
+    (machine.root / "state").write_text("active\n")
+    assert machine.apply(init(rke2)).returncode == 0
+    assert machine.asked_of_systemd()[1:3] == ["fagenrules --load", "restart fapolicyd.service"]
+    assert "allow perm=any all : dir=/var/lib/rancher/rke2/" in rules.read_text().splitlines()
+    assert machine.apply(init(rke2)).returncode == 0
+    assert machine.asked_of_systemd() == []
+
+
+def test_server_without_etcd_is_not_started_without_a_server_to_join_by(machine: Machine, rke2: Cluster) -> None:
+    """RKE2 would begin a cluster of its own, on SQLite."""
+    host = sample.host("control-plane")
+    for servers in ((), ("https://127.0.0.1:9",)):
+        done = machine.apply(render.render(rke2, host, Placement(servers=servers)))
+        assert done.returncode != 0
+        assert "no server to join by answers" in done.stderr
+        assert machine.asked_of_systemd() == []
+
+
+def test_unit_does_not_start_without_its_join_file_until_the_host_has_left(machine: Machine, rke2: Cluster) -> None:
+    assert machine.apply(init(rke2)).returncode == 0
+    guard = machine.path("/etc/systemd/system/rke2-server.service.d/50-remuda-join.conf")
+    join_file = "/etc/rancher/rke2/config.yaml.d/51-join.yaml"
+    assert guard.read_text() == f"[Unit]\nAssertPathExists={join_file}\n"
+    assert machine.path(join_file).exists()
+    assert machine.apply(render.retire(rke2, sample.host("init"))).returncode == 0
+    assert not guard.parent.exists()
+
+
+# ---- profiles ----------------------------------------------------------------------------------------------------
+
+# They write what they were asked, and make the account.
+GROUPADD = '#!/bin/sh\necho "groupadd $*" >>"$HOST/accounts"\necho etcd:x:9: >>"$HOST/etc/group"\n'
+USERADD = '#!/bin/sh\necho "useradd $*" >>"$HOST/accounts"\necho etcd:x:9:9 >>"$HOST/etc/passwd"\n'
+ADVICE = "/var/lib/rancher/capr/advice"
+SYSCTLS = "/etc/sysctl.d/60-rke2-cis.conf"
+
+
+def test_cis_profile_makes_user_and_group_etcd_and_places_the_sysctls(machine: Machine, rke2: Cluster) -> None:
+    machine.program("groupadd", GROUPADD)
+    machine.program("useradd", USERADD)
+    machine.program("sysctl", '#!/bin/sh\ntouch "$HOST/kernel-was-changed"\n')
+    for _ in range(2):
+        done = machine.apply(init(with_settings(rke2, {"profile": "cis"})))
+        assert done.returncode == 0, done.stderr
+    group, user = (machine.root / "accounts").read_text().splitlines()
+    assert group == f"groupadd --system --prefix {machine.root} etcd"
+    assert user.startswith("useradd --system --gid etcd --no-create-home --shell /sbin/nologin ")
+    assert machine.path(SYSCTLS).read_text() == "vm.panic_on_oom=0\n"
+    assert not machine.path(ADVICE).exists()
+    assert not (machine.root / "kernel-was-changed").exists(), "a host that is a folder has no kernel of its own"
+
+
+@pytest.mark.parametrize(
+    ("settings", "accounts", "sysctls"),
+    [({}, False, False), ({"profile": "etcd"}, True, False), ({"profile": "cis"}, True, True)],
+)
+def test_profile_decides_what_is_prepared(
+    machine: Machine, rke2: Cluster, settings: dict[str, object], accounts: bool, sysctls: bool
+) -> None:
+    machine.program("groupadd", GROUPADD)
+    machine.program("useradd", USERADD)
+    assert machine.apply(init(with_settings(rke2, settings))).returncode == 0
+    assert (machine.root / "accounts").exists() is accounts
+    assert machine.path(SYSCTLS).exists() is sysctls
+
+
+def test_host_that_cannot_be_prepared_is_installed_and_told_what_to_do(machine: Machine, rke2: Cluster) -> None:
+    for name in ("groupadd", "useradd"):
+        machine.program(name, "#!/bin/sh\necho 'Permission denied' >&2\nexit 10\n")
+    done = machine.apply(init(with_settings(rke2, {"profile": "cis"})))
+    assert done.returncode == 0, done.stderr
+    said = "profile cis needs user and group etcd, which cannot be created here: create them on the host\n"
+    assert said in done.stdout
+    assert machine.path(ADVICE).read_text() == said
+    machine.program("groupadd", GROUPADD)
+    machine.program("useradd", USERADD)
+    assert machine.apply(init(with_settings(rke2, {"profile": "cis"}))).returncode == 0
+    assert not machine.path(ADVICE).exists()
+
+
+def test_agents_need_no_user_etcd(
+    machine: Machine, serve: Callable[..., Service], rke2: Cluster, authority: certificates.Authority
+) -> None:
+    server = serve({"/ping": b"pong"})
+    machine.program("useradd", USERADD)
+    done = machine.apply(joiner(with_settings(rke2, {"profile": "cis"}), server.url))
+    assert done.returncode == 0, done.stderr
+    assert not (machine.root / "accounts").exists()
+    assert machine.path(SYSCTLS).exists()
+
+
+def test_installer_image_is_followed_by_the_sysctls(machine: Machine, authority: certificates.Authority) -> None:
+    path = machine.path("/opt/rke2/share/rke2/rke2-cis-sysctl.conf")
+    machine.program("run.sh", f"#!/bin/sh\nmkdir -p {path.parent}\necho vm.overcommit_memory=1 >{path}\n")
+    machine.program("groupadd", GROUPADD)
+    machine.program("useradd", USERADD)
+    cluster = sample.plain("rke2", machine_global_config={"profile": "cis"})
+    done = machine.apply(init(sample.with_(cluster, authorities={"server/tls/server-ca.crt": authority.pem})))
+    assert done.returncode == 0, done.stderr
+    assert machine.path(SYSCTLS).read_text() == "vm.overcommit_memory=1\n"
+    assert (machine.root / "accounts").exists()
+
+
+@pytest.mark.parametrize(("code", "advised"), [(0, False), (1, True)])
+def test_sysctls_are_applied_where_the_kernel_is_the_hosts_own(
+    machine: Machine, rke2: Cluster, code: int, advised: bool
+) -> None:
+    """The one function alone, because a whole installation would change this machine."""
+    machine.program("sysctl", f'#!/bin/sh\necho "$*" >>"$HOST/sysctl"\nexit {code}\n')
+    install = plans.read(init(with_settings(rke2, {"profile": "cis"}))).instructions[0]
+    script = install.args[1].rpartition("main\n")[0] + f"ROOT=\nSTATE_DIR={machine.root}\napply_sysctls /nowhere\n"
+    done = machine.run(msgspec.structs.replace(install, args=["-c", script]))
+    assert done.returncode == 0, done.stderr
+    assert (machine.root / "sysctl").read_text() == f"-p {SYSCTLS}\n"
+    assert (machine.root / "advice").exists() is advised
+    assert ("profile cis needs the kernel settings of" in done.stdout) is advised
+
+
+# ---- a unit that is active ---------------------------------------------------------------------------------------
+
+ACTIVE = "/var/lib/rancher/capr/active-rke2-server.crt"
+SERVER_CA = "/var/lib/rancher/rke2/server/tls/server-ca.crt"
+MARKS = "/etc/systemd/system/rke2-server.service.d/50-remuda-active.conf"
+
+
+def is_marked_active(machine: Machine) -> bool:
+    link = machine.path(ACTIVE)
+    assert not link.is_symlink() or link.readlink() == machine.path(SERVER_CA)
+    return link.is_symlink()
+
+
+def with_settings(cluster: Cluster, settings: dict[str, object]) -> Cluster:
+    return sample.with_(cluster, spec=msgspec.structs.replace(cluster.spec, machine_global_config=settings))
+
+
+def test_active_unit_is_marked_by_systemd_and_by_nobody_before_it_is_active(machine: Machine, rke2: Cluster) -> None:
+    assert machine.apply(init(rke2)).returncode == 0
+    authority, link = machine.path(SERVER_CA), machine.path(ACTIVE)
+    assert machine.path(MARKS).read_text().splitlines() == [
+        "[Service]",
+        f'ExecStartPre=-/bin/rm -f "{link}"',
+        f'ExecStartPost=-/bin/ln -sfn "{authority}" "{link}"',
+        f'ExecStopPost=-/bin/rm -f "{link}"',
+    ]
+    assert not is_marked_active(machine)
+
+
+def test_paths_in_the_drop_in_are_single_words_to_systemd(machine: Machine, rke2: Cluster) -> None:
+    odd = '/srv/a "b" 50%$HOME'
+    spec = msgspec.structs.replace(rke2.spec, data_directories=sample.DataDirectories(provisioning=odd))
+    assert machine.apply(init(sample.with_(rke2, spec=spec))).returncode == 0
+    text = machine.path(MARKS).read_text()
+    (command,) = unitfile.parse("rke2-server.service", f"[Service]\nExecStart=/bin/true\n{text}").after
+    wanted = ["/bin/rm", "-f", f"{machine.root}{odd}/active-rke2-server.crt"]
+    assert unitfile.filled(command.words, {"HOME": "no"}) == wanted
+
+
+def test_unit_that_is_active_with_what_is_wanted_is_marked_and_one_that_restarts_is_not(
+    machine: Machine, rke2: Cluster
+) -> None:
+    """The first is a host that was installed before units were marked."""
+    assert machine.apply(init(rke2)).returncode == 0
+    for state, marked in (("activating", False), ("active", True)):
+        (machine.root / "state").write_text(f"{state}\n")
+        machine.path(MARKS).unlink()
+        machine.asked_of_systemd()
+        assert machine.apply(init(rke2)).returncode == 0
+        assert is_marked_active(machine) is marked
+        assert "daemon-reload" in machine.asked_of_systemd(), "else systemd would not know the drop-in"
+    assert machine.apply(init(rke2)).returncode == 0
+    assert machine.asked_of_systemd() == []
+    machine.program("systemctl", f'#!/bin/sh\n[ "$1" != stop ] || test ! -L "{machine.path(ACTIVE)}"\n')
+    done = machine.apply(init(with_settings(rke2, {"debug": True})))
+    assert done.returncode == 0, "it was still marked when it was stopped"
+    assert not is_marked_active(machine)
+
+
+def test_retired_host_has_no_mark(machine: Machine, rke2: Cluster) -> None:
+    assert machine.apply(init(rke2)).returncode == 0
+    machine.path(ACTIVE).symlink_to(machine.path(SERVER_CA))
+    assert machine.apply(render.retire(rke2, sample.host("init"))).returncode == 0
+    assert not is_marked_active(machine)
+    assert not machine.path(MARKS).parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "marked"), [("", "active", True), ("17", "active", False), ("", "activating", False)]
+)
+@pytest.mark.parametrize("code", [0, 7])
+def test_unit_is_marked_after_an_installer_image_unless_it_restarts(
+    machine: Machine, authority: certificates.Authority, job: str, state: str, marked: bool, code: int
+) -> None:
+    machine.program("run.sh", f'#!/bin/sh\n[ ! -L "{machine.path(ACTIVE)}" ] || exit 9\nexit {code}\n')
+    (machine.root / "state").write_text(f"{state}\n")
+    (machine.root / "job").write_text(job)
+    machine.path(ACTIVE).parent.mkdir(parents=True)
+    machine.path(ACTIVE).symlink_to(machine.path(SERVER_CA))
+    cluster = sample.with_(sample.plain("rke2"), authorities={"server/tls/server-ca.crt": authority.pem})
+    assert machine.apply(init(cluster)).returncode == code
+    assert is_marked_active(machine) is marked
+
+
+RKE2_PROGRAM = """#!{python}
+import os, socket, time
+while not os.path.exists("{root}/go"):
+    time.sleep(0.02)
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"READY=1", "\\0" + os.environ["NOTIFY_SOCKET"][1:])
+time.sleep(1000)
+"""
+
+
+def test_mark_follows_the_unit_through_restarts(
+    machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, tmp_path: Path
+) -> None:
+    """With the systemctl of process hosts in place of the stand-in."""
+    agent = tmp_path / "agent.pyz"
+    agent.write_bytes(assets.agent_zipapp())
+    machine.program(
+        "systemctl", f'#!/bin/sh\nexec {sys.executable} -I -S {agent} systemctl --root {machine.root} -- "$@"\n'
+    )
+    program = RKE2_PROGRAM.format(python=sys.executable, root=machine.root)
+    unit = f"{UNIT}Type=notify\nRestart=always\n"
+    content = release(tmp_path, {"bin/rke2": program, "lib/systemd/system/rke2-server.service": unit})
+    rke2 = served(machine, serve, authority, content)
+    go = machine.root / "go"
+    try:
+        for settings in ({}, {"debug": True}):  # the second one restarts it
+            done = machine.apply(init(with_settings(rke2, settings)))
+            assert done.returncode == 0, done.stderr
+            assert not is_marked_active(machine)
+            go.touch()
+            eventually(lambda: is_marked_active(machine))
+            assert machine.path(ACTIVE).read_bytes() == authority.pem
+            go.unlink()
+    finally:
+        done = machine.apply(render.retire(rke2, sample.host("init")))
+    assert done.returncode == 0, done.stderr
+    assert not is_marked_active(machine)
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# ---- authorities -------------------------------------------------------------------------------------------------
+
+ETCD_CA = "server/tls/etcd/peer-ca.crt"
+
+
+def with_authority(authority: certificates.Authority, content: bytes, **spec: object) -> bytes:
+    cluster = k3s(authority, ("k3s", b"k3s"), **spec)
+    return init(sample.with_(cluster, authorities={**cluster.authorities, ETCD_CA: content}))
+
+
+def given_away(path: Path) -> tuple[int, int, int]:
+    """Do what RKE2 does under its CIS profile: give the file to user etcd."""
+    path.chmod(0o440)
+    if os.geteuid() == 0:
+        os.chown(path, 52034, 52034)
+    return owner(path)
+
+
+def owner(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)
+
+
+def test_authorities_are_in_place_before_the_service_starts_and_nowhere_else(
+    worker: Machine, authority: certificates.Authority
+) -> None:
+    done = worker.apply(with_authority(authority, b"etcd"))
+    assert done.returncode == 0, done.stderr
+    placed = worker.path(f"/var/lib/rancher/k3s/{ETCD_CA}")
+    assert placed.read_bytes() == b"etcd"
+    assert stat.S_IMODE(placed.stat().st_mode) == 0o600
+    staged = worker.path("/var/lib/rancher/capr/authorities")
+    assert not [path for path in staged.rglob("*") if path.is_file()]
+
+
+def test_authority_with_the_same_content_keeps_its_owner_and_mode(
+    worker: Machine, authority: certificates.Authority
+) -> None:
+    """Under `profile: cis` RKE2 gives etcd's authorities to user etcd, which cannot start again without them."""
+    assert worker.apply(with_authority(authority, b"etcd")).returncode == 0
+    placed = worker.path(f"/var/lib/rancher/k3s/{ETCD_CA}")
+    expected, inode = given_away(placed), placed.stat().st_ino
+    assert worker.apply(with_authority(authority, b"etcd", additional_manifest="kind: Namespace")).returncode == 0
+    assert (owner(placed), placed.stat().st_ino) == (expected, inode)
+
+
+def test_authority_with_another_content_is_replaced_and_keeps_its_owner_and_mode(
+    worker: Machine, authority: certificates.Authority
+) -> None:
+    assert worker.apply(with_authority(authority, b"etcd")).returncode == 0
+    placed = worker.path(f"/var/lib/rancher/k3s/{ETCD_CA}")
+    expected = given_away(placed)
+    assert worker.apply(with_authority(authority, b"another")).returncode == 0
+    assert placed.read_bytes() == b"another"
+    assert owner(placed) == expected
 
 
 # ---- joining -----------------------------------------------------------------------------------------------------
@@ -467,6 +872,30 @@ def test_a_service_that_does_not_stop_is_told(machine: Machine) -> None:
     done = machine.apply(render.retire(sample.plain(), sample.host("server")))
     assert done.returncode != 0
     assert "k3s still runs" in done.stderr
+
+
+@pytest.mark.parametrize(("distro", "variable"), [("k3s", "K3S_DATA_DIR"), ("rke2", "RKE2_DATA_DIR")])
+def test_script_of_the_distribution_is_told_its_data_directory(machine: Machine, distro: str, variable: str) -> None:
+    killall = machine.path(f"/usr/local/bin/{distro}-killall.sh")
+    killall.parent.mkdir(parents=True)
+    killall.write_text(f'#!/bin/sh\necho "${variable}" >"$HOST/killed"\n')
+    killall.chmod(0o755)
+    cluster = sample.plain(distro, data_directories=sample.DataDirectories(k8s_distro="/data/there/"))
+    done = machine.apply(render.retire(cluster, sample.host("server")))
+    assert done.returncode == 0, done.stderr
+    assert (machine.root / "killed").read_text() == "/data/there\n"
+
+
+def test_host_has_not_left_while_its_containers_run(machine: Machine) -> None:
+    cluster = sample.plain("rke2", data_directories=sample.DataDirectories(k8s_distro="/data/rke2"))
+    shim = f"{machine.root}/data/rke2/data/v1/bin/containerd-shim-runc-v2 -namespace k8s.io"
+    machine.program("ps", f"#!/bin/sh\necho '  1 /sbin/init'\necho ' 12 {shim}'\necho ' 13 {shim}'\n")
+    machine.program("sleep", "#!/bin/sh\n")
+    done = machine.apply(render.retire(cluster, sample.host("server")))
+    assert done.returncode != 0
+    assert "containers of rke2 still run: 12 13" in done.stderr
+    machine.program("ps", f"#!/bin/sh\necho ' 1 /sbin/init'\necho ' 14 grep {shim}'\n")
+    assert machine.apply(render.retire(cluster, sample.host("server"))).returncode == 0
 
 
 # ---- the files themselves ----------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.providers.controlplane import distros
+from remuda.providers.controlplane.render.config import SECURE_PORTS
+from remuda.providers.shared import distros
 from tests.unit.providers.controlplane.render import sample
 
 DISTROS = [distros.of(distros.parse_version(version)) for version in sample.VERSIONS.values()]
@@ -34,3 +35,62 @@ def test_an_agent_does_not_take_what_only_a_server_knows(key: str) -> None:
     for distro in DISTROS:
         assert key in distro.server_arguments
         assert key not in distro.agent_arguments
+
+
+# ---- contracts ---------------------------------------------------------------------------------------------------
+
+CONTRACTS = [distro for distro in DISTROS if distro.name != "nano"]
+MINORS = range(30, 37)
+
+
+@pytest.mark.parametrize("distro", CONTRACTS, ids=lambda distro: distro.name)
+def test_every_fact_has_a_source_and_the_version_it_was_found_in(distro: distros.Distro) -> None:
+    facts = distro.contract.facts()
+    assert {type(fact).__name__ for fact in facts} >= {
+        "Keys",
+        "Unit",
+        "Script",
+        "Port",
+        "Health",
+        "Archive",
+        "OwnedFile",
+    }
+    for fact in facts:
+        assert fact.source
+        distros.parse_version(fact.version)
+        assert [distros.parse_version(f"v{first}+k3s1") for first in fact.since] == sorted(
+            distros.parse_version(f"v{first}+k3s1") for first in fact.since
+        )
+
+
+@pytest.mark.parametrize("distro", CONTRACTS, ids=lambda distro: distro.name)
+def test_what_the_planner_knows_is_what_the_contract_says(distro: distros.Distro) -> None:
+    contract = distro.contract
+    assert {unit.role: unit.name for unit in contract.units} == {
+        "server": distro.server_unit,
+        "agent": distro.agent_unit,
+    }
+    ports = {port.name: port.number for port in contract.ports}
+    assert (ports["supervisor"], ports["kube-apiserver"]) == (distro.supervisor_port, distro.api_port)
+    assert {name: str(ports[name]) for name in SECURE_PORTS} == SECURE_PORTS
+    assert {limit.key for limit in contract.limits} <= distro.server_arguments.keys()
+
+
+@pytest.mark.parametrize("distro", CONTRACTS, ids=lambda distro: distro.name)
+@pytest.mark.parametrize("minor", MINORS)
+def test_agent_takes_no_key_that_its_server_does_not(distro: distros.Distro, minor: int) -> None:
+    version = distros.parse_version(f"v1.{minor}.0+{distro.name}{'r1' if distro.name == 'rke2' else '1'}")
+    server, agent = distro.arguments(True, version), distro.arguments(False, version)
+    assert agent.items() <= server.items()
+    assert "prime" not in agent
+    assert ("helm-controller-arg" in server) is False  # since 1.36.3 and later patches of others
+
+
+@pytest.mark.parametrize(
+    ("version", "has_it"),
+    [("1.30.11", False), ("1.30.12", True), ("1.31.7", False), ("1.31.8", True), ("1.33.0", True), ("1.36.9", True)],
+)
+def test_fact_that_was_backported_holds_from_the_first_patch_of_each_minor(version: str, has_it: bool) -> None:
+    k3s = DISTROS[0]
+    found = k3s.arguments(True, distros.parse_version(f"v{version}+k3s1"))
+    assert ("secrets-encryption-provider" in found) is has_it

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observed import Cluster, Tokens
+from remuda.providers.controlplane.planner.observation import Cluster, Tokens
 from remuda.providers.controlplane.render import plan as plans
 from tests.lab import certificates
 from tests.lab.limits import LIMIT_SECONDS

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from remuda.kube import clock
-from remuda.providers.controlplane.configuration import DrainOptions
 from remuda.providers.controlplane.planner.decision import (
     Act,
     Decision,
@@ -28,7 +27,8 @@ from remuda.providers.controlplane.planner.decision import (
     RequestUncordon,
     RunAgain,
 )
-from remuda.providers.controlplane.planner.observed import Drain, Host, Member, Node, Observed, Pool, Report, Roles
+from remuda.providers.controlplane.planner.observation import Drain, Host, Member, Node, Observed, Pool, Report, Roles
+from remuda.providers.shared.types.configuration import DrainOptions
 from remuda.simulator.etcd import Etcd, EtcdRefused
 from tests.unit.providers.controlplane.planner import plans
 
@@ -93,14 +93,16 @@ class Machine:
 
 
 class World:
-    def __init__(self, seed: int, pools: dict[str, tuple[Roles, int]], *, drain: bool = False) -> None:
+    def __init__(
+        self, seed: int, pools: dict[str, tuple[Roles, int]], *, drain: bool = False, version: str = plans.VERSION
+    ) -> None:
         self.chance = random.Random(seed)
         self.now = 1000.0
         self.etcd = Etcd(catch_up_seconds=self.chance.choice((0.0, 10.0, 40.0)))
         self.machines: dict[str, Machine] = {}
         self.pools = {name: count for name, (_, count) in pools.items()}
         self.roles = {name: roles for name, (roles, _) in pools.items()}
-        self.version, self.settings = plans.VERSION, 0
+        self.version, self.settings = version, 0
         self.drain = DrainOptions(enabled=drain)
         self.initialized = False
         self.cut = False  # the manager does not reach the cluster's API
@@ -230,8 +232,9 @@ class World:
     def _reaches_a_server(self, machine: Machine) -> bool:
         assert machine.running is not None
         join = machine.running["join"]
+        port = plans.cluster(version=self.version).distro.supervisor_port
         return isinstance(join, list) and any(
-            other.is_up(self.now) and other.has_data and f"https://{_address(other)}:6443" in join
+            other.is_up(self.now) and other.has_data and f"https://{_address(other)}:{port}" in join
             for other in self.machines.values()
         )
 
@@ -244,6 +247,8 @@ class World:
         )
         if machine.run_ends is None and machine.state in ("succeeded", "failed"):
             machine.probes = dict.fromkeys(json.loads(machine.plan)["probes"], well)
+            if machine.roles == ETCD and "rke2-server" in machine.probes:
+                machine.probes["rke2-server"] = well and self._has_api()
         if self.now - machine.views_at >= VIEWS and machine.roles.etcd and machine.is_up(self.now):
             machine.views_at = self.now
             if member is not None and member.alive and self.etcd.has_quorum:
@@ -322,10 +327,11 @@ class World:
 
     @property
     def reachable(self) -> bool:
-        return (
-            not self.cut
-            and self.etcd.has_quorum
-            and any(m.roles.control_plane and m.node and m.is_up(self.now) for m in self.machines.values())
+        return not self.cut and self._has_api()
+
+    def _has_api(self) -> bool:
+        return self.etcd.has_quorum and any(
+            m.roles.control_plane and m.node and m.is_up(self.now) for m in self.machines.values()
         )
 
     # ---- the manager

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 from remuda.capi.types import Endpoint
-from remuda.providers.controlplane import distros
-from remuda.providers.controlplane.configuration import DrainOptions, UpgradeStrategy
 from remuda.providers.controlplane.planner.decide import decide as decide_with
 from remuda.providers.controlplane.planner.decision import Decision
-from remuda.providers.controlplane.planner.observed import Cluster, Host, Observed, Tokens
+from remuda.providers.controlplane.planner.observation import Cluster, Host, Observed, Tokens
 from remuda.providers.controlplane.render import Change, Placement
-from remuda.providers.controlplane.types import Installer, RKEControlPlaneSpec
+from remuda.providers.shared import distros
+from remuda.providers.shared.types.configuration import DrainOptions, UpgradeStrategy
+from remuda.providers.shared.types.controlplane import Installer, RKEControlPlaneSpec
 
 VERSION = "v1.36.3+k3s1"
 _PROBES = {"etcd": ("etcd",), "control_plane": ("kube-apiserver",)}
@@ -61,6 +61,8 @@ def render(of: Cluster, host: Host, placement: Placement, *, before: bytes = b""
     probes = {"kubelet": {}} | {
         name: {} for role, names in _PROBES.items() if getattr(host.roles, role) for name in names
     }
+    if host.roles.server and of.distro.components_outlive_unit:
+        probes[of.distro.server_unit] = {}
     plan = {
         "version": of.spec.kubernetes_version,
         "settings": of.spec.machine_global_config,

@@ -9,7 +9,7 @@ import msgspec
 
 from remuda.kube import clock
 from remuda.providers.controlplane.planner.decision import Decision
-from remuda.providers.controlplane.planner.observed import Drain, Host, Member, Node, Observed, Pool, Report, Roles
+from remuda.providers.controlplane.planner.observation import Drain, Host, Member, Node, Observed, Pool, Report, Roles
 from tests.unit.providers.controlplane.planner import plans
 from tests.unit.providers.controlplane.planner.model import ALL, CONTROL_PLANE, ETCD, SERVER, WORKER, World
 
@@ -19,9 +19,9 @@ __all__ = ["ALL", "CONTROL_PLANE", "ETCD", "SERVER", "WORKER", "Drain", "Member"
 
 
 @lru_cache
-def settled(*shape: tuple[str, Roles, int]) -> Observed:
+def settled(*shape: tuple[str, Roles, int], version: str = plans.VERSION) -> Observed:
     """Hosts are called <pool>-<number>, counted through."""
-    world = World(7, {name: (roles, count) for name, roles, count in shape})
+    world = World(7, {name: (roles, count) for name, roles, count in shape}, version=version)
     clock.use(lambda: world.now)
     try:
         for _ in range(500):

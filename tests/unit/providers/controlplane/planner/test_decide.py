@@ -3,9 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from remuda.kube.waits import Wait
+from remuda.kube.wait import Wait
 from remuda.providers.controlplane.planner.decision import Deliver, Hold, Mark, Release, RunAgain
-from remuda.providers.controlplane.planner.observed import Roles
+from remuda.providers.controlplane.planner.observation import Roles
 from tests.unit.providers.controlplane.planner import scene
 from tests.unit.providers.controlplane.planner.plans import decide
 from tests.unit.providers.controlplane.planner.scene import ALL, CONTROL_PLANE, ETCD, SERVER, WORKER
@@ -18,7 +18,7 @@ def test_a_cluster_that_is_as_it_shall_be_is_left_alone() -> None:
     assert decision.initialized
     assert decision.bootstrapped
     assert decision.provisioned
-    assert decision.stable
+    assert decision.lost is None
     assert {status.phase for status in decision.hosts.values()} == {"ready"}
 
 
@@ -102,7 +102,7 @@ def test_a_cluster_without_any_etcd_host_that_has_its_data_asks_for_a_restore() 
     observed = msgspec.structs.replace(observed, hosts=[*staying, scene.newcomer("server-9", SERVER, held=True)])
     decision = decide(observed)
     assert not decision.acts
-    assert not decision.stable
+    assert decision.lost is not None
     assert "restored" in str(decision.waits[0])
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from remuda.providers.controlplane.planner.decision import Deliver, Mark
-from remuda.providers.controlplane.planner.observed import Pool
+from remuda.providers.controlplane.planner.observation import Pool
 from tests.unit.providers.controlplane.planner import plans, scene
 from tests.unit.providers.controlplane.planner.plans import decide
 from tests.unit.providers.controlplane.planner.scene import ALL, SERVER, WORKER

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from remuda.providers.controlplane.planner.decision import Deliver, Expel, Leave
-from remuda.providers.controlplane.planner.observed import Member, Observed
+from remuda.kube import clock
+from remuda.providers.controlplane.planner.decision import Deliver, Expel, Leave, Release
+from remuda.providers.controlplane.planner.observation import Member, Observed
 from tests.unit.providers.controlplane.planner import scene
 from tests.unit.providers.controlplane.planner.plans import decide
 from tests.unit.providers.controlplane.planner.scene import SERVER, WORKER
@@ -101,3 +102,94 @@ def test_a_member_of_nobody_that_answers_is_only_told() -> None:
     decision = decide(_with_stray(healthy=True))
     assert not decision.acts
     assert decision.held[0].reason == "StrayEtcdMember"
+
+
+# ---- a majority that is lost
+
+
+def silent_api(observed: Observed, *dead: str, seconds: float = 60.0, unwell: tuple[str, ...] = ()) -> Observed:
+    """The API has not answered for so long, and as long nothing was heard of those hosts. Their last words are that
+    everybody is well; nobody who lives can list the members."""
+    since = observed.now - seconds
+    for host in observed.hosts:
+        if host.name in dead:
+            observed = scene.with_host(observed, host.name, silent_since=since, node=None)
+        elif host.name in unwell:
+            observed = scene.with_host(observed, host.name, node=None, report={"members": None, "probes": {}})
+        else:
+            observed = scene.with_host(observed, host.name, node=None)
+    return msgspec.structs.replace(observed, reachable=False, unreachable="no route", unanswered_since=since)
+
+
+def test_a_lost_quorum_names_the_dead_and_what_a_person_can_do() -> None:
+    observed = silent_api(scene.three_servers(), "server-1", "server-3", unwell=("server-2",))
+    decision = decide(observed)
+    assert decision.lost is not None
+    assert decision.waits[0] == decision.lost
+    assert decision.lost in decision.held
+    since = clock.rfc3339(observed.now - 60)
+    assert str(decision.lost) == (
+        "etcd of default/prairie: quorum is lost: 2 of 3 members must run; "
+        f"server-1 silent since {since}; server-3 silent since {since} (since {since}); "
+        "start server-1, server-3 again, or restore from a snapshot; until then no member is changed"
+    ).replace("default/prairie", f"{observed.cluster.namespace}/{observed.cluster.name}")
+
+
+def test_while_the_quorum_is_lost_no_plan_member_or_mark_changes() -> None:
+    observed = silent_api(scene.upgraded(scene.three_servers()), "server-1", "server-3", unwell=("server-2",))
+    observed = scene.with_newcomer(observed, scene.newcomer("server-9", SERVER, held=True))
+    observed = scene.with_newcomer(observed, scene.newcomer("worker-9", WORKER))
+    observed = scene.with_host(observed, "server-1", deleting_since=observed.now - 30, drained=True, held=True)
+    decision = decide(observed)
+    assert decision.lost is not None
+    assert decision.acts == []
+
+
+def test_a_forced_removal_is_the_users_way_out_of_a_lost_quorum() -> None:
+    observed = silent_api(scene.three_servers(), "server-1", "server-3", unwell=("server-2",))
+    going = {"deleting_since": observed.now - 30, "drained": True, "held": True, "force_remove": True}
+    assert scene.hosts_of(decide(scene.with_host(observed, "server-1", **going)), Release) == ["server-1"]
+
+
+@pytest.mark.parametrize(
+    ("dead", "unwell", "lost"),
+    [
+        (("server-1",), (), False),
+        (("server-1",), ("server-2",), True),
+        ((), ("server-1", "server-2", "server-3"), True),
+        ((), ("server-1",), False),
+        (("server-1", "server-2", "server-3"), (), False),  # it may be the network to all of them
+        (("server-1", "server-2"), (), True),
+    ],
+)
+def test_a_quorum_is_lost_when_a_majority_is_and_somebody_is_left_to_say_so(
+    dead: tuple[str, ...], unwell: tuple[str, ...], lost: bool
+) -> None:
+    decision = decide(silent_api(scene.three_servers(), *dead, unwell=unwell))
+    assert (decision.lost is not None) == lost
+
+
+def test_a_short_silence_costs_no_quorum_and_is_looked_at_again() -> None:
+    decision = decide(silent_api(scene.three_servers(), "server-1", "server-3", seconds=20, unwell=("server-2",)))
+    assert decision.lost is None
+    assert decision.look_again == 10
+
+
+def test_an_api_that_answers_has_a_quorum() -> None:
+    observed = silent_api(scene.three_servers(), "server-1", "server-3")
+    assert decide(msgspec.structs.replace(observed, unanswered_since=None)).lost is None
+
+
+def test_the_only_member_is_as_silent_as_its_api() -> None:
+    observed = scene.settled(("server", SERVER, 1), ("worker", WORKER, 1))
+    assert decide(silent_api(observed, "server-1")).lost is None
+
+
+def test_a_quorum_lost_before_the_manager_started_is_lost_until_the_api_answers() -> None:
+    observed = silent_api(scene.upgraded(scene.three_servers()))
+    words = "etcd of default/c: quorum is lost: 2 of 3 members must run; server-1 silent since yesterday"
+    observed = msgspec.structs.replace(observed, lost_before=words)
+    decision = decide(observed)
+    assert str(decision.lost) == words
+    assert decision.acts == []
+    assert decide(msgspec.structs.replace(observed, unanswered_since=None)).lost is None

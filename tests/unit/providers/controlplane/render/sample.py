@@ -5,20 +5,7 @@ from __future__ import annotations
 from remuda.capi.types import Endpoint
 from remuda.capi.types.shared import Selector
 from remuda.kube.selectors import label_selector_from_labels
-from remuda.providers.controlplane import distros
-from remuda.providers.controlplane.configuration import (
-    S3,
-    DataDirectories,
-    EnvVar,
-    Etcd,
-    Mirror,
-    Networking,
-    Registries,
-    RegistryConfig,
-    SelectorConfig,
-    Taint,
-)
-from remuda.providers.controlplane.planner.observed import (
+from remuda.providers.controlplane.planner.observation import (
     Cluster,
     ExtraFile,
     ExtraFiles,
@@ -30,7 +17,20 @@ from remuda.providers.controlplane.planner.observed import (
     Tunnel,
 )
 from remuda.providers.controlplane.render import Placement
-from remuda.providers.controlplane.types import Installer, RKEControlPlaneSpec
+from remuda.providers.shared import distros
+from remuda.providers.shared.types.configuration import (
+    S3,
+    DataDirectories,
+    EnvVar,
+    Etcd,
+    Mirror,
+    Networking,
+    Registries,
+    RegistryConfig,
+    SelectorConfig,
+    Taint,
+)
+from remuda.providers.shared.types.controlplane import Installer, RKEControlPlaneSpec
 
 VERSIONS = {"k3s": "v1.36.4+k3s1", "rke2": "v1.36.4+rke2r1", "nano": "v1.36.4+nano1"}
 ROLES = {
@@ -97,7 +97,12 @@ def rich(distro: str) -> Cluster:
             "tls-san": ["prairie.example.com"],
             "audit-policy-file": "apiVersion: audit.k8s.io/v1\nkind: Policy\n",
             "cloud-provider-config": "secret://fleet-default:cloud",
-            "kube-controller-manager-arg": ["node-monitor-grace-period=20s", "secure-port=20257"],
+            "kube-controller-manager-arg": ["node-monitor-grace-period=20s"],
+            **(
+                {"cloud-provider-name": "external"}
+                if distro == "rke2"
+                else {"kube-controller-manager-arg": ["node-monitor-grace-period=20s", "secure-port=20257"]}
+            ),
         },
         machine_selector_config=[
             SelectorConfig(config={"kubelet-arg+": ["v=2"]}),
@@ -149,6 +154,47 @@ def rich(distro: str) -> Cluster:
     return with_(base, **changes)
 
 
+HARDENED = {
+    "k3s": {
+        "protect-kernel-defaults": True,
+        "secrets-encryption": True,
+        "kube-apiserver-arg": ["admission-control-config-file=/etc/psa.yaml", "audit-log-maxage=30"],
+        "kubelet-arg": ["streaming-connection-idle-timeout=5m"],
+    },
+    "rke2": {"profile": "cis"},
+}
+CLOUD = {
+    "k3s": {"disable-cloud-controller": True, "kubelet-arg": ["cloud-provider=external"]},
+    "rke2": {"cloud-provider-name": "external", "cloud-provider-config": "secret://fleet-default:cloud"},
+}
+IMAGES = {"k3s": ("images.tar.zst",), "rke2": ("images-core.tar.zst", "images-calico.tar.zst")}
+
+
+def cis(distro: str) -> Cluster:
+    return plain(distro, machine_global_config=HARDENED[distro])
+
+
+def cloud_provider(distro: str) -> Cluster:
+    base = plain(distro, machine_global_config=CLOUD[distro])
+    return with_(base, config_files={"secret://fleet-default:cloud": "[Global]\nuser = a\n"})
+
+
+def data_directory(distro: str) -> Cluster:
+    directories = DataDirectories(system_agent="/srv/agent", provisioning="/srv/capr", k8s_distro=f"/srv/{distro}")
+    return plain(distro, data_directories=directories)
+
+
+def air_gap(distro: str) -> Cluster:
+    names = {_ARTEFACTS[distro]: "a" * 64} | dict.fromkeys(IMAGES[distro], "b" * 64)
+    base = plain(distro, machine_global_config={"system-default-registry": "registry.example.com"})
+    return with_(base, installer=Installer(version=VERSIONS[distro], artefacts={"amd64": names}))
+
+
+def dual_stack(distro: str) -> Cluster:
+    networks = {"cluster-cidr": "10.42.0.0/16,fd01::/48", "service-cidr": "10.43.0.0/16,fd02::/112"}
+    return plain(distro, machine_global_config=networks, networking=Networking(stack_preference="dual"))
+
+
 def with_(cluster: Cluster, **changes: object) -> Cluster:
     fields = {name: getattr(cluster, name) for name in cluster.__struct_fields__}
     return Cluster(**(fields | changes))
@@ -172,10 +218,11 @@ def host(role: str = "init", **changes: object) -> Host:
     return Host(**(fields | changes))  # type: ignore[arg-type]
 
 
-def place(role: str) -> Placement:
+def place(role: str, distro: str = "k3s") -> Placement:
     if role == "init":
         return Placement(init=True)
-    return Placement(servers=["https://10.0.0.5:6443", "https://10.0.0.6:6443"])
+    port = distros.of(distros.parse_version(VERSIONS[distro])).supervisor_port
+    return Placement(servers=[f"https://10.0.0.5:{port}", f"https://10.0.0.6:{port}"])
 
 
 def _installer(distro: str, *, artefacts: bool) -> Installer:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.providers.controlplane import distros, render
-from remuda.providers.controlplane.configuration import S3, EnvVar, Etcd, Mirror, Registries, UpgradeStrategy
-from remuda.providers.controlplane.planner.observed import Cluster, ExtraFile, ExtraFiles, S3Access
+from remuda.providers.controlplane import render
+from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, ExtraFiles, S3Access
 from remuda.providers.controlplane.render import Placement, consequence
+from remuda.providers.shared import distros
+from remuda.providers.shared.types.configuration import S3, EnvVar, Etcd, Mirror, Registries, UpgradeStrategy
 from tests.unit.providers.controlplane.render import sample
 
 PLAIN = sample.plain()

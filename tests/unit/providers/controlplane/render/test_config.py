@@ -10,10 +10,11 @@ import pytest
 from remuda.capi.types import Endpoint
 from remuda.capi.types.shared import Selector
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.configuration import S3, Etcd, SelectorConfig, Taint
-from remuda.providers.controlplane.planner.observed import Cluster, Host, S3Access
+from remuda.providers.controlplane.planner.observation import Cluster, Host, S3Access
 from remuda.providers.controlplane.render import plan as plans
 from remuda.providers.controlplane.render import tokens
+from remuda.providers.shared import distros
+from remuda.providers.shared.types.configuration import S3, Etcd, SelectorConfig, Taint
 from tests.lab.certificates import Authority
 from tests.unit.providers.controlplane.render import sample
 
@@ -204,7 +205,7 @@ def test_the_first_family_is_that_of_services() -> None:
 
 
 def test_a_cloud_provider_knows_outer_addresses_itself() -> None:
-    found = of_role("server", "rke2", machine_global_config={"cloud-provider-name": "aws"})
+    found = of_role("server", "rke2", machine_global_config={"cloud-provider-name": "external"})
     assert "node-external-ip" not in found
 
 
@@ -245,7 +246,9 @@ def test_s3_without_anything_set_is_no_s3() -> None:
 
 
 def test_a_secret_that_is_not_known_is_never_written_as_its_own_name() -> None:
-    cluster = sample.plain("rke2", machine_global_config={"cloud-provider-config": "secret://ns:n"})
+    cluster = sample.plain(
+        "rke2", machine_global_config={"cloud-provider-name": "external", "cloud-provider-config": "secret://ns:n"}
+    )
     assert "cloud-provider-config" not in config(cluster, sample.host("server"))
     assert render.dropped(cluster, sample.host("server")) == ["cloud-provider-config: secret://ns:n is not known"]
 
@@ -275,3 +278,52 @@ def test_the_data_directory_is_the_same_on_all_machines() -> None:
     cluster = sample.plain(machine_global_config={"data-dir": "/all"}, machine_selector_config=elsewhere)
     assert config(cluster, sample.host("server"))["data-dir"] == "/all"
     assert len(render.dropped(cluster, sample.host("server"))) == 1
+
+
+# ---- what RKE2 refuses -------------------------------------------------------------------------------------------
+
+CLOUD = {"cloud-provider-name": "external", "cloud-provider-config": "[Global]\n"}
+
+
+@pytest.mark.parametrize("role", ["server", "worker"])
+def test_node_of_a_cloud_provider_has_no_external_address_in_its_config(role: str) -> None:
+    """RKE2: can't set node-external-ip while using cloud provider."""
+    cluster = sample.plain("rke2", machine_global_config={"cloud-provider-name": "external"})
+    assert "node-external-ip" not in config(cluster, sample.host(role))
+    assert config(sample.plain("rke2"), sample.host(role))["node-external-ip"] == ["203.0.113.5"]
+    cluster = sample.plain("rke2", machine_global_config={**CLOUD, "node-external-ip": "203.0.113.9"})
+    assert "node-external-ip" not in config(cluster, sample.host(role))
+    [told] = render.dropped(cluster, sample.host(role))
+    assert told.startswith("node-external-ip: cannot be set beside a cloud provider")
+
+
+def test_config_of_a_cloud_provider_without_its_name_is_left_out() -> None:
+    """RKE2: --cloud-provider-config requires --cloud-provider-name to be provided."""
+    cluster = sample.plain("rke2", machine_global_config={"cloud-provider-config": "[Global]\n"})
+    found = config(cluster, sample.host("server"))
+    assert "cloud-provider-config" not in found
+    assert found["node-external-ip"] == ["203.0.113.5"]
+    assert render.dropped(cluster, sample.host("server")) == [
+        "cloud-provider-config: needs cloud-provider-name beside it"
+    ]
+
+
+@pytest.mark.parametrize(("key", "port"), [("kube-controller-manager-arg", "10257"), ("kube-scheduler-arg", "10259")])
+def test_rke2_keeps_the_ports_that_its_probes_are_fixed_on(key: str, port: str) -> None:
+    cluster = sample.plain("rke2", machine_global_config={key: ["v=2", "secure-port=20000"]})
+    found = config(cluster, sample.host("server"))[key]
+    assert "v=2" in found
+    assert [item for item in found if "secure-port" in item] == [f"secure-port={port}"]
+    k3s = sample.plain("k3s", machine_global_config={key: ["secure-port=20000"]})
+    assert "secure-port=20000" in config(k3s, sample.host("server"))[key]
+
+
+def test_key_that_the_version_does_not_have_is_left_out() -> None:
+    """An agent of K3s does not start with a key it does not know."""
+    cluster = sample.plain("k3s", machine_global_config={"nonroot-devices": True})
+    old = sample.with_(cluster, version=distros.parse_version("v1.31.1+k3s1"))
+    assert config(cluster, sample.host("worker"))["nonroot-devices"] is True
+    assert "nonroot-devices" not in config(old, sample.host("worker"))
+    assert render.dropped(old, sample.host("worker")) == [
+        "machineGlobalConfig: nonroot-devices: k3s has it in other versions than v1.31.1+k3s1"
+    ]

@@ -9,10 +9,10 @@ import json
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.configuration import EnvVar
-from remuda.providers.controlplane.planner.observed import Cluster, ExtraFile, ExtraFiles
+from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, ExtraFiles
 from remuda.providers.controlplane.render import plan as plans
 from remuda.providers.controlplane.render.manifests import stored_gzip
+from remuda.providers.shared.types.configuration import EnvVar
 from tests.unit.providers.controlplane.render import sample
 
 

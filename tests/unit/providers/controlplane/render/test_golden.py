@@ -1,5 +1,9 @@
 """Plans are the same bytes for ever: what was rendered once is held in golden/, and any difference fails.
 
+A cluster of one server is `plain-init`; one of several is `plain-init` with `plain-server`; one of split roles is
+`plain-etcd`, `plain-control-plane` and `plain-worker`. The contract of the distribution takes each plan of K3s and RKE2
+(`checker`).
+
 After a change that is meant (none is, once this way of rendering has been released: add another), write them anew:
 
     .venv/bin/python -m tests.unit.providers.controlplane.render.test_golden
@@ -10,27 +14,50 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remuda.providers.controlplane import distros, render
-from tests.unit.providers.controlplane.render import sample
+from remuda.providers.controlplane import render
+from remuda.providers.controlplane.planner.observation import Cluster
+from remuda.providers.controlplane.render import plan as plans
+from remuda.providers.shared import distros
+from tests.unit.providers.controlplane.render import checker, sample
 
 GOLDEN = Path(__file__).parent / "golden"
+REFUSED = Path(__file__).parent / "refused"
+FEATURES: dict[str, Callable[[str], Cluster]] = {
+    "plain": sample.plain,
+    "rich": sample.rich,
+    "cis": sample.cis,
+    "cloud-provider": sample.cloud_provider,
+    "data-directory": sample.data_directory,
+    "air-gap": sample.air_gap,
+    "dual-stack": sample.dual_stack,
+}
+REAL = ("k3s", "rke2")
 CASES = [
-    (f"{distro}-{features}-{role}", distro, features, role)
-    for distro in sample.VERSIONS
-    for features in ("plain", "rich")
-    for role in sample.ROLES
+    *(
+        (f"{distro}-{features}-{role}", distro, features, role)
+        for distro in sample.VERSIONS
+        for features in ("plain", "rich")
+        for role in sample.ROLES
+    ),
+    *(
+        (f"{distro}-{features}-{role}", distro, features, role)
+        for distro in REAL
+        for features in FEATURES
+        if features not in ("plain", "rich")
+        for role in ("server", "worker")
+    ),
 ]
 
 
 def rendered(distro: str, features: str, role: str) -> bytes:
-    cluster = sample.plain(distro) if features == "plain" else sample.rich(distro)
-    return render.render(cluster, sample.host(role), sample.place(role))
+    return render.render(FEATURES[features](distro), sample.host(role), sample.place(role, distro))
 
 
 def readable(content: bytes) -> str:
@@ -46,10 +73,17 @@ def readable(content: bytes) -> str:
 def _without_scripts(content: bytes) -> bytes:
     content = content.replace(b64encode(resource("host_tool.py")), b"<host_tool.py>")
     common = resource("install-common.sh").decode()
-    for name in ("", *(f"install-{distro}.sh" for distro in sample.VERSIONS)):
-        own = resource(name).decode() if name else ""
+    installs = (
+        (),
+        ("prepare-rke2.sh",),
+        ("prepare-rke2.sh", "install-rke2.sh"),
+        ("install-k3s.sh",),
+        ("install-nano.sh",),
+    )
+    for names in installs:
+        own = "".join(resource(name).decode() for name in names)
         script = json.dumps(f"{common}\n{own}\nmain\n", ensure_ascii=False).encode()
-        content = content.replace(script, f'"<install-common.sh {name}>"'.encode())
+        content = content.replace(script, f'"<install-common.sh {" ".join(names)}>"'.encode())
     tunnel = json.dumps(f"{resource('tunnel.sh').decode()}\nkeep\n", ensure_ascii=False).encode()
     return content.replace(tunnel, b'"<tunnel.sh keep>"')
 
@@ -74,6 +108,45 @@ def _text(value: Any) -> str:
 @pytest.mark.parametrize(("name", "distro", "features", "role"), CASES, ids=[case[0] for case in CASES])
 def test_a_plan_is_what_it_was(name: str, distro: str, features: str, role: str) -> None:
     assert readable(rendered(distro, features, role)) == (GOLDEN / f"{name}.json").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "distro", "features", "role"), [case for case in CASES if case[1] in REAL], ids=lambda value: value
+)
+def test_plan_is_one_that_the_contract_takes(name: str, distro: str, features: str, role: str) -> None:
+    assert checker.problems(plans.read(rendered(distro, features, role))) == []
+
+
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("distro", REAL)
+def test_last_plan_is_one_that_the_contract_takes(distro: str, features: str) -> None:
+    cluster = FEATURES[features](distro)
+    plan = plans.read(render.retire(cluster, sample.host("server")))
+    data = cluster.spec.data_directories.k8s_distro or cluster.distro.data_dir
+    assert checker.retirement_problems(plan, cluster.distro, cluster.version, data) == []
+
+
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [
+        ("server", "config: cloud-provider-config needs cloud-provider-name beside it"),
+        ("server", "config: node-external-ip cannot be set beside a cloud provider"),
+        ("server", "config: kube-controller-manager-arg cannot set another secure-port than 10257"),
+        ("server", "probe kube-controller-manager: https://127.0.0.1:20257/healthz is not"),
+        ("server", "file /data/rke2/server/tls/etcd/peer-ca.crt: rke2 gives it to etcd"),
+        ("server", "https://10.0.0.5:6443 is not the supervisor's port 9345"),
+        ("worker", "config: node-external-ip cannot be set beside a cloud provider"),
+        ("worker", "config: cloud-provider-config needs cloud-provider-name beside it"),
+    ],
+)
+def test_plans_that_rke2_did_not_start_with_are_found(role: str, words: str) -> None:
+    """The golden plans of an earlier day, which RKE2 v1.36.3 refused."""
+    raw = json.loads((REFUSED / f"rke2-rich-{role}.json").read_text("utf-8"))["plan"]
+    for file in raw["files"]:
+        lines = file["content"] if isinstance(file["content"], list) else [file["content"]]
+        file["content"] = b64encode("\n".join(lines).encode()).decode()
+    found = checker.problems(plans.read(json.dumps(raw).encode()))
+    assert [problem for problem in found if problem.startswith(words)]
 
 
 def test_the_scripts_of_plans_are_what_they_were() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.configuration import Networking
-from remuda.providers.controlplane.planner.observed import Cluster
+from remuda.providers.controlplane.planner.observation import Cluster
 from remuda.providers.controlplane.render import plan as plans
+from remuda.providers.shared.types.configuration import Networking
 from tests.unit.providers.controlplane.render import sample
 
 
@@ -23,7 +23,9 @@ def probes(cluster: Cluster, role: str) -> dict[str, plans.Probe]:
         ("k3s", "control-plane", "kube-apiserver kube-controller-manager kube-scheduler kubelet"),
         ("k3s", "worker", "kubelet"),
         ("nano", "etcd", "etcd"),
-        ("rke2", "etcd", "etcd kubelet"),
+        ("rke2", "init", "calico etcd kube-apiserver kube-controller-manager kube-scheduler kubelet rke2-server"),
+        ("rke2", "etcd", "etcd kubelet rke2-server"),
+        ("rke2", "control-plane", "calico kube-apiserver kube-controller-manager kube-scheduler kubelet rke2-server"),
         ("rke2", "worker", "calico kubelet"),
     ],
 )
@@ -41,6 +43,13 @@ def test_no_probe_trusts_a_certificate_that_nobody_renews() -> None:
     found = probes(sample.plain(), "server")
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
         assert found[name].authority == "/var/lib/rancher/k3s/server/tls/server-ca.crt"
+
+
+def test_a_unit_whose_components_outlive_it_is_asked_itself_and_trusted_only_while_it_is_active() -> None:
+    found = probes(sample.plain("rke2"), "etcd")["rke2-server"]
+    assert found == plans.Probe(
+        url="https://localhost:9345/ping", authority="/var/lib/rancher/capr/active-rke2-server.crt"
+    )
 
 
 def test_what_the_user_serves_is_what_the_probe_asks() -> None:

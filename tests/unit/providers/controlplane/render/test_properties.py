@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from remuda.agent import plan as agent_plan
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.configuration import (
+from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, ExtraFiles, Host, RegistryAccess
+from remuda.providers.controlplane.render import Placement
+from remuda.providers.shared.distros.k3s import SERVER_ARGUMENTS
+from remuda.providers.shared.types.configuration import (
     EnvVar,
     Mirror,
     Registries,
@@ -19,9 +22,6 @@ from remuda.providers.controlplane.configuration import (
     SelectorConfig,
     Taint,
 )
-from remuda.providers.controlplane.distros.k3s import SERVER_ARGUMENTS
-from remuda.providers.controlplane.planner.observed import Cluster, ExtraFile, ExtraFiles, Host, RegistryAccess
-from remuda.providers.controlplane.render import Placement
 from tests.unit.providers.controlplane.render import sample
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=12)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observed import Cluster, Tokens, Tunnel
+from remuda.providers.controlplane.planner.observation import Cluster, Tokens, Tunnel
 from remuda.providers.controlplane.render import plan as plans
 from remuda.providers.controlplane.render.consequence import changes
 from remuda.providers.controlplane.render.stamps import DRAIN_HASH, RESTART_STAMP
@@ -76,13 +76,13 @@ def test_a_machine_of_the_same_name_has_another_token() -> None:
 
 
 def test_it_comes_before_what_may_fail() -> None:
-    assert [one.name for one in plans.read(rendered(tunnelled())).periodic] == ["tunnel", "etcd-members"]
+    assert [one.name for one in plans.read(rendered(tunnelled())).periodic] == ["tunnel", "etcd-members", "unit-status"]
 
 
 def test_a_node_that_leaves_the_control_plane_loses_it_for_good() -> None:
     before = rendered(tunnelled(), "server")
     after = rendered(tunnelled(), "etcd", before=before)
-    assert names(after) == ["install", "tunnel", "etcd-members"]
+    assert names(after) == ["install", "tunnel", "etcd-members", "unit-status"]
     removal = plans.read(after).instructions[1]
     assert removal.args[-1].endswith("\nremove\n")
     assert {file.path for file in plans.read(after).files if file.deleted} == {

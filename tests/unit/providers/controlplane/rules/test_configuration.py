@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from remuda.providers.controlplane.configuration import Operations, Taint
-from remuda.providers.controlplane.distros import Distro
 from remuda.providers.controlplane.rules import configuration, fields, keys
+from remuda.providers.shared.distros import Distro, of, parse_version
+from remuda.providers.shared.types.configuration import Operations, Taint
 
 SHA256 = base64.b64encode(b"a" * 32).decode()
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -89,7 +89,20 @@ def test_what_can_work_passes(spec: dict[str, Any]) -> None:
             "must not hold k8sDistro",
         ),
         ({"registries": {"mirrors": {"a": {"endpoint": ["m.example"]}}}}, "mirrors[a].endpoint[0]", "must be a URL"),
-        ({"registries": {"mirrors": {"a": {"rewrite": {"(": "x"}}}}}, "mirrors[a].rewrite", "no pattern"),
+        ({"registries": {"mirrors": {"a": {"rewrite": {"(": "x"}}}}}, "mirrors[a].rewrite", "missing closing )"),
+        (
+            {"registries": {"mirrors": {"a": {"rewrite": {"(?=x)": "x"}}}}},
+            "mirrors[a].rewrite",
+            "invalid or unsupported",
+        ),
+        ({"registries": {"mirrors": {"a": {"rewrite": {r"\pL": "x"}}}}}, "mirrors[a].rewrite", "Unicode classes"),
+        ({"registries": {"mirrors": {"a": {"rewrite": {"(.{1,100}){1,10}": "x"}}}}}, "mirrors[a].rewrite", "too large"),
+        ({"registries": {"mirrors": {"a": {"rewrite": {"a|" * 200: "x"}}}}}, "mirrors[a].rewrite", "Too long"),
+        (
+            {"registries": {"mirrors": {"a": {"rewrite": {f"a{number}": "x" for number in range(101)}}}}},
+            "registries.mirrors",
+            "Too many",
+        ),
         ({"registries": {"configs": {"a": {"caBundle": "what"}}}}, "configs[a].caBundle", "base64"),
         ({"registries": {"configs": {"a": {"tlsSecretName": "A_B"}}}}, "configs[a].tlsSecretName", "RFC 1123"),
         (
@@ -231,6 +244,73 @@ def test_keys_that_only_the_manager_sets_are_warned_of() -> None:
     config = read({"machineGlobalConfig": {"token": "mine", "disable-apiserver": False}})
     (said,) = keys.warnings(config, DISTRO, "spec")
     assert said == "spec.machineGlobalConfig.token: is not given to nodes: the manager makes tokens"
+
+
+# ---- what a distribution refuses -------------------------------------------------------------------------------------
+
+CLOUD = {"cloud-provider-name": "external"}
+
+
+def refused(version: str, **spec: Any) -> list[str]:
+    parsed = parse_version(version)
+    return [str(error) for error in keys.complaints(read(spec), of(parsed), "spec", parsed)]
+
+
+@pytest.mark.parametrize(
+    ("config", "path", "words"),
+    [
+        ({**CLOUD, "node-external-ip": ["203.0.113.5"]}, "node-external-ip", "beside a cloud provider"),
+        ({"cloud-provider-config": "x"}, "cloud-provider-config", "needs cloud-provider-name"),
+        ({"kube-scheduler-arg": "secure-port=1"}, "kube-scheduler-arg", "secure-port than 10259"),
+        ({"kube-controller-manager-arg+": ["--secure-port=1"]}, "kube-controller-manager-arg", "than 10257"),
+        ({"cni": "multus"}, "cni", "must be one of calico"),
+        ({"cni": ["calico", "multus"]}, "cni", "must be one of calico"),
+        ({"ingress-controller": "haproxy"}, "ingress-controller", "must be none"),
+        ({"profile": "cis-1.5"}, "profile", "must be cis or etcd"),
+        ({"profile": "cis", "protect-kernel-defaults": "false"}, "protect-kernel-defaults", "must be true"),
+        ({"secrets-encryption": False}, "secrets-encryption", "always encrypts"),
+        ({"cloud-provider-name": "aws"}, "cloud-provider-name", "set external"),
+        ({"node-name-from-cloud-provider-metadata": "true"}, "node-name-from-cloud-provider-metadata", "rename"),
+    ],
+)
+def test_what_rke2_does_not_start_with_is_refused_by_key(config: dict[str, Any], path: str, words: str) -> None:
+    (complaint,) = refused("v1.36.4+rke2r1", machineGlobalConfig=config)
+    assert complaint.startswith(f"spec.machineGlobalConfig.{path}: ")
+    assert words in complaint
+    assert not [told for told in refused("v1.36.4+k3s1", machineGlobalConfig=config) if words in told]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {**CLOUD, "cloud-provider-config": "x"},
+        {"kube-scheduler-arg": ["secure-port=10259", "v=2"]},
+        {"cni": ["multus", "cilium"]},
+        {"cni": "multus,calico"},
+        {"ingress-controller": ["traefik", "ingress-nginx"]},
+        {"profile": "cis", "protect-kernel-defaults": True},
+        {"secrets-encryption": "true", "node-name-from-cloud-provider-metadata": False},
+    ],
+)
+def test_what_rke2_takes_passes(config: dict[str, Any]) -> None:
+    assert refused("v1.36.4+rke2r1", machineGlobalConfig=config) == []
+
+
+def test_selectors_are_judged_with_the_config_of_all_machines() -> None:
+    selectors = [{"config": {"debug": True}}, {"config": {"node-external-ip": ["203.0.113.5"]}}]
+    (complaint,) = refused("v1.36.4+rke2r1", machineGlobalConfig=CLOUD, machineSelectorConfig=selectors)
+    assert complaint.startswith("spec.machineSelectorConfig[1].config.node-external-ip: ")
+
+
+def test_limits_hold_for_the_versions_that_have_them() -> None:
+    assert refused("v1.33.2+rke2r1", machineGlobalConfig={"profile": "cis-1.23"}) != []
+    assert refused("v1.33.1+rke2r1", machineGlobalConfig={"profile": "cis-1.23"}) == []
+
+
+def test_key_of_other_versions_is_warned_of() -> None:
+    config, version = read({"machineGlobalConfig": {"prime": True}}), parse_version("v1.31.4+rke2r1")
+    (said,) = keys.warnings(config, of(version), "spec", version)
+    assert said.endswith("is not given to nodes: rke2 has it in other versions than v1.31.4+rke2r1")
 
 
 # ---- fields ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from remuda.kube.objects import Field
-from remuda.providers.machine.spi import Address, BadOptions, Driver, DriverError, Options, Order, Server
+from remuda.providers.shared.drivers.spi import Address, BadOptions, Driver, DriverError, Options, Order, Server
 from remuda.runtime.steps import step
 from tests.lab.conformance import Subject
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from remuda.providers.machine.drivers import balancer, balancing
-from remuda.providers.machine.drivers.balancing import Balancing
+from remuda.providers.shared.drivers import balancer, balancer_process
+from remuda.providers.shared.drivers.balancer_process import Balancing
 from tests.lab.balancers import Greeters, greeting, reached
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import free_port
@@ -50,7 +50,7 @@ class Stage:
 
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr(balancing, "_READY_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr(balancer_process, "_READY_SECONDS", LIMIT_SECONDS)
     async with Greeters(["127.0.62.1", "127.0.62.2"]).serving() as greeters:
         made = Stage(tmp_path, greeters)
         await made.balancing.ensure(HERE, [greeters.port], greeters.addresses)

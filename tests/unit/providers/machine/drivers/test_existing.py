@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from remuda.providers.bootstrap.assets import agent_zipapp
-from remuda.providers.machine.drivers import existing
-from remuda.providers.machine.drivers.existing import claims, remote
-from remuda.providers.machine.drivers.existing.remote import Place
-from remuda.providers.machine.spi import BadOptions, DriverError, Order
+from remuda.providers.shared.drivers import existing
+from remuda.providers.shared.drivers.existing import claims, remote
+from remuda.providers.shared.drivers.existing.remote import Place
+from remuda.providers.shared.drivers.spi import BadOptions, DriverError, Order
 from tests.lab.conformance import Conformance
 from tests.lab.drivers import Pets, processes_below
 from tests.lab.limits import LIMIT_SECONDS

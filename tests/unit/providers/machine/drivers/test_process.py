@@ -18,10 +18,10 @@ import pytest
 
 from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.providers.machine.conformance.worker import Request, Worker
-from remuda.providers.machine.drivers import proc, process
-from remuda.providers.machine.drivers.process.host import Details, Hosts, Taken
-from remuda.providers.machine.drivers.process.place import NETWORK
-from remuda.providers.machine.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, DriverError, Order
+from remuda.providers.shared.drivers import proc, process
+from remuda.providers.shared.drivers.process.host import Details, Hosts, Taken
+from remuda.providers.shared.drivers.process.place import NETWORK
+from remuda.providers.shared.drivers.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, DriverError, Order
 from tests.lab.conformance import Conformance
 from tests.lab.drivers import Processes, processes_below
 
@@ -131,7 +131,7 @@ async def test_a_job_that_is_killed_leaves_the_script_running_and_the_next_one_w
     script = f"#!/bin/sh\necho begun >>{subject.directory}/begun\ncat {gate}\nsleep 1000 {IN_BACKGROUND}\n"
     order, worker = subject.order(), await Worker.start()
     request = Request(
-        driver="remuda.providers.machine.drivers.process:Process",
+        driver="remuda.providers.shared.drivers.process:Process",
         action="create",
         order=order,
         user_data=script.encode(),

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from remuda.providers.machine.drivers import balancing, process
-from remuda.providers.machine.drivers.process.cluster import ProcessCluster
-from remuda.providers.machine.spi import ClusterInfrastructure, ClusterOrder
+from remuda.providers.shared.drivers import balancer, balancer_process, proc, process
+from remuda.providers.shared.drivers.process.cluster import ProcessCluster
+from remuda.providers.shared.drivers.spi import ClusterInfrastructure, ClusterOrder
 from tests.lab.balancers import Greeters, reached
 from tests.lab.conformance import ClusterConformance, ClusterSubject
 from tests.lab.drivers import Processes, processes_below
@@ -74,7 +74,8 @@ async def test_a_balancer_that_was_killed_comes_back_at_the_same_address(subject
     made = await subject.act(order).ensure(order)
     for pid in processes_below(subject.hosts):
         os.kill(pid, signal.SIGKILL)
-    while processes_below(subject.hosts):
+    (lock,) = subject.hosts.rglob(balancer.LOCK)
+    while processes_below(subject.hosts) or proc.is_locked(lock):  # a process that ends loses its environment first
         await asyncio.sleep(0.01)
     again = await subject.act(order).ensure(order)
     assert again == made
@@ -82,11 +83,13 @@ async def test_a_balancer_that_was_killed_comes_back_at_the_same_address(subject
 
 
 async def test_a_port_that_is_taken_is_told(subject: Balancers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(balancing, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(balancer_process, "_PATIENCE_SECONDS", 0.0)
     async with Greeters(["127.0.61.9"]).serving() as somebody:
         order = subject.order(options={"address": "127.0.61.9"}, ports=(somebody.port,))
         with pytest.raises(process.DriverError, match=r"cannot listen at 127\.0\.61\.9.*in use"):
             await subject.act(order).ensure(order)
-    monkeypatch.setattr(balancing, "_PATIENCE_SECONDS", LIMIT_SECONDS)  # the old error stands until it has tried again
-    monkeypatch.setattr(balancing, "_READY_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr(
+        balancer_process, "_PATIENCE_SECONDS", LIMIT_SECONDS
+    )  # the old error stands until it has tried again
+    monkeypatch.setattr(balancer_process, "_READY_SECONDS", LIMIT_SECONDS)
     await subject.act(order).ensure(order)

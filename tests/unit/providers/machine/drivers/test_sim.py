@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from remuda.providers.machine.conformance.life import Life
-from remuda.providers.machine.drivers import sim
-from remuda.providers.machine.drivers.simcloud import FileCloud, SimCloud, SimServer, Wish
-from remuda.providers.machine.spi import TAG_OWNER, TAG_UID, DriverError
+from remuda.providers.shared.drivers import sim
+from remuda.providers.shared.drivers.simcloud import FileCloud, SimCloud, SimServer, Wish
+from remuda.providers.shared.drivers.spi import TAG_OWNER, TAG_UID, DriverError
 from tests.lab.conformance import Conformance
 from tests.lab.drivers import SimInFile, SimInMemory
 from tests.lab.limits import LIMIT_SECONDS

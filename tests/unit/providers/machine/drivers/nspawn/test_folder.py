@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.providers.machine.drivers.nspawn.folder import About, Folder
-from remuda.providers.machine.spi import DriverError
+from remuda.providers.shared.drivers.nspawn.folder import About, Folder
+from remuda.providers.shared.drivers.spi import DriverError
 
 
 def about(name: str = "one") -> About:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.providers.machine.drivers.nspawn.groups import Hierarchies, Limits, hierarchies, make, processes, remove
+from remuda.providers.shared.drivers.nspawn.groups import Hierarchies, Limits, hierarchies, make, processes, remove
 
 _HYBRID_MOUNTS = """\
 20 1 254:0 / / rw - ext4 /dev/vda rw

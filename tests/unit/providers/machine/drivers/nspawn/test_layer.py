@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from remuda.providers.machine.drivers.nspawn import contents
-from remuda.providers.machine.drivers.nspawn.bridges import Place
-from remuda.providers.machine.drivers.nspawn.layer import Layer
-from remuda.providers.machine.spi import BadOptions
+from remuda.providers.shared.drivers.nspawn import contents
+from remuda.providers.shared.drivers.nspawn.bridges import Place
+from remuda.providers.shared.drivers.nspawn.layer import Layer
+from remuda.providers.shared.drivers.spi import BadOptions
 
 ME = (os.getuid(), os.getgid())
 

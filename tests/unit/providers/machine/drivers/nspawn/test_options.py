@@ -7,14 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.providers.machine.drivers.nspawn.options import (
-    NspawnOptions,
-    bind_flags,
-    judge,
-    net,
-    system_call_flags,
-)
-from remuda.providers.machine.spi import BadOptions
+from remuda.providers.shared.drivers.nspawn.options import NspawnOptions, bind_flags, judge, net, system_call_flags
+from remuda.providers.shared.drivers.spi import BadOptions
 
 
 def test_the_defaults_are_good() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from remuda.providers.machine.drivers import nspawn
-from remuda.providers.machine.drivers.nspawn import Nspawn, NspawnOptions, commands
-from remuda.providers.machine.spi import BadOptions, Context, DriverError, Order
+from remuda.providers.shared.drivers import nspawn
+from remuda.providers.shared.drivers.nspawn import Nspawn, NspawnOptions, commands
+from remuda.providers.shared.drivers.spi import BadOptions, Context, DriverError, Order
 
 ORDER = Order(
     driver="nspawn",

@@ -1,0 +1,252 @@
+"""The way to a cluster: through its tunnel while it has one, else directly.
+
+Either way its API is asked as the cluster's administrator, with what the Secret `<name>-kubeconfig-admin` holds, and
+its certificate is checked against the cluster's own authority. The Secret is read when its version is another than
+what a way was made of, and not before: a request costs no reading.
+
+What must stay true:
+- A way that another has replaced (new credentials, a tunnel that came or went) stays open for those who use it, and is
+  closed by the last of them.
+- When the first tunnel of a cluster comes, or the last one goes, those who keep connections are told at once.
+- A kubeconfig that leads through our own proxy is never used by ourselves.
+- Where a tunnel is to come back and the direct way swallows what is sent, nobody waits for that again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+import aiohttp
+import msgspec
+
+from remuda.access.cluster_transport import ClusterTransport
+from remuda.access.clusters import Clusters
+from remuda.access.connectivity import Standing, unavailable
+from remuda.access.interfaces import PREFIX
+from remuda.capi import names, remote
+from remuda.kube import kubeconfig
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError, not_found
+from remuda.kube.http import HttpClient
+from remuda.kube.http.link import Connector, direct
+from remuda.kube.http.tls import client_context
+from remuda.kube.http.transport import NO_CONNECTION
+from remuda.kube.kubeconfig import Access, KubeconfigError
+from remuda.kube.objects import Key
+from remuda.providers.controlplane.identity import id_of
+from remuda.providers.shared.names import admin_kubeconfig_secret
+from remuda.providers.shared.types.controlplane import RKEControlPlane
+from remuda.runtime.caches import Caches
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.remote import MOST_ANSWER_BYTES
+from remuda.runtime.tasks import Tasks
+from remuda.tunnel.connector import TunnelConnector
+from remuda.tunnel.session_table import Event, Sessions
+
+API = "127.0.0.1:6443"  # where a server's own API is, seen from that server
+_KEEP_SECONDS = 80.0  # no balancer is on a way through a tunnel, and API servers keep an idle connection for 90
+_SHUT_SECONDS = 15.0  # for which a direct way that has led nowhere is not tried again, where a tunnel is to come back
+
+
+class TransportPool:
+    """`own_url`: where our proxy is, so that a kubeconfig that leads there is known; `api`: what is dialled through
+    tunnels."""
+
+    def __init__(
+        self, client: Client, caches: Caches, clusters: Clusters, sessions: Sessions, *, own_url: str, api: str = API
+    ) -> None:
+        self._client = client
+        self._clusters = clusters
+        self._sessions = sessions
+        self._api = api
+        self._own = own_url.rstrip("/") + PREFIX
+        self._secrets = remote.cluster_secrets(caches)
+        self._others = remote.dialer(client, self._over_http)
+        self._ways: dict[str, ClusterTransport] = {}
+        self._tunnelled: set[str] = set()  # ids of clusters that have a tunnel
+        self._shut: dict[str, float] = {}  # until when a cluster is not asked directly
+        self._listeners: list[Callable[[Key], None]] = []
+        self._tasks = Tasks()
+        self._standing = Standing(sessions)
+        sessions.listen(self._session_changed)
+        clusters.planes.listen(self._plane_changed)
+
+    def on_change(self, told: Callable[[Key], None]) -> None:
+        """Calls it with a CAPI Cluster whose way is another from now on."""
+        self._listeners.append(told)
+
+    async def of(self, cluster: str) -> ClusterTransport:
+        key = self._clusters.find(cluster)
+        if key is None:
+            raise not_found("management.cattle.io", "clusters", cluster)
+        while True:
+            made_of = self._made_of(cluster, key)
+            present = self._ways.get(cluster)
+            if present is not None and present.made_of == made_of:
+                self._ask_if_open(present)
+                return present
+            access = await self._admin(key)
+            if self._made_of(cluster, key) == made_of:  # nothing has changed while it was read
+                break
+        present = self._ways.get(cluster)
+        if present is not None and present.made_of == made_of:  # somebody else was faster
+            return present
+        made = self._make(cluster, key, access, made_of)
+        self._retire(cluster)
+        self._ways[cluster] = made
+        return made
+
+    async def dial(self, cluster: Key) -> Client:
+        """For our own controllers: `runtime.remote.Dial`."""
+        id = self._clusters.id(cluster)
+        if not id or self._secrets.get(*admin_secret(cluster)) is None:
+            return await self._others(cluster)
+        try:
+            access = await self._admin(cluster)
+        except StatusError as error:
+            raise Retryable(str(error)) from None
+        if not self._sessions.has(id):
+            return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)
+        return HttpClient(self._through_tunnel(access), connector=self._tunnel(id), most_bytes=MOST_ANSWER_BYTES)
+
+    async def close(self) -> None:
+        for cluster in list(self._ways):
+            self._retire(cluster, now=True)
+        await self._tasks.finish(1.0)
+        await self._tasks.close()
+
+    # What it is made of
+
+    def _made_of(self, cluster: str, key: Key) -> tuple[str, ...]:
+        secret = self._secrets.get(*admin_secret(key))
+        if secret is None:
+            raise unavailable(f"the cluster {cluster} has not connected yet; its control plane has no kubeconfig yet")
+        through = "tunnel" if self._sessions.has(cluster) else "direct"
+        return (through, str(key), secret.metadata.uid, secret.metadata.resource_version)
+
+    async def _admin(self, cluster: Key) -> Access:
+        """Return the address of a cluster and the admin credentials for it.
+
+        Raises a 503 whose message reveals nothing of the Secret's content.
+        """
+        namespace, name = admin_secret(cluster)
+        origin = f"Secret {namespace}/{name}"
+        try:
+            data = await remote.secret_data(self._client, namespace, name) or {}
+            access = kubeconfig.parse(data.get(names.KUBECONFIG_KEY, b""), origin=origin)
+        except (KubeconfigError, Retryable) as error:
+            raise unavailable(str(error)) from None
+        if access.insecure or not access.server.startswith("https://"):
+            raise unavailable(f"the {origin} does not say how to verify the cluster's API")
+        return access
+
+    def _make(self, cluster: str, key: Key, access: Access, made_of: tuple[str, ...]) -> ClusterTransport:
+        through = made_of[0]
+        connector: Connector = direct
+        if through == "tunnel":
+            access, connector = self._through_tunnel(access), self._tunnel(cluster)
+        try:
+            context = client_context(
+                ca_pem=_bytes(access.ca),
+                certificate_pem=_bytes(access.client_certificate),
+                key_pem=_bytes(access.client_key),
+                origin=access.origin,
+            )
+        except KubeconfigError as error:
+            raise unavailable(str(error)) from None
+        return ClusterTransport(
+            cluster=cluster,
+            key=key,
+            through=through,
+            access=access,
+            context=context,
+            connector=connector(context),
+            sessions=self._sessions,
+            made_of=made_of,
+            story=self.unreachable,
+            swallowed=lambda: self._swallowed(cluster),
+        )
+
+    def _through_tunnel(self, access: Access) -> Access:
+        return msgspec.structs.replace(access, server=f"https://{self._api}", tls_server_name="", proxy_url="")
+
+    def _tunnel(self, cluster: str) -> Connector:
+        def connector(context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
+            return TunnelConnector(
+                self._sessions, cluster, tls=context, address=self._api, limit=0, keepalive_timeout=_KEEP_SECONDS
+            )
+
+        return connector
+
+    def _over_http(self, access: Access) -> Client:
+        if access.server.startswith(self._own):
+            raise Retryable(f"the {access.origin} leads through this manager, which needs another way of its own")
+        return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)
+
+    # Directly, into nothing
+
+    def _swallowed(self, cluster: str) -> None:
+        if self._standing.had_tunnel(cluster):
+            self._shut[cluster] = asyncio.get_running_loop().time() + _SHUT_SECONDS
+
+    def _ask_if_open(self, way: ClusterTransport) -> None:
+        until = self._shut.get(way.cluster)
+        if until is not None and way.through == "direct" and asyncio.get_running_loop().time() < until:
+            raise self.unreachable(way.cluster, f"{way.server} cannot be reached: {NO_CONNECTION}")
+
+    # What changes
+
+    def _retire(self, cluster: str, *, now: bool = False) -> None:
+        present = self._ways.pop(cluster, None)
+        if present is not None:
+            present.retire(lambda closing: self._tasks.spawn(f"close the way to {cluster}", closing), now=now)
+
+    def _session_changed(self, event: Event) -> None:
+        cluster = event.key.cluster
+        key = self._clusters.find(cluster)
+        if key is None:
+            self._standing.forget(cluster)
+        if self._sessions.has(cluster) == (cluster in self._tunnelled):
+            return
+        self._tunnelled ^= {cluster}
+        self._shut.pop(cluster, None)
+        self._retire(cluster)
+        if key is not None:
+            for told in self._listeners:
+                told(key)
+
+    def _plane_changed(self, before: RKEControlPlane | None, after: RKEControlPlane | None, initial: bool) -> None:
+        if before is not None and (after is None or id_of(after) != id_of(before)):
+            gone = id_of(before)
+            if self._clusters.find(gone) is None:
+                self._retire(gone)
+                self._shut.pop(gone, None)
+                self._standing.forget(gone)
+
+    # What there is to say
+
+    def unreachable(self, cluster: str, why: str) -> StatusError:
+        return self._standing.unreachable(cluster, why)
+
+    def silent_since(self, cluster: str, node: str) -> float | None:
+        """`providers.controlplane.gather.Silence`."""
+        return self._standing.silent_since(cluster, node)
+
+    def told(self, cluster: Key, why: str) -> str:
+        """Return why a cluster cannot be reached, for our own controllers that have tried: `runtime.remote.Explain`."""
+        id = self._clusters.id(cluster)
+        if not id or self._secrets.get(*admin_secret(cluster)) is None:
+            return why
+        return self.unreachable(id, why).message
+
+
+def admin_secret(cluster: Key) -> Key:
+    return Key(cluster.namespace, admin_kubeconfig_secret(cluster.name))
+
+
+def _bytes(pem: object) -> bytes:
+    """Return a PEM that came from a Secret, and so is never a file."""
+    assert isinstance(pem, bytes)
+    return pem

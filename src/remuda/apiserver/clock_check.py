@@ -1,0 +1,64 @@
+"""Check of the clock and the authority at a start: certificates, tokens, leases and time limits depend on the time.
+
+Nothing is refused for it. A server whose clock is wrong, or whose authority has ended, is of little use, but it is the
+one that can tell.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from remuda.apiserver.storage.protocol import Store
+from remuda.apiserver.storage.types import Entry
+from remuda.apiserver.upkeep.expiry import last_written
+
+_TOLERATED = timedelta(hours=1)  # behind what is stored
+_LONG = timedelta(days=365)  # for a server to be off
+_LOOKED_AT = 20  # objects, of the newest revisions
+
+
+def complaints(now: datetime, valid_from: datetime, valid_to: datetime, newest: datetime | None, ca: Path) -> list[str]:
+    """`valid_from` and `valid_to` are of the certificate authority, in the file `ca`; `newest` is when an object was
+    last written."""
+    set_clock = f"the clock of this machine says {_shown(now)}: set it if that is wrong, and start again"
+    renew = (
+        f"If it is right, remove {ca} (not its key) and start again: a new certificate of the same authority is made. "
+        "Hosts and kubeconfigs need that one"
+    )
+    found = []
+    if now < valid_from:
+        found.append(f"{ca} is not valid before {_shown(valid_from)}, and nobody trusts it; {set_clock}. {renew}")
+    elif now >= valid_to:
+        found.append(f"{ca} ended on {_shown(valid_to)}, and nobody trusts it; {set_clock}. {renew}")
+    if newest is None:
+        return found
+    if newest - now > _TOLERATED:
+        found.append(f"an object was written on {_shown(newest)}, which is still to come; {set_clock}")
+    elif now - newest > _LONG:
+        found.append(
+            f"the newest object was written on {_shown(newest)}, {(now - newest).days} days ago; {set_clock}. With a "
+            "clock that is ahead, tokens and time limits end at once"
+        )
+    return found
+
+
+def newest_write(store: Store) -> datetime | None:
+    """Return the latest write time recorded in the newest objects; None if there is none or it cannot be parsed."""
+    times = [last_written(entry) for entry in heapq.nlargest(_LOOKED_AT, _entries(store), key=lambda e: e.revision)]
+    latest = max(filter(None, times), default="")
+    try:
+        return datetime.fromisoformat(latest) if latest else None
+    except ValueError:
+        return None
+
+
+def _entries(store: Store) -> Iterator[Entry]:
+    for table in store.tables():
+        yield from store.intact(table)
+
+
+def _shown(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

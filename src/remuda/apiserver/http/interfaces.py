@@ -1,0 +1,64 @@
+"""Interfaces of the parts that the HTTP layer is assembled with, and the view of a request that they get."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from remuda.apiserver.auth.user import Attributes, Headers, User
+from remuda.apiserver.registry.calls import Call, Registry
+from remuda.apiserver.resource import Resource
+from remuda.kube.web import Request
+
+
+class ConnectingRegistry(Registry, Protocol):
+    """A registry whose subresources may also answer with a stream (logs)."""
+
+    def connect(self, call: Call, query: Mapping[str, str]) -> AsyncIterator[bytes]: ...
+
+
+class Authenticate(Protocol):
+    def __call__(self, peer_certificate: bytes | None, headers: Headers, /) -> User:
+        """Raises 401 for credentials that nobody accepts; no credentials at all are anonymous."""
+
+
+class Impersonate(Protocol):
+    def __call__(self, user: User, headers: Headers, request: Attributes, /) -> User:
+        """Return the user that `user` impersonates, for a request with Impersonate-* headers. Raises 403."""
+
+
+class BuildOpenApi(Protocol):
+    def __call__(self, resources: Sequence[Resource], /) -> dict[str, Any]:
+        """The OpenAPI 3 document of one group-version."""
+
+
+class HeaderView(Mapping[str, Sequence[str]]):
+    """A request's headers by lower-case name, each with all its values; nothing is copied before it is asked for."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def __getitem__(self, name: str) -> Sequence[str]:
+        values = self._request.header_values(name.encode("latin-1", "replace"))
+        if not values:
+            raise KeyError(name)
+        return values
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.encode("latin-1", "replace") in self._request.headers
+
+    def get(self, name: str, default: Any = None) -> Any:
+        values = self._request.header_values(name.encode("latin-1", "replace"))
+        return values or default
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._request.headers)
+
+    def __len__(self) -> int:
+        return len(self._request.headers)
+
+
+def asks_to_impersonate(request: Request) -> bool:
+    return any(name[:12] == b"impersonate-" for name in request.headers)

@@ -1,0 +1,196 @@
+"""Rows as they lie on disk, each with a checksum that tells whether it still is what was written.
+
+The checksum covers the key, the revision and the value. A row that does not match is never served, and neither is it
+taken for absent: its key is reported as damaged, and whoever asks for it, or for a list that it belongs to, is refused.
+The key of a damaged row may itself be the damage, so the index, which holds a second copy of it, is asked as well.
+"""
+
+# ruff: noqa: S608 - every part of the statements is a constant of this file
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import apsw
+import msgspec
+
+from remuda.apiserver.storage.tables import Table
+from remuda.apiserver.storage.types import UNKNOWN, Damage, Entry, Event
+
+# The type of a row in the log that is no change: it marks that history starts here (see `Disk.start_history`).
+RESTORED = "RESTORED"
+
+_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", RESTORED})
+
+# Never the checksum of anything: of a row that was found to be damaged before it had one.
+_DAMAGED_BEFORE = -1
+
+# Casts, because SQLite's own reader refuses a text that is no UTF-8: damage must be read to be reported.
+_KEY = "CAST(resource AS BLOB), CAST(namespace AS BLOB), CAST(name AS BLOB)"
+_OBJECTS = f"SELECT id, {_KEY}, CAST(revision AS INTEGER), CAST(value AS BLOB), sum FROM objects"
+_EVENTS = (
+    f"SELECT revision, CAST(type AS BLOB), {_KEY}, CAST(value AS BLOB), sum FROM events WHERE revision > ? "
+    "ORDER BY revision"
+)
+_NOT_IN_INDEX = """
+SELECT o.id FROM objects AS o NOT INDEXED WHERE NOT EXISTS (
+    SELECT 1 FROM objects AS i INDEXED BY objects_by_key
+    WHERE i.resource = o.resource AND i.namespace = o.namespace AND i.name = o.name AND i.id = o.id
+)
+"""
+_INDEX = f"SELECT id, {_KEY} FROM objects INDEXED BY objects_by_key ORDER BY resource, namespace, name"
+
+Key = tuple[str, str, str]  # table, namespace, name
+
+
+def checksum(table: str, namespace: str, name: str, revision: int, value: bytes) -> int:
+    return crc32(value, crc32(f"{revision}\0{table}\0{namespace}\0{name}\0".encode()))
+
+
+class Objects(NamedTuple):
+    tables: dict[str, Table]
+    damaged: list[Damage]
+    index_is_wrong: bool  # of intact rows: it can be made anew from them
+
+
+def read_objects(connection: apsw.Connection) -> Objects:
+    """Every object, row by row: at no time are there two copies."""
+    tables: dict[str, Table] = {}
+    broken: list[Damage] = []
+    for row, *parts, revision, value, sum_ in connection.execute(_OBJECTS):
+        table, namespace, name = _key(parts)
+        entry = _verified((table, namespace, name), revision, value, sum_)
+        if entry is None:
+            broken.append(Damage(table, namespace, name, revision, row))
+            continue
+        held = tables.get(table)
+        if held is None:
+            held = tables[table] = Table()
+        held.fill(entry)
+    lost = {row for (row,) in connection.execute(_NOT_IN_INDEX)}
+    index_is_wrong = bool(lost) or _count(connection, "NOT INDEXED") != _count(connection, "INDEXED BY objects_by_key")
+    if broken and index_is_wrong:
+        broken = list(_with_keys_of_index(connection, tables, broken, lost))
+    for held in tables.values():
+        held.sort()
+    return Objects({name: held for name, held in tables.items() if held.count}, broken, index_is_wrong)
+
+
+def _with_keys_of_index(
+    connection: apsw.Connection, tables: dict[str, Table], broken: list[Damage], lost: set[int]
+) -> Iterable[Damage]:
+    """Each damaged row under every key that it may have had. An intact row that the index does not lead to is one of
+    them: it could be read, but a write would not find it."""
+    keys = {row: _key(parts) for row, *parts in connection.execute(_INDEX)}
+    for one in broken:
+        candidates = {one.key, keys.get(one.row, one.key)}
+        unclaimed = {key for key in candidates if not _holds(tables, key)} or {one.key}
+        for table, namespace, name in sorted(unclaimed):
+            yield Damage(table, namespace, name, one.revision, one.row)
+    for row in sorted(lost - {one.row for one in broken}):
+        parts = connection.execute(f"SELECT {_KEY}, revision FROM objects NOT INDEXED WHERE id = ?", (row,)).get
+        table, namespace, name = _key(parts[:3])
+        tables[table].drop(namespace, name)
+        yield Damage(table, namespace, name, parts[3], row)
+
+
+def read_row(connection: apsw.Connection, damage: Damage) -> Entry | None:
+    """The row of a damaged object, if it is intact under this key."""
+    found = connection.execute(f"{_OBJECTS} NOT INDEXED WHERE id = ?", (damage.row,)).get
+    return None if found is None else _verified(damage.key, *found[4:])
+
+
+def read_object(connection: apsw.Connection, key: Key) -> Entry | None:
+    """The object of a key, if it is there and intact."""
+    found = connection.execute(f"{_OBJECTS} WHERE resource = ? AND namespace = ? AND name = ?", key).get
+    return None if found is None else _verified(key, *found[4:])
+
+
+def _verified(key: Key, revision: Any, value: bytes | None, sum_: Any) -> Entry | None:
+    if value is None or checksum(*key, revision, value) != sum_:
+        return None
+    return Entry(*key, revision, value)
+
+
+def _holds(tables: dict[str, Table], key: Key) -> bool:
+    return key[0] in tables and tables[key[0]].get(*key[1:]) is not None
+
+
+def read_events(
+    connection: apsw.Connection, after: int, tables: dict[str, Table]
+) -> Iterable[tuple[int, Event | None, bool]]:
+    """The log from a revision on: (revision, the change or None where history starts anew, whether it is intact)."""
+    newest: dict[Key, Entry] = {}
+    for revision, type_, *parts, value, sum_ in connection.execute(_EVENTS, (after,)):
+        table, namespace, name = _key(parts)
+        kind = _text(type_)
+        entry = _verified((table, namespace, name), revision, value, sum_)
+        if entry is None or kind not in _TYPES:
+            yield revision, None, False
+        elif kind == RESTORED:
+            yield revision, None, True
+        else:
+            yield revision, _remember(kind, entry, tables, newest), True
+
+
+def _remember(kind: Any, read: Entry, tables: dict[str, Table], newest: dict[Key, Entry]) -> Event:
+    """A change read back from the log; an object it left behind is shared with its table."""
+    table = tables.get(read.table)
+    held = table.get(read.namespace, read.name) if table else None
+    entry = held if held is not None and held.revision == read.revision else read
+    key = (read.table, read.namespace, read.name)
+    before = None if kind == "ADDED" else newest.get(key) or UNKNOWN
+    newest[key] = entry
+    return Event(kind, entry, before)
+
+
+def add_checksums(connection: apsw.Connection) -> None:
+    """Brings a database of format 1 to format 2. A row that cannot be what was written is marked as damaged now."""
+    connection.create_scalar_function("row_sum", _first_checksum, 5, deterministic=True)
+    for table in ("objects", "events"):
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN sum INTEGER NOT NULL DEFAULT {_DAMAGED_BEFORE}")
+        connection.execute(f"UPDATE {table} SET sum = row_sum({_KEY}, revision, CAST(value AS BLOB))")
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    namespace: str | None = None
+    resource_version: str | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+_decode_object = msgspec.json.Decoder(_Object).decode
+
+
+def _first_checksum(*row: Any) -> int:
+    *parts, revision, value = row
+    key = _key(parts)
+    if value:  # a mark in the log has none
+        try:
+            said = _decode_object(value).metadata
+        except msgspec.MsgspecError:
+            return _DAMAGED_BEFORE
+        found = (said.namespace or key[1], said.name or key[2], said.resource_version or str(revision))
+        if found != (key[1], key[2], str(revision)):
+            return _DAMAGED_BEFORE
+    return checksum(*key, revision, value)
+
+
+def _key(parts: Iterable[Any]) -> Key:
+    """Decode damaged text too: it becomes another text, whose checksum differs."""
+    table, namespace, name = map(_text, parts)
+    return sys.intern(table), sys.intern(namespace), name  # the few names of tables and namespaces are held once
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else ""
+
+
+def _count(connection: apsw.Connection, how: str) -> int:
+    return int(connection.execute(f"SELECT count(*) FROM objects {how}").get)

@@ -1,0 +1,219 @@
+"""Judges whether what was built of a cluster is alive. Pure: no I/O, the clock is an argument.
+
+All kinds of clusters derive their status from `judge`: the control plane its Ready, which the declared and the
+management Cluster copy, and Cluster API's Cluster its Available. The evidence is the same for all of them: the
+connection to the API, what the control plane says of itself, and the conditions of Machines. So they agree.
+
+What must stay true:
+- True needs observations that are fresh: the API has answered within a minute, and Nodes are as its own controllers,
+  which watch their Leases, say.
+- An API that is silent makes everything that was read from it stale: the answer is Unknown, unless something is known
+  to have failed without it.
+- A manager that has just started knows nothing: what was said before stands until it has asked, or a minute is over.
+- Whether a cluster is as declared is not judged here. A Machine that waits for its first Node is not ill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from remuda.capi.types import Machine
+from remuda.kube import clock
+from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, find
+from remuda.kube.objects import Condition
+from remuda.runtime.remote import Connection
+
+SILENT_SECONDS = 60.0  # an API that has not answered for so long may be dead
+JOINING_SECONDS = 600.0  # a Machine this young may have a Node that has not become ready yet
+
+API_SILENT = "APISilent"
+WAITING_FOR_API = "WaitingForAPI"
+MACHINE_FAILED = "MachineFailed"
+SERVER_LOST = "ServerLost"
+NODE_LOST = "NodeLost"
+NODE_NOT_READY = "NodeNotReady"
+_STALLED = "Stalled"  # the reason of a provider that makes no further attempt
+_MOST_NAMED = 3
+_LONGEST = 400  # characters of somebody else's message in ours
+
+
+class Trouble(msgspec.Struct, frozen=True, order=True):
+    """Failure of one Machine, as far as its conditions tell."""
+
+    rank: int  # the gravest first
+    name: str
+    reason: str
+    message: str
+    by_api: bool = False  # the cluster's own API has told it: stale when that is silent
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Observations that a verdict is derived from."""
+
+    now: float
+    built: bool  # the API has answered once; before that only a permanent failure counts
+    connection: Connection = Connection()
+    control_plane: Condition | None = None  # Available, in the control plane's own words
+    machines: Sequence[Machine] = ()  # that belong to the cluster
+    before: Condition | None = None  # what was said last, by this or an earlier manager
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    status: str
+    reason: str = ""
+    message: str = ""  # one line
+    look_again: float | None = None  # in so many seconds time alone changes the answer
+    stands: bool = False  # it is what was said before, because nothing is known yet
+
+    @property
+    def good(self) -> bool:
+        return self.status == TRUE
+
+
+ALIVE = Verdict(TRUE)
+
+
+def judge(seen: Evidence) -> Verdict:
+    return msgspec.structs.replace(_verdict(seen), look_again=_look_again(seen))
+
+
+def _verdict(seen: Evidence) -> Verdict:
+    said = seen.control_plane
+    if seen.built and said is not None and said.status == FALSE:
+        return Verdict(FALSE, said.reason, first_line(said.message))
+    troubles = sorted(filter(None, (_trouble(one, seen.now) for one in seen.machines)))
+    failures = [one for one in troubles if not one.by_api and (seen.built or one.reason == MACHINE_FAILED)]
+    if failures:
+        return _of_machines(failures)
+    if not seen.built:
+        return ALIVE
+    if is_silent(seen.connection, seen.now):
+        return Verdict(UNKNOWN, API_SILENT, _silence(seen.connection))
+    if seen.connection.last_success is None:
+        return _unasked(seen.before)
+    told = [one for one in troubles if one.by_api]
+    if told:
+        return _of_machines(told)
+    if said is not None and said.status == UNKNOWN:
+        return Verdict(UNKNOWN, said.reason, first_line(said.message))
+    return ALIVE
+
+
+def _unasked(before: Condition | None) -> Verdict:
+    if before is not None and before.status in (TRUE, FALSE):
+        return Verdict(before.status, before.reason, before.message, stands=True)
+    return Verdict(UNKNOWN, WAITING_FOR_API, "the API has not answered this manager yet")
+
+
+def _look_again(seen: Evidence) -> float | None:
+    moments = [heard(seen.connection) + SILENT_SECONDS] if _is_in_doubt(seen.connection) else []
+    moments += [_made(one) + JOINING_SECONDS for one in seen.machines if _is_joining(one, seen.now)]
+    return min((at - seen.now for at in moments if seen.now < at < float("inf")), default=None)
+
+
+def _of_machines(troubles: Sequence[Trouble]) -> Verdict:
+    """Return a verdict of one line: the gravest trouble in full, the others by name."""
+    first, others = troubles[0], troubles[1:]
+    named = ", ".join(one.name for one in others[:_MOST_NAMED])
+    rest = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    more = f"; also {named}{rest}" if others else ""
+    return Verdict(FALSE, first.reason, f"Machine {first.name}: {first.message}{more}")
+
+
+# ---- the API
+
+
+def is_silent(connection: Connection, now: float) -> bool:
+    """Return whether the API has been asked for a minute without an answer. A connection that holds is not: where many
+    clusters are probed, each is asked more rarely than that."""
+    return _is_in_doubt(connection) and now - heard(connection) >= SILENT_SECONDS
+
+
+def heard(connection: Connection) -> float:
+    """Return when the API answered last; if it never did, since when it has been asked."""
+    if connection.last_success is not None:
+        return connection.last_success
+    return connection.since if connection.since is not None else float("inf")
+
+
+def _is_in_doubt(connection: Connection) -> bool:
+    return not connection.connected or connection.failures > 0
+
+
+def _silence(connection: Connection) -> str:
+    verb = "has not answered since" if connection.last_success is not None else "has been asked in vain since"
+    return f"API {verb} {clock.rfc3339(heard(connection))}: {first_line(connection.error) or 'no reason is known'}"
+
+
+# ---- Machines
+
+
+def _trouble(machine: Machine, now: float) -> Trouble | None:
+    """Return what is wrong with a Machine that stays."""
+    if machine.metadata.deleting:
+        return None
+    return _of_server(machine) or _of_node(machine, now)
+
+
+def illness(machine: Machine) -> str:
+    """Return the reason of what is wrong with a Machine, whatever its age; empty: nothing."""
+    found = _trouble(machine, float("inf"))
+    return found.reason if found is not None else ""
+
+
+def _of_server(machine: Machine) -> Trouble | None:
+    name = machine.metadata.name
+    for type in ("InfrastructureReady", "BootstrapConfigReady"):
+        found = find(machine.status.conditions, type)
+        if found is not None and found.status == FALSE and found.reason == _STALLED:
+            return Trouble(0, name, MACHINE_FAILED, _since(found, first_line(found.message)))
+    found = find(machine.status.conditions, "InfrastructureReady")
+    if found is None or found.status != FALSE or not machine.status.initialization.infrastructure_provisioned:
+        return None
+    return Trouble(1, name, SERVER_LOST, _since(found, first_line(found.message) or found.reason))
+
+
+def _of_node(machine: Machine, now: float) -> Trouble | None:
+    found = find(machine.status.conditions, "NodeReady")
+    node = machine.status.node_ref
+    if found is None or node is None or found.status == TRUE:
+        return None
+    name, said = machine.metadata.name, node_message(found)
+    if found.reason == "NodeDeleted":
+        return Trouble(2, name, NODE_LOST, _since(found, said), by_api=True)
+    if found.reason == "NodeReadyUnknown":
+        return Trouble(3, name, NODE_NOT_READY, _since(found, _not_ready(node.name, said)), by_api=True)
+    if found.status == FALSE and not _is_joining(machine, now):
+        return Trouble(4, name, NODE_NOT_READY, _since(found, _not_ready(node.name, said)), by_api=True)
+    return None
+
+
+def _is_joining(machine: Machine, now: float) -> bool:
+    """Return whether its Node may not have become ready for the first time: its network is being set up."""
+    node = find(machine.status.conditions, "NodeReady")
+    return node is not None and node.status == FALSE and now < _made(machine) + JOINING_SECONDS
+
+
+def _made(machine: Machine) -> float:
+    made = machine.metadata.creation_timestamp
+    return clock.parse(made) if made else 0.0
+
+
+def _not_ready(node: str, said: str) -> str:
+    return f"Node {node} is not ready" + (f": {said}" if said else "")
+
+
+def _since(found: Condition, message: str) -> str:
+    return f"{message} (since {found.last_transition_time})" if found.last_transition_time else message
+
+
+def node_message(found: Condition) -> str:
+    """Return the message of a Machine's NodeReady, without the mark of a list."""
+    return first_line(found.message).removeprefix("* Node.Ready: ")
+
+
+def first_line(message: str) -> str:
+    line = message.partition("\n")[0]
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."

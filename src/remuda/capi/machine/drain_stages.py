@@ -1,0 +1,238 @@
+"""Emptying a Node: the stages of a deletion that need the workload cluster to answer.
+
+Each look cordons the Node, makes the plan anew from the pods that are there, evicts those whose turn it is and reports
+what keeps the rest. Budgets are respected by the eviction API, not by us. Pods and volumes are not watched, so a look
+is repeated after a while, at the latest when the time allowed for the stage is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from remuda.capi.machine import drain_rules, volumes
+from remuda.capi.machine.deletion import Facts, deadline
+from remuda.capi.machine.drain_rules import Refusal, Surroundings
+from remuda.capi.machine.scope import MachineDependencies, Scope
+from remuda.capi.machine.workload import (
+    DAEMON_SET,
+    NAMESPACE,
+    NODE,
+    PERSISTENT_VOLUME,
+    POD,
+    VOLUME_ATTACHMENT,
+    Node,
+    Pod,
+)
+from remuda.kube import clock
+from remuda.kube.client import Client, list_all
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, ignore_not_found
+from remuda.kube.objects import Key, Kind
+from remuda.runtime.steps import step
+
+CORDON = step("machine.cordon", "keeps new pods away from a Node that goes")
+EVICT = step("machine.evict", "asks one pod to leave a Node that goes")
+
+_DRAIN_LIMIT, _VOLUMES_LIMIT = "nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds"
+_PAGE = 100
+
+
+class Waiting(NamedTuple):
+    """A stage that is not over: what a person is told, what it depends on, and when to look again."""
+
+    message: str
+    on: str
+    check_after: float | None = None
+
+
+# ---- pods --------------------------------------------------------------------------------------------------------
+
+
+async def drain_node(world: MachineDependencies, scope: Scope, facts: Facts) -> Waiting | None:
+    limit = scope.machine.spec.deletion.node_drain_timeout_seconds
+    started = scope.begin("nodeDrainStartTime")
+    again = _look_again(world, scope, started, limit)
+    client = scope.connection.client
+    if client is None:
+        return _unreachable(scope, "drain", _DRAIN_LIMIT, started, limit, again)
+    node = await _node(client, facts.node)
+    if node is None:
+        return None
+    await _cordon(client, node)
+    pods, around = await _look(world, scope, client, node)
+    plan = drain_rules.plan(pods, around)
+    refusals: list[Refusal] = []
+    while not plan.finished:
+        gone, refusals = await _evict(world, scope, client, node, plan.evict)
+        plan = plan.without(gone)
+        if not gone or plan.is_at_work:
+            break
+        # Pods that cannot be found count as gone, as they do upstream: a server may list them for ever.
+        keys = {pod.key for pod in gone}
+        pods = [pod for pod in pods if pod.key not in keys]
+        plan = drain_rules.plan(pods, around)
+    if plan.finished:
+        if not scope.machine.status.deletion.wait_for_node_volume_detach_start_time:
+            world.events.normal(scope.machine, "SuccessfulDrainNode", f"Node {facts.node} is drained")
+        return None
+    text = f"Drain not completed yet (started at {started}; {_limit(_DRAIN_LIMIT, started, limit)}):"
+    return Waiting(f"{text}\n{drain_rules.message(plan, refusals)}", f"Node {facts.node}", again)
+
+
+async def _node(client: Client, name: str) -> Node | None:
+    try:
+        return NODE.decode(await client.get(NODE.target, "", name))
+    except NotFound:
+        return None
+
+
+async def _cordon(client: Client, node: Node) -> None:
+    if not node.spec.unschedulable:
+        async with CORDON:
+            await client.patch(NODE.target, "", node.metadata.name, {"spec": {"unschedulable": True}})
+
+
+async def _look(world: MachineDependencies, scope: Scope, client: Client, node: Node) -> tuple[list[Pod], Surroundings]:
+    pods = await listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
+    rules = drain_rules.rules_for(scope.machine, scope.cluster, world.rules.all(scope.namespace))
+    namespaces = await listed(client, NAMESPACE) if drain_rules.need_namespaces(rules) else []
+    around = Surroundings(
+        now=scope.now,
+        unreachable=node.unreachable,
+        daemon_sets=await existing_daemon_sets(client, pods),
+        namespace_labels={found.metadata.name: found.metadata.labels for found in namespaces},
+        rules=rules,
+    )
+    return pods, around
+
+
+async def existing_daemon_sets(client: Client, pods: Sequence[Pod]) -> set[Key]:
+    named = {found for found in map(drain_rules.daemon_set_of, pods) if found is not None}
+    existing = set()
+    for daemon_set in sorted(named):
+        with ignore_not_found():
+            await client.get(DAEMON_SET.target, *daemon_set)
+            existing.add(daemon_set)
+    return existing
+
+
+async def _evict(
+    world: MachineDependencies, scope: Scope, client: Client, node: Node, pods: Sequence[Pod]
+) -> tuple[list[Pod], list[Refusal]]:
+    """Evict every pod whose turn it is; return those that do not exist any more, and those that were refused. Pods for
+    whom the time of this look does not suffice are evicted next time."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + world.options.eviction_seconds
+    gone, refusals = [], []
+    for pod in pods:
+        why = "eviction not asked for yet, there are many"
+        if loop.time() < until:
+            try:
+                async with asyncio.timeout_at(until), EVICT:
+                    why = await ask_to_leave(client, pod, grace_seconds=1 if node.unreachable else None)
+            except PodGone:
+                gone.append(pod)
+                continue
+            except TimeoutError:
+                why = "the request to evict it was not answered in time"
+        if why:
+            refusals.append(Refusal(pod, why))
+        else:
+            _tell_losses(world, scope, pod)
+    for pod, why in refusals:
+        world.events.warning(scope.machine, "FailedDrainNode", f"Pod {pod.key} on Node {node.metadata.name}: {why}")
+    return gone, refusals
+
+
+def _tell_losses(world: MachineDependencies, scope: Scope, pod: Pod) -> None:
+    losses = drain_rules.warnings(pod)
+    if losses:
+        world.events.warning(scope.machine, "EvictedPod", f"Pod {pod.key} was evicted: {'; '.join(losses)}")
+
+
+class PodGone(Exception):
+    """The server has no such Pod."""
+
+
+async def ask_to_leave(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:
+    """Evict a pod. Return why it was refused; empty if it leaves, or another has its name. Raises PodGone if no pod
+    has its name."""
+    options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+        "deleteOptions": options,
+    }
+    try:
+        await client.create(POD.target, *pod.key[:1], eviction, name=pod.metadata.name, subresource="eviction")
+    except NotFound:
+        raise PodGone from None
+    except (AlreadyExists, Conflict):
+        return ""
+    except StatusError as error:
+        return refusal(error)
+    return ""
+
+
+def refusal(error: StatusError) -> str:
+    """Return the server's message, with its causes: the disruption budget or the namespace that is being deleted."""
+    causes = [cause for cause in error.details.get("causes") or () if isinstance(cause, dict)]
+    if any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
+        return f"{error.message}: it goes with its namespace, which is being deleted"
+    more = [str(cause.get("message")) for cause in causes if cause.get("message")]
+    return " ".join([error.message, *(text for text in more if text not in error.message)])
+
+
+# ---- volumes -----------------------------------------------------------------------------------------------------
+
+
+async def await_volumes(world: MachineDependencies, scope: Scope, facts: Facts) -> Waiting | None:
+    limit = scope.machine.spec.deletion.node_volume_detach_timeout_seconds
+    started = scope.begin("waitForNodeVolumeDetachStartTime")
+    again = _look_again(world, scope, started, limit)
+    client = scope.connection.client
+    if client is None:
+        return _unreachable(scope, "wait for volumes", _VOLUMES_LIMIT, started, limit, again)
+    node = await _node(client, facts.node)
+    if node is None:
+        return None
+    found = volumes.attached(node, await listed(client, VOLUME_ATTACHMENT))
+    if found:
+        plan = drain_rules.plan(*await _look(world, scope, client, node))
+        found = set(volumes.blocking(found, plan.stay, await listed(client, PERSISTENT_VOLUME)))
+    if not found:
+        if scope.machine.status.deletion.wait_for_node_volume_detach_start_time:
+            world.events.normal(scope.machine, "NodeVolumesDetached", f"No volume is attached to Node {facts.node}")
+        return None
+    text = f"Waiting for volumes to be detached (since {started}; {_limit(_VOLUMES_LIMIT, started, limit)}):"
+    return Waiting(f"{text}\n{volumes.message(sorted(found))}", f"Node {facts.node}", again)
+
+
+# ---- what both need ----------------------------------------------------------------------------------------------
+
+
+async def listed(client: Client, kind: Kind[Any], *, field_selector: str = "") -> list[Any]:
+    listing = await list_all(client, kind.target, field_selector=field_selector, page=_PAGE)
+    return [kind.decode(item) for item in listing.items]
+
+
+def _look_again(world: MachineDependencies, scope: Scope, started: str, limit: int | None) -> float:
+    end = deadline(started, limit)
+    usual = world.options.drain_retry_seconds
+    return usual if end is None else max(0.0, min(usual, end - scope.now))
+
+
+def _limit(field: str, started: str, limit: int | None) -> str:
+    end = deadline(started, limit)
+    return f"without limit, {field} is not set" if end is None else f"{field} ends it at {clock.rfc3339(end)}"
+
+
+def _unreachable(scope: Scope, what: str, field: str, started: str, limit: int | None, again: float) -> Waiting:
+    cluster = f"Cluster {scope.cluster_key}"
+    why = scope.connection.error or "not connected"
+    text = f"Cannot {what}: {cluster} does not answer ({why}); tried since {started}, {_limit(field, started, limit)}"
+    return Waiting(text, cluster, again)

@@ -1,0 +1,46 @@
+"""Names of new Machines, from a template such as `{{ .machineSet.name }}-{{ .random }}`.
+
+Templates are written in Go's template language; of it exactly the substitution of the three known values is understood
+here, with Go's trimming of blanks (`{{-`, `-}}`). Anything else is refused in words instead of being half understood.
+"""
+
+from __future__ import annotations
+
+import re
+
+from remuda.kube import random_source
+
+DEFAULT = "{{ .machineSet.name }}-{{ .random }}"
+LONGEST = 63  # a Machine's name becomes a label of its Node
+_RANDOM_LENGTH = 5
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no digits that look like them: no words by accident
+_VALUES = (".cluster.name", ".machineSet.name", ".random")
+_ACTION = re.compile(r"(?:\s*\{\{-\s|\{\{)(?P<action>.*?)(?:\s-\}\}\s*|\}\})", re.DOTALL)
+
+
+class NamingError(ValueError):
+    """The template is not one that can be followed."""
+
+
+def check(template: str) -> None:
+    """Raises NamingError unless names made from the template can be told apart."""
+    actions = [match["action"].strip() for match in _ACTION.finditer(template)]
+    for action in actions:
+        if action not in _VALUES:
+            raise NamingError(f"{{{{ {action} }}}} is not known; {', '.join(_VALUES)} are")
+    if "{{" in _ACTION.sub("", template):
+        raise NamingError("a {{ is not closed by }}")
+    if ".random" not in actions:
+        raise NamingError("{{ .random }} must be part of it")
+
+
+def render(template: str, *, cluster: str, machine_set: str, random: str) -> str:
+    """The name, cut so that it fits and still ends in the random part. Raises NamingError."""
+    check(template)
+    values = {".cluster.name": cluster, ".machineSet.name": machine_set, ".random": random}
+    name = _ACTION.sub(lambda match: values[match["action"].strip()], template)
+    return name if len(name) <= LONGEST else name[: LONGEST - len(random)] + random
+
+
+def random_part() -> str:
+    return random_source.letters(_ALPHABET, _RANDOM_LENGTH)

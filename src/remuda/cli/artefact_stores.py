@@ -1,0 +1,186 @@
+"""Stores that `remuda artefacts` works on: that of the server the kubeconfig names, or a folder of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+from urllib.parse import quote
+
+import click
+
+from remuda.cli.connection import connected
+from remuda.cli.text_wrap import say
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+    from remuda.providers.controlplane.artefacts import Artefact, Artefacts
+    from remuda.providers.controlplane.artefacts.administration import Kept, Listing
+
+T = TypeVar("T")
+
+_ARTEFACTS = "/k8s/manager/artefacts"
+_TIMEOUT_SECONDS = 900.0  # the server copies what was uploaded, and reads whole files to verify them
+
+
+class Store(Protocol):
+    def listing(self) -> Listing: ...
+
+    def add(
+        self, distro: str, version: str, arch: str, files: Mapping[str, Path], sums: Mapping[str, str], *, replace: bool
+    ) -> list[Kept]:
+        """Keep files by the names they are to have. `sums`: what their checksums must be, where that is known."""
+
+    def pack(self, version: str, *, replace: bool) -> list[Kept]:
+        """Make nano from the installation that the store belongs to."""
+
+    def verify(self, one: Kept) -> str:
+        """Return what is wrong with its bytes; empty: nothing."""
+
+
+class LocalStore:
+    """Raises BadArtefact."""
+
+    def __init__(self, store: Artefacts) -> None:
+        self._store = store
+
+    def listing(self) -> Listing:
+        from remuda.providers.controlplane.artefacts.administration import Listing
+
+        return Listing(str(self._store.directory), self._shown(list(self._store.every())))
+
+    def add(
+        self, distro: str, version: str, arch: str, files: Mapping[str, Path], sums: Mapping[str, str], *, replace: bool
+    ) -> list[Kept]:
+        return self._shown(self._store.add(distro, version, arch, files, sums=sums, replace=replace))
+
+    def pack(self, version: str, *, replace: bool) -> list[Kept]:
+        from remuda.providers.controlplane.artefacts import nano_bundles
+
+        return self._shown(nano_bundles.pack(self._store, version, replace=replace))
+
+    def verify(self, one: Kept) -> str:
+        from remuda.providers.controlplane.artefacts import Artefact
+
+        return self._store.verify(Artefact(one.distro, one.version, one.arch, one.name, one.sha256))
+
+    def _shown(self, found: list[Artefact]) -> list[Kept]:
+        from remuda.providers.controlplane.artefacts.administration import Kept
+
+        return [Kept(one.distro, one.version, one.arch, one.name, one.sha256, self._store.size(one)) for one in found]
+
+
+class ServerStore:
+    """Raises ClickException, and BadArtefact for files that are not what was promised."""
+
+    def __init__(self, kubeconfig: Path | None) -> None:
+        self._kubeconfig = kubeconfig
+
+    def listing(self) -> Listing:
+        return self._connected(listing)
+
+    def add(
+        self, distro: str, version: str, arch: str, files: Mapping[str, Path], sums: Mapping[str, str], *, replace: bool
+    ) -> list[Kept]:
+        found = {name: _checksum(path) for name, path in files.items()}
+        _check(files, found, sums)
+
+        async def work(client: HttpClient) -> list[Kept]:
+            import msgspec
+
+            from remuda.providers.controlplane.artefacts.administration import Keep, Kept
+
+            for name, path in files.items():
+                await _upload(client, name, path, found[name])
+            place = "/".join(quote(word, safe="") for word in (distro, version, arch))
+            body = msgspec.json.encode(Keep(found, replace))
+            answer = await client.raw_send("POST", f"{_ARTEFACTS}/files/{place}", body)
+            return msgspec.json.decode(answer, type=list[Kept])
+
+        return self._connected(work)
+
+    def pack(self, version: str, *, replace: bool) -> list[Kept]:
+        async def work(client: HttpClient) -> list[Kept]:
+            import msgspec
+
+            from remuda.providers.controlplane.artefacts.administration import Kept
+
+            path = f"{_ARTEFACTS}/pack/{quote(version, safe='')}" + ("?replace=true" if replace else "")
+            return msgspec.json.decode(await client.raw_send("POST", path), type=list[Kept])
+
+        return self._connected(work)
+
+    def verify(self, one: Kept) -> str:
+        async def work(client: HttpClient) -> str:
+            import msgspec
+
+            place = "/".join(quote(word, safe="") for word in (one.distro, one.version, one.arch, one.name))
+            answer = msgspec.json.decode(await client.raw_send("POST", f"{_ARTEFACTS}/verify/{place}"))
+            return str(answer["problem"])
+
+        return self._connected(work)
+
+    def _connected(self, work: Callable[[HttpClient], Awaitable[T]]) -> T:
+        async def explained(client: HttpClient) -> T:
+            from remuda.kube.errors import NotFound
+
+            try:
+                return await work(client)
+            except NotFound:
+                raise click.ClickException(
+                    f"{client.access.server} keeps no artefacts: it is not a manager, or it has no folder for them. "
+                    "Name a manager with --kubeconfig, or a folder of this machine with --data-dir or --artefacts"
+                ) from None
+
+        return connected(self._kubeconfig, explained, timeout_seconds=_TIMEOUT_SECONDS)
+
+
+async def listing(client: HttpClient) -> Listing:
+    """Return all that a server keeps. Raises StatusError."""
+    import msgspec
+
+    from remuda.providers.controlplane.artefacts.administration import Listing
+
+    return msgspec.json.decode(await client.raw_get(_ARTEFACTS), type=Listing)
+
+
+def _checksum(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from None
+
+
+def _check(files: Mapping[str, Path], found: Mapping[str, str], sums: Mapping[str, str]) -> None:
+    """Before anything is sent."""
+    from remuda.providers.controlplane.artefacts import check_promise
+
+    for name, path in files.items():
+        check_promise(path, found[name], sums.get(name, ""))
+
+
+async def _upload(client: HttpClient, name: str, path: Path, checksum: str) -> None:
+    """Send a file in pieces; one that was cut off before goes on where it ended."""
+    import msgspec
+
+    from remuda.kube.errors import Conflict
+    from remuda.providers.controlplane.artefacts.uploads import MOST_PIECE
+
+    target = f"{_ARTEFACTS}/uploads/{checksum}"
+    present = int(msgspec.json.decode(await client.raw_get(target))["bytes"])
+    size = os.stat(path).st_size
+    say(f"uploading {name}: {size / 1e6:.1f} MB" + (f", from {present / 1e6:.1f} on" if present else ""))
+    with path.open("rb") as file:
+        while present < size:
+            file.seek(present)
+            piece = file.read(MOST_PIECE)
+            if not piece:
+                raise click.ClickException(f"{path} became shorter while it was sent")
+            try:
+                answer = await client.raw_send("PUT", f"{target}?offset={present}", piece)
+                present = int(msgspec.json.decode(answer)["bytes"])
+            except Conflict:
+                present = int(msgspec.json.decode(await client.raw_get(target))["bytes"])

@@ -1,0 +1,96 @@
+"""`remuda fsck`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remuda.cli import exit_codes
+from remuda.cli.connection import DATA_DIR
+from remuda.cli.options import HELP
+from remuda.cli.signals import clean_up_when_terminated
+
+if TYPE_CHECKING:
+    from remuda.apiserver.storage.fsck import Repair, Report
+
+
+class _CannotLook(click.ClickException):
+    exit_code = exit_codes.USAGE
+
+
+@click.command(name="fsck", context_settings=HELP)
+@click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=DATA_DIR,
+    show_default=True,
+    help="The data directory of a server that does not run.",
+)
+@click.option("--repair", "repairs", is_flag=True, help="Put damaged objects back.")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="BACKUP",
+    help="A file of `remuda backup` to take objects from, with --repair.",
+)
+@click.option(
+    "--forget",
+    multiple=True,
+    metavar="OBJECT",
+    help="With --repair: delete a damaged object of which there is no copy, as this command names it. May be repeated.",
+)
+def command(data_dir: Path, repairs: bool, source: Path | None, forget: tuple[str, ...]) -> None:
+    """Check every object of a data directory against its checksum, and repair damaged ones.
+
+    Stop the server first. --repair takes each object from the nearest intact copy: the log of changes, which has the
+    object as it was, else the backup, which may have an older state of it.
+
+    \b
+      remuda fsck --data-dir ./remuda-data
+      remuda fsck --data-dir ./remuda-data --repair --from remuda.backup
+
+    Exit code 0: everything is intact, or was repaired; 1: something is damaged; 2: the database cannot be read.
+    """
+    from remuda.apiserver.storage import fsck
+    from remuda.apiserver.storage.backup import ArchiveError
+    from remuda.apiserver.storage.types import StoreUnusable
+
+    if (source is not None or forget) and not repairs:
+        raise click.UsageError("--from and --forget are for --repair")
+    clean_up_when_terminated()
+    try:
+        report = fsck.check(data_dir)
+        repaired = fsck.repair(data_dir, source, forget) if repairs and not report.is_clean else []
+        left = fsck.check(data_dir) if repairs else report
+    except (StoreUnusable, ArchiveError) as error:
+        raise _CannotLook(str(error)) from None
+    for line in _lines(report, repaired, is_repair=repairs):
+        click.echo(line)
+    if not left.is_clean:
+        raise SystemExit(exit_codes.NO)
+
+
+def _lines(report: Report, repaired: list[Repair], *, is_repair: bool) -> list[str]:
+    lines = [f"{report.path}: {report.objects:,} objects and {report.changes:,} changes are intact"]
+    if not is_repair:
+        lines += [f"damaged: {one}" for one in report.damaged]
+    for one in repaired:
+        if one.is_forgotten:
+            lines.append(f"deleted: {one.damage}")
+        elif not one.source:
+            lines.append(f"damaged: {one.damage}: no intact copy was found")
+        elif one.is_older:
+            lines.append(f"repaired: {one.damage}, from {one.source}: this may be an older state of it")
+        else:
+            lines.append(f"repaired: {one.damage}, from {one.source}")
+    done = "repaired" if is_repair else "damaged"
+    if report.damaged_changes:
+        lines.append(f"{done}: the log of changes ({report.damaged_changes}): watches start over")
+    if report.index_is_wrong:
+        lines.append(f"{done}: the index of objects")
+    if not report.is_clean and not is_repair:
+        lines.append("Repair it with: remuda fsck --repair --from BACKUP")
+    return lines

@@ -1,0 +1,258 @@
+"""Server-side apply of a manifest: in an order in which it can work, and all of it or nothing.
+
+Everything is tried first (a dry run): what the server refuses is told, and nothing is applied at all. What cannot be
+tried before is what lives in a namespace, or is of a kind, that the manifest itself brings.
+
+Whoever used `kubectl apply`, or a command of ours that edits (`remuda scale`), owns the fields it wrote under another
+name. These fields are ours to change: such owners become this one before the object is applied, as kubectl does it with
+its own past. Fields that anybody else owns are a conflict, which is told with the way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+import msgspec
+
+from remuda.cli.kinds import CLUSTERS, Kinds, Resource, discover
+from remuda.kube.errors import Conflict, NotFound, StatusError
+from remuda.kube.objects import Key
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
+
+Json = dict[str, Any]
+
+MANAGER = "remuda-cli"
+_EARLIER = ("kubectl-client-side-apply", "kubectl-edit", MANAGER)  # who wrote what is ours to change, by Update
+_CONFLICT_WITH = re.compile(r'^conflict with "([^"]*)"')
+_INVALID = 422
+_SERVED_SECONDS = 60.0
+_BETWEEN_LOOKS = 0.5
+
+# What others need comes first, Clusters last; what is not named here stands between.
+_ORDER = ("Namespace", "CustomResourceDefinition", "NodeDriver", "ServiceAccount", "Secret", "ConfigMap")
+
+
+class ApplyRefused(Exception):
+    """Manifests that the server rejected, with one sentence for each reason."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        super().__init__("\n".join(sentences))
+
+
+class Applied(NamedTuple):
+    resource: Resource
+    key: Key
+    outcome: str  # created, configured, unchanged: kubectl's words
+
+    def __str__(self) -> str:
+        return f"{self.resource.full_name}/{self.key.name} {self.outcome}"
+
+
+def in_order(objects: Sequence[Json]) -> list[Json]:
+    return sorted(objects, key=_rank)
+
+
+def _rank(obj: Json) -> int:
+    if obj["kind"] in _ORDER:
+        return _ORDER.index(obj["kind"])
+    group = str(obj["apiVersion"]).rpartition("/")[0]
+    return len(_ORDER) + (obj["kind"] == "Cluster" and group in CLUSTERS)
+
+
+class Applying:
+    def __init__(self, client: HttpClient, objects: Sequence[Json], *, namespace: str, force: bool) -> None:
+        self._client = client
+        self._objects = in_order(objects)
+        self._namespace = namespace or client.access.namespace or "default"
+        self._force = force
+        self._kinds = Kinds(())
+        self._brought = {brought for obj in objects for brought in _brings(obj)}
+        self._namespaces = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "Namespace"}
+
+    async def try_out(self) -> list[Applied]:
+        """Dry-run the manifests and return what applying them would do.
+
+        Raises ApplyRefused with everything that is rejected.
+        """
+        self._kinds = await discover(self._client)
+        refused: list[str] = []
+        unknown: dict[str, list[str]] = {}  # why → of which objects
+        found = []
+        for obj in self._objects:
+            resource = self._kinds.of(obj["apiVersion"], obj["kind"])
+            if resource is None:
+                if (obj["apiVersion"].rpartition("/")[0], obj["kind"]) not in self._brought:
+                    unknown.setdefault(self._kinds.why_unknown(obj["apiVersion"], obj["kind"]), []).append(_title(obj))
+                continue
+            try:
+                found.append(await self._one(resource, obj, dry_run=True))
+            except StatusError as error:
+                if not (isinstance(error, NotFound) and self._key(resource, obj).namespace in self._namespaces):
+                    refused.append(f"{_title(obj)}: {_words(error)}")
+        refused += [f"{', '.join(titles)}: {why}" for why, titles in unknown.items()]
+        if refused:
+            raise ApplyRefused(refused)
+        return found
+
+    async def apply(self, tell: Callable[[Applied], None]) -> list[Applied]:
+        """Raises StatusError when the server has changed its mind meanwhile, or ClickException."""
+        found = []
+        for obj in self._objects:
+            resource = self._kinds.of(obj["apiVersion"], obj["kind"]) or await self._served(obj)
+            try:
+                done = await self._one(resource, obj, dry_run=False)
+            except StatusError as error:
+                raise click.ClickException(f"{_title(obj)}: {_words(error)}") from None
+            tell(done)
+            found.append(done)
+        return found
+
+    async def _served(self, obj: Json) -> Resource:
+        """Waits until the server knows a kind that the manifest brought."""
+        what = f"{obj['kind']} of {obj['apiVersion']}"
+        click.echo(f"waiting until the server knows {what}", err=True)
+        try:
+            async with asyncio.timeout(_SERVED_SECONDS):
+                while True:
+                    self._kinds = await discover(self._client)
+                    if found := self._kinds.of(obj["apiVersion"], obj["kind"]):
+                        return found
+                    await asyncio.sleep(_BETWEEN_LOOKS)
+        except TimeoutError:
+            raise click.ClickException(
+                f"the server does not know {what} after {_SERVED_SECONDS:g} s. What came before it is applied. Look at "
+                "what brings it (`remuda get nodedrivers`, `remuda get crds`), and apply the same again"
+            ) from None
+
+    def _key(self, resource: Resource, obj: Json) -> Key:
+        metadata = obj["metadata"]
+        return Key(metadata.get("namespace") or self._namespace if resource.namespaced else "", metadata["name"])
+
+    async def _one(self, resource: Resource, obj: Json, *, dry_run: bool) -> Applied:
+        key = self._key(resource, obj)
+        live = await self._live(resource, key)
+        if live is not None and not dry_run:
+            await self._take_over(resource, key, live)
+        made = await self._patch(resource, key, obj, dry_run=dry_run)
+        if live is None:
+            return Applied(resource, key, "created")
+        return Applied(resource, key, "unchanged" if _same(live, made) else "configured")
+
+    async def _live(self, resource: Resource, key: Key) -> Json | None:
+        try:
+            found: Json = msgspec.json.decode(await self._client.get(resource.target, *key))
+        except NotFound:
+            return None
+        return found
+
+    async def _patch(self, resource: Resource, key: Key, obj: Json, *, dry_run: bool) -> Json:
+        patch = {**obj, "metadata": {**obj["metadata"], **({"namespace": key.namespace} if key.namespace else {})}}
+
+        async def send(force: bool) -> Json:
+            answer = await self._client.patch(
+                resource.target, *key, patch, kind="apply", field_manager=MANAGER, force=force, dry_run=dry_run
+            )
+            found: Json = msgspec.json.decode(answer)
+            return found
+
+        try:
+            return await send(self._force)
+        except StatusError as error:
+            if not dry_run or not _with_ourselves(error):
+                raise
+            return await send(True)
+
+    async def _take_over(self, resource: Resource, key: Key, live: Json) -> None:
+        """One write of nothing but who owns what; the live object is of then on the same for `unchanged`."""
+        managed = live["metadata"].get("managedFields") or []
+        merged = taken_over(managed, resource.target.api_version)
+        if merged == managed:
+            return
+        patch = [
+            {"op": "replace", "path": "/metadata/managedFields", "value": merged},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
+        ]
+        await self._client.patch(resource.target, *key, patch, kind="json")
+
+
+def taken_over(managed: Sequence[Json], api_version: str) -> list[Json]:
+    """The owners of an object, after what its earlier ones own has become ours."""
+    earlier = [one for one in managed if _is_earlier(one)]
+    if not earlier:
+        return list(managed)
+    own = next((one for one in managed if _is_own(one)), {})
+    fields: Json = dict(own.get("fieldsV1") or {})
+    for one in earlier:
+        fields = _union(fields, one.get("fieldsV1") or {})
+    last = (own or earlier[-1]) | {"manager": MANAGER, "operation": "Apply", "fieldsV1": fields}
+    last.setdefault("apiVersion", api_version)
+    return [one for one in managed if one is not own and one not in earlier] + [last]
+
+
+def _is_earlier(one: Json) -> bool:
+    return one.get("operation") == "Update" and one.get("manager") in _EARLIER and not one.get("subresource")
+
+
+def _is_own(one: Json) -> bool:
+    return one.get("operation") == "Apply" and one.get("manager") == MANAGER and not one.get("subresource")
+
+
+def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> Json:
+    shared = {key: _union(one[key], other[key]) for key in one.keys() & other.keys()}
+    return {**one, **other, **shared}
+
+
+def _with_ourselves(error: StatusError) -> bool:
+    """Return whether the error is a conflict only with field managers whose fields we take over."""
+    causes = error.details.get("causes") or ()
+    found = [_CONFLICT_WITH.match(str(cause.get("message", ""))) for cause in causes]
+    return isinstance(error, Conflict) and bool(found) and all(one is not None and one[1] in _EARLIER for one in found)
+
+
+def _same(live: Json, made: Json) -> bool:
+    """But for who wrote it, and when."""
+    return _content(live) == _content(made)
+
+
+def _content(obj: Json) -> Json:
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in ("managedFields", "resourceVersion")}
+    return {**obj, "metadata": metadata}
+
+
+def _words(error: StatusError) -> str:
+    """The server's; several of them one below the other; of a conflict who owns what, and the way out."""
+    causes = error.details.get("causes") or ()
+    owned = [one for one in causes if one.get("reason") == "FieldManagerConflict"]
+    if isinstance(error, Conflict) and owned:
+        return (
+            f"others manage what it would change:{_listed(owned)}\nTake these fields out of the manifest, or take them "
+            "over with --force-conflicts"
+        )
+    return f"it is not valid:{_listed(causes)}" if error.code == _INVALID and len(causes) > 1 else error.message
+
+
+def _listed(causes: Sequence[Json]) -> str:
+    return "".join(f"\n  {one.get('field', '')}: {one.get('message', '')}" for one in causes)
+
+
+def _title(obj: Json) -> str:
+    return f"{obj['kind']} {obj['metadata']['name']}"
+
+
+def _brings(obj: Json) -> list[tuple[str, str]]:
+    """The kinds (group, kind) that an object makes the server know."""
+    if obj["kind"] == "CustomResourceDefinition":
+        spec = obj.get("spec") or {}
+        return [(str(spec.get("group")), str((spec.get("names") or {}).get("kind")))]
+    if obj["kind"] == "NodeDriver":
+        from remuda.providers.shared.types.machine import config_kind, machine_kind, template_kind
+
+        made = [kind(obj["metadata"]["name"]) for kind in (config_kind, template_kind, machine_kind)]
+        return [(kind.target.group, kind.name) for kind in made]
+    return []

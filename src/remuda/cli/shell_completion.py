@@ -1,0 +1,128 @@
+"""Shell completion with names that the server knows, for `shell_complete` of arguments and options.
+
+The user who presses Tab waits for it and sees nothing but the answer: errors are never shown, and after a second there
+is no answer. Nothing is imported before a shell asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from remuda.kube.http import HttpClient
+
+SECONDS = 1.0
+_MOST = 500
+
+Answer = Callable[[click.Context, click.Parameter, str], "list[str | CompletionItem]"]
+
+
+def clusters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
+    return _asked(ctx, incomplete, lambda client: _names(client, "clusters", str(ctx.params.get("namespace") or "")))
+
+
+def machines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
+    return _asked(ctx, incomplete, lambda client: _names(client, "machines", str(ctx.params.get("namespace") or "")))
+
+
+def namespaces(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
+    return _asked(ctx, incomplete, lambda client: _names(client, "namespaces", ""))
+
+
+def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
+    """Complete the names of objects of the KIND that was given before."""
+    kind, place = str(ctx.params.get("kind") or ""), str(ctx.params.get("namespace") or "")
+    return _asked(ctx, incomplete, lambda client: _names(client, kind, place)) if kind else []
+
+
+def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
+    own = [name for name in ("kubeconfig",) if ctx.info_name == "get" and name.startswith(incomplete)]
+    return [*own, *_asked(ctx, incomplete, _kinds)]
+
+
+def drivers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
+    from remuda.providers.shared import drivers
+
+    return [name for name in drivers.names() if name.startswith(incomplete)]
+
+
+def _asked(
+    ctx: click.Context, incomplete: str, ask: Callable[[HttpClient], Awaitable[list[str]]]
+) -> list[str | CompletionItem]:
+    kubeconfig = ctx.params.get("kubeconfig")
+    found: list[str] = []
+    with _silence():
+        try:
+            from remuda.cli.connection import connected
+
+            _warm_up()
+            with _at_most(SECONDS):
+                found = connected(Path(kubeconfig) if kubeconfig else None, ask, warn=lambda text: None)
+        except Exception:  # nobody is there to be told
+            found = []
+    return [name for name in dict.fromkeys(found) if name.startswith(incomplete)]
+
+
+def _warm_up() -> None:
+    """The second is the server's: what this program takes to begin with is not counted."""
+    import remuda.cli.kinds
+    import remuda.kube.http
+    import remuda.kube.kubeconfig  # noqa: F401
+
+
+async def _names(client: HttpClient, kind: str, namespace: str) -> list[str]:
+    import msgspec
+
+    from remuda.cli.kinds import discover
+
+    found: list[str] = []
+    for resource in (await discover(client)).meanings(kind):
+        place = namespace if resource.namespaced else ""
+        listing = await client.list(resource.target, place, limit=_MOST, metadata_only=True)
+        found += [str(msgspec.json.decode(value)["metadata"]["name"]) for value in listing.items]
+    return sorted(found)
+
+
+async def _kinds(client: HttpClient) -> list[str]:
+    from remuda.cli.kinds import discover
+
+    resources = (await discover(client)).resources
+    return sorted({one.target.plural for one in resources if "list" in one.verbs and "/" not in one.target.plural})
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Then the program is over, without a word: a thread that looks up a name cannot be told to stop."""
+
+    def over(*_: object) -> None:
+        os._exit(0)
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Also of programs that a kubeconfig runs: they share our standard error."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

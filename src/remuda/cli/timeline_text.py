@@ -1,0 +1,56 @@
+"""A timeline as text: what happened, line by line, and how long each machine took for its stages. Pure."""
+
+from __future__ import annotations
+
+from remuda.cli.output import table
+from remuda.cli.text_wrap import wrapped
+from remuda.cli.tree_text import span
+from remuda.provisioning.timeline import STAGES, Course, Moment, Timeline
+
+_DAY = len("2026-01-02")
+_TIME = len("03:04:05")
+_GAP = "  "
+_BESIDE = 36  # of what happened: where there is less room, it stands beneath
+_BENEATH = " " * (_TIME + len(_GAP))
+
+
+def timeline_lines(found: Timeline, *, width: int | None = None) -> list[str]:
+    """Times are UTC; the day is told where it begins."""
+    made = []
+    day = ""
+    spans = max((len(_after(one)) for one in found.moments), default=0)
+    names = max((len(_object(one)) for one in found.moments), default=0)
+    for one in found.moments:
+        if one.time[:_DAY] != day:
+            day = one.time[:_DAY]
+            made.append(f"{day} (UTC)")
+        made += _lines(one, spans, names, width)
+    if found.machines:
+        columns = ("MACHINE", *(name.upper() for name, _ in STAGES), "SUM")
+        made += ["", *table(columns, [_row(one) for one in found.machines], width).splitlines()]
+    return made
+
+
+def _lines(one: Moment, spans: int, names: int, width: int | None) -> list[str]:
+    head = _GAP.join((one.time[_DAY + 1 :][:_TIME], _after(one).ljust(spans), _object(one).ljust(names), ""))
+    if width is None:
+        return [head + one.what]
+    if width - len(head) < _BESIDE:
+        return [head.rstrip(), *wrapped(one.what, width, _BENEATH)]
+    told = wrapped(one.what, width, " " * len(head)) or [head]
+    return [head + told[0][len(head) :], *told[1:]]
+
+
+def _object(one: Moment) -> str:
+    return f"{one.kind} {one.name}"
+
+
+def _after(one: Moment) -> str:
+    return "" if one.after is None else f"+{span(one.after)}"
+
+
+def _row(one: Course) -> tuple[str, ...]:
+    told = {stage.name: span(stage.seconds) + ("" if stage.over else "…") for stage in one.stages}
+    whole = len(one.stages) == len(STAGES)
+    total = span(sum(stage.seconds for stage in one.stages)) if whole else "-"
+    return (one.machine, *(told.get(name, "-") for name, _ in STAGES), total)

@@ -1,0 +1,196 @@
+"""The tree of a cluster as lines of text: aligned, cut to a width, folded to a height. Pure.
+
+What holds the cluster up is marked with » and tells its whole message, wrapped beneath it; everything else keeps to one
+line. Where there is not height enough, what is ready is folded away first and the chain to what holds it up never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+import msgspec
+
+from remuda.cli.text_wrap import wrapped
+from remuda.kube import clock
+from remuda.provisioning import blocker
+from remuda.provisioning.tree import Branch, Judgement
+
+MARK = "»"
+_COLOURS = {
+    "well": "green",
+    "waiting": "yellow",
+    "unknown": "yellow",
+    "held": "red",
+    "stalled": "red",
+    "deleting": "magenta",
+}
+_WORDS = {"well": "ready"}
+_GAP = "  "
+_BENEATH = 5  # lines of a message, on a terminal: `remuda why` tells all of it
+_LEAST = 24  # of the first column, however narrow the terminal
+
+
+@dataclass(frozen=True)
+class _Row:
+    branch: Branch
+    trunk: str  # the lines that lead to it
+    beneath: str  # the same for what is written beneath it
+    leaf: bool
+
+    @property
+    def head(self) -> str:
+        return f"{MARK if self.leaf else ' '} {self.trunk}{self.branch if self.branch.kind else self.branch.name}"
+
+
+def lines(root: Branch, *, width: int | None = None, height: int | None = None, now: float | None = None) -> list[str]:
+    """`width` and `height` None: nothing is cut or folded, as for a pipe."""
+    moment = clock.time() if now is None else now
+    made: list[str] = []
+    for fold in range(len(_FOLDS) + 1 if height is not None else 1):
+        made = _drawn(_folded(root, fold), width, moment)
+        if height is None or len(made) <= height:
+            return made
+    return made[:height]
+
+
+def age(since: str, now: float) -> str:
+    """Format the age of an RFC 3339 time: `42s`, `3m10s`, `2h5m`, `3d4h`."""
+    try:
+        return span(now - clock.parse(since))
+    except ValueError:
+        return ""
+
+
+def span(seconds: float) -> str:
+    whole = max(int(seconds), 0)
+    for size, unit, below, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // below
+            return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
+    return f"{whole}s"
+
+
+def state(said: Judgement) -> str:
+    return _WORDS.get(said.state, said.state)
+
+
+def styled(text: str, said: Judgement) -> str:
+    return click.style(text, fg=_COLOURS.get(said.state))
+
+
+def _drawn(root: Branch, width: int | None, now: float) -> list[str]:
+    rows = list(_rows(root))
+    notes = max(len(row.branch.note) for row in rows)
+    states = max(len(_told(row.branch, now)) for row in rows)
+    heads = max(len(row.head) for row in rows)
+    if width is not None:
+        heads = min(heads, max(width - notes - states - 2 * len(_GAP), _LEAST))
+    found: list[str] = []
+    for row in rows:
+        found.append(_line(row, heads, notes, states, width, now))
+        if row.leaf and not row.branch.judgement.well:
+            said = wrapped(row.branch.judgement.message, width, row.beneath + "   ", whole_words=False)
+            found += said if width is None or len(said) <= _BENEATH else [*said[: _BENEATH - 1], f"{row.beneath}   …"]
+    return found
+
+
+def _line(row: _Row, heads: int, notes: int, states: int, width: int | None, now: float) -> str:
+    one = row.branch
+    head = cut(row.head, heads)
+    line = click.style(head, bold=row.leaf or None, dim=not one.kind or None)
+    line += " " * (heads - len(head))
+    if notes:
+        line += _GAP + one.note.ljust(notes)
+    told = _told(one, now)
+    line += _GAP + styled(told, one.judgement)
+    if not one.judgement.well and one.judgement.reason:
+        taken = heads + (len(_GAP) + notes if notes else 0) + len(_GAP) + states
+        room = None if width is None else width - taken - len(_GAP)
+        reason = one.judgement.reason if room is None else cut(one.judgement.reason, room)
+        line += " " * (states - len(told)) + _GAP + reason if reason else ""
+    return line.rstrip()
+
+
+def cut(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    return text[: width - 1] + "…" if width > 1 else ""
+
+
+def _told(one: Branch, now: float) -> str:
+    if not one.kind:
+        return ""
+    said = one.judgement
+    old = "" if said.well or not said.since else age(said.since, now)
+    return f"{state(said)} {old}".strip()
+
+
+def _rows(root: Branch) -> Iterator[_Row]:
+    leaf = next(reversed(blocker.blocking(root)), None)
+
+    def below(one: Branch, trunk: str, rest: str) -> Iterator[_Row]:
+        has = bool(one.branches)
+        yield _Row(one, trunk, f"  {rest}{'│' if has else ' '}", one is leaf)
+        for branch in one.branches:
+            last = branch is one.branches[-1]
+            yield from below(branch, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+    return below(root, "", "")
+
+
+# ---- folding ---------------------------------------------------------------------------------------------------------
+
+
+def _folded(root: Branch, much: int) -> Branch:
+    chain = {id(one) for one in blocker.blocking(root)}
+    for fold in _FOLDS[:much]:
+        root = fold(root, chain)
+        chain = {id(one) for one in blocker.blocking(root)}
+    return root
+
+
+def _without_what_is_below_ready_ones(root: Branch, chain: set[int]) -> Branch:
+    """Servers and hosts of machines that are ready."""
+    return _with(
+        root, [_bare(one) if _is_machine(one) and one.well else _again(one, chain, 0) for one in root.branches]
+    )
+
+
+def _without_ready_ones(root: Branch, chain: set[int]) -> Branch:
+    ready = [one for one in root.branches if one.well]
+    kept = [_again(one, chain, 1) for one in root.branches if not one.well]
+    return _with(root, kept + _more(ready, "ready"))
+
+
+def _only_the_chain(root: Branch, chain: set[int]) -> Branch:
+    kept = [_again(one, chain, 2) for one in root.branches if id(one) in chain]
+    others = [one for one in root.branches if id(one) not in chain and one.kind]
+    folded = [one for one in root.branches if not one.kind]
+    return _with(root, kept + _more(others, "not ready") + folded)
+
+
+_FOLDS = (_without_what_is_below_ready_ones, _without_ready_ones, _only_the_chain)
+
+
+def _again(one: Branch, chain: set[int], fold: int) -> Branch:
+    return _FOLDS[fold](one, chain) if one.branches else one
+
+
+def _with(root: Branch, branches: Sequence[Branch]) -> Branch:
+    return msgspec.structs.replace(root, branches=tuple(branches))
+
+
+def _bare(one: Branch) -> Branch:
+    return _with(one, ())
+
+
+def _is_machine(one: Branch) -> bool:
+    return one.kind == "Machine"
+
+
+def _more(ones: Sequence[Branch], word: str) -> list[Branch]:
+    if not ones:
+        return []
+    return [Branch(kind="", name=f"… {len(ones)} more, {word}", judgement=Judgement(state="well"))]

@@ -1,0 +1,61 @@
+"""Interface between the runner and the launchers that run a Job's program."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from remuda.jobs.pod_inputs import Materials
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt."""
+
+    uid: str  # of its Pod
+    name: str  # for people: namespace/name of the Job
+    materials: Materials
+    kubeconfig: bytes = b""
+    memory: int = 0  # bytes; 0: no limit
+    termination_path: str = ""
+    privileged: bool = False  # runs as the user of the runner; otherwise, where possible, as one of its own
+
+
+class Log(Protocol):
+    """Lines in the format of `log_file`, by positions that only grow."""
+
+    def read(self, position: int) -> tuple[bytes, int]: ...
+
+    def tail(self, count: int) -> int: ...
+
+
+class Started(Protocol):
+    async def wait(self) -> int:
+        """The program's exit code; 128 and the number for a signal. Nothing of it is left running then."""
+
+    def terminate(self) -> None:
+        """Asks it to end."""
+
+    def kill(self) -> None:
+        """Ends it."""
+
+    def termination_message(self) -> str:
+        """Return what the program wrote to its termination log."""
+
+
+class Launcher(Protocol):
+    needs_kubeconfig: bool
+
+    async def start(self, work: Work) -> Started: ...
+
+    def log(self, uid: str) -> Log | None:
+        """Return the log of a Pod that was run here, even long ago; None if the Pod is unknown."""
+
+    async def tidy(self, uid: str) -> None:
+        """The program has ended: nothing but the log is needed any more."""
+
+    async def forget(self, uid: str) -> None:
+        """The Pod is gone."""
+
+    async def sweep(self, known: set[str]) -> None:
+        """At start: forgets all Pods but these."""

@@ -1,0 +1,177 @@
+"""The process between the runner and a Job's program: starts it, keeps its log, and sees that it does not outlive them.
+
+    python -m remuda.jobs.supervisor '{"command": […], "log": DIR, "memory": BYTES, "nice": N, "confine": {…}}'
+
+Its standard input is the lifeline: whoever started it holds the other end, so when that ends, however it does, the
+program and all of its process group are killed. SIGTERM is handed on to them; closing the lifeline kills. Of what the
+program leaves behind in its group nothing stays either. What has made a session of its own is meant to stay.
+
+With `confine` the program runs as a user of its own (`{"user": UID, "hide": DIR, "show": DIR}`): it sees nothing of the
+directory `hide`, the manager's data, but the directory `show` below it, and can gain no rights by running programs.
+
+Standard library and `log_file` only: it is started once per Job and should cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from remuda.jobs import log_file
+
+_LIFELINE = 0
+_PIECE = 64 * 1024
+_LAST_PIECES = 64  # of output still in the pipe when the program has ended; what it left running may write for ever
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_CLONE_NEWNS = 0x00020000
+_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x1000, 0x4000, 0x40000
+_CANNOT_START = 127
+
+
+def main() -> NoReturn:
+    order: dict[str, Any] = json.loads(sys.argv[1])
+    output, into = os.pipe()
+    supervisor = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _become(order, into, supervisor)
+    os.close(into)
+    _lead_a_group(child)
+    sys.exit(_guard(child, output, log_file.Writer(Path(order["log"]))))
+
+
+def _lead_a_group(child: int) -> None:
+    """Done on both sides of the fork, so that neither goes on before it is."""
+    try:
+        os.setpgid(child, child)
+    except OSError:
+        pass  # it has become the program already
+
+
+def _become(order: dict[str, Any], output: int, supervisor: int) -> NoReturn:
+    """In the child: everything up to the program itself."""
+    try:
+        os.setpgid(0, 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        if order.get("nice"):
+            os.nice(order["nice"])
+        if order.get("memory"):
+            _, most = resource.getrlimit(resource.RLIMIT_DATA)  # kept: a host started here has limits of its own
+            limit = order["memory"] if most == resource.RLIM_INFINITY else min(order["memory"], most)
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold credentials
+        if order.get("confine"):
+            _confine(**order["confine"])
+        _die_with_parent()  # after the change of user, which takes this back
+        if os.getppid() == supervisor:
+            os.execvp(order["command"][0], order["command"])  # noqa: S606
+    except Exception as error:  # whatever it is, it is all that anybody will know of this program
+        why = (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}"
+        os.write(2, f"{order['command'][0]} cannot be started: {why}\n".encode())
+    finally:
+        os._exit(_CANNOT_START)
+
+
+def _confine(user: int, hide: str, show: str) -> None:
+    """Become this user in a mount namespace of its own. Raises OSError."""
+    folder = os.path.relpath(os.getcwd(), show)
+    _call("unshare", _CLONE_NEWNS)
+    _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+    shown = os.open(show, os.O_RDONLY | os.O_DIRECTORY)
+    _mount("remuda", hide, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755,size=64k")
+    os.umask(0o022)
+    os.makedirs(show)
+    _mount(f"/proc/self/fd/{shown}", show, None, _MS_BIND)
+    os.close(shown)
+    os.chdir(os.path.join(show, folder))  # the same directory, now seen from inside
+    os.umask(0o077)
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    texts = [None if text is None else text.encode() for text in (source, target, kind, options)]
+    _call("mount", texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
+
+
+def _call(function: str, *arguments: Any) -> None:
+    if getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function}: {os.strerror(number)}")
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _guard(child: int, output: int, log: log_file.Writer) -> int:
+    wakeup, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: _signal(child, signal.SIGTERM))
+    poll = select.poll()
+    for descriptor in (_LIFELINE, output, wakeup):
+        poll.register(descriptor, select.POLLIN)
+    while (
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    ):  # it may have ended before we listened
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        if _LIFELINE in ready and not os.read(_LIFELINE, _PIECE):
+            _signal(child, signal.SIGKILL)
+            poll.unregister(_LIFELINE)
+        if output in ready and not _copy(output, log):
+            poll.unregister(output)
+        if wakeup in ready:
+            os.read(wakeup, _PIECE)
+    return _end(child, output, log)
+
+
+def _end(child: int, output: int, log: log_file.Writer) -> int:
+    """The rest of the group goes before its leader is waited for: until then the number is nobody else's."""
+    _signal(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    os.set_blocking(output, False)
+    for _ in range(_LAST_PIECES):
+        if not _copy(output, log):
+            break
+    log.end(log_file.stamp(time.time()))
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _copy(output: int, log: log_file.Writer) -> bool:
+    """Copy output of the program to its log; return whether there may be more."""
+    try:
+        data = os.read(output, _PIECE)
+    except BlockingIOError:
+        return False
+    log.write(data, log_file.stamp(time.time()))
+    return bool(data)
+
+
+def _signal(child: int, number: int) -> None:
+    """To the program and whatever it has started."""
+    try:
+        os.killpg(child, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:  # some of the group run as somebody else: at least the program itself
+        os.kill(child, number)
+
+
+if __name__ == "__main__":
+    main()

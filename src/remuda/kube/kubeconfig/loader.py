@@ -1,0 +1,261 @@
+"""From kubeconfigs to an `Access`: which files, which context, and whether what they say can be done.
+
+A kubeconfig that came from a Secret was written by whoever may write that Secret. It may not make this process run a
+program or send a file of this machine to a server of its choice, so `parse` refuses both unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from remuda.kube.kubeconfig.access import Access, ExecPlugin, Impersonation, KubeconfigError, Pem
+from remuda.kube.kubeconfig.files import Cluster, Exec, Merged, User, merge_files, read_config
+from remuda.kube.kubeconfig.proxies import proxy_of_environment
+
+log = logging.getLogger(__name__)
+
+ENVIRONMENT = "KUBECONFIG"
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_EXEC_CONFIG = "client.authentication.k8s.io/exec"  # the cluster's extension that is meant for the plugin
+_VARIABLE = re.compile(r"[^=\0]+")
+
+
+def load(path: Path | None = None, context: str = "", *, environ: Mapping[str, str] = os.environ) -> Access:
+    """The kubeconfig at `path`, or else those of $KUBECONFIG, or ~/.kube/config, or the Pod's own account.
+
+    `context` instead of the current one. Raises KubeconfigError."""
+    if path is not None:
+        if not path.exists():
+            raise KubeconfigError(f"there is no kubeconfig {path}")
+        return _access(merge_files([path]), context, environ)
+    named = [Path(part) for part in environ.get(ENVIRONMENT, "").split(os.pathsep) if part]
+    home = Path(environ.get("HOME") or Path.home()) / ".kube" / "config"
+    merged = merge_files(named or [home])
+    if merged.origin:
+        return _access(merged, context, environ)
+    if not named and not context and environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster(environ=environ)
+    looked = " and ".join(map(str, named)) if named else f"{home}, and {ENVIRONMENT} names none"
+    raise KubeconfigError(f"there is no kubeconfig: looked for {looked}")
+
+
+def parse(
+    text: bytes,
+    context: str = "",
+    *,
+    origin: str = "kubeconfig",
+    allow_exec: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Access:
+    """A kubeconfig that is no file of this machine. Unless `allow_exec`, it may neither run programs nor name files."""
+    merged = Merged(origin)
+    merged.add(read_config(text, origin), Path.cwd() if allow_exec else None)
+    return _access(merged, context, environ)
+
+
+def in_cluster(folder: Path = SERVICE_ACCOUNT, *, environ: Mapping[str, str] = os.environ) -> Access:
+    """Return the in-cluster configuration of a Pod.
+
+    Kubernetes gives every Pod an address in the environment, and a token and a CA in files that are renewed.
+    """
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        raise KubeconfigError("not inside a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
+    token = folder / "token"
+    if not token.exists():
+        raise KubeconfigError(f"inside a cluster, but there is no {token}: the Pod has no service account token")
+    ca, namespace = folder / "ca.crt", folder / "namespace"
+    return Access(
+        server=f"https://{_bracketed(host)}:{port}",
+        origin=str(folder),
+        namespace=namespace.read_text().strip() if namespace.exists() else "",
+        ca=ca if ca.exists() else b"",
+        token_file=token,
+    )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _access(merged: Merged, name: str, environ: Mapping[str, str]) -> Access:
+    name = name or merged.current_context
+    if not name:
+        raise KubeconfigError(f"{merged.origin} has no current-context; its contexts are: {_listed(merged.contexts)}")
+    context = merged.contexts.get(name)
+    if context is None:
+        raise KubeconfigError(f"{merged.origin} has no context {name!r}; it has: {_listed(merged.contexts)}")
+    where = f"{merged.origin} (context {name!r})"
+    if context.cluster not in merged.clusters:
+        raise KubeconfigError(f"{where} names the cluster {context.cluster!r}, which is not there")
+    if context.user and context.user not in merged.users:
+        raise KubeconfigError(f"{where} names the user {context.user!r}, which is not there")
+    cluster, cluster_folder = merged.clusters[context.cluster]
+    user, user_folder = merged.users[context.user] if context.user else (User(), None)
+    of_cluster = _Stanza(f"cluster {context.cluster!r} in {where}", cluster_folder)
+    of_user = _Stanza(f"user {context.user!r} in {where}", user_folder)
+    certificate, key = of_user.pair(user)
+    access = Access(
+        server=_server(cluster, of_cluster),
+        origin=where,
+        namespace=context.namespace,
+        ca=of_cluster.pem("certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data),
+        insecure=cluster.insecure_skip_tls_verify,
+        tls_server_name=cluster.tls_server_name,
+        proxy_url=cluster.proxy_url or proxy_of_environment(cluster.server, environ),
+        token=user.token,
+        token_file=of_user.file("tokenFile", user.token_file),
+        username=user.username,
+        password=user.password,
+        client_certificate=certificate,
+        client_key=key,
+        exec=_exec(user.exec, cluster, of_user, of_cluster) if user.exec else None,
+        impersonate=_impersonation(user, of_user),
+    )
+    _check(access, user, of_cluster, of_user)
+    return access
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+class _Stanza:
+    """One cluster or user: its name in complaints, and where its relative paths start from."""
+
+    def __init__(self, where: str, folder: Path | None) -> None:
+        self.where = where
+        self._folder = folder
+
+    def refuse(self, why: str) -> KubeconfigError:
+        return KubeconfigError(f"{self.where}: {why}")
+
+    @property
+    def is_trusted(self) -> bool:
+        return self._folder is not None
+
+    def resolved(self, path: str) -> Path:
+        if self._folder is None:
+            raise self.refuse("a kubeconfig from elsewhere may not name files of this machine; use the …-data fields")
+        return self._folder / path
+
+    def file(self, field: str, path: str) -> Path | None:
+        if not path:
+            return None
+        found = self.resolved(path)
+        if not found.is_file():
+            raise self.refuse(f"{field} names {found}, which is no file")
+        return found
+
+    def pem(self, field: str, path: str, data: str) -> Pem:
+        """The data, which wins, or the file."""
+        if data:
+            try:
+                return base64.b64decode("".join(data.split()), validate=True)
+            except (binascii.Error, ValueError):
+                raise self.refuse(f"{field}-data is not base64") from None
+        return self.file(field, path) or b""
+
+    def pair(self, user: User) -> tuple[Pem, Pem]:
+        certificate = self.pem("client-certificate", user.client_certificate, user.client_certificate_data)
+        key = self.pem("client-key", user.client_key, user.client_key_data)
+        if bool(certificate) != bool(key):
+            missing = "client-key" if certificate else "client-certificate"
+            raise self.refuse(f"a client certificate needs its key, and {missing} is missing")
+        return certificate, key
+
+
+def _server(cluster: Cluster, stanza: _Stanza) -> str:
+    if not cluster.server:
+        raise stanza.refuse("it has no server")
+    try:
+        parts = urlsplit(cluster.server)
+        usable = parts.scheme in ("https", "http") and parts.hostname and (parts.port or 1)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise stanza.refuse(f"its server {cluster.server!r} is not an https:// or http:// address")
+    return cluster.server.rstrip("/")
+
+
+def _check(access: Access, user: User, of_cluster: _Stanza, of_user: _Stanza) -> None:
+    if access.insecure:
+        if access.ca:
+            raise of_cluster.refuse("insecure-skip-tls-verify and a certificate authority contradict each other")
+        log.warning("%s: the server's certificate is not verified (insecure-skip-tls-verify)", of_cluster.where)
+    if access.proxy_url and urlsplit(access.proxy_url).scheme not in ("http", "https"):
+        raise of_cluster.refuse(
+            f"proxies other than http:// and https:// are not supported: {_shown(access.proxy_url)}"
+        )
+    if (access.token or access.token_file) and (access.username or access.password):
+        raise of_user.refuse("it has both a token and a password; only one can be used")
+    if user.auth_provider is not None:
+        raise of_user.refuse(
+            f"the auth-provider {user.auth_provider.name!r} was removed from Kubernetes in 1.26; use an exec plugin"
+        )
+
+
+def _shown(url: str) -> str:
+    """A URL without the password it may carry."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}"
+
+
+def _exec(plugin: Exec, cluster: Cluster, of_user: _Stanza, of_cluster: _Stanza) -> ExecPlugin:
+    if not of_user.is_trusted:
+        raise of_user.refuse("a kubeconfig from elsewhere may not run a program (exec)")
+    if not plugin.command:
+        raise of_user.refuse("its exec plugin has no command")
+    if plugin.api_version not in _EXEC_VERSIONS:
+        raise of_user.refuse(f"exec apiVersion {plugin.api_version!r} is none of {', '.join(_EXEC_VERSIONS)}")
+    if plugin.interactive_mode == "Always":
+        raise of_user.refuse(f"its exec plugin {plugin.command!r} wants a terminal (interactiveMode: Always)")
+    for variable in plugin.env or ():
+        if not _VARIABLE.fullmatch(variable.name):
+            raise of_user.refuse(f"{variable.name!r} is no name for an environment variable")
+    # A bare name is looked up in PATH; anything with a slash is a file beside the kubeconfig.
+    command = str(of_user.resolved(plugin.command)) if "/" in plugin.command else plugin.command
+    return ExecPlugin(
+        api_version=plugin.api_version,
+        command=command,
+        args=tuple(plugin.args or ()),
+        env={variable.name: variable.value for variable in plugin.env or ()},
+        install_hint=plugin.install_hint,
+        cluster_info=_cluster_info(cluster, of_cluster) if plugin.provide_cluster_info else None,
+    )
+
+
+def _cluster_info(cluster: Cluster, stanza: _Stanza) -> dict[str, Any]:
+    ca = stanza.pem("certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data)
+    text = ca.read_bytes() if isinstance(ca, Path) else ca
+    extensions = {one.name: one.extension for one in cluster.extensions or ()}
+    info = {
+        "server": cluster.server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": base64.b64encode(text).decode(),
+        "proxy-url": cluster.proxy_url,
+    }
+    return {key: value for key, value in info.items() if value} | {"config": extensions.get(_EXEC_CONFIG)}
+
+
+def _impersonation(user: User, stanza: _Stanza) -> Impersonation:
+    found = Impersonation(
+        user=user.impersonate,
+        uid=user.impersonate_uid,
+        groups=tuple(user.impersonate_groups or ()),
+        extra={key: tuple(values) for key, values in (user.impersonate_extra or {}).items()},
+    )
+    if not found.user and (found.uid or found.groups or found.extra):
+        raise stanza.refuse("as-uid, as-groups and as-user-extra need a user to impersonate (as)")
+    return found

@@ -1,0 +1,89 @@
+"""Map the file name given by its publisher to the artefact it is. Pure.
+
+Every file has exactly one name in the store, whatever its publishers call it: install scripts ask for that name. The
+image archives are those of the distributions' contracts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from remuda.providers.shared.distros.contract import Contract
+from remuda.providers.shared.distros.k3s import K3S
+from remuda.providers.shared.distros.rke2 import RKE2
+
+_ARCHITECTURES = {"amd64": "amd64", "x86_64": "amd64", "arm64": "arm64", "aarch64": "arm64"}
+_ARCHITECTURES |= {"arm": "arm", "armhf": "arm", "s390x": "s390x"}
+_ARCHITECTURE = "(?P<arch>amd64|arm64|armhf|arm|s390x)"
+
+
+def _archives(contract: Contract) -> dict[str, str]:
+    return {
+        f"{re.escape(archive.file).replace('<arch>', _ARCHITECTURE)}|{re.escape(archive.name)}": archive.name
+        for archive in contract.archives
+    }
+
+
+_PATTERNS = {
+    "k3s": {rf"k3s(-{_ARCHITECTURE})?": "k3s", **_archives(K3S.contract)},
+    "rke2": {rf"rke2\.linux-{_ARCHITECTURE}\.tar\.gz|rke2\.tar\.gz": "rke2.tar.gz", **_archives(RKE2.contract)},
+    "nano": {r"(?P<arch>)nano\.tar\.gz": "nano.tar.gz"},
+}
+_SUMS = re.compile(rf"sha256sum-{_ARCHITECTURE}\.txt|SHA256SUMS")
+
+
+class Unknown(ValueError):
+    """In words."""
+
+
+class Named(NamedTuple):
+    name: str  # in the store
+    arch: str  # empty: the name does not say
+
+
+def named(distro: str, file: str) -> Named:
+    """Raises Unknown."""
+    patterns = _PATTERNS.get(distro)
+    if patterns is None:
+        raise Unknown(f"no distribution is called {distro!r}: there are {', '.join(_PATTERNS)}")
+    for pattern, name in patterns.items():
+        match = re.fullmatch(pattern, file)
+        if match:
+            found = match["arch"]
+            return Named(name, _ARCHITECTURES[found] if found else "")
+    raise Unknown(f"{file} is no artefact of {distro} that is known here: it must be called {_possible(distro)}")
+
+
+def check_stored(distro: str, name: str) -> None:
+    """Raises Unknown for what no install script asks for."""
+    if named(distro, name).name != name:
+        raise Unknown(f"{name} is kept under the name {named(distro, name).name}")
+
+
+def is_list_of_sums(file: str) -> bool:
+    """Return whether the file is a list of checksums as releases have one: checksums of the files beside it."""
+    return _SUMS.fullmatch(file) is not None
+
+
+def _possible(distro: str) -> str:
+    return {
+        "k3s": f"k3s, k3s-<arch>, or {_files(K3S.contract)}",
+        "rke2": f"rke2.linux-<arch>.tar.gz (rke2.tar.gz), or {_files(RKE2.contract)}",
+        "nano": "nano.tar.gz",
+    }[distro]
+
+
+def _files(contract: Contract) -> str:
+    return ", ".join(dict.fromkeys(f"{archive.file} ({archive.name})" for archive in contract.archives))
+
+
+def architecture(machine: str) -> str:
+    """Map `uname -m` to our architecture name."""
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def sums(text: str) -> dict[str, str]:
+    """By file name, from lines as sha256sum writes them."""
+    found = re.findall(r"^([0-9a-fA-F]{64}) [ *](\S+)$", text, re.MULTILINE)
+    return {name.removeprefix("./"): value.lower() for value, name in found}

@@ -1,0 +1,157 @@
+"""The end of a host with etcd: drained → the mark is moved → it leaves etcd → its services stop → its Machine may go.
+
+Every state has a way out: a host that never had a plan goes at once, one that does not answer is not waited for longer
+than two minutes once it is no member any more, and the user can force it (`rke.cattle.io/etcd-force-remove`).
+"""
+
+from __future__ import annotations
+
+from remuda.kube.wait import Wait
+from remuda.providers.controlplane.planner import membership, progress, retries
+from remuda.providers.controlplane.planner.decision import Deliver, Expel, Forget, Hold, HostStatus, Leave, Release
+from remuda.providers.controlplane.planner.membership import Membership
+from remuda.providers.controlplane.planner.observation import Host
+from remuda.providers.controlplane.planner.run import Run
+
+_FORCE = "or set the annotation rke.cattle.io/etcd-force-remove on its RKEBootstrap, if its data may be lost"
+
+
+def depart(run: Run) -> None:
+    """Remove the hosts that are being deleted, those with an unhealthy etcd member first: they are lost already."""
+    for host in sorted((h for h in run.observed.hosts if h.deleting), key=lambda h: _place(run, h)):
+        wait = _next(run, host)
+        run.statuses[host.name] = HostStatus(phase="leaving", wait=wait)
+
+
+def hold(run: Run) -> None:
+    """Hold the deletion of every host with etcd, from the beginning, until the planner releases it."""
+    for host in run.observed.hosts:
+        if host.roles.etcd and not host.held and not host.deleting:
+            run.acts.append(Hold(host.name))
+
+
+def expel(run: Run) -> None:
+    """Expel members of etcd that belong to no Machine, one at a time."""
+    for stray in run.changes.strays():
+        name = membership.name_of(stray)
+        on, node = f"etcd of {run.cluster.namespace}/{run.cluster.name}", membership.node_of(stray)
+        if run.observed.reachable and run.changes.may_expel(stray):
+            run.acts.append(Expel(node=node, member=name))
+            then = "it is removed"
+        else:
+            then = (
+                f"delete Node {node} in the cluster if it is gone for good" if node else "the cluster removes it itself"
+            )
+        run.hold(Wait(reason="StrayEtcdMember", on=on, missing=f"member {name} belongs to no Machine", then=then))
+        return  # one at a time
+
+
+def forget(run: Run) -> None:
+    """Delete Nodes whose Machines are gone. A Node that is or may be a member of etcd is expelled instead, with more
+    care."""
+    members = {membership.node_of(member) for member in run.membership.members}
+    for orphan in run.observed.orphans:
+        if orphan.node not in members and (run.membership.known or not orphan.etcd):
+            run.acts.append(Forget(orphan.node))
+
+
+def _place(run: Run, host: Host) -> tuple[bool, float, str]:
+    member = run.membership.of(host)
+    return member is not None and run.guard.is_well(member), host.deleting_since or 0.0, host.name
+
+
+def _next(run: Run, host: Host) -> Wait | None:
+    if not host.roles.etcd:
+        return _release(run, host, "it has no etcd role")
+    if host.force_remove:
+        return _release(run, host, "the user forces it")
+    if not host.planned:
+        return _release(run, host, "it never had a plan")
+    retired = host.name in run.retired
+    if retired and not host.held:
+        return None  # all that is ours to do is done
+    if not retired and not host.held:
+        run.acts.append(Hold(host.name))
+    if not retired and not host.drained:
+        return _wait(host, "WaitingForDrain", "Cluster API has not drained its Node yet", "it leaves etcd then")
+    return _leave(run, host) or _stop(run, host)
+
+
+def _leave(run: Run, host: Host) -> Wait | None:
+    """None: it is no member."""
+    others = membership.gather(run.observed.hosts, ignored={*run.retired, host.name})
+    seen = others if others.views else run.membership  # what it says itself counts only where nobody else says anything
+    member = seen.of(host)
+    if member is None:
+        return _against_stopping_a_joiner(run, host, others)
+    if not run.observed.initialized and len(seen.voters) <= 1 and not others.views:
+        return None  # it had begun a cluster that nobody uses yet
+    if host.init and len(seen.voters) > 1:
+        return _wait(
+            host, "WaitingForInitNode", "it is the init node, and no other host can be it yet", "then it leaves etcd"
+        )
+    if host.node is not None and host.node.left:
+        return _wait(
+            host, "WaitingForEtcdMembers", "it has left etcd, and not all members know yet", "its services stop then"
+        )
+    if host.node is not None and host.node.leaving:
+        return _wait(
+            host, "LeavingEtcd", "its etcd member was asked to leave and has not yet", "its services stop then"
+        )
+    if (wait := run.changes.against_leaving(host, seen)) is not None:
+        return run.hold(wait)
+    if not run.observed.reachable:
+        why = run.observed.unreachable or "the API of the cluster does not answer"
+        return run.hold(_wait(host, "ClusterUnreachable", f"it cannot be asked to leave etcd: {why}", _FORCE))
+    if host.node is None:
+        if member.learner:
+            return None  # it never voted, and the cluster forgets it
+        return run.hold(_wait(host, "NodeMissing", "it is a member of etcd and has no Node to be asked by", _FORCE))
+    run.changes.begin(host)
+    run.acts.append(Leave(host.name))
+    return _wait(host, "LeavingEtcd", "its etcd member is asked to leave", "its services stop then")
+
+
+def _against_stopping_a_joiner(run: Run, host: Host, others: Membership) -> Wait | None:
+    """One that is not listed may become a member at any moment: if that could cost the majority, it is waited for."""
+    unknown = not others.views and run.observed.initialized and progress.was_ever_applied(host)
+    if unknown and host.name not in run.retired and not (host.node is not None and host.node.left):
+        return run.hold(_wait(host, "EtcdMembersUnknown", "nobody says whether it is a member of etcd", _FORCE))
+    if not others.views or (host.node is not None and host.node.left):
+        return None
+    if host.name not in run.retired and (other := run.changes.under_way(but=host)) is not None:
+        return _wait(
+            host, "WaitingForEtcd", f"{other} is joining or leaving etcd: one at a time", "its services stop then"
+        )
+    may_vote = run.changes.may_become_member if host.name in run.retired else run.changes.may_vote
+    wait = run.guard.by(others).against_stopping(host, joining=True) if may_vote(host) else None
+    if wait is None:
+        return None
+    run.look_at(run.changes.patience_ends(host))
+    return run.hold(wait)
+
+
+def _stop(run: Run, host: Host) -> Wait | None:
+    retirement = run.retirements[host.name]
+    if host.name not in run.retired:
+        if not (host.node is not None and host.node.left):
+            run.changes.begin(host)  # until it has stopped it might still join
+        run.acts.append(Deliver(host.name, retirement, "it leaves the cluster: its services stop"))
+        return _wait(host, "Stopping", "its services stop", "its Machine goes then")
+    if progress.is_applied(host):
+        return _release(run, host, "it has left etcd and its services have stopped")
+    end = (host.report.delivered or 0.0) + retries.UNANSWERED
+    if run.now >= end:
+        return _release(run, host, "it has left etcd, and does not answer")
+    run.look_at(end)
+    return _wait(host, "Stopping", "its services are to stop", "its Machine goes then, or when it does not answer")
+
+
+def _release(run: Run, host: Host, why: str) -> Wait | None:
+    if host.held:
+        run.acts.append(Release(host.name, why))
+    return None
+
+
+def _wait(host: Host, reason: str, missing: str, then: str) -> Wait:
+    return Wait(reason=reason, on=str(host), missing=missing, since=host.deleting_since, then=then)

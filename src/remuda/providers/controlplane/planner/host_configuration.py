@@ -1,0 +1,239 @@
+"""One host that stays: from what it has to what it shall have, one step at a time, and each host for itself.
+
+A host without a plan gets one as soon as its tier may begin. Files that nobody waits for are delivered at once. Every
+other change waits for its turn: tiers before it are done, few of its tier are out of service, the quorum is safe, and
+Pods have been moved away. A host that is out of service already gets newer intent without waiting for a turn.
+"""
+
+from __future__ import annotations
+
+from remuda.kube import clock
+from remuda.kube.wait import Wait
+from remuda.providers.controlplane.planner import drain, progress, retries
+from remuda.providers.controlplane.planner.decision import (
+    Deliver,
+    HostStatus,
+    Phase,
+    RequestDrain,
+    RequestUncordon,
+    RunAgain,
+    Tier,
+)
+from remuda.providers.controlplane.planner.election import unready
+from remuda.providers.controlplane.planner.observation import Host
+from remuda.providers.controlplane.planner.rollout_order import RolloutOrder
+from remuda.providers.controlplane.planner.run import Run
+from remuda.providers.controlplane.render import Change
+
+
+def configure(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
+    if host.failed:
+        wait = _wait(
+            host, "MachineFailed", f"has failed: {host.failed}", "nothing waits for it; delete it to have another"
+        )
+        return HostStatus(phase="failing", tier=tier, wait=wait)
+    if not host.planned:
+        return _begin(run, turns, host, tier)
+    desired = host.report.plan if run.frozen else run.desired(host)
+    change = run.compare(host.report.plan, desired)
+    if change == "none":
+        return _carry_on(run, host, tier)
+    if change not in progress.RESTARTING and progress.is_failing(host) and _may_restart(run, host):
+        change = run.outstanding(host)  # with the new plan it tries again what it has failed to do
+    blocked = _against_change(run, turns, host, tier, change)
+    if blocked is not None:
+        return blocked
+    run.acts.append(Deliver(host.name, desired, run.explain(host, desired)))
+    if change in progress.RESTARTING:
+        run.guard.disturb(host)
+        turns.take(host, tier)
+    return _status(run, "configuring", tier, host, "PlanDelivered", "waiting for plan to be applied", since=run.now)
+
+
+# ---- the first plan
+
+
+def _begin(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
+    if why := unready(host):
+        wait = host.waits[0] if host.waits else _wait(host, "WaitingForHost", why, "it gets its plan then", agent=False)
+        return HostStatus(phase="waiting", tier=tier, wait=wait)
+    if (missing := turns.against_beginning(host, tier)) is not None:
+        return _status(run, "waiting", tier, host, "WaitingForCluster", missing, since=host.connected_since)
+    if tier == "etcd" and (held := run.changes.against_joining(host)) is not None:
+        return HostStatus(phase="waiting", tier=tier, wait=held)
+    if run.frozen:
+        return _status(
+            run, "waiting", tier, host, "WaitingForCluster", "no plan is made now", since=host.connected_since
+        )
+    run.acts.append(Deliver(host.name, run.desired(host), "first plan"))
+    if host.roles.etcd:
+        run.changes.begin(host)
+    missing = "waiting for agent to check in and apply initial plan"
+    return _status(run, "configuring", tier, host, "PlanDelivered", missing, since=run.now)
+
+
+# ---- a change
+
+
+def _against_change(run: Run, turns: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
+    if (status := _against_joining_again(run, host, tier)) is not None:
+        return status
+    if change == "minor":
+        return None
+    out = drain.is_over(host) or run.is_out_of_service(host)
+    missing = None
+    if not out and not host.drain.requested:
+        missing = turns.against(host, tier)
+    elif tier == "worker":  # it never runs a newer version than a server, whatever state it is in
+        missing = turns.against_overtaking(tier)
+    if missing is not None:
+        return _status(run, "waiting", tier, host, "WaitingForTurn", missing, up_to_date=False)
+    if change not in progress.RESTARTING:
+        return None
+    if (held := _against_stopping(run, host)) is not None:
+        return HostStatus(phase="waiting", tier=tier, wait=held)
+    return None if out else _drain(run, turns, host, tier, change)
+
+
+def _against_stopping(run: Run, host: Host) -> Wait | None:
+    """Return why etcd forbids restarting the host; None if it may restart. A host that is out of service loses nothing
+    by a restart, but a voter that answers the other members is in service."""
+    if not host.roles.etcd:
+        return None
+    wait = run.guard.against_stopping(host, joining=run.changes.may_vote(host))
+    if wait is None and run.membership.votes(host) and (other := run.changes.under_way(but=host)) is not None:
+        wait = _wait(host, "WaitingForEtcd", f"is not restarted while {other} is joining or leaving etcd", agent=False)
+    return run.hold(wait) if wait is not None else None
+
+
+def _against_joining_again(run: Run, host: Host, tier: Tier) -> HostStatus | None:
+    """Return why a host that failed to join etcd may not retry yet: it may when no other host is joining."""
+    if tier != "etcd" or run.membership.of(host) is not None:
+        return None
+    if progress.was_ever_applied(host) and not run.membership.views:
+        return None  # nobody says who the members are: it may be one
+    if run.is_unanswered(host):  # a newer plan would only make the others wait for it anew
+        missing = "waiting for agent to check in and apply initial plan; it does not answer"
+        return _status(run, "configuring", tier, host, "WaitingForPlan", missing, since=host.report.delivered)
+    wait = run.changes.against_joining(host)
+    if wait is not None:
+        return HostStatus(phase="failing" if progress.is_failing(host) else "waiting", tier=tier, wait=wait)
+    run.changes.begin(host)
+    return None
+
+
+def _drain(run: Run, turns: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
+    """None: there is nothing to move away, or it has been."""
+    options = drain.options_for(run.cluster.spec.upgrade_strategy, host.roles)
+    if change != "drain" or not drain.is_wanted(options) or len(run.observed.hosts) < 2:
+        return None
+    if not run.observed.initialized:
+        return None  # nobody can have made a Pod yet
+    if not run.observed.reachable:
+        if run.is_out_of_service(host):
+            return None  # the change may be what brings the API back
+        why = run.observed.unreachable or "the API of the cluster does not answer"
+        return _status(run, "draining", tier, host, "ClusterUnreachable", f"its Pods cannot be moved away: {why}")
+    if host.node is None:
+        return None
+    request = drain.request(options)
+    if host.drain.requested != request:
+        run.acts.append(RequestDrain(host.name, request))
+    run.guard.disturb(host)
+    turns.take(host, tier)
+    missing = f"error draining machine {host.name}: {host.drain.error}" if host.drain.error else "draining node"
+    return _status(run, "draining", tier, host, "Draining", missing, then="it is restarted then")
+
+
+# ---- no change
+
+
+def _carry_on(run: Run, host: Host, tier: Tier) -> HostStatus:
+    if progress.is_failing(host):
+        return _retry(run, host, tier)
+    if not progress.is_applied(host):
+        first = not progress.was_ever_applied(host)
+        missing = "waiting for agent to check in and apply initial plan" if first else "waiting for plan to be applied"
+        if run.is_unanswered(host):
+            missing += "; it does not answer"
+        return _status(run, "configuring", tier, host, "WaitingForPlan", missing, since=host.report.delivered)
+    if unhealthy := progress.unhealthy_probes(run.observed, host):
+        return _for_unit(run, tier, host, "WaitingForProbes", f"waiting for probes: {', '.join(unhealthy)}")
+    if host.roles.etcd and not _votes(run, host):
+        return _for_unit(run, tier, host, "WaitingForEtcd", "waiting for etcd to list it as a voting member")
+    if run.observed.reachable and progress.runs_version(run.cluster, host) is False:
+        return _for_unit(run, tier, host, "WaitingForKubelet", "waiting for kubelet to update")
+    if host.drain.requested and not run.frozen:
+        if host.drain.uncordon != host.drain.requested:
+            run.acts.append(RequestUncordon(host.name, host.drain.requested))
+        return _status(run, "uncordoning", tier, host, "Uncordoning", "waiting for uncordon to finish", up_to_date=True)
+    return HostStatus(phase="ready", tier=tier, up_to_date=True)
+
+
+def _for_unit(run: Run, tier: Tier, host: Host, reason: str, missing: str) -> HostStatus:
+    """Return a wait for something that needs a running unit. If the unit does not run, the wait names its error."""
+    trouble = progress.unit_trouble(run.cluster, host)
+    return _status(run, "configuring", tier, host, reason, f"{missing}; {trouble}" if trouble else missing)
+
+
+def _votes(run: Run, host: Host) -> bool:
+    return run.membership.votes(host) and not (host.node is not None and host.node.voter is False)
+
+
+def _retry(run: Run, host: Host, tier: Tier) -> HostStatus:
+    attempt = max(host.report.failures, 1)
+    failed = f"failure while applying plan (attempt {attempt}): {host.report.failed_message or 'it does not say why'}"
+    again = retries.next_attempt(host, run.now)
+    then = f"tried again at {clock.rfc3339(again)}"
+    if run.now >= again:
+        held = _against_joining_again(run, host, tier) or None
+        stopping = _against_stopping(run, host) if held is None and _may_restart(run, host) else None
+        if held is None and stopping is None:
+            run.acts.append(RunAgain(host.name, attempt + 1))
+            if _may_restart(run, host):
+                run.guard.disturb(host)
+        elif stopping is not None:
+            then = f"tried again when the quorum allows it: {stopping.missing}"
+        elif held is not None and held.wait is not None:
+            then = f"tried again when it may join: {held.wait.missing}"
+    else:
+        run.look_at(again)
+    return _status(run, "failing", tier, host, "PlanFailed", failed, since=host.report.delivered, then=then)
+
+
+def _may_restart(run: Run, host: Host) -> bool:
+    return run.outstanding(host) in progress.RESTARTING
+
+
+# ---- words
+
+
+def _status(
+    run: Run,
+    phase: Phase,
+    tier: Tier,
+    host: Host,
+    reason: str,
+    missing: str,
+    *,
+    since: float | None = None,
+    then: str = "",
+    up_to_date: bool = False,
+) -> HostStatus:
+    wait = _wait(host, reason, missing, then, since=since if since is not None else _since(run, host))
+    return HostStatus(phase=phase, tier=tier, wait=wait, up_to_date=up_to_date)
+
+
+def _since(run: Run, host: Host) -> float:
+    """Return when a state began that leaves no trace of its own: after the last plan was applied, and not while the
+    Machine was still reconciled. When the plan was delivered says nothing of it: that may be days ago."""
+    if host.unsettled_since is None:
+        return run.now
+    return min(max(host.unsettled_since, host.report.last_apply or 0.0), run.now)
+
+
+def _wait(
+    host: Host, reason: str, missing: str, then: str = "", *, since: float | None = None, agent: bool = True
+) -> Wait:
+    log = f"remuda machine logs {host.name} -n {host.namespace}" + (" --agent" if agent else "")
+    return Wait(reason=reason, on=str(host), missing=missing, since=since, then=then, log=log)

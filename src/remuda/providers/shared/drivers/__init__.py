@@ -1,0 +1,62 @@
+"""The drivers at hand: ours, and those of other packages, found by the entry point group `remuda.drivers`.
+
+A driver is imported when it is asked for, so that nobody pays for a cloud's SDK who does not use that cloud.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from remuda.providers.shared.drivers.spi import ClusterDriver, Driver
+
+ENTRY_POINTS = "remuda.drivers"
+
+
+class NoSuchDriver(Exception):
+    """No package that is installed brings it, or what brings it cannot be imported; the text says which."""
+
+
+@cache
+def _points() -> tuple[EntryPoint, ...]:
+    """Looking through all packages that are installed takes tens of milliseconds: once is enough for a process."""
+    return tuple(entry_points(group=ENTRY_POINTS))
+
+
+def names() -> list[str]:
+    return sorted({point.name for point in _points()})
+
+
+def find(name: str) -> type[Driver[Any]]:
+    """Raises NoSuchDriver."""
+    points = [point for point in _points() if point.name == name]
+    if not points:
+        raise NoSuchDriver(f"there is no driver {name}; there are {', '.join(names())}")
+    return _load(points[0])
+
+
+def find_cluster(name: str) -> type[ClusterDriver[Any]]:
+    """Return the driver's class for infrastructure of a cluster as a whole. Raises NoSuchDriver."""
+    found = find(name).cluster
+    if found is None:
+        able = [other for other in names() if _makes_clusters(other)]
+        raise NoSuchDriver(f"the driver {name} makes nothing for a cluster as a whole; {', '.join(able)} do")
+    return found
+
+
+def _makes_clusters(name: str) -> bool:
+    try:
+        return find(name).cluster is not None
+    except NoSuchDriver:
+        return False
+
+
+def _load(point: EntryPoint) -> type[Driver[Any]]:
+    try:
+        found = point.load()
+    except ImportError as error:
+        raise NoSuchDriver(f"the driver {point.name} cannot be used: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Driver)):
+        raise NoSuchDriver(f"the driver {point.name} is not one: {point.value} is no subclass of Driver")
+    return found

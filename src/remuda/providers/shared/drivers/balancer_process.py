@@ -1,0 +1,148 @@
+"""A balancer as a driver has it: the folder it is told by, and the process that serves it.
+
+The process is a session of its own, so it goes on when the Job that started it has ended and when the manager has; it
+is found by its environment and its lock, never by a number that was written down. Everything here may be killed
+anywhere and done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from remuda.providers.shared.drivers import balancer, proc
+from remuda.providers.shared.drivers.spi import DriverError
+from remuda.runtime.steps import step
+
+CONFIGURE = step("balancer.configure", "tells a balancer where to listen and what stands behind it")
+START = step("balancer.start", "starts the process of a balancer")
+STOP = step("balancer.stop", "ends the process of a balancer")
+
+_LOOK_SECONDS = 0.05
+_READY_SECONDS = 15.0
+_MOST_STARTS = 3
+_PATIENCE_SECONDS = 2.0  # with an error: it may be of what it was told before
+_GRACE_SECONDS, _LONGEST_END_SECONDS = 5.0, 15.0
+_LOG = "balancer.log"
+
+
+class Backend(msgspec.Struct, frozen=True, kw_only=True):
+    address: str
+    port: int
+    healthy: bool
+    connections: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """`status.json`."""
+
+    pid: int
+    revision: str
+    listening: Sequence[int]
+    error: str
+    backends: Sequence[Backend]
+
+
+class Balancing:
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(os.path.realpath(folder))  # as it will stand in the environment of the process
+
+    async def ensure(self, address: str, ports: Sequence[int], backends: Sequence[str]) -> None:
+        """Return once the balancer listens at the address and forwards to the backends. Raises DriverError."""
+        config = {"address": address, "ports": list(ports), "backends": list(backends)}
+        content = json.dumps(config, sort_keys=True).encode()
+        if await asyncio.to_thread(self._config) != content:
+            async with CONFIGURE:
+                await asyncio.to_thread(_keep, self.folder / balancer.CONFIG, content)
+        where = f"{address}, port {', '.join(map(str, ports))}"
+        for _ in range(_MOST_STARTS):
+            if not await asyncio.to_thread(self.runs):
+                async with START:
+                    await asyncio.to_thread(self._start)
+            await self._until(balancer.revision(content), where)
+            if await asyncio.to_thread(self.runs):  # what it has said may have been its last words
+                return
+        raise DriverError(f"the balancer at {where} ends as soon as it was started: {self._last_words()}")
+
+    async def stop(self) -> None:
+        """Stop the balancer and return once its process has ended. Raises DriverError."""
+        async with STOP:
+            await self._end()
+
+    def runs(self) -> bool:
+        return proc.is_locked(self.folder / balancer.LOCK)
+
+    def report(self) -> Report | None:
+        """Return the balancer's last status report, or None if there is no readable one yet."""
+        try:
+            return msgspec.json.decode((self.folder / balancer.STATUS).read_bytes(), type=Report)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+
+    def _config(self) -> bytes:
+        try:
+            return (self.folder / balancer.CONFIG).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def _start(self) -> None:
+        """By its file: it needs nothing of this package, and is spared the time to load it."""
+        (self.folder / balancer.STATUS).unlink(missing_ok=True)
+        with open(os.open(self.folder / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+            subprocess.run(  # noqa: S603
+                ["/bin/sh", "-c", '"$@" &', "sh", sys.executable, "-I", "-S", balancer.__file__, str(self.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={"PATH": os.defpath, "LANG": "C.UTF-8", proc.ROOT_VARIABLE: str(self.folder)},
+                cwd=self.folder,
+                start_new_session=True,
+                check=True,
+            )
+
+    async def _until(self, revision: str, where: str) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        while True:
+            said = await asyncio.to_thread(self.report)
+            if said is not None and said.revision == revision and not said.error:
+                return
+            if said is not None and said.error and loop.time() > started + _PATIENCE_SECONDS:
+                raise DriverError(f"the balancer cannot listen at {where}: {said.error}")
+            if loop.time() > started + _READY_SECONDS:
+                raise DriverError(f"the balancer at {where} does not answer; its last words: {self._last_words()}")
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _last_words(self) -> str:
+        try:
+            return (self.folder / _LOG).read_text(errors="replace")[-1000:].strip().replace("\n", " / ") or "none"
+        except OSError:
+            return "none"
+
+    async def _end(self) -> None:
+        loop = asyncio.get_running_loop()
+        started, quiet = loop.time(), 0
+        members = proc.Members(self.folder)
+        while quiet < 2:  # one that is just being started is not seen otherwise
+            waited = loop.time() - started
+            left = await asyncio.to_thread(members.end, hard=waited > _GRACE_SECONDS)
+            if waited > _LONGEST_END_SECONDS:
+                raise DriverError(f"the balancer of {self.folder.name} does not end: {left or 'its lock is held'}")
+            starting = await asyncio.to_thread(self.runs)
+            quiet = 0 if left or starting else quiet + 1
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """All of it or nothing, for our eyes only."""
+    part = path.with_name(f".{path.name}.part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+    part.replace(path)

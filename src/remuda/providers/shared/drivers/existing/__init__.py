@@ -1,0 +1,267 @@
+"""`existing`: servers you already own, over SSH. Taken over, managed, and given back as they were.
+
+Nothing is made here: `create` takes one of the servers named by the options, `remove` gives it back. That a server is
+taken is written on the server (`claims`), so that nobody who knows of it takes it a second time. The machine's record
+says beforehand which one is about to be taken: a Job that is killed at any point is continued at that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import asyncssh
+import msgspec
+
+from remuda.kube.objects import Field
+from remuda.providers.shared.drivers.existing import claims, remote
+from remuda.providers.shared.drivers.existing.claims import Claim
+from remuda.providers.shared.drivers.existing.remote import Login, Place
+from remuda.providers.shared.drivers.spi import (
+    Address,
+    BadOptions,
+    Driver,
+    DriverError,
+    Options,
+    Order,
+    Server,
+    SshAccess,
+)
+from remuda.runtime.steps import step
+
+TAKE = step("existingdriver.take-server", "the driver existing writes its claim on a server")
+UNINSTALL = step("existingdriver.uninstall-agent", "the driver existing takes the agent off a server")
+RELEASE = step("existingdriver.release-server", "the driver existing takes its claim off a server")
+
+_LOOK_SECONDS = 30.0
+_UNINSTALL_SECONDS = 300.0
+_SETTLE_SECONDS = 1.0  # a claim that was on its way when its Job was killed has arrived by then
+_AT_A_TIME = 16
+
+
+class ExistingOptions(Options):
+    address: Annotated[str, Field("The server: host, host:port or [IPv6 address]:port.")] = ""
+    addresses: Annotated[
+        Sequence[str],
+        Field("Several servers; the machine takes one that is free.", list_type="atomic", max_items=1000),
+    ] = ()
+    ssh_user: Annotated[
+        str, Field("Whom to log in as; whoever is not root must be allowed sudo without a password.", min_length=1)
+    ] = "root"
+    ssh_port: Annotated[int, Field("The port, where an address has none.", minimum=1, maximum=65535)] = 22
+    private_key: Annotated[
+        str, Field("The private key to log in with, in the form of OpenSSH or PEM.", format="password")
+    ] = ""
+    host_keys: Annotated[
+        Sequence[str],
+        Field(
+            "Keys the servers are known by, as OpenSSH writes them, each for all servers or with an address before it."
+            " Without any, the key a server shows when it is taken is the one it must show from then on.",
+            list_type="atomic",
+        ),
+    ] = ()
+    timeout_seconds: Annotated[int, Field("How long a server may take to answer.", minimum=1, maximum=300)] = 15
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that has answered."""
+
+    place: Place
+    hostname: str
+    claim: Claim | None
+    foreign: bool
+    host_key: str
+
+    @property
+    def is_free(self) -> bool:
+        return self.claim is None and not self.foreign
+
+    @property
+    def complaint(self) -> str:
+        if self.claim is not None:
+            return f"{self.place} is taken by {self.claim.machine}"
+        return f"{self.place} has an agent of another management server"
+
+
+class Existing(Driver[ExistingOptions]):
+    name: ClassVar[str] = "existing"
+    doc: ClassVar[str] = (
+        "Servers that exist already, over SSH. A machine takes one that is free, and gives it back without the agent "
+        "when it is deleted. Needs a key for root, or for a user who may use sudo."
+    )
+    options_type: ClassVar[type[ExistingOptions]] = ExistingOptions
+    credential_fields: ClassVar[tuple[str, ...]] = ("privateKey",)
+    address_options: ClassVar[tuple[str, ...]] = ("address", "addresses")
+    user_data_format = "script"
+
+    @property
+    def takes_user_data(self) -> bool:
+        return False
+
+    async def check(self, order: Order) -> None:
+        self._places()
+        for text in self.options.host_keys:
+            remote.host_key(text)
+        await self._login()
+
+    async def create(self, order: Order, user_data: bytes) -> Server:
+        await self.check(order)
+        mine = await self._recorded_one(order)
+        if mine is None:
+            seen, complaints = await self._look_at_all()
+            mine = _of(seen, order) or await self._take_one(order, seen, complaints)
+        return self._server(mine)
+
+    async def find(self, order: Order) -> Server | None:
+        mine = await self._mine(order)
+        return None if mine is None else self._server(mine)
+
+    async def remove(self, order: Order) -> None:
+        mine = await self._mine(order)
+        if mine is None and self._recorded() is not None:
+            await asyncio.sleep(_SETTLE_SECONDS)
+            mine = await self._mine(order)
+        if mine is not None:
+            async with UNINSTALL:
+                await self._do(mine, claims.uninstall(), "its agent could not be uninstalled", _UNINSTALL_SECONDS)
+            async with RELEASE:
+                await self._do(mine, claims.release(), "the claim could not be taken off", _LOOK_SECONDS)
+            self.context.say(f"{mine.place} has been given back")
+        if self.context.record.value:
+            await self.context.record.save({})
+
+    async def owned(self, owner: str) -> list[Server]:
+        seen, _ = await self._look_at_all()
+        return [self._server(each) for each in seen if each.claim is not None and each.claim.owner == owner]
+
+    # Which one.
+
+    async def _mine(self, order: Order) -> Seen | None:
+        """The server that carries this machine's claim."""
+        recorded = await self._recorded_one(order)
+        return recorded or _of((await self._look_at_all())[0], order)
+
+    async def _recorded_one(self, order: Order) -> Seen | None:
+        """The one that was about to be taken, if it was. It must answer: nobody else knows."""
+        recorded = self._recorded()
+        return None if recorded is None else _of([await self._look(recorded)], order)
+
+    async def _take_one(self, order: Order, seen: Sequence[Seen], complaints: list[str]) -> Seen:
+        for each in _in_turn(seen, order.uid):
+            if each.is_free:
+                await self.context.record.save({"address": str(each.place), "hostKeys": [each.host_key]})
+                async with TAKE:
+                    each = await self._ask(each.place, claims.take(claims.of_order(order)))
+                if _of([each], order):
+                    self.context.say(f"{each.place} has been taken; its host key is {_fingerprint(each.host_key)}")
+                    return each
+            complaints.append(each.complaint)
+        if self.context.record.value:
+            await self.context.record.save({})
+        raise DriverError(f"no server is free: {'; '.join(complaints)}")
+
+    async def _look_at_all(self) -> tuple[list[Seen], list[str]]:
+        """Return the hosts that answer, and error messages for the others."""
+        gate = asyncio.Semaphore(_AT_A_TIME)
+
+        async def look(place: Place) -> Seen | str:
+            async with gate:
+                try:
+                    return await self._look(place)
+                except DriverError as error:
+                    return str(error)
+
+        found = await asyncio.gather(*(look(place) for place in self._places()))
+        return [each for each in found if isinstance(each, Seen)], [each for each in found if isinstance(each, str)]
+
+    def _recorded(self) -> Place | None:
+        text = self.context.record.value.get("address")
+        return remote.place(text, 22, "the recorded address") if text else None
+
+    # What is asked of a server.
+
+    async def _look(self, place: Place) -> Seen:
+        return await self._ask(place, claims.look())
+
+    async def _ask(self, place: Place, script: str) -> Seen:
+        answer = await remote.run(place, await self._login(), self._trusted(place), script, _LOOK_SECONDS)
+        if answer.code:
+            raise DriverError(f"{place} does not do what it is asked: {remote.last_words(answer)}")
+        try:
+            sight = claims.read(answer.output)
+        except claims.Unreadable as error:
+            raise DriverError(f"{place}: {error}") from None
+        return Seen(
+            place=place,
+            hostname=sight.hostname,
+            claim=sight.claim,
+            foreign=sight.foreign,
+            host_key=answer.host_key,
+        )
+
+    async def _do(self, seen: Seen, script: str, failing: str, seconds: float) -> None:
+        answer = await remote.run(seen.place, await self._login(), self._trusted(seen.place), script, seconds)
+        if answer.code:
+            raise DriverError(f"{seen.place}: {failing}: {remote.last_words(answer)}")
+
+    # What the options say.
+
+    def _places(self) -> list[Place]:
+        options = self.options
+        given = [remote.place(text, options.ssh_port, "addresses") for text in options.addresses]
+        if options.address:
+            given.insert(0, remote.place(options.address, options.ssh_port, "address"))
+        if not given:
+            raise BadOptions("addresses: no server is named, neither here nor in address")
+        return list(dict.fromkeys(given))
+
+    async def _login(self) -> Login:
+        text = self.options.private_key or self.context.credentials.get("privateKey", "")
+        key = await asyncio.to_thread(remote.private_key, text)  # a long RSA key takes its time to be checked
+        options = self.options
+        return Login(user=options.ssh_user, key=key, patience=float(options.timeout_seconds))
+
+    def _trusted(self, place: Place) -> list[asyncssh.SSHKey] | None:
+        """None: whatever it shows."""
+        if self.options.host_keys:
+            known = [remote.host_key(text) for text in self.options.host_keys]
+            return [key for address, key in known if address in ("", place.host, str(place))]
+        if self._recorded() == place:
+            return [remote.host_key(text)[1] for text in self.context.record.value.get("hostKeys", ())]
+        return None
+
+    def _server(self, seen: Seen) -> Server:
+        options = self.options
+        kind: Any = "InternalIP" if seen.place.is_ip else "InternalDNS"
+        access = SshAccess(
+            user=options.ssh_user,
+            port=seen.place.port,
+            private_key=options.private_key or self.context.credentials.get("privateKey", ""),
+            host_keys=[seen.host_key],
+        )
+        return Server(
+            id=str(seen.place),
+            name=seen.claim.name if seen.claim is not None else "",
+            state="running",
+            provider_id=f"existing://{seen.place}",
+            addresses=[Address(kind, seen.place.host), Address("Hostname", seen.hostname)],
+            ssh=access,
+            tags=seen.claim.tags if seen.claim is not None else {},
+        )
+
+
+def _of(seen: Sequence[Seen], order: Order) -> Seen | None:
+    """The one that carries the claim of this machine."""
+    return next((each for each in seen if each.claim is not None and each.claim.uid == order.uid), None)
+
+
+def _in_turn(seen: Sequence[Seen], uid: str) -> Sequence[Seen]:
+    """Each machine begins at another one: those that come at a time do not all want the same."""
+    first = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:4], "big") % max(1, len(seen))
+    return [*seen[first:], *seen[:first]]
+
+
+def _fingerprint(host_key: str) -> str:
+    return asyncssh.import_public_key(host_key).get_fingerprint()

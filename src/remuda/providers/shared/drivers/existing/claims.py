@@ -1,0 +1,145 @@
+"""The claim: a file on the server itself that says who has taken it. Pure: what is asked of a server, what it answers.
+
+It is on the server because nobody else knows of all who might want it: two machines, two clusters, two management
+planes. It comes into being whole or not at all, by a hard link, and whoever was first stays; only whoever has it takes
+it away. A server that nobody has claimed but that has an agent belongs to somebody who writes no claims: it is left
+alone, so whatever agent is found on a server that is ours came with us, and goes with us.
+
+A login that names a REMUDA_HOST_ROOT has its file system there.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+
+from remuda.providers.shared.drivers.spi import TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_UID, Order
+
+_PLACE = """
+root=${REMUDA_HOST_ROOT:-}
+folder=$root/etc/remuda
+file=$folder/claim.json
+etc=$root/etc/rancher/agent
+var=$root/var/lib/rancher/agent
+foreign() { [ ! -e "$file" ] && { [ -e "$etc/config.yaml" ] || [ -e "$var/rancher2_connection_info.json" ]; }; }
+"""
+
+_MARK = "-- remuda --"  # whatever comes before it was said by the server's own login
+
+_FOREIGN = "an agent without a claim"
+
+_ANSWER = f"""
+echo '{_MARK}'
+if [ -n "$root" ]; then cat "$root/etc/hostname"; else uname -n; fi
+if [ -e "$file" ]; then cat "$file"; elif foreign; then echo '{_FOREIGN}'; fi
+"""
+
+_LOOK = f"""
+{_PLACE}
+{_ANSWER}
+"""
+
+_TAKE = f"""
+set -eu
+umask 077
+{_PLACE}
+if ! foreign; then
+    mkdir -p "$folder"
+    draft=$folder/.claim-$$
+    printf '%s\\n' @claim@ >"$draft"
+    sync "$draft" 2>/dev/null || sync
+    ln "$draft" "$file" 2>/dev/null || :
+    rm -f "$draft"
+    [ -e "$file" ]
+fi
+{_ANSWER}
+"""
+
+# Either agent may be there, half installed or not at all. What their plans have installed stays.
+_UNINSTALL = f"""
+set -u
+{_PLACE}
+for program in remuda-agent-uninstall.sh rancher-system-agent-uninstall.sh; do
+    for prefix in /usr/local /opt/rancher-system-agent /opt/remuda-agent; do
+        if [ -x "$root$prefix/bin/$program" ]; then "$root$prefix/bin/$program" 2>&1 || exit 1; fi
+    done
+done
+rm -rf "$etc" "$var"
+rmdir "$root/etc/rancher" "$root/var/lib/rancher" 2>/dev/null || :
+"""
+
+_RELEASE = f"""
+{_PLACE}
+rm -f "$file" "$folder"/.claim-*
+rmdir "$folder" 2>/dev/null || :
+[ ! -e "$file" ]
+"""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    owner: str
+    cluster: str
+    machine: str
+    uid: str
+    name: str
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {TAG_OWNER: self.owner, TAG_CLUSTER: self.cluster, TAG_MACHINE: self.machine, TAG_UID: self.uid}
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """A server as it was seen."""
+
+    hostname: str
+    claim: Claim | None
+    foreign: bool = False  # somebody has it who writes no claims
+
+
+class Unreadable(Exception):
+    """The server has answered something else than was asked for."""
+
+
+def of_order(order: Order) -> Claim:
+    tags = order.tags
+    return Claim(
+        owner=tags[TAG_OWNER],
+        cluster=tags[TAG_CLUSTER],
+        machine=tags[TAG_MACHINE],
+        uid=tags[TAG_UID],
+        name=order.name,
+    )
+
+
+def look() -> str:
+    return _LOOK
+
+
+def take(claim: Claim) -> str:
+    """Answers as `look` does: with the claim of whoever was first."""
+    return _TAKE.replace("@claim@", shlex.quote(msgspec.json.encode(claim).decode()))
+
+
+def uninstall() -> str:
+    return _UNINSTALL
+
+
+def release() -> str:
+    """Only for whoever has the claim."""
+    return _RELEASE
+
+
+def read(output: str) -> Sight:
+    _, mark, answer = output.partition(f"{_MARK}\n")
+    if not mark:
+        raise Unreadable("it did not run what it was asked to; is the user's shell one?")
+    hostname, _, content = answer.partition("\n")
+    if not content.strip():
+        return Sight(hostname.strip(), None)
+    if content.strip() == _FOREIGN:
+        return Sight(hostname.strip(), None, foreign=True)
+    try:
+        return Sight(hostname.strip(), msgspec.json.decode(content, type=Claim))
+    except msgspec.MsgspecError:
+        raise Unreadable("its /etc/remuda/claim.json cannot be read; if nobody uses the server, delete it") from None

@@ -1,0 +1,84 @@
+"""The writable layer of a host: what is written, hidden and enabled before it boots for the first time.
+
+It is written while it is not mounted, as files of the overlay's upper folder: a character device 0/0 hides what lies
+below, and so does a folder that is marked opaque. A folder that only holds something of ours looks as it does below.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path, PurePosixPath
+
+_OPAQUE = "trusted.overlay.opaque"
+
+
+class Layer:
+    def __init__(self, upper: Path, lower: Path) -> None:
+        self._upper = upper
+        self._lower = lower
+
+    def write(self, path: str, content: bytes | str, *, mode: int = 0o644, owner: tuple[int, int] = (0, 0)) -> None:
+        target = self._ready(path)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            os.fchown(descriptor, *owner)
+            file.write(content.encode() if isinstance(content, str) else content)
+
+    def link(self, path: str, target: str) -> None:
+        self._ready(path).symlink_to(target)
+
+    def hide(self, path: str) -> None:
+        """As if it were not there; nothing is left in the layer for what is not there anyway."""
+        if os.path.lexists(self._below(path)):
+            os.mknod(self._ready(path), stat.S_IFCHR, os.makedev(0, 0))
+
+    def empty(self, path: str, *, keep_folders: bool = False) -> None:
+        """A folder as it is below, without what is in it, or with nothing but the folders in it."""
+        folder = self._folder(PurePosixPath(path))
+        os.setxattr(folder, _OPAQUE, b"y")
+        if keep_folders:
+            for below, names, _ in os.walk(self._below(path)):
+                for name in names:
+                    if not os.path.islink(os.path.join(below, name)):
+                        self._folder(PurePosixPath(os.path.relpath(os.path.join(below, name), self._lower)))
+
+    def folder(self, path: str, *, mode: int, owner: tuple[int, int]) -> None:
+        target = self._folder(PurePosixPath(path))
+        target.chmod(mode)
+        os.chown(target, *owner)
+
+    def read(self, path: str) -> str:
+        """Return the text of a file of the image; empty if the image has no such file."""
+        try:
+            return self._below(path).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def has(self, path: str) -> bool:
+        return os.path.lexists(self._below(path))
+
+    def _ready(self, path: str) -> Path:
+        """Return the path in the layer to write to: create its folder and delete an earlier file of ours."""
+        folder = self._folder(PurePosixPath(path).parent)
+        target = folder / PurePosixPath(path).name
+        if os.path.lexists(target):
+            target.unlink()
+        return target
+
+    def _folder(self, path: PurePosixPath) -> Path:
+        target = self._upper / str(path).lstrip("/")
+        if target == self._upper or target.is_dir():
+            return target
+        self._folder(path.parent)
+        target.mkdir()
+        below = self._below(str(path))
+        if below.is_dir():
+            looks = below.stat()
+            os.chown(target, looks.st_uid, looks.st_gid)
+            target.chmod(stat.S_IMODE(looks.st_mode))
+        return target
+
+    def _below(self, path: str) -> Path:
+        return self._lower / path.lstrip("/")

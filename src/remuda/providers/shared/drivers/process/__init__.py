@@ -1,0 +1,195 @@
+"""`process`: hosts that are processes of this machine. No root, no containers, nothing to install: the demo's default.
+
+A host is a directory with a root of its own, an address of its own out of 127.64.0.0/10, and whatever its bootstrap
+script leaves running. The script runs here, told by REMUDA_HOST_ROOT and REMUDA_HOST_ADDRESS where "here" is; it is in
+a session of its own and goes on when the Job that started it has ended. There is no wall between a host and this
+machine: whoever may write plans for it may run commands as this user.
+
+Nothing starts a host again when this machine has been restarted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from typing import Annotated, Any, ClassVar
+
+from remuda.kube.objects import Field
+from remuda.providers.shared.drivers import proc
+from remuda.providers.shared.drivers.process.cluster import ProcessCluster
+from remuda.providers.shared.drivers.process.host import Details, Host, Hosts
+from remuda.providers.shared.drivers.process.place import NETWORK, check_address, do
+from remuda.providers.shared.drivers.spi import (
+    TAG_OWNER,
+    TAG_UID,
+    Address,
+    BadOptions,
+    ClusterDriver,
+    Driver,
+    DriverError,
+    Needs,
+    Options,
+    Order,
+    Server,
+)
+from remuda.runtime.steps import step
+
+CLAIM = step("processdriver.claim-name", "the driver process makes the directory of a host")
+WRITE = step("processdriver.write-script", "the driver process writes a host's bootstrap script")
+START = step("processdriver.start-script", "the driver process starts a host's bootstrap script")
+STOP = step("processdriver.stop-processes", "the driver process ends the processes of a host")
+DELETE = step("processdriver.delete-directory", "the driver process deletes the directory of a host")
+
+_LABEL = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_LOOK_SECONDS = 0.05
+_LOOKS = 10
+_GRACE_SECONDS = 5.0  # from TERM to KILL
+_LONGEST_END_SECONDS = 15.0
+
+
+class ProcessOptions(Options):
+    address: Annotated[
+        str, Field("The address of the host, one of 127.0.0.0/8. Empty: one of 127.64.0.0/10 is chosen.")
+    ] = ""
+    timeout_seconds: Annotated[int, Field("How long the bootstrap script may take.", minimum=1, maximum=86400)] = 1200
+
+
+class Process(Driver[ProcessOptions]):
+    name: ClassVar[str] = "process"
+    doc: ClassVar[str] = (
+        "Hosts that are processes of the machine Remuda runs on, each with a directory for its root and a loopback "
+        "address of its own. Needs Linux, and neither root nor anything installed. For trying out and for tests: "
+        "nothing separates such a host from the machine."
+    )
+    options_type: ClassVar[type[ProcessOptions]] = ProcessOptions
+    user_data_format = "script"
+    local: ClassVar[bool] = True
+    on_manager: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(host_files=True)
+    cluster: ClassVar[type[ClusterDriver[Any]] | None] = ProcessCluster
+
+    async def check(self, order: Order) -> None:
+        if not proc.available():
+            raise BadOptions(
+                f"process hosts need Linux: without /proc, as on {sys.platform}, they cannot be kept apart"
+            )
+        if not _LABEL.fullmatch(order.name):
+            raise BadOptions(f"{order.name!r} cannot be the name of a host")
+        if self.options.address:
+            check_address(self.options.address)
+
+    async def create(self, order: Order, user_data: bytes) -> Server:
+        await self.check(order)
+        if not user_data.startswith(b"#!"):
+            raise DriverError(
+                "a process host takes a script, and this bootstrap data is none: it does not begin with #!"
+            )
+        host, wanted = self._host(order), self._details(order)
+        async with CLAIM:
+            details = await do(self._hosts.claim, wanted, NETWORK)
+        async with WRITE:
+            await do(host.write_script, user_data)
+        if await do(host.needs_start):
+            async with START:
+                await do(host.start, details)
+            self.context.say(f"the host {order.name} has the address {details.address}; its script has been started")
+        await self._finish(host)
+        return await self._settled(host, details)
+
+    async def find(self, order: Order) -> Server | None:
+        host = self._host(order)
+        details = await do(host.details)
+        if details is None or details.tags.get(TAG_UID) != order.uid:
+            return None
+        return await do(_server, host, details)
+
+    async def remove(self, order: Order) -> None:
+        host = self._host(order)
+        details = await do(host.details)
+        if details is not None and details.tags.get(TAG_UID) != order.uid:
+            return
+        async with STOP:
+            await self._stop(host)
+        async with DELETE:
+            await do(self._hosts.delete, host)
+
+    async def owned(self, owner: str) -> list[Server]:
+        return await do(self._owned, owner)
+
+    @property
+    def _hosts(self) -> Hosts:
+        return Hosts(self.context.directory / self.name)
+
+    def _host(self, order: Order) -> Host:
+        if not _LABEL.fullmatch(order.name):
+            raise BadOptions(f"{order.name!r} cannot be the name of a host")
+        return self._hosts.host(order.name)
+
+    def _details(self, order: Order) -> Details:
+        return Details(name=order.name, hostname=order.hostname, address=self.options.address, tags=order.tags)
+
+    def _owned(self, owner: str) -> list[Server]:
+        found = [(host, details) for host in self._hosts.all() if (details := host.details()) is not None]
+        ours = [(host, details) for host, details in found if details.tags.get(TAG_OWNER) == owner]
+        return [_server(host, details) for host, details in ours if not details.balancer]
+
+    async def _finish(self, host: Host) -> None:
+        """Waits for the script, whoever has started it, and repeats what it prints."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.options.timeout_seconds
+        output = host.output()
+        runs = True
+        while runs:
+            runs = await do(host.script_runs)
+            for line in await do(output.lines, ended=not runs):
+                self.context.say(line)
+            if runs and loop.time() > deadline:
+                limit = f"{self.options.timeout_seconds} s (timeoutSeconds)"
+                raise DriverError(f"the bootstrap script of {host.name} still runs after {limit}. {host.last_words()}")
+            if runs:
+                await asyncio.sleep(_LOOK_SECONDS)
+        code = host.exit_code()
+        if code != 0:
+            how = "was killed" if code is None else f"ended with {code}"
+            raise DriverError(f"the bootstrap script of {host.name} {how}. {host.last_words()}")
+
+    async def _settled(self, host: Host, details: Details) -> Server:
+        """A process that is just becoming another one is not seen for a moment."""
+        for _ in range(_LOOKS):
+            server = await do(_server, host, details)
+            if server.state != "stopped":
+                return server
+            await asyncio.sleep(_LOOK_SECONDS)
+        raise DriverError(f"the bootstrap script of {host.name} ended well, but has left nothing running there")
+
+    async def _stop(self, host: Host) -> None:
+        """Asks every process of the host to end, then makes it; until it has been quiet for two looks, and nobody holds
+        the script's lock: a script that is just being started is not seen otherwise."""
+        loop = asyncio.get_running_loop()
+        started, quiet, hard = loop.time(), 0, False
+        members = proc.Members(host.root)
+        left = await do(members.end, hard=False)
+        while left or quiet < 2:
+            await asyncio.sleep(_LOOK_SECONDS)
+            waited = loop.time() - started
+            if waited > _LONGEST_END_SECONDS:
+                which = ", ".join(map(str, left)) or "whoever starts its script"
+                raise DriverError(f"processes of the host {host.name} do not end: {which}")
+            if left and waited > _GRACE_SECONDS and not hard:
+                self.context.say(f"{len(left)} processes of {host.name} did not end when asked to: they are killed")
+                hard = True
+            left = await do(members.end, hard=hard)
+            starting = await do(host.script_runs)
+            quiet = 0 if left or starting else quiet + 1
+
+
+def _server(host: Host, details: Details) -> Server:
+    return Server(
+        id=details.name,
+        name=details.name,
+        state=host.state(),
+        provider_id=f"process://{details.name}",
+        addresses=[Address("InternalIP", details.address), Address("Hostname", details.hostname)],
+        tags=details.tags,
+    )

@@ -1,0 +1,110 @@
+"""`sim`: servers that are entries in a table, for tests, demonstrations of failures, and fleets of thousands.
+
+What goes well and what does not is said by the options of each server, so that whatever is provisioned can be made
+to fail in a given way. There are no agents in these servers: whoever holds a cloud in memory can listen to it and give
+each server that has booted the agent it should have.
+
+A cloud lives in memory, where Jobs are tasks of one process and somebody has opened it by name (`clouds`); else in a
+file below the drivers' directory, shared by every process.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from remuda.kube.objects import Field
+from remuda.providers.shared.drivers import simcloud
+from remuda.providers.shared.drivers.simcloud import CloudRefused, FileCloud, SimCloud, SimServer, Wish
+from remuda.providers.shared.drivers.spi import Address, BadOptions, Driver, DriverError, Needs, Options, Order, Server
+from remuda.runtime.steps import step
+
+CREATE = step("simdriver.create-server", "the driver sim makes a server")
+REMOVE = step("simdriver.remove-server", "the driver sim removes a server")
+
+_WRONG = "wrong"
+
+clouds: dict[str, SimCloud] = {}  # in memory, by name; opened by a simulation, closed by it
+
+
+class SimOptions(Options):
+    cloud: Annotated[str, Field("Which cloud, by name.", pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)] = (
+        "default"
+    )
+    token: Annotated[
+        str, Field(f'What the cloud knows its customer by; it takes anything but "{_WRONG}".', format="password")
+    ] = ""
+    zone: Annotated[str, Field("The failure domain of the server.")] = ""
+    boot_seconds: Annotated[float, Field("From creating the server until it runs.", minimum=0)] = 0.0
+    failures: Annotated[
+        int, Field("So many attempts to create the server fail first, and make nothing.", minimum=0)
+    ] = 0
+    answers_lost: Annotated[int, Field("So many more make it, and the answer is lost.", minimum=0)] = 0
+    remove_failures: Annotated[int, Field("So many attempts to remove the server fail first.", minimum=0)] = 0
+    never_boots: Annotated[bool, Field("The server starts, and never runs.")] = False
+    refuses: Annotated[str, Field("The cloud refuses every server, in these words.")] = ""
+
+
+class Sim(Driver[SimOptions]):
+    name: ClassVar[str] = "sim"
+    doc: ClassVar[str] = (
+        "Simulated servers. They need nothing, cost nothing and do nothing; each boots, fails and loses answers as its "
+        "options say."
+    )
+    options_type: ClassVar[type[SimOptions]] = SimOptions
+    credential_fields: ClassVar[tuple[str, ...]] = ("token",)
+    local: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(host_files=True)
+
+    async def check(self, order: Order) -> None:
+        if (self.options.token or self.context.credentials.get("token")) == _WRONG:
+            raise BadOptions("the simulated cloud does not know this customer: the token is wrong")
+
+    async def create(self, order: Order, user_data: bytes) -> Server:
+        await self.check(order)
+        options = self.options
+        wish = Wish(
+            name=order.name,
+            tags=order.tags,
+            user_data=user_data,
+            zone=options.zone,
+            boot_seconds=None if options.never_boots else options.boot_seconds,
+            failures=options.failures,
+            answers_lost=options.answers_lost,
+            refuses=options.refuses,
+        )
+        cloud = self._cloud()
+        try:
+            async with CREATE:
+                made = await cloud.create(wish)
+        except CloudRefused as error:
+            raise DriverError(f"the simulated cloud did not make {order.name}: {error}") from None
+        return self._server(made)
+
+    async def find(self, order: Order) -> Server | None:
+        found = await self._cloud().find(order.name, order.uid)
+        return None if found is None else self._server(found)
+
+    async def remove(self, order: Order) -> None:
+        try:
+            async with REMOVE:
+                await self._cloud().remove(order.name, order.uid, self.options.remove_failures)
+        except CloudRefused as error:
+            raise DriverError(f"the simulated cloud did not remove {order.name}: {error}") from None
+
+    async def owned(self, owner: str) -> list[Server]:
+        return [self._server(server) for server in await self._cloud().servers() if server.owner == owner]
+
+    def _cloud(self) -> simcloud.Cloud:
+        name = self.options.cloud
+        return clouds.get(name) or FileCloud(self.context.directory / "sim" / f"{name}.jsonl")
+
+    def _server(self, server: SimServer) -> Server:
+        return Server(
+            id=str(server.number),
+            name=server.name,
+            state="running" if server.runs else "starting",
+            provider_id=f"sim://{self.options.cloud}/{server.name}",
+            addresses=[Address("InternalIP", server.address), Address("Hostname", server.name)],
+            failure_domain=server.zone,
+            tags=server.tags,
+        )

@@ -1,0 +1,152 @@
+"""Failure budget of a machine and of its pool: limits how often a server is requested. Pure.
+
+A failed attempt is retried on the same machine with growing delays; after so many failures in a row a person has to
+intervene. When the last attempts of a whole pool have failed, the cause is not a single machine: then only one of its
+machines tries at a time, and the others wait for the result (a half-open circuit). So a failing cloud receives fewer
+and fewer requests, and never for more servers than there are machines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+RETRY = "remuda.dev/retry"  # annotation: any new value begins the budget anew
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    first_seconds: float = 10.0  # the wait after the first failure; doubled with each further one
+    most_seconds: float = 300.0
+    machine_failures: int = 5  # in a row: then the machine is stalled
+    pool_failures: int = 3  # in a row: then one machine at a time
+    history: int = 10  # failures that are kept
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One attempt that failed, as it stays readable when its machine is gone."""
+
+    time: str
+    machine: str
+    message: str
+    attempt: int = 1
+    job: str = ""  # uid: what makes it count once
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    failures: int = 0  # attempts of its machines that failed since one succeeded
+    last_failure: float = 0.0
+    history: Sequence[Failure] = ()  # the oldest first
+
+
+class Attempts(msgspec.Struct, frozen=True, kw_only=True):
+    """Failed attempts of one machine."""
+
+    failures: int = 0  # in a row
+    last_failure: float = 0.0
+    hopeless: bool = False  # the last one said that it cannot work with these options
+
+
+class Go(msgspec.Struct, frozen=True):
+    """Try now."""
+
+
+class Wait(msgspec.Struct, frozen=True):
+    seconds: float | None  # None: until something happens in the pool
+    reason: str
+    message: str
+
+
+class Stall(msgspec.Struct, frozen=True):
+    """No further attempt until a person says so."""
+
+    reason: str
+    message: str
+
+
+Verdict = Go | Wait | Stall
+GO = Go()
+
+BACKING_OFF = "BackingOff"
+POOL_BUSY = "PoolTriesOneAtATime"
+POOL_BACKING_OFF = "PoolBackingOff"
+BAD_OPTIONS = "BadOptions"
+BAD_BOOTSTRAP_FORMAT = "BadBootstrapFormat"
+TOO_MANY_FAILURES = "TooManyFailures"
+
+
+def back_off(rules: Rules, failures: int, salt: str) -> float:
+    """Seconds to wait after so many failures: spread by `salt`, so that many do not meet, and always the same for the
+    same machine, so that asking again does not move it."""
+    if failures <= 0:
+        return 0.0
+    whole = min(rules.first_seconds * 2.0 ** min(failures - 1, 30), rules.most_seconds)
+    draw = int.from_bytes(hashlib.sha256(f"{salt} {failures}".encode()).digest()[:4], "big") / 2**32
+    return whole * (0.8 + 0.2 * draw)
+
+
+def judge(rules: Rules, machine: Attempts, pool: Pool, trying: Collection[str], now: float, salt: str) -> Verdict:
+    """Return whether a machine may request its server now. `trying`: other machines of its pool that are trying."""
+    if stall := stalled(rules, machine):
+        return stall
+    own = rest(rules, machine, now, salt)
+    if own > 0:
+        which = f"{attempt(rules, machine.failures)} failed"
+        return Wait(own, BACKING_OFF, f"{which}; the next is made {_within(rules, machine.failures)}")
+    if pool.failures < rules.pool_failures:
+        return GO
+    said = f"the last {pool.failures} attempts of the pool failed"
+    if trying:
+        return Wait(None, POOL_BUSY, f"{said}, so one machine tries at a time: now {min(trying)}")
+    left = _left(pool.last_failure, back_off(rules, _pool_steps(rules, pool), "pool"), now)
+    if left > 0:
+        return Wait(
+            left, POOL_BACKING_OFF, f"{said}; one machine tries again {_within(rules, _pool_steps(rules, pool))}"
+        )
+    return GO
+
+
+def rest(rules: Rules, machine: Attempts, now: float, salt: str) -> float:
+    """Seconds until its next attempt; not positive: now."""
+    return _left(machine.last_failure, back_off(rules, machine.failures, salt), now)
+
+
+def stalled(rules: Rules, machine: Attempts) -> Stall | None:
+    if machine.hopeless:
+        return Stall(BAD_OPTIONS, "it cannot work with these options or credentials")
+    if machine.failures >= rules.machine_failures:
+        return Stall(TOO_MANY_FAILURES, f"{machine.failures} attempts failed in a row")
+    return None
+
+
+def attempt(rules: Rules, number: int) -> str:
+    """Name an attempt; one that somebody asked for may be above the limit."""
+    return f"attempt {number} of {rules.machine_failures}" if number <= rules.machine_failures else f"attempt {number}"
+
+
+def failed(rules: Rules, pool: Pool, failure: Failure, now: float) -> Pool:
+    """With one failure more; the same if it has been counted."""
+    if any(one.job == failure.job for one in pool.history):
+        return pool
+    history = (*pool.history, failure)[-rules.history :]
+    return Pool(failures=pool.failures + 1, last_failure=now, history=history)
+
+
+def succeeded(pool: Pool) -> Pool:
+    """The circuit is closed; what was stays readable."""
+    return msgspec.structs.replace(pool, failures=0, last_failure=0.0)
+
+
+def _pool_steps(rules: Rules, pool: Pool) -> int:
+    return pool.failures - rules.pool_failures + 1
+
+
+def _left(since: float, seconds: float, now: float) -> float:
+    """Never more than the whole: a clock that was set back does not make anybody wait for ever."""
+    return min(seconds, since + seconds - now)
+
+
+def _within(rules: Rules, failures: int) -> str:
+    """Does not count down, so that saying it again writes nothing."""
+    return f"within {min(rules.first_seconds * 2.0 ** min(failures - 1, 30), rules.most_seconds):.0f} s of that"

@@ -1,0 +1,208 @@
+"""One order carried out by one driver: intent, server, script, each noted before the next begins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from remuda.kube.client import Client
+from remuda.kube.errors import StatusError
+from remuda.providers.shared.drivers.spi import BadOptions, Context, Driver, DriverError, Order, Server
+from remuda.providers.shared.jobs import login, user_data
+from remuda.providers.shared.jobs.log_redaction import Scrubber
+from remuda.providers.shared.jobs.state_secret import Notebook
+from remuda.runtime.steps import step
+
+RECORD_INTENT = step("machinejob.record-intent", "writes that a server is about to be made")
+FORGET = step("machinejob.forget-server", "drops what was noted of a server in whose place there is another now")
+CREATE = step("machinejob.create-server", "the driver makes the server")
+RECORD_SERVER = step("machinejob.record-server", "writes what is known of the server")
+PIN = step("machinejob.pin-host-key", "writes the first host key seen of a server")
+BOOTSTRAP = step("machinejob.run-script", "runs the bootstrap script over SSH")
+RECORD_BOOTSTRAP = step("machinejob.record-bootstrap", "writes that the bootstrap script has ended well")
+REMOVE = step("machinejob.remove-server", "the driver removes the server")
+RECORD_REMOVAL = step("machinejob.record-removal", "writes that the server is gone")
+
+_RUNNING_SECONDS = 600.0
+_FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.2, 3.0
+
+Say = Callable[[str], None]
+
+
+class Job:
+    """One order, with all that it takes."""
+
+    def __init__(
+        self, order: Order, driver: type[Driver[Any]], credentials: Mapping[str, str], client: Client, directory: Path,
+        say: Say, scrubber: Scrubber,
+    ) -> None:  # fmt: skip
+        self._order = order
+        self._type = driver
+        self._credentials = credentials
+        self._client = client
+        self._directory = directory
+        self._scrubber = scrubber
+        self._say = say
+
+    async def run(self, script: bytes) -> None:
+        """Raises DriverError."""
+        notebook = await self._notebook()
+        if self._order.action == "create":
+            await self._create(self._driver(notebook), notebook, script)
+            return
+        try:
+            await self._remove(self._driver(notebook), notebook)
+        except BadOptions as error:
+            if notebook.state.phase:
+                raise
+            # Intent is noted before the infrastructure is asked: such options have never come that far.
+            self._say(f"no server was ever asked for: {error}")
+
+    async def _notebook(self) -> Notebook:
+        try:
+            notebook = await Notebook.open(self._client, self._order)
+        except (StatusError, ValueError) as error:
+            raise DriverError(f"the Secret {self._order.state_secret} cannot be read: {error}") from None
+        self._scrubber.add(notebook.private_key)
+        return notebook
+
+    def _driver(self, notebook: Notebook) -> Driver[Any]:
+        context = Context(credentials=self._credentials, record=notebook, say=self._say, directory=self._directory)
+        return self._type(options(self._order, self._type), context)
+
+    # create
+
+    async def _create(self, driver: Driver[Any], notebook: Notebook, script: bytes) -> None:
+        order = self._order
+        await driver.check(order)
+        if notebook.state.phase not in ("created", "bootstrapped"):
+            await notebook.note(RECORD_INTENT, driver=order.driver, phase="creating", name=order.name)
+        self._say(f"asking {order.driver} for the server {order.name}")
+        async with CREATE:
+            server = await driver.create(order, self._user_data(driver, script))
+        if notebook.state.id not in ("", server.id):
+            await notebook.forget(FORGET)
+        await self._record(notebook, driver, server)
+        server = await self._until_running(driver, notebook, server)
+        if notebook.state.phase == "bootstrapped":
+            self._say("its bootstrap script has run already")
+        elif server.bootstrapped:
+            await notebook.note(RECORD_BOOTSTRAP, phase="bootstrapped")
+        elif not driver.takes_user_data:
+            await self._bootstrap(notebook, server, script)
+        self._say(f"the server {order.name} is there")
+
+    def _user_data(self, driver: Driver[Any], script: bytes) -> bytes:
+        if not driver.takes_user_data:
+            return b""
+        if driver.user_data_format == "script":
+            return script
+        own = getattr(driver.options, "userdata", "")
+        return user_data.compose(script, self._order.hostname, own if isinstance(own, str) else "")
+
+    async def _record(self, notebook: Notebook, driver: Driver[Any], server: Server) -> None:
+        access = server.ssh
+        pinned = ""
+        if access is not None:
+            self._scrubber.add(access.private_key)
+            pinned = login.known_hosts(_login(server, notebook))
+        await notebook.note(
+            RECORD_SERVER,
+            phase="bootstrapped" if notebook.state.phase == "bootstrapped" else "created",
+            id=server.id,
+            name=server.name,
+            provider_id=server.provider_id,
+            addresses=list(server.addresses),
+            failure_domain=server.failure_domain,
+            ssh_user=access.user if access is not None else "",
+            ssh_port=access.port if access is not None else 0,
+            by_user_data=driver.takes_user_data and not server.bootstrapped,
+            private_key=access.private_key if access is not None else "",
+            known_hosts=pinned,
+        )
+
+    async def _until_running(self, driver: Driver[Any], notebook: Notebook, server: Server) -> Server:
+        loop = asyncio.get_running_loop()
+        deadline, look, told = loop.time() + _RUNNING_SECONDS, _FIRST_LOOK_SECONDS, ""
+        while server.state != "running":
+            if server.state == "failed":
+                raise DriverError(f"the server {server.name} ({server.id}) has failed")
+            if loop.time() > deadline:
+                raise DriverError(f"the server {server.name} ({server.id}) is still {server.state} after 10 minutes")
+            if server.state != told:
+                told = server.state
+                self._say(f"the server {server.name} is {told}; waiting until it runs")
+            await asyncio.sleep(look)
+            look = min(look * 2, _LOOK_SECONDS)
+            found = await driver.find(self._order)
+            if found is None:
+                raise DriverError(f"the server {server.name} ({server.id}) has vanished while it was starting")
+            server = msgspec.structs.replace(
+                found, ssh=found.ssh or server.ssh, bootstrapped=found.bootstrapped or server.bootstrapped
+            )
+        await self._record(notebook, driver, server)
+        return server
+
+    async def _bootstrap(self, notebook: Notebook, server: Server, script: bytes) -> None:
+        if server.ssh is None:
+            raise DriverError(f"the driver {self._order.driver} gave no way to reach the server {server.name} over SSH")
+        if not script:
+            raise DriverError("there is no bootstrap script to run")
+
+        async def pin(seen: login.Login) -> None:
+            await notebook.note(PIN, known_hosts=login.known_hosts(seen))
+
+        from remuda.providers.shared.jobs import ssh  # takes a while, and most drivers do without
+
+        async with BOOTSTRAP:
+            await ssh.run_script(_login(server, notebook), script, self._say, pin)
+        await notebook.note(RECORD_BOOTSTRAP, phase="bootstrapped")
+
+    # remove
+
+    async def _remove(self, driver: Driver[Any], notebook: Notebook) -> None:
+        self._say(f"asking {self._order.driver} to remove the server {self._order.name}")
+        async with REMOVE:
+            await driver.remove(self._order)
+        await notebook.note(RECORD_REMOVAL, phase="removed")
+        self._say(f"the server {self._order.name} is gone")
+
+
+def _login(server: Server, notebook: Notebook) -> login.Login:
+    """Return the SSH login that the driver reports for a server; missing keys come from the notebook."""
+    access = server.ssh
+    if access is None:
+        raise DriverError(f"the server {server.name} cannot be reached over SSH")
+    return login.Login(
+        addresses=login.reachable(server.addresses),
+        port=access.port,
+        user=access.user,
+        private_key=access.private_key or notebook.private_key,
+        host_keys=list(access.host_keys) or login.host_keys(notebook.known_hosts),
+    )
+
+
+def options(order: Order, driver: type[Driver[Any]]) -> Any:
+    """The options of an order as their driver wants them. Raises BadOptions, which names the one that is wrong."""
+    return convert(order.driver, order.options, driver.options_type)
+
+
+def convert(driver: str, given: Mapping[str, Any], wanted: type[Any]) -> Any:
+    """Raises BadOptions."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if wanted is dict:
+        return given
+    known = set(wanted.__struct_encode_fields__)
+    for name in given:
+        if name not in known:
+            raise BadOptions(f"the driver {driver} has no option {name}")
+    try:
+        return msgspec.convert(given, wanted)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        name = where.rstrip("`").lstrip(".")
+        raise BadOptions(f"{name}: {what[:1].lower()}{what[1:]}" if name else what) from None

@@ -1,0 +1,210 @@
+"""Starting a Job for a machine or a cluster, and clearing away what it needed.
+
+What a Job needs is written before the Job and goes before it: a Job that is there is the mark that there is something
+to clear away. The state Secret is the exception: it stays for as long as what it is of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from remuda.jobs import marks
+from remuda.jobs.types import Job
+from remuda.kube.authorization import Subject
+from remuda.kube.client import Client, Propagation, Target
+from remuda.kube.core import JOBS, NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.kube.errors import AlreadyExists, NotFound, ignore_not_found
+from remuda.kube.objects import Key, Kind, Object
+from remuda.providers.shared import author, credentials
+from remuda.providers.shared.drivers.spi import ClusterOrder, Needs, Order
+from remuda.providers.shared.jobs import manifests, protection
+from remuda.providers.shared.jobs.job_context import JobContext
+from remuda.providers.shared.jobs.manifests import Place
+from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.runtime.outcome import Retryable
+from remuda.runtime.steps import step
+
+PREPARE = step("drivermachine.prepare-job", "writes a Secret or a right that a Job needs")
+START = step("drivermachine.start-job", "creates the Job that works on a server, or on what a cluster shares")
+STOP = step("drivermachine.delete-job", "deletes a Job, which ends it if it still runs")
+CLEAR = step("drivermachine.clear", "deletes a Secret or a right that no Job needs any more")
+
+Json = dict[str, Any]
+
+_RIGHTS_SECONDS = 60.0  # until an author's rights are asked about again
+_HEAD = Kind("", "", "", Object)
+
+
+class Missing(Exception):
+    """Something the Job would need is not there; the text is for users."""
+
+    def __init__(self, reason: str, on: str, message: str, check_after: float = 15.0) -> None:
+        """`check_after`: seconds; what is missing is not watched, because it is somebody else's."""
+        super().__init__(message)
+        self.reason = reason
+        self.on = on
+        self.check_after = check_after
+
+
+class Desk(msgspec.Struct, frozen=True):
+    """Inputs for creating a Job: client, settings, the object it is for, and its existing Job."""
+
+    client: Client
+    settings: MachineSettings
+    place: Place
+    job: Job | None  # the one there is
+    known: Mapping[str, bytes] = {}  # elsewhere: what the state Secret holds
+
+    def __str__(self) -> str:
+        return f"{self.place.kind.name} {self.place.metadata.namespace}/{self.place.metadata.name}"
+
+
+async def credential_fields(context: JobContext, reference: str, namespace: str, who: str) -> Mapping[str, bytes]:
+    """Read anew for each Job, so that credentials that were changed are used. Raises Missing."""
+    if not reference:
+        return {}
+    try:
+        key = credentials.place(reference, namespace)
+    except credentials.BadReference as error:
+        raise Missing("BadCredentialReference", who, str(error)) from None
+    data = await context.secret(*key)
+    if data is None:
+        raise Missing("CredentialNotFound", f"Secret {key}", f"the credential Secret {key} does not exist")
+    return credentials.fields(data)
+
+
+async def protect_credential(context: JobContext, reference: str, namespace: str) -> None:
+    """Keep the credential for the removal of what is made with it."""
+    try:
+        if reference:
+            await context.protect(credentials.place(reference, namespace))
+    except credentials.BadReference:
+        pass  # nothing was made with it
+
+
+async def check_author(context: JobContext, chosen_by: Subject | None, reference: str, obj: Object, who: str) -> None:
+    """Check that the recorded author still has the right to the credential, before a server is created with it. Raises
+    Missing. Where there is no author, an event says so."""
+    if not reference:
+        return
+    if chosen_by is None:
+        context.events.warning(obj, author.NO_AUTHOR, author.unknown(who))
+        return
+    if why := await author.check(context.client, chosen_by, reference, obj.metadata.namespace):
+        raise Missing("CredentialForbidden", who, why, _RIGHTS_SECONDS)
+
+
+async def desk_for_removal(context: JobContext, desk: Desk) -> Desk:
+    """Return where a Job that removes something can be made: in the manager's own namespace, if the other is being
+    deleted. Raises Retryable while a Job there may still be at work."""
+    place = desk.place
+    if not await context.terminating(place.metadata.namespace):
+        return desk
+    if left := await context.running_pods(place):
+        raise Retryable(f"waiting for the end of Pod {left[0].key}, whose Job was deleted with its namespace")
+    known = await context.secret(place.namespace, place.state) or {}
+    elsewhere = context.elsewhere(place)
+    await _make_namespace(desk.client, elsewhere.namespace)
+    return msgspec.structs.replace(desk, place=elsewhere, known=known)
+
+
+async def _make_namespace(client: Client, name: str) -> None:
+    try:
+        await client.get(NAMESPACES, "", name)
+    except NotFound:
+        obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        async with PREPARE:
+            await client.create(NAMESPACES, "", obj)
+
+
+async def start(
+    desk: Desk,
+    order: Order | ClusterOrder,
+    fields: Mapping[str, bytes],
+    value: bytes = b"",
+    format: bytes = b"",
+    *,
+    local: bool,
+    needs: Needs,
+    pool: str = "",
+    owner: str = "",
+    digest: str = "",
+) -> None:
+    """`local`: only our own runner can run it. `needs`: the rights that it has there."""
+    place = desk.place
+    order = msgspec.structs.replace(order, state_secret=place.state, state_namespace=place.elsewhere)
+    if local and not desk.settings.run_jobs:
+        raise Retryable(f"only the job runner of remuda can run Jobs of the driver {order.driver}")
+    await _make(desk, SECRETS, manifests.state_secret(place, desk.known))
+    mounted = [manifests.order_secret(place, order, value, format)]
+    if fields:
+        mounted.append(manifests.credential_secret(place, fields))
+    for secret in mounted:
+        await _make(desk, SECRETS, secret, renew=True)
+    await _make(desk, SERVICE_ACCOUNTS, manifests.account(place))
+    await _make(desk, ROLES, manifests.role(place))
+    await _make(desk, ROLE_BINDINGS, manifests.role_binding(place))
+    job = manifests.job(place, order, desk.settings, credentials=bool(fields), pool=pool, owner=owner, digest=digest)
+    if desk.settings.run_jobs and desk.settings.job_key is not None:
+        job = marks.sign(desk.settings.job_key, job, manifests.contents(mounted), needs.rights)
+    async with START:
+        await desk.client.create(JOBS, place.namespace, job)
+
+
+async def _make(desk: Desk, target: Target, obj: Json, *, renew: bool = False) -> None:
+    """`renew`: one that is there is made like this one; otherwise it is as it should be."""
+    client, namespace, name = desk.client, obj["metadata"]["namespace"], obj["metadata"]["name"]
+    with contextlib.suppress(AlreadyExists):
+        async with PREPARE:
+            await client.create(target, namespace, obj)
+        return
+    metadata = _HEAD.decode(await client.get(target, namespace, name)).metadata
+    owner = metadata.controller
+    if not desk.place.owns(metadata):
+        whose = f"{owner.kind} {owner.name}" if owner is not None else "nobody"
+        raise Retryable(f"{target.plural} {namespace}/{name} is there already and belongs to {whose}, not to {desk}")
+    if renew:
+        async with PREPARE:
+            await client.update(target, namespace, name, obj)
+
+
+async def stop(desk: Desk, job: Job) -> None:
+    """Delete a Job. A Job that still runs remains, being deleted, until its Pods are deleted."""
+    propagation: Propagation = "Foreground" if job.finished is None else "Background"
+    await _delete(desk, JOBS, job.key, STOP, uid=job.metadata.uid, propagation=propagation)
+
+
+async def clear(desk: Desk, *, credential: bool) -> None:
+    """Everything but the state Secret; the Job last."""
+    for target in (ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SECRETS):
+        await _delete(desk, target, desk.place.job_key, CLEAR)
+    if credential:
+        await _delete(desk, SECRETS, Key(desk.place.namespace, desk.place.credential), CLEAR)
+    if desk.job is not None:
+        await stop(desk, desk.job)
+
+
+async def clear_all(context: JobContext, desk: Desk, *, credential: bool) -> None:
+    """Everything, also what there is elsewhere."""
+    places = [desk.place]
+    if await context.terminating(desk.place.metadata.namespace):
+        places.append(context.elsewhere(desk.place))
+    for place in places:
+        there = msgspec.structs.replace(desk, place=place)
+        state = Key(place.namespace, place.state)
+        if not place.elsewhere:
+            await protection.release(desk.client, state)
+        await _delete(there, SECRETS, state, CLEAR)
+        await clear(there, credential=credential)
+
+
+async def _delete(
+    desk: Desk, target: Target, key: Key, act: Any, *, uid: str | None = None, propagation: Propagation = ""
+) -> None:
+    with ignore_not_found():
+        async with act:
+            await desk.client.delete(target, *key, uid=uid, propagation=propagation)

@@ -1,0 +1,41 @@
+"""Address of the manager and the CA that hosts verify it with, as sent to hosts. Decided once, at start."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from urllib.parse import urlsplit
+
+import msgspec
+
+TUNNEL = "/v3/connect"
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    server_url: str  # https://host:port, without a slash at the end; reachable from hosts
+    ca_pem: bytes  # what its certificate is verified with; PEM, ends with one newline
+
+    @property
+    def only_here(self) -> str:
+        """The URL, if only this machine can use it."""
+        host = urlsplit(self.server_url).hostname or ""
+        try:
+            found = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            found = host == "localhost"
+        return self.server_url if found else ""
+
+    @property
+    def ca_checksum(self) -> str:
+        """Return the checksum that hosts pin: they compare `/cacerts` with it before they trust anything else."""
+        return hashlib.sha256(self.ca_pem).hexdigest()
+
+    @property
+    def tunnel_url(self) -> str:
+        """Return the URL at which nodes open their tunnels; its path is upstream's."""
+        return f"wss://{self.server_url.removeprefix('https://')}{TUNNEL}"
+
+    @property
+    def digest(self) -> str:
+        """Changes when hosts would have to be told anew. Noted on what tells them."""
+        return hashlib.sha256(f"{self.server_url}\n{self.ca_checksum}".encode()).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""The kinds of the four providers, which read each other's objects."""

@@ -1,0 +1,111 @@
+"""RKEControlPlane: the control plane of a Cluster whose servers are Machines like all others, told apart by roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from remuda.capi.types import Endpoint
+from remuda.capi.types.shared import Conditions, Generation
+from remuda.kube.objects import Field, Kind, Object, Part
+from remuda.providers.shared import names
+from remuda.providers.shared.types.configuration import EnvVar, LocalClusterAuthEndpoint, Operations
+
+# Conditions. The first four are the contract's; the others are upstream's names.
+AVAILABLE = "Available"
+ROLLING_OUT = "RollingOut"
+SCALING_UP = "ScalingUp"
+SCALING_DOWN = "ScalingDown"
+READY = "Ready"  # the cluster is alive, and every node is as it shall be
+RECONCILED = "Reconciled"
+STABLE = "Stable"
+PROVISIONED = "Provisioned"  # there is at least one machine of each role
+BOOTSTRAPPED = "Bootstrapped"
+CERTIFICATES_AVAILABLE = "CertificatesAvailable"
+HELD = "Held"  # something is not done because it would do harm: what, and what to do about it
+
+RECONCILED_MACHINE = "Reconciled"  # condition of a Machine: what the planner waits for there
+PLAN_APPLIED = "PlanApplied"  # condition of a Machine: how its last plan went
+
+INIT_NODE_MACHINE_ID = "rke.cattle.io/init-node-machine-id"  # label of an RKEControlPlane: the user's choice
+
+
+class RKEControlPlaneSpec(Operations):
+    kubernetes_version: Annotated[
+        str, Field('The distribution and its version, as in "v1.36.4+k3s1".', required=True, min_length=1)
+    ] = ""
+    cluster_name: Annotated[str, Field("The Cluster it is the control plane of.", required=True, max_length=63)] = ""
+    management_cluster_name: Annotated[str, Field("What the cluster is called in /k8s/clusters/<id>.")] = ""
+    agent_env_vars: Annotated[Sequence[EnvVar], Field("Environment of installations.", list_type="atomic")] = ()
+    local_cluster_auth_endpoint: Annotated[LocalClusterAuthEndpoint, Field("Not supported yet.")] = (
+        LocalClusterAuthEndpoint()
+    )
+    unmanaged_config: Annotated[bool, Field("Not supported.")] = False
+    control_plane_endpoint: Annotated[
+        Endpoint | None, Field("Where the API is reached, if something stands before the servers.")
+    ] = None
+
+
+class ControlPlaneInitialization(Part):
+    control_plane_initialized: Annotated[bool | None, Field("The cluster's API answers.")] = None
+
+
+class Renderer(Part):
+    """What plans are made with: pinned, so that a new release of the manager changes no plan by itself."""
+
+    version: Annotated[int, Field("Of the way plans are written.", minimum=1)] = 1
+
+
+class Installer(Part):
+    """Where nodes get a version of the distribution from: decided once per version."""
+
+    version: Annotated[str, Field("Of the distribution.")] = ""
+    image: Annotated[str, Field("An installer image that nodes pull, or …")] = ""
+    artefacts: Annotated[
+        Mapping[str, Mapping[str, str]],
+        Field("… files that the manager serves: by architecture and name, their sha256.", preserve_unknown=True),
+    ] = {}
+
+
+class RunningVersion(Part):
+    """A version, and how many servers run it."""
+
+    version: Annotated[str, Field("The version of the kubelet.", required=True)] = ""
+    replicas: Annotated[int, Field("How many servers run it.", format="int32", required=True)] = 0
+
+
+class RKEControlPlaneStatus(Part):
+    initialization: Annotated[ControlPlaneInitialization, Field("What Cluster API waits for.")] = (
+        ControlPlaneInitialization()
+    )
+    observed_generation: Generation = 0
+    version: Annotated[str, Field("The lowest version a node runs.")] = ""
+    versions: Annotated[
+        Sequence[RunningVersion], Field("Versions that servers run, the lowest first.", list_type="atomic")
+    ] = ()
+    replicas: Annotated[int | None, Field("How many control plane Machines there are.", format="int32")] = None
+    ready_replicas: Annotated[int | None, Field("How many of them are ready.", format="int32")] = None
+    available_replicas: Annotated[int | None, Field("How many of them are available.", format="int32")] = None
+    up_to_date_replicas: Annotated[
+        int | None, Field("How many of them have applied what they should have by now.", format="int32")
+    ] = None
+    renderer: Annotated[Renderer | None, Field("What plans are made with.")] = None
+    installer: Annotated[Installer | None, Field("Where the version that is wanted comes from.")] = None
+    config_generation: Annotated[int, Field("Part of what restarts nodes.", format="int64")] = 0
+    applied_spec: Annotated[
+        Mapping[str, Any] | None, Field("The spec that every node has had last.", preserve_unknown=True)
+    ] = None
+    conditions: Conditions = ()
+
+
+class RKEControlPlane(Object):
+    """The servers of a cluster, and what they and its workers are to do."""
+
+    spec: RKEControlPlaneSpec = RKEControlPlaneSpec()
+    status: RKEControlPlaneStatus = RKEControlPlaneStatus()
+
+
+RKE_CONTROL_PLANE: Kind[RKEControlPlane] = Kind(
+    names.API_VERSION, "RKEControlPlane", "rkecontrolplanes", RKEControlPlane
+)
+KINDS: tuple[Kind[Any], ...] = (RKE_CONTROL_PLANE,)

@@ -1,0 +1,153 @@
+"""NodeDriver, and what the machines of every driver have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from remuda.kube.objects import Condition, Field, Kind, Object, Part
+from remuda.providers.shared import names
+from remuda.providers.shared.types.bootstrap import MachineAddress, MachineInitialization, TemplateMetadata
+
+# Conditions of a <Driver>Machine.
+READY = "Ready"
+CREATE_JOB = "CreateJob"
+DELETE_JOB = "DeleteJob"
+STALLED = names.STALLED  # no further attempt is made: a person has to look
+
+# Reasons for a failure, also in status.failureReason.
+CREATE_ERROR = "CreateError"
+DELETE_ERROR = "DeleteError"
+
+
+class NodeDriverSpec(Part):
+    display_name: Annotated[str, Field("What it is called; its machines are <Name>Machines.", max_length=57)] = ""
+    description: Annotated[str, Field("What it is for.")] = ""
+    url: Annotated[
+        str, Field("Where the driver comes from: local:// for one that is at hand, else a docker-machine plugin.")
+    ] = ""
+    checksum: Annotated[str, Field("sha256 of what the URL gives.", pattern="^([0-9a-f]{64})?$")] = ""
+    builtin: Annotated[bool, Field("It came with the program.")] = False
+    active: Annotated[bool, Field("Whether its kinds are served.")] = False
+    add_cloud_credential: Annotated[bool, Field("It has a form for credentials.")] = False
+    ui_url: Annotated[str, Field("A form for a web page; not used.")] = ""
+    whitelist_domains: Annotated[Sequence[str], Field("Hosts its form talks to; not used.")] = ()
+    external_id: Annotated[str, Field("Where it came from; not used.")] = ""
+
+
+class NodeDriverStatus(Part):
+    conditions: Annotated[
+        Sequence[Condition], Field("What is known of it.", list_type="map", list_map_keys=("type",))
+    ] = ()
+
+
+class NodeDriver(Object):
+    """A kind of infrastructure that machines can be made on."""
+
+    spec: NodeDriverSpec = NodeDriverSpec()
+    status: NodeDriverStatus = NodeDriverStatus()
+
+
+class Taint(Part):
+    key: Annotated[str, Field("Its key.", required=True)] = ""
+    value: Annotated[str, Field("Its value.")] = ""
+    effect: Annotated[str, Field("NoSchedule, PreferNoSchedule or NoExecute.", required=True)] = ""
+
+
+class Common(Part):
+    """What every driver's machines have, outside the driver's own options."""
+
+    labels: Annotated[Mapping[str, str], Field("Labels of the pool's nodes.")] = {}
+    taints: Annotated[Sequence[Taint], Field("Taints of the pool's nodes.", list_type="atomic")] = ()
+    cloud_credential_secret_name: Annotated[
+        str, Field("A Secret with credentials: name, or namespace:name.", max_length=317)
+    ] = ""
+
+
+class DriverMachineSpec(Part):
+    """The driver's options stand beside these fields; they are read from the raw object."""
+
+    common: Annotated[Common, Field("What every driver's machines have.")] = Common()
+    provider_id: Annotated[str, Field("How the Node of this machine is recognised.", max_length=512)] = ""
+
+
+class DriverMachineStatus(Part):
+    conditions: Annotated[
+        Sequence[Condition], Field("What is known of it.", list_type="map", list_map_keys=("type",))
+    ] = ()
+    job_name: Annotated[str, Field("The Job that works on it, or did last.")] = ""
+    ready: Annotated[bool, Field("The server runs and has been bootstrapped.")] = False
+    driver_hash: Annotated[str, Field("sha256 of the driver's program, if it is one.")] = ""
+    driver_url: Annotated[str, Field("Where the driver's program came from, if it is one.")] = ""
+    cloud_credential_secret_name: Annotated[str, Field("The credential it was made with.")] = ""
+    failure_reason: Annotated[str, Field("Why it failed, in one word.")] = ""
+    failure_message: Annotated[str, Field("Why it failed: the last words of the Job.")] = ""
+    failures: Annotated[int, Field("Attempts that failed in a row.", minimum=0)] = 0
+    last_failure_time: Annotated[str | None, Field("When the last of them failed.", format="date-time")] = None
+    counted_job: Annotated[str, Field("uid of the Job whose end is in this status.")] = ""
+    retried: Annotated[str, Field("The value of the annotation remuda.dev/retry that has been acted on.")] = ""
+    addresses: Annotated[Sequence[MachineAddress], Field("Where it is reached.", list_type="atomic")] = ()
+    failure_domain: Annotated[str, Field("Where the server is.")] = ""
+    initialization: Annotated[MachineInitialization, Field("What Cluster API waits for.")] = MachineInitialization()
+
+
+class DriverMachine(Object):
+    """A server on this driver's infrastructure."""
+
+    spec: Annotated[DriverMachineSpec, Field(required=True)] = DriverMachineSpec()
+    status: DriverMachineStatus = DriverMachineStatus()
+
+
+class DriverMachineTemplateResource(Part):
+    metadata: Annotated[TemplateMetadata, Field("Goes to each machine.")] = TemplateMetadata()
+    spec: Annotated[DriverMachineSpec, Field("What each machine is made from.", required=True)] = DriverMachineSpec()
+
+
+class DriverMachineTemplateSpec(Part):
+    cluster_name: Annotated[str, Field("The Cluster its machines belong to.", max_length=63)] = ""
+    template: Annotated[DriverMachineTemplateResource, Field("One machine.", required=True)] = (
+        DriverMachineTemplateResource()
+    )
+
+
+class DriverMachineTemplate(Object):
+    """What the machines of a pool are made from."""
+
+    spec: Annotated[DriverMachineTemplateSpec, Field(required=True)] = DriverMachineTemplateSpec()
+
+
+class DriverConfig(Object):
+    """Options of this driver, as a pool of a provisioning Cluster refers to them. They stand at the root."""
+
+
+NODE_DRIVER: Kind[NodeDriver] = Kind(
+    names.MANAGEMENT_API_VERSION, "NodeDriver", "nodedrivers", NodeDriver, namespaced=False
+)
+
+
+def capital(driver: str) -> str:
+    """nspawn → Nspawn: how its kinds begin."""
+    return driver[:1].upper() + driver[1:]
+
+
+def machine_kind(driver: str) -> Kind[DriverMachine]:
+    name = f"{capital(driver)}Machine"
+    return Kind(names.MACHINE_API_VERSION, name, f"{name.lower()}s", DriverMachine)
+
+
+def template_kind(driver: str) -> Kind[DriverMachineTemplate]:
+    name = f"{capital(driver)}MachineTemplate"
+    return Kind(names.MACHINE_API_VERSION, name, f"{name.lower()}s", DriverMachineTemplate)
+
+
+def config_kind(driver: str) -> Kind[DriverConfig]:
+    name = f"{capital(driver)}Config"
+    return Kind(names.CONFIG_API_VERSION, name, f"{name.lower()}s", DriverConfig)
+
+
+def options_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The driver's own fields of a raw spec."""
+    return {name: value for name, value in spec.items() if name not in ("common", "providerID")}
+
+
+KINDS: tuple[Kind[Any], ...] = (NODE_DRIVER,)

@@ -1,0 +1,111 @@
+"""The object of a cluster's tree that holds it up, and what comes next. Pure.
+
+Lost quorum is told before everything else, then what needs a person, then what merely waits. Of what waits, the order
+of branches is that of the hand-offs, so the first that is not well is where the work stands: following it down leads to
+the object that everything above it waits for. A deletion goes the other way round: machines, then the control plane,
+then the infrastructure; in it, only what is being deleted or in trouble is waited for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from remuda.provisioning.tree import QUORUM_LOST, Branch, State, walk
+
+_MACHINES = ("MachineDeployment", "MachineSet", "Machine")
+_ENDING: tuple[State, ...] = ("deleting", "paused")
+
+# What comes next where an object says nothing of it, by its state.
+_THEN: Mapping[State, str] = {
+    "waiting": "it goes on by itself as soon as that is there",
+    "unknown": "a controller looks at it within seconds; if none does, the management plane is not running",
+    "held": "undo the change, or allow what it would do",
+    "stalled": "nothing goes on by itself: mend what the message names",
+    "paused": "nothing, until it is no longer paused",
+    "deleting": "it goes by itself when that is done",
+}
+_WITHOUT_QUORUM = (
+    "nothing goes on by itself: start the servers that are down again, or restore the cluster from a snapshot of etcd"
+)
+_LOGS = ("see ", "its log: ")
+
+
+def blocking(root: Branch) -> list[Branch]:
+    """Return the chain from the root to what holds it up; empty when all is well.
+
+    Where the last of it speaks of an object elsewhere in the tree that waits for something of its own, as a control
+    plane does of machines whose servers are being made, the chain goes on there."""
+    if lost := _deepest(root, lambda one: one.judgement.reason == QUORUM_LOST):
+        return lost
+    chain = _deepest(root, lambda one: one.judgement.trouble) or _down(root)
+    return [*chain, *_spoken_of(root, chain)] if chain else []
+
+
+def _deepest(root: Branch, test: Callable[[Branch], bool]) -> list[Branch]:
+    """Return the chain to the first that passes and has none below it that does."""
+    for one in _in_order(root):
+        if found := _deepest(one, test):
+            return [root, *found]
+    return [root] if test(root) else []
+
+
+def _down(root: Branch) -> list[Branch]:
+    if root.well:
+        return []
+    below = next((one for one in _in_order(root) if not one.well and _is_waited_for(root, one)), None)
+    return [root] if below is None else [root, *_down(below)]
+
+
+def _is_waited_for(root: Branch, below: Branch) -> bool:
+    if root.judgement.state not in _ENDING:
+        return True
+    return below.judgement.state in _ENDING or any(one.judgement.trouble for _, one in walk(below))
+
+
+def _spoken_of(root: Branch, chain: Sequence[Branch]) -> list[Branch]:
+    said = chain[-1].judgement
+    if said.trouble or said.state in _ENDING:
+        return []
+    found: list[tuple[int, Branch]] = []
+    for _, one in walk(root):
+        named = re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", said.message)
+        own = any(not below.well for below in one.branches) and not any(one is link for link in chain)
+        if named and own:
+            found.append((named.start(), one))
+    return _down(min(found, key=lambda one: one[0])[1]) if found else []
+
+
+def _in_order(root: Branch) -> Iterator[Branch]:
+    """Put held objects first, then follow the order of the hand-offs, or of the deletion."""
+    if root.judgement.state in _ENDING:
+        ends = [one for one in root.branches if one.kind in _MACHINES]
+        ends += [one for one in reversed(root.branches) if one.kind not in _MACHINES]
+        yield from sorted(ends, key=lambda one: one.judgement.state not in _ENDING)
+    else:
+        yield from sorted(root.branches, key=lambda one: one.judgement.state != "held")
+
+
+def then(chain: Sequence[Branch]) -> str:
+    """Return what comes next, and where to read more, in the object's own words: `kube.wait` puts both after
+    semicolons."""
+    leaf = chain[-1]
+    said = leaf.judgement
+    waits = [line for line in said.message.splitlines() if "; " in line]
+    _, _, rest = next((line for line in waits if "(since " in line), waits[0] if waits else "").partition("; ")
+    parts = [part.strip() for part in rest.rpartition("(since ")[2].split("; ") if part.strip()]
+    logs = [part for part in parts if part.startswith(_LOGS)]
+    told = [part for part in parts if part not in logs and not part.endswith("Z)")]
+    if said.advice:
+        told = [said.advice]
+    elif said.reason == QUORUM_LOST:
+        told = [part for part in told if "by itself" not in part] or [_WITHOUT_QUORUM]
+    return "; ".join([*(told or [_THEN.get(said.state, "")]), *(dict.fromkeys(logs) or [_log(chain)])])
+
+
+def _log(chain: Sequence[Branch]) -> str:
+    """Return where to read more of an object that does not say it itself."""
+    leaf, root = chain[-1], chain[0]
+    if leaf.kind.endswith("Machine"):
+        return f"see remuda machine logs {leaf.name} -n {leaf.namespace}"
+    return f"see remuda events --cluster {root.name} -n {root.namespace}"

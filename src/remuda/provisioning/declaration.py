@@ -1,0 +1,138 @@
+"""A cluster asked for in a few words, as the objects that declare it: a `<Driver>Config` per pool, then the Cluster.
+Pure.
+
+Servers are members of etcd and the control plane; without workers they run Pods, too.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from remuda.kube.names import dns1123_label
+from remuda.providers.machine.options import PASSWORD
+from remuda.providers.shared.types.machine import config_kind
+from remuda.provisioning.types import CLUSTER
+
+Json = dict[str, Any]
+
+SERVERS, WORKERS = "servers", "workers"
+NAMESPACE = "fleet-default"  # where clusters are, if nobody says
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+}
+
+
+class BadRequest(ValueError):
+    """In the user's words."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    namespace: str = NAMESPACE
+    driver: str
+    version: str
+    servers: int = 1
+    workers: int = 1
+    options: Mapping[str, Any] = {}  # of the driver
+    credential: str = ""
+    labels: Mapping[str, str] = {}
+    config: Mapping[str, Any] = {}  # of the distribution, for all nodes
+
+
+def check_name(name: str) -> str:
+    """Raises BadRequest."""
+    if dns1123_label(name):
+        raise BadRequest(
+            f"{name!r} cannot be the name of a cluster: lower-case letters, digits and '-' can be in it, no '-' at "
+            "either end, 63 characters at most"
+        )
+    return name
+
+
+def declare(wanted: Request) -> list[Json]:
+    """In the order in which they are to be created. Raises BadRequest."""
+    check_name(wanted.name)
+    if wanted.servers < 1:
+        raise BadRequest("a cluster needs a server: at least 1")
+    pools = [_pool(wanted, SERVERS, wanted.servers)]
+    if wanted.workers:
+        pools.append(_pool(wanted, WORKERS, wanted.workers))
+    spec: Json = {"kubernetesVersion": wanted.version}
+    if wanted.credential:
+        spec["cloudCredentialSecretName"] = wanted.credential
+    config: Json = {"machinePools": pools}
+    if wanted.config:
+        config["machineGlobalConfig"] = dict(wanted.config)
+    spec["rkeConfig"] = config
+    metadata: Json = {"name": wanted.name, "namespace": wanted.namespace}
+    if wanted.labels:
+        metadata["labels"] = dict(wanted.labels)
+    cluster = {"apiVersion": CLUSTER.api_version, "kind": CLUSTER.name, "metadata": metadata, "spec": spec}
+    return [*(_config(wanted, pool["name"]) for pool in pools), cluster]
+
+
+def _pool(wanted: Request, name: str, quantity: int) -> Json:
+    roles = {"etcdRole": True, "controlPlaneRole": True} if name == SERVERS else {"workerRole": True}
+    if not wanted.workers:
+        roles["workerRole"] = True
+    reference = {"kind": config_kind(wanted.driver).name, "name": f"{wanted.name}-{name}"}
+    return {"name": name, "quantity": quantity, **roles, "machineConfigRef": reference}
+
+
+def _config(wanted: Request, pool: str) -> Json:
+    kind = config_kind(wanted.driver)
+    metadata = {"name": f"{wanted.name}-{pool}", "namespace": wanted.namespace}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **wanted.options}
+
+
+def read_options(
+    driver: str, properties: Mapping[str, Any], given: Sequence[tuple[str, str]], required: Sequence[str] = ()
+) -> Json:
+    """Options of a driver, from words; `properties` are their schemas. Raises BadRequest."""
+    help = f"`remuda drivers describe {driver}` lists them"
+    found: Json = {}
+    for name, text in given:
+        schema = properties.get(name)
+        if schema is None:
+            near = difflib.get_close_matches(name, properties, 1)
+            raise BadRequest(
+                f"the driver {driver} has no option {name}{f'; did you mean {near[0]}?' if near else ''}: {help}"
+            )
+        if schema.get("format") == PASSWORD:
+            raise BadRequest(
+                f"the option {name} is a secret, which stands in no manifest: put it into a Secret and name that with "
+                "--credential"
+            )
+        found[name] = _value(name, schema, text)
+    if absent := [name for name in required if name not in found]:
+        raise BadRequest(f"the driver {driver} needs --option {'=… --option '.join(absent)}=…: {help}")
+    return found
+
+
+def _value(name: str, schema: Mapping[str, Any], text: str) -> Any:
+    kind = schema.get("type", "string")
+    if kind == "array":
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if kind in _TYPES:
+        import yaml
+
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = None
+        wanted = _TYPES[kind]
+        if not isinstance(value, wanted) or (kind != "boolean" and isinstance(value, bool)):
+            raise BadRequest(f"the option {name} is {'an' if kind[0] in 'io' else 'a'} {kind}, and {text!r} is none")
+        return value
+    if (choices := schema.get("enum")) and text not in choices:
+        raise BadRequest(f"the option {name} is one of {', '.join(map(str, choices))}, not {text!r}")
+    return text

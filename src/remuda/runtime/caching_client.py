@@ -1,0 +1,145 @@
+"""The client controllers write through: every answer goes into the caches, so a reconcile reads what it has written.
+
+A cache that holds only a part of its resource (a namespace, a label selector) takes in only what is of that part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+from remuda.kube.client import Change, Client, Listing, PatchKind, Propagation, Target
+from remuda.kube.objects import Key
+from remuda.runtime.caches import Caches
+from remuda.runtime.informer import decode_head
+
+Written = Callable[[str, Target, str, str, str], None]  # verb, target, namespace, name, subresource
+
+
+class CachingClient:
+    """Implements `kube.client.Client` on another; `written` is told of each write that succeeded."""
+
+    def __init__(self, client: Client, caches: Caches, written: Written) -> None:
+        self._client = client
+        self._caches = caches
+        self._written = written
+
+    async def get(self, target: Target, namespace: str, name: str, *, subresource: str = "") -> bytes:
+        return await self._client.get(target, namespace, name, subresource=subresource)
+
+    async def list(self, target: Target, namespace: str = "", **options: Any) -> Listing:
+        return await self._client.list(target, namespace, **options)
+
+    def watch(self, target: Target, namespace: str = "", **options: Any) -> AsyncGenerator[Change, None]:
+        return self._client.watch(target, namespace, **options)
+
+    async def create(
+        self,
+        target: Target,
+        namespace: str,
+        obj: dict[str, Any],
+        *,
+        name: str = "",
+        subresource: str = "",
+        field_manager: str = "",
+        dry_run: bool = False,
+    ) -> bytes:
+        value = await self._client.create(
+            target,
+            namespace,
+            obj,
+            name=name,
+            subresource=subresource,
+            field_manager=field_manager,
+            dry_run=dry_run,
+        )
+        named = name or obj.get("metadata", {}).get("name") or decode_head(value).metadata.name
+        return self._done("create", target, namespace, named, subresource, value, dry_run)
+
+    async def update(
+        self,
+        target: Target,
+        namespace: str,
+        name: str,
+        obj: dict[str, Any],
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        dry_run: bool = False,
+    ) -> bytes:
+        value = await self._client.update(
+            target, namespace, name, obj, subresource=subresource, field_manager=field_manager, dry_run=dry_run
+        )
+        return self._done("update", target, namespace, name, subresource, value, dry_run)
+
+    async def patch(
+        self,
+        target: Target,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> bytes:
+        value = await self._client.patch(
+            target,
+            namespace,
+            name,
+            patch,
+            kind=kind,
+            subresource=subresource,
+            field_manager=field_manager,
+            force=force,
+            dry_run=dry_run,
+        )
+        return self._done("patch", target, namespace, name, subresource, value, dry_run)
+
+    async def delete(
+        self,
+        target: Target,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: Propagation = "",
+        grace_period_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> bytes:
+        value = await self._client.delete(
+            target,
+            namespace,
+            name,
+            uid=uid,
+            resource_version=resource_version,
+            propagation=propagation,
+            grace_period_seconds=grace_period_seconds,
+            dry_run=dry_run,
+        )
+        if not dry_run:
+            self._written("delete", target, namespace, name, "")
+            self._caches.deleted(target, Key(namespace, name), value)
+        return value
+
+    async def delete_collection(self, target: Target, namespace: str = "", **options: Any) -> None:
+        await self._client.delete_collection(target, namespace, **options)
+        self._written("deletecollection", target, namespace, "", "")
+
+    async def raw_get(self, path: str) -> bytes:
+        return await self._client.raw_get(path)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def _done(
+        self, verb: str, target: Target, namespace: str, name: str, subresource: str, value: bytes, dry_run: bool
+    ) -> bytes:
+        if not dry_run:
+            self._written(verb, target, namespace, name, subresource)
+            if subresource in ("", "status"):
+                self._caches.observe(target, value)
+        return value

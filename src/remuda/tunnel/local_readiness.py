@@ -1,0 +1,60 @@
+"""Readiness check that a client makes on its own host before it opens a tunnel: a server accepts connections there, or
+an HTTPS server answers. Servers of k3s accept connections long before their API serves, and answer 503 until then: a
+tunnel that leads there would be taken for a good one."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from typing import NamedTuple
+
+from remuda.tunnel import dialer, websocket_client
+from remuda.tunnel.allow import Target
+
+_LONGEST_LINE = 1024
+
+
+class WaitFor(NamedTuple):
+    target: Target
+    url: str = ""  # asked there; empty: who accepts connections is there
+    authorities: str = ""  # that vouch for whoever answers
+
+
+def missing(wanted: WaitFor, seconds: float) -> str:
+    """Return what is not ready yet, as a message; empty: it is ready. Any answer below 500 means ready, even one that
+    denies this client."""
+    try:
+        made = dialer.connect(wanted.target, seconds)
+    except OSError as error:
+        target = wanted.target
+        return f"nobody accepts connections at {target.network}/{target.host}:{target.port}: {dialer.in_words(error)}"
+    with made:
+        if not wanted.url:
+            return ""
+        try:
+            line = _asked(made, wanted, seconds)
+        except ssl.SSLCertVerificationError as error:
+            return f"{wanted.url}: its certificate is not accepted: {error.verify_message}"
+        except OSError as error:
+            return f"{wanted.url}: {dialer.in_words(error)}"
+    code = line.partition(" ")[2]
+    return "" if line.startswith("HTTP/1.") and "100" <= code < "500" else f"{wanted.url} answers {code or 'nothing'}"
+
+
+def _asked(made: socket.socket, wanted: WaitFor, seconds: float) -> str:
+    """The first line of the answer."""
+    place = websocket_client.parse(wanted.url)
+    until = time.monotonic() + seconds
+    made.settimeout(seconds)
+    with websocket_client.trust(wanted.authorities).wrap_socket(made, server_hostname=place.host) as wire:
+        request = f"GET {place.target} HTTP/1.1\r\nHost: {place.authority}\r\nConnection: close\r\n\r\n"
+        wire.sendall(request.encode("ascii"))
+        answer = b""
+        while b"\r\n" not in answer and len(answer) < _LONGEST_LINE:
+            wire.settimeout(max(0.001, until - time.monotonic()))
+            data = wire.recv(_LONGEST_LINE)
+            if not data:
+                break
+            answer += data
+    return answer.partition(b"\r\n")[0].decode("latin-1")

@@ -1,0 +1,251 @@
+"""All tunnels of this process, by whose they are, and the way through them.
+
+What must stay true:
+- A key is cluster and node. A new session of a key takes the old one's place; those of other nodes stay.
+- A dial goes to the newest session of the cluster that shows signs of life and has not just failed for this address; if
+  that one fails, to the next. Sessions that may be gone are tried last, not never.
+- Why the last session of a key ended is known as long as nobody forgets the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol, TypeVar
+
+from remuda.tunnel import protocol
+from remuda.tunnel.metrics import Counts, TunnelMetrics
+from remuda.tunnel.mux import Mux, TunnelLost
+from remuda.tunnel.transport import StreamTransport, secured
+
+log = logging.getLogger(__name__)
+
+DIAL_SECONDS = 10.0
+_FAILED_SECONDS = 5.0  # for which a session is not the first choice for an address it could not reach
+_REMEMBERED = 20_000  # keys
+_READER_LIMIT = 256 * 1024
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+class Key(NamedTuple):
+    cluster: str
+    node: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cluster}:{self.node}" if self.node else self.cluster
+
+
+class Ended(NamedTuple):
+    at: float  # seconds since 1970
+    reason: str
+
+
+class Event(NamedTuple):
+    key: Key
+    address: str
+    connected: bool
+    reason: str  # of the end
+
+
+class DialError(ConnectionError):
+    """No way through; the text says what was tried and why it failed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.strerror = text  # what HTTP clients quote
+
+
+class Session(Protocol):
+    """Interface of one session."""
+
+    key: Key
+    address: str
+    confirms: bool
+    mux: Mux
+
+    def end(self, reason: str) -> None: ...
+    def is_stalled(self, now: float) -> bool: ...
+
+
+class Sessions:
+    def __init__(self, told: Callable[[Event], None] = lambda event: None) -> None:
+        self._listeners = [told]
+        self._clusters: dict[str, dict[str, Session]] = {}  # newest last
+        self._ended: dict[Key, Ended] = {}
+        self._counts: dict[Key, Counts] = {}
+        self._failed: dict[tuple[Key, str], float] = {}
+        self.metrics = TunnelMetrics(self._current)
+
+    def listen(self, told: Callable[[Event], None]) -> None:
+        """Calls it when a session has begun, and when one has ended."""
+        self._listeners.append(told)
+
+    def _told(self, event: Event) -> None:
+        for told in self._listeners:
+            told(event)
+
+    # Which there are
+
+    def add(self, session: Session) -> None:
+        of_cluster = self._clusters.setdefault(session.key.cluster, {})
+        displaced = of_cluster.pop(session.key.node, None)
+        of_cluster[session.key.node] = session
+        self._counts_of(session.key).values["add_websocket_session"] += 1
+        log.info("tunnel of %s from %s is open", session.key, session.address)
+        if displaced is not None:
+            displaced.end(f"displaced by a new session from {session.address}")
+        self._told(Event(session.key, session.address, True, ""))
+
+    def remove(self, session: Session, reason: str) -> None:
+        of_cluster = self._clusters.get(session.key.cluster, {})
+        if of_cluster.get(session.key.node) is session:
+            del of_cluster[session.key.node]
+            if not of_cluster:
+                del self._clusters[session.key.cluster]
+        counts = self._counts_of(session.key)
+        counts.add(_counted(session.mux))
+        counts.values["remove_websocket_session"] += 1
+        self._ended.pop(session.key, None)
+        self._ended[session.key] = Ended(time.time(), reason)
+        if len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+        log.info("tunnel of %s from %s has ended: %s", session.key, session.address, reason)
+        self._told(Event(session.key, session.address, False, reason))
+
+    def forget(self, cluster: str) -> None:
+        """The cluster is no more: its sessions end, and nothing is remembered of them."""
+        for session in list(self._clusters.get(cluster, {}).values()):
+            session.end("the cluster was removed")
+        for key in [key for key in {*self._ended, *self._counts} if key.cluster == cluster]:
+            self._ended.pop(key, None)
+            self._counts.pop(key, None)
+
+    def of(self, cluster: str) -> list[Session]:
+        """Newest first."""
+        return list(reversed(self._clusters.get(cluster, {}).values()))
+
+    def clusters(self) -> list[str]:
+        return list(self._clusters)
+
+    def has(self, cluster: str) -> bool:
+        return cluster in self._clusters
+
+    def last_end(self, key: Key) -> Ended | None:
+        return self._ended.get(key)
+
+    def end_all(self, reason: str) -> None:
+        for cluster in self.clusters():
+            for session in self.of(cluster):
+                session.end(reason)
+
+    # Through them
+
+    async def dial(
+        self,
+        cluster: str,
+        network: str,
+        address: str,
+        make: Callable[[], P],
+        *,
+        tls: ssl.SSLContext | None = None,
+        server_name: str = "",
+        seconds: float = DIAL_SECONDS,
+    ) -> tuple[asyncio.Transport, P]:
+        """As the event loop's `create_connection`. Raises DialError, and ssl.SSLError if TLS comes to nothing."""
+        user = make()
+        transport = await self._open(cluster, network, address, seconds)
+        if tls is None:
+            transport.begin(user)
+            return transport, user
+        return await secured(transport, user, tls, server_name, seconds), user
+
+    async def open(
+        self, cluster: str, network: str, address: str, *, seconds: float = DIAL_SECONDS
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_READER_LIMIT, loop=loop)
+        user = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport, _ = await self.dial(cluster, network, address, lambda: user, seconds=seconds)
+        return reader, asyncio.StreamWriter(transport, user, reader, loop)
+
+    async def _open(self, cluster: str, network: str, address: str, seconds: float) -> StreamTransport:
+        """A connected stream, as far as that can be known; nobody uses it yet."""
+        loop = asyncio.get_running_loop()
+        candidates = self._ranked(cluster, f"{network}/{address}", loop.time())
+        if not candidates:
+            raise DialError(f"failed to find Session for client {cluster}")
+        until = loop.time() + seconds
+        failures: list[str] = []
+        for left, session in zip(range(len(candidates), 0, -1), candidates, strict=True):
+            # One that does not answer must leave time for the others.
+            share = max(0.0, until - loop.time()) / left
+            reason, transport = await self._try(loop, session, network, address, share)
+            if transport is not None:
+                return transport
+            self._failed[session.key, f"{network}/{address}"] = loop.time() + _FAILED_SECONDS
+            failures.append(f"{session.key}: {reason}")
+        raise DialError(f"{network}/{address} is not reached through any tunnel: " + "; ".join(failures))
+
+    async def _try(
+        self, loop: asyncio.AbstractEventLoop, session: Session, network: str, address: str, seconds: float
+    ) -> tuple[str, StreamTransport | None]:
+        try:
+            stream = session.mux.open(network, address)
+        except TunnelLost as error:  # while others were tried
+            return str(error), None
+        transport = StreamTransport(loop, stream, str(session.key))
+        stream.consumer = transport
+        if not session.confirms:
+            transport.answered.add_done_callback(lambda answer: self._noted(session.key, network, address, answer))
+            return "", transport
+        try:
+            async with asyncio.timeout(seconds):
+                reason = await transport.answered
+        except TimeoutError:
+            stream.fail("no answer in time")
+            return f"no answer within {seconds:.1f} s", None
+        except BaseException:
+            transport.abort()
+            raise
+        return reason, transport if reason in ("", protocol.END) else None
+
+    def _noted(self, key: Key, network: str, address: str, answer: asyncio.Future[str]) -> None:
+        """The first news of a stream whose other end does not tell when it is connected."""
+        if not answer.cancelled() and answer.result() not in ("", protocol.END):
+            self._failed[key, f"{network}/{address}"] = asyncio.get_running_loop().time() + _FAILED_SECONDS
+
+    def _ranked(self, cluster: str, target: str, now: float) -> list[Session]:
+        self._failed = {what: until for what, until in self._failed.items() if until > now}
+        return sorted(
+            self.of(cluster), key=lambda session: (session.is_stalled(now), (session.key, target) in self._failed)
+        )
+
+    # Counts
+
+    def _counts_of(self, key: Key) -> Counts:
+        if key not in self._counts and len(self._counts) >= _REMEMBERED:
+            del self._counts[next(iter(self._counts))]
+        return self._counts.setdefault(key, Counts())
+
+    def _current(self) -> Iterator[tuple[str, dict[str, int]]]:
+        for key, counts in self._counts.items():
+            values = dict(counts.values)
+            session = self._clusters.get(key.cluster, {}).get(key.node)
+            if session is not None:
+                for name, value in _counted(session.mux).items():
+                    values[name] += value
+            yield str(key), values
+
+
+def _counted(mux: Mux) -> dict[str, int]:
+    return {
+        "add_connections": mux.opened,
+        "remove_connections": mux.closed,
+        "transmit_bytes": mux.bytes_out,
+        "transmit_error_bytes": mux.error_bytes_out,
+        "receive_bytes": mux.bytes_in,
+    }

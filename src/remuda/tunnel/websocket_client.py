@@ -1,0 +1,147 @@
+"""From a URL to an open WebSocket: through the proxy of the environment if there is one, TLS always verified, all of it
+within a bound. What goes wrong is told in words, with the address it happened at.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from remuda.tunnel.dialer import in_words
+from remuda.tunnel.handshake import ClientHandshake, HandshakeError, HandshakeRefused
+from remuda.tunnel.proxies import is_exempt
+
+_CHUNK = 16 * 1024
+_LONGEST_PROXY_ANSWER = 64 * 1024
+
+
+class Unreachable(Exception):
+    """No tunnel; the text says where and why. `retry_after` is how long the server asked to be left alone."""
+
+    def __init__(self, text: str, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+
+
+class Place(NamedTuple):
+    host: str
+    port: int
+    target: str  # path and query
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == 443 else f"{host}:{self.port}"
+
+
+class Proxy(NamedTuple):
+    host: str
+    port: int
+    authorization: str
+
+
+def parse(url: str) -> Place:
+    """Raises ValueError. There is no tunnel without TLS."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("wss", "https") or not parts.hostname or parts.username is not None:
+        raise ValueError(f"{url!r} is not a URL with wss or https and a host, and nothing else before the path")
+    return Place(parts.hostname, parts.port or 443, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+
+
+def trust(authorities: str) -> ssl.SSLContext:
+    """These authorities (PEM) and no others; without any, those of this system. Raises ValueError."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    if authorities:
+        try:
+            made.load_verify_locations(cadata=authorities)
+        except (ssl.SSLError, ValueError):
+            raise ValueError("the certificate authorities are not PEM") from None
+    else:
+        made.load_default_certs()
+    return made
+
+
+def reach(
+    url: str, context: ssl.SSLContext, headers: Iterable[tuple[str, str]], seconds: float
+) -> tuple[ssl.SSLSocket, bytes]:
+    """The socket, and what came behind the server's answer. Raises Unreachable and ValueError."""
+    place = parse(url)
+    until = time.monotonic() + seconds
+    raw: socket.socket | None = None
+    try:
+        raw = _connect(place, proxy_for(place, os.environ), seconds)
+        wire = raw = context.wrap_socket(raw, server_hostname=place.host)
+        handshake = ClientHandshake(place.authority, place.target, headers)
+        wire.sendall(handshake.request)
+        while not handshake.done:
+            wire.settimeout(max(0.001, until - time.monotonic()))  # one that answers byte by byte is too late as well
+            data = wire.recv(_CHUNK)
+            if not data:
+                raise handshake.ended()
+            handshake.feed(data)
+        return wire, handshake.rest
+    except HandshakeRefused as error:
+        reason = Unreachable(f"{url}: {error}", error.retry_after)
+    except HandshakeError as error:
+        reason = Unreachable(f"{url}: {error}")
+    except ssl.SSLCertVerificationError as error:
+        reason = Unreachable(f"{url}: its certificate is not accepted: {error.verify_message}")
+    except OSError as error:
+        reason = Unreachable(f"{url}: {in_words(error)}")
+    except BaseException:
+        if raw is not None:
+            raw.close()
+        raise
+    if raw is not None:
+        raw.close()
+    raise reason
+
+
+def _connect(place: Place, proxy: Proxy | None, seconds: float) -> socket.socket:
+    if proxy is None:
+        return socket.create_connection((place.host, place.port), seconds)
+    made = socket.create_connection((proxy.host, proxy.port), seconds)
+    try:
+        _pass_through(made, place, proxy)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _pass_through(made: socket.socket, place: Place, proxy: Proxy) -> None:
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    lines = [f"CONNECT {host}:{place.port} HTTP/1.1", f"Host: {host}:{place.port}"]
+    if proxy.authorization:
+        lines.append(f"Proxy-Authorization: {proxy.authorization}")
+    made.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n"):
+        byte = made.recv(1)  # what follows the head is TLS, and not ours to read
+        if not byte or len(answer) > _LONGEST_PROXY_ANSWER:
+            raise HandshakeError(f"the proxy {proxy.host}:{proxy.port} ended the connection")
+        answer += byte
+    words = answer.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
+    if len(words) < 2 or words[1] != "200":
+        raise HandshakeError(f"the proxy {proxy.host}:{proxy.port} answered {' '.join(words[1:]) or 'nothing'}")
+
+
+def proxy_for(place: Place, environment: Mapping[str, str]) -> Proxy | None:
+    url = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
+    if not url or is_exempt(place.host, place.port, environment):
+        return None
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme != "http" or not parts.hostname:
+        raise Unreachable("HTTPS_PROXY is not a URL with http and a host")
+    authorization = ""
+    if parts.username is not None:
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        authorization = "Basic " + base64.b64encode(credentials).decode()
+    return Proxy(parts.hostname, parts.port or 80, authorization)

@@ -1,0 +1,155 @@
+"""What `remuda why` finds in real objects: the blocker of a deletion, of a pool, of a machine, and what helps."""
+
+from __future__ import annotations
+
+import json
+
+import pytest_asyncio
+
+from remuda.capi.types import CLUSTER as CAPI_CLUSTER
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
+from remuda.kube.core import NAMESPACES, SECRETS
+from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.provisioning import blocker, tree_loader
+from remuda.provisioning.tree import Branch
+from tests.controllers.declared import SIM_MACHINE, Ranch
+from tests.controllers.engine import Engine, Json, condition, named
+from tests.controllers.program import remuda
+
+FINALIZER = "backup.example.com/hold"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ranch(engine: Engine) -> Ranch:
+    return await Ranch.with_one_server(engine)
+
+
+async def blocking(ranch: Ranch) -> list[Branch]:
+    return blocker.blocking(await tree_loader.look(ranch.engine.client, ranch.namespace, "prairie"))
+
+
+async def holds_up(ranch: Ranch) -> tuple[str, str, str]:
+    """The object, its reason, and what comes next."""
+    chain = await blocking(ranch)
+    return str(chain[-1]), chain[-1].judgement.reason, blocker.then(chain)
+
+
+async def server_of(ranch: Ranch) -> str:
+    (machine,) = await ranch.machines(1)
+    return named(machine)
+
+
+def deleting(obj: Json) -> bool:
+    return "deletionTimestamp" in obj["metadata"]
+
+
+async def test_failed_removal_is_named_and_not_the_infrastructure_that_is_gone(ranch: Ranch) -> None:
+    engine, name = ranch.engine, await server_of(ranch)
+    await engine.patch(SIM_MACHINE.target, ranch.namespace, name, {"metadata": {"finalizers": ["remuda.dev/machine"]}})
+    failed = {"type": "DeleteJob", "status": "False", "reason": "DeleteError", "message": "attempt 1 failed: no route"}
+    news = {"conditions": [{**failed, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    await engine.status(SIM_MACHINE.target, ranch.namespace, name, news)
+    async with ranch.running():
+        await ranch.delete()
+        await ranch.until(SIM_MACHINE, name, deleting)
+        await ranch.settled()
+    await engine.patch(RKE_CLUSTER.target, ranch.namespace, "prairie", {"metadata": {"finalizers": None}})
+    await engine.delete(RKE_CLUSTER.target, ranch.namespace, "prairie")
+    await engine.gone(RKE_CLUSTER.target, ranch.namespace, "prairie")
+    leaf, reason, then = await holds_up(ranch)
+    assert (leaf, reason) == (f"SimMachine {name}", "DeleteError")
+    assert "force-machine-remove=true" in then
+    assert f"see remuda machine logs {name}" in then
+    told = await remuda(engine, "why", "prairie", "-n", ranch.namespace)
+    assert told.code == 1
+    assert "RKECluster" not in told.out
+    assert "no route" in told.out
+
+
+async def test_foreign_finalizer_of_a_machine_is_named_with_its_owner(ranch: Ranch) -> None:
+    name = await server_of(ranch)
+    (machine,) = await ranch.machines(1)
+    finalizers = [*machine["metadata"]["finalizers"], FINALIZER]
+    await ranch.engine.patch(MACHINE.target, ranch.namespace, name, {"metadata": {"finalizers": finalizers}})
+    async with ranch.running():
+        await ranch.delete()
+        await ranch.until(MACHINE, name, lambda obj: obj["metadata"]["finalizers"] == [FINALIZER])
+    leaf, reason, then = await holds_up(ranch)
+    assert (leaf, reason) == (f"Machine {name}", "ForeignFinalizer")
+    assert f"the program that set {FINALIZER} must remove it" in then
+    assert f"kubectl patch machines.cluster.x-k8s.io {name} -n {ranch.namespace}" in then
+
+
+async def test_secret_that_keeps_a_namespace_is_named(ranch: Ranch) -> None:
+    engine = ranch.engine
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cloud", "finalizers": [FINALIZER]}}
+    await engine.create(SECRETS, ranch.namespace, secret)
+    await engine.delete(NAMESPACES, "", ranch.namespace)
+    await engine.until(
+        NAMESPACES,
+        "",
+        ranch.namespace,
+        lambda obj: FINALIZER in condition(obj, "NamespaceFinalizersRemaining").get("message", ""),
+    )
+    leaf, reason, then = await holds_up(ranch)
+    assert (leaf, reason) == ("Secret cloud", "ForeignFinalizer")
+    assert f"kubectl patch secrets cloud -n {ranch.namespace}" in then
+
+
+async def test_pool_whose_template_kind_is_not_installed_is_named(ranch: Ranch) -> None:
+    group, kind = "elemental.cattle.io", "MachineInventorySelectorTemplate"
+    labels = {"cluster.x-k8s.io/cluster-name": "prairie", "pool": "wild"}
+    reference = {"apiGroup": group, "kind": kind, "name": "wild"}
+    spec = {"clusterName": "prairie", "bootstrap": {"dataSecretName": "x"}, "infrastructureRef": reference}
+    deployment = {
+        "apiVersion": MACHINE_DEPLOYMENT.api_version,
+        "kind": "MachineDeployment",
+        "metadata": {"name": "wild", "labels": labels},
+        "spec": {
+            "clusterName": "prairie",
+            "replicas": 1,
+            "selector": {"matchLabels": {"pool": "wild"}},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+    async with ranch.running():
+        await ranch.engine.create(MACHINE_DEPLOYMENT.target, ranch.namespace, deployment)
+        await ranch.until(
+            MACHINE_DEPLOYMENT, "wild", lambda obj: group in condition(obj, "ScalingUp").get("message", "")
+        )
+    leaf, reason, then = await holds_up(ranch)
+    assert (leaf, reason) == ("MachineDeployment wild", "ScalingUpBlocked")
+    assert f"install the provider that brings {kind.lower()}s.{group}" in then
+
+
+async def test_server_object_that_was_deleted_alone_is_replaced_with_its_machine(ranch: Ranch) -> None:
+    engine, name = ranch.engine, await server_of(ranch)
+    await engine.status(MACHINE.target, ranch.namespace, name, {"initialization": {"infrastructureProvisioned": True}})
+    await engine.delete(SIM_MACHINE.target, ranch.namespace, name)
+    await engine.gone(SIM_MACHINE.target, ranch.namespace, name)
+    leaf, _, then = await holds_up(ranch)
+    assert leaf == f"SimMachine {name}"
+    assert f"delete Machine {name} (remuda delete machine {name} -n {ranch.namespace})" in then
+
+
+async def test_lost_quorum_is_shown_before_anything_else(ranch: Ranch) -> None:
+    message = "etcd has lost quorum: server-2 and server-3 are dead; start one of them again, or restore a snapshot"
+    await ranch.control_plane_says("False", "QuorumLost", message)
+    done = await remuda(ranch.engine, "why", "prairie", "-n", ranch.namespace, "-o", "json")
+    told = json.loads(done.out)
+    assert (done.code, told["chain"][-1]["kind"], told["chain"][-1]["judgement"]["reason"]) == (
+        1,
+        "RKEControlPlane",
+        "QuorumLost",
+    )
+    assert told["next"].startswith("start one of them again, or restore a snapshot")
+    assert "by itself" not in told["next"]
+
+
+async def test_pause_of_the_cluster_is_named_with_the_command_that_ends_it(ranch: Ranch) -> None:
+    async with ranch.running():
+        await ranch.engine.patch(CAPI_CLUSTER.target, ranch.namespace, "prairie", {"spec": {"paused": True}})
+        await ranch.until(CAPI_CLUSTER, "prairie", lambda obj: condition(obj, "Paused").get("status") == "True")
+    leaf, _, then = await holds_up(ranch)
+    assert leaf == "Cluster prairie"
+    assert "kubectl patch clusters.cluster.x-k8s.io prairie" in then

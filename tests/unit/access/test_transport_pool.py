@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import socket
+from collections.abc import Iterator
+
+import aiohttp
+import pytest
+import yaml
+
+from remuda.capi import names
+from remuda.kube import clock, kubeconfig
+from remuda.kube.core import SECRETS
+from remuda.kube.errors import StatusError
+from remuda.kube.objects import Key
+from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from remuda.runtime.outcome import Retryable
+from tests.lab.far_cluster import FarCluster, Seen, begin_chunks, chunk, whole
+from tests.lab.limits import LIMIT_SECONDS
+from tests.lab.proxied import NAMESPACE, Proxied
+
+ID = "c-m-abc"
+
+
+async def version(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await whole(writer, b'{"gitVersion":"v1.36.4+k3s1"}')
+
+
+async def test_the_way_is_the_tunnel_while_there_is_one_and_who_cares_is_told(place: Proxied, far: FarCluster) -> None:
+    key = await place.cluster(ID, far.config())
+    direct = await place.ways.of(ID)
+    assert (direct.through, direct.key, direct.server) == ("direct", key, f"https://{far.address}")
+    assert await place.ways.of(ID) is direct
+    first, second = await place.tunnel(ID, "roan"), await place.tunnel(ID, "bay")
+    assert place.changed == [key]
+    tunnel = await place.ways.of(ID)
+    assert (tunnel.through, await place.ways.of(ID)) == ("tunnel", tunnel)
+    first.stop()
+    await place.until(lambda: len(place.sessions.of(ID)) == 1)
+    assert (await place.ways.of(ID), place.changed) == (tunnel, [key])
+    second.stop()
+    await place.until(lambda: not place.sessions.has(ID))
+    assert place.changed == [key, key]
+    assert (await place.ways.of(ID)).through == "direct"
+
+
+async def test_a_node_is_silent_since_its_tunnel_ended(place: Proxied, far: FarCluster) -> None:
+    await place.cluster(ID, far.config())
+    began = clock.time()
+    roan, _ = await place.tunnel(ID, "roan"), await place.tunnel(ID, "bay")
+    assert [place.ways.silent_since(ID, node) for node in ("roan", "bay", "never-seen")] == [None, None, None]
+    roan.stop()
+    await place.until(lambda: len(place.sessions.of(ID)) == 1)
+    since = place.ways.silent_since(ID, "roan")
+    assert since is not None
+    assert began <= since <= clock.time()
+    assert place.ways.silent_since(ID, "bay") is None
+    await place.tunnel(ID, "roan")
+    assert place.ways.silent_since(ID, "roan") is None, "it is back"
+
+
+async def test_an_open_tunnel_without_a_sign_of_life_is_silent_since_the_last_one(
+    place: Proxied, far: FarCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.cluster(ID, far.config())
+    await place.tunnel(ID, "roan")
+    (session,) = place.sessions.of(ID)
+    monkeypatch.setattr(session.mux, "silent_for", lambda now: 20.0)
+    since = place.ways.silent_since(ID, "roan")
+    assert since is not None
+    assert since <= clock.time() - 20
+
+
+async def test_a_tunnel_that_was_cut_and_comes_back_is_told_twice(place: Proxied, far: FarCluster) -> None:
+    key = await place.cluster(ID, far.config())
+    await place.tunnel(ID)
+    before = await place.ways.of(ID)
+    place.cut(ID)
+    await place.until(lambda: place.changed == [key, key, key])  # went, and came back
+    after = await place.ways.of(ID)
+    assert (after.through, after is before) == ("tunnel", False)
+
+
+async def test_new_credentials_are_used_at_once_and_who_uses_the_old_way_keeps_it(
+    place: Proxied, far: FarCluster
+) -> None:
+    key = await place.cluster(ID, far.config())
+
+    async def watch(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await begin_chunks(writer)
+        await chunk(writer, b"one\n")
+        await reader.readline()
+
+    far.answer = watch
+    old = await place.ways.of(ID)
+    with old:
+        answer = await old.request("GET", "/api/v1/pods?watch=1", [])
+        assert await answer.content.readline() == b"one\n"
+        await place.credentials(key, far.config(user="other"))
+        new = await place.ways.of(ID)
+        assert new is not old
+        await asyncio.sleep(0)
+        assert answer.connection is not None
+        assert not answer.connection.transport.is_closing()
+        assert not old._session.closed
+        answer.close()
+    await place.until(lambda: old._session.closed)
+    assert not new._session.closed
+
+
+async def test_many_at_once_share_one_way(place: Proxied, far: FarCluster) -> None:
+    await place.cluster(ID, far.config())
+    found = await asyncio.gather(*(place.ways.of(ID) for _ in range(20)))
+    assert len(set(map(id, found))) == 1
+
+
+async def test_a_cluster_that_is_gone_has_no_way(place: Proxied, far: FarCluster) -> None:
+    key = await place.cluster(ID, far.config())
+    way = await place.ways.of(ID)
+    await place.client.delete(RKE_CONTROL_PLANE.target, *key)
+    await place.until(lambda: way._session.closed)
+    with pytest.raises(StatusError) as gone:
+        await place.ways.of(ID)
+    assert gone.value.code == 404
+
+
+async def test_without_credentials_the_wait_is_told(place: Proxied) -> None:
+    plane = {
+        "metadata": {"name": "young"},
+        "spec": {"clusterName": "young", "managementClusterName": ID, "kubernetesVersion": "v1.36.4+k3s1"},
+    }
+    await place.client.create(RKE_CONTROL_PLANE.target, NAMESPACE, plane)
+    await place.until(lambda: place.clusters.find(ID))
+    with pytest.raises(StatusError) as waits:
+        await place.ways.of(ID)
+    assert (waits.value.code, waits.value.details) == (503, {"retryAfterSeconds": 1})
+    assert waits.value.message == f"the cluster {ID} has not connected yet; its control plane has no kubeconfig yet"
+
+
+@pytest.fixture
+def pit() -> Iterator[str]:
+    """What accepts connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(8)
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("upgraded", [False, True])
+async def test_where_a_tunnel_is_to_come_back_one_waits_for_the_direct_way_and_the_others_are_told(
+    place: Proxied, far: FarCluster, pit: str, monkeypatch: pytest.MonkeyPatch, upgraded: bool
+) -> None:
+    monkeypatch.setattr("remuda.access.cluster_transport.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("remuda.access.transport_pool._SHUT_SECONDS", LIMIT_SECONDS)
+    await place.cluster(ID, far.config(pit))
+    (await place.tunnel(ID)).stop()
+    await place.until(lambda: not place.sessions.has(ID))
+    way = await place.ways.of(ID)
+    with pytest.raises(OSError, match=r"no connection within|[Tt]imeout"):
+        await (way.connect(asyncio.Protocol) if upgraded else way.request("GET", "/version", []))
+    with pytest.raises(StatusError) as told:
+        await place.ways.of(ID)
+    assert told.value.code == 503
+    assert told.value.message.startswith(f"the cluster {ID} is not connected since ")
+    assert f"(the tunnel of roan); {pit} cannot be reached: no connection within " in told.value.message
+    assert told.value.message.endswith("; its servers open the tunnel again by themselves")
+    await place.tunnel(ID)
+    assert (await place.ways.of(ID)).through == "tunnel"
+
+
+async def test_a_cluster_that_never_had_a_tunnel_is_always_asked_directly(
+    place: Proxied, far: FarCluster, pit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remuda.access.cluster_transport.CONNECT_SECONDS", 0.2)
+    await place.cluster(ID, far.config(pit))
+    way = await place.ways.of(ID)
+    with pytest.raises(aiohttp.ConnectionTimeoutError):
+        await way.request("GET", "/version", [])
+    assert await place.ways.of(ID) is way
+
+
+@pytest.mark.parametrize("server", ["http://127.0.0.1:1", ""])
+async def test_what_cannot_be_verified_is_not_used(place: Proxied, far: FarCluster, server: str) -> None:
+    config = far.config(server)
+    if not server:
+        config["clusters"][0]["cluster"] |= {"insecure-skip-tls-verify": True}
+        del config["clusters"][0]["cluster"]["certificate-authority-data"]
+    await place.cluster(ID, config)
+    with pytest.raises(StatusError) as refused:
+        await place.ways.of(ID)
+    assert "does not say how to verify" in refused.value.message
+
+
+# Our own controllers
+
+
+async def test_controllers_are_told_how_a_cluster_stands_and_not_only_what_their_attempt_came_to(
+    place: Proxied, far: FarCluster
+) -> None:
+    key = await place.cluster(ID, far.config())
+    why = "no answer in time"
+    never = place.ways.told(key, why)
+    assert never.startswith(
+        f"the cluster {ID} has not connected yet; {why}; no server of it has opened a tunnel since "
+    )
+    tunnel = await place.tunnel(ID)
+    behind = place.ways.told(key, why)
+    assert behind == f"the cluster {ID} is connected; what was asked through its tunnel failed: {why}"
+    tunnel.stop()
+    await place.until(lambda: not place.sessions.has(ID))
+    lost = place.ways.told(key, why)
+    assert lost.startswith(f"the cluster {ID} is not connected since ")
+    assert lost.endswith(f"(the tunnel of roan); {why}; its servers open the tunnel again by themselves")
+    assert place.ways.told(Key(NAMESPACE, "somebody-elses"), why) == why
+
+
+async def test_controllers_go_by_the_same_way(place: Proxied, far: FarCluster) -> None:
+    key = await place.cluster(ID, far.config("https://127.0.0.1:1"))
+    far.answer = version
+    with pytest.raises(StatusError, match=r"127\.0\.0\.1:1"):
+        await _asked(place, key)
+    await place.tunnel(ID)
+    assert await _asked(place, key) == b'{"gitVersion":"v1.36.4+k3s1"}'
+    (seen,) = far.seen
+    assert not seen.all("impersonate-user")  # as the administrator, whose certificate was asked for
+
+
+async def _asked(place: Proxied, key: Key) -> bytes:
+    client = await place.ways.dial(key)
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            return await client.raw_get("/version")
+    finally:
+        await client.close()
+
+
+async def test_cluster_cannot_fill_the_memory_of_our_controllers(
+    place: Proxied, far: FarCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remuda.access.transport_pool.MOST_ANSWER_BYTES", 10)
+    far.answer = version
+    key = await place.cluster(ID, far.config())
+    await kubeconfig_of(place, Key(NAMESPACE, "foreign"), far.config())
+    for cluster in (key, Key(NAMESPACE, "foreign")):
+        with pytest.raises(StatusError, match="is larger than 10 bytes"):
+            await _asked(place, cluster)
+    await place.tunnel(ID)
+    with pytest.raises(StatusError, match="is larger than 10 bytes"):
+        await _asked(place, key)
+
+
+async def kubeconfig_of(place: Proxied, cluster: Key, config: dict[str, object]) -> None:
+    """The contract's."""
+    secret = {
+        "metadata": {"name": names.kubeconfig_secret(cluster.name), "labels": {names.CLUSTER_NAME: cluster.name}},
+        "data": {names.KUBECONFIG_KEY: base64.b64encode(yaml.safe_dump(config).encode()).decode()},
+    }
+    await place.client.create(SECRETS, cluster.namespace, secret)
+
+
+async def test_anybody_elses_cluster_is_reached_by_its_own_kubeconfig(place: Proxied, far: FarCluster) -> None:
+    far.answer = version
+    foreign = Key(NAMESPACE, "foreign")
+    await kubeconfig_of(place, foreign, far.config())
+    assert await _asked(place, foreign) == b'{"gitVersion":"v1.36.4+k3s1"}'
+
+
+async def test_our_own_proxy_is_never_the_way_to_ourselves(place: Proxied) -> None:
+    foreign = Key(NAMESPACE, "foreign")
+    await kubeconfig_of(place, foreign, kubeconfig.build(place.url(ID), token="t"))
+    with pytest.raises(Retryable, match="leads through this manager"):
+        await place.ways.dial(foreign)
+
+
+async def test_nothing_is_left_open(place: Proxied, far: FarCluster, recwarn: pytest.WarningsRecorder) -> None:
+    await place.cluster(ID, far.config())
+    await place.ways.of(ID)
+    await place.ways.close()
+    gc.collect()
+    assert not [one for one in recwarn if "Unclosed" in str(one.message)]

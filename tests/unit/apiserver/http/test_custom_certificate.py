@@ -1,0 +1,140 @@
+"""The user's own certificate beside ours: who is shown which, and what becomes of a renewal."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from remuda.apiserver.http import custom_certificate
+from remuda.apiserver.http.custom_certificate import Presented
+from remuda.kube.chains import Unfit
+from remuda.kube.http.tls import load_pair
+from tests.lab.chains import Company, write
+
+OURS, RANCH = Company("Ours"), Company("Ranch")
+NAME = "remuda.example.com"
+
+Shown = Callable[[str | None], str]
+
+
+@pytest.fixture(autouse=True)
+def looks_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(custom_certificate, "_LOOK_SECONDS", 0.0)
+
+
+def bare() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+
+def shown_by(one: Presented) -> Shown:
+    """Whose certificate who asks for that name is shown."""
+    own = bare()
+    load_pair(own, *OURS.certificate("localhost", "127.0.0.1"), "ours")
+    context = one.beside(own, bare)
+
+    def shown(name: str | None) -> str:
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname = False
+        client.load_verify_locations(cadata=(OURS.root + RANCH.root).decode())
+        there, here = ssl.MemoryBIO(), ssl.MemoryBIO()
+        asking = client.wrap_bio(here, there, server_hostname=name)
+        answering = context.wrap_bio(there, here, server_side=True)
+        for end in (asking, answering, asking):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+        found = asking.getpeercert()
+        assert found is not None
+        return str(dict(part[0] for part in found["issuer"])["commonName"]).split()[0]  # type: ignore[misc, arg-type, index]
+
+    return shown
+
+
+def test_who_asks_for_its_name_is_shown_it_and_others_ours(tmp_path: Path) -> None:
+    shown = shown_by(Presented(*RANCH.files(tmp_path, NAME), NAME))
+    assert {name: shown(name) for name in (NAME, "localhost", None)} == {
+        NAME: "Ranch",
+        "localhost": "Ours",
+        None: "Ours",
+    }
+
+
+def test_who_connects_to_an_address_is_shown_one_that_names_addresses(tmp_path: Path) -> None:
+    shown = shown_by(Presented(*RANCH.files(tmp_path, NAME, "10.0.0.1"), "10.0.0.1"))
+    assert {name: shown(name) for name in ("localhost", None)} == {"localhost": "Ours", None: "Ranch"}
+
+
+def test_a_renewed_one_is_shown_without_a_restart_whatever_its_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Presented(*RANCH.files(tmp_path, NAME), NAME)
+    shown, before = shown_by(one), one.chain
+    chain, key = RANCH.certificate(NAME, "later.example.com", key=rsa.generate_private_key(65537, 2048))
+    write(tmp_path, chain, key)  # without the root: what is trusted stays what it was
+    assert shown("later.example.com") == "Ranch"
+    assert one.chain != before
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("certificate", "said"),
+    [
+        (lambda: Company("Elsewhere").certificate(NAME), "clients would not believe"),
+        (lambda: RANCH.certificate("other.example.com"), "and not for remuda.example.com"),
+        (lambda: (RANCH.certificate(NAME)[0], RANCH.certificate(NAME)[1]), "the key is not that of"),
+        (lambda: RANCH.certificate(NAME, days=-1, since=2), "has expired"),
+        (lambda: (b"", b""), "has none in PEM"),
+    ],
+)
+def test_a_renewal_that_nobody_could_use_is_told_of_once_and_not_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, certificate: Callable[[], tuple[bytes, bytes]], said: str
+) -> None:
+    one = Presented(*RANCH.files(tmp_path, NAME), NAME)
+    shown, before = shown_by(one), one.chain
+    write(tmp_path, *certificate())
+    assert [shown(NAME) for _ in range(3)] == ["Ranch"] * 3
+    assert one.chain == before
+    (message,) = caplog.messages
+    assert said in message
+    assert "is not used" in message
+    write(tmp_path, *RANCH.certificate(NAME))
+    assert shown(NAME) == "Ranch"
+    assert one.chain != before
+
+
+def test_one_that_ends_soon_is_told_of_once_a_day(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shown = shown_by(Presented(*RANCH.files(tmp_path, NAME, days=29.5), NAME))
+    shown(NAME)
+    (message,) = caplog.messages
+    assert "expires in 29 days" in message
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    chain, key = RANCH.files(tmp_path, NAME)
+    for paths, said in (
+        ((tmp_path / "none", key), "none cannot be read: No such file"),
+        ((chain, tmp_path / "none"), "none cannot be read: No such file"),
+        ((key, key), "has none in PEM"),
+        ((chain, chain), "no private key in PEM"),
+    ):
+        with pytest.raises(Unfit, match=said):
+            Presented(*paths, NAME)
+    key.chmod(0o644)
+    with pytest.raises(Unfit, match="can be read by everybody on this machine: chmod o-r"):
+        Presented(chain, key, NAME)
+
+
+def test_a_chain_without_its_root_needs_to_be_told_who_vouches_for_it(tmp_path: Path) -> None:
+    files = RANCH.files(tmp_path, NAME, root=False)
+    with pytest.raises(Unfit, match="append that certificate to the file, or name its file with --server-ca"):
+        Presented(*files, NAME)
+    assert Presented(*files, NAME, RANCH.root).authorities == RANCH.root
+    with pytest.raises(Unfit, match="would not believe"):
+        Presented(*files, NAME, OURS.root)

@@ -1,0 +1,42 @@
+"""What is built in is routed strictly; what definitions bring is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from remuda.apiserver.http.request_checks import require_get, require_named
+from remuda.kube.errors import StatusError
+from remuda.kube.web import Request
+
+
+def request(method: str = "GET", accept: bytes = b"") -> Request:
+    return Request(None, method, "/version", {b"accept": accept} if accept else {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "accept", [b"", b"*/*", b"text/html, application/json;q=0.1", b"application/yaml", b"a/b,*/*;q=0"]
+)
+def test_a_media_type_that_is_named(accept: bytes) -> None:
+    require_named(request(accept=accept))
+
+
+@pytest.mark.parametrize("accept", [b"application/*", b"text/html", b"*", b"nonsense", b","])
+def test_a_media_type_that_is_not(accept: bytes) -> None:
+    with pytest.raises(StatusError) as caught:
+        require_named(request(accept=accept))
+    assert caught.value.code == 406
+    assert caught.value.status()["details"] == {}
+    assert caught.value.message.endswith("Available representations: application/json, application/yaml")
+
+
+@pytest.mark.parametrize("method", ["HEAD", "POST", "OPTIONS", "PROPFIND"])
+def test_a_route_has_its_methods_and_no_other(method: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        require_get(request(method))
+    assert (caught.value.code, caught.value.status()["details"]) == (405, {})
+
+
+def test_what_is_produced_can_be_less() -> None:
+    require_get(request(accept=b"application/json"), ("application/json",))
+    with pytest.raises(StatusError):
+        require_get(request(accept=b"application/yaml"), ("application/json",))

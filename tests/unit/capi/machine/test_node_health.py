@@ -1,0 +1,194 @@
+"""NodeReady and NodeHealthy: what is said of a Node that is there, missing, gone, or out of reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from remuda.capi.machine.node_health import GRACE_SECONDS, Link, NodeView, connection_lost_at, node_conditions
+from remuda.capi.machine.workload import Node
+from remuda.capi.types import Cluster, Machine
+from remuda.kube.clock import rfc3339
+from remuda.kube.objects import Condition
+from tests.unit.capi.machine.objects import HEALTHY, NOW, cluster, deleting, machine, node
+
+UP = Link(connected=True, last_success=NOW)
+
+
+def both(found: list[Condition]) -> tuple[str, str, str]:
+    """What the two say, where they say the same."""
+    ready, healthy = found
+    assert (ready.type, healthy.type) == ("NodeReady", "NodeHealthy")
+    assert (ready.status, ready.reason, ready.message) == (healthy.status, healthy.reason, healthy.message)
+    return ready.status, ready.reason, ready.message
+
+
+def seen(
+    mine: Machine | None = None, view: NodeView | None = None, *, where: Cluster | None = None, now: float = NOW
+) -> Any:
+    return node_conditions(mine or machine(), where or cluster(), view or NodeView(UP), now)
+
+
+def with_node(node: Node) -> tuple[Condition, Condition]:
+    ready, healthy = seen(view=NodeView(UP, node))
+    return ready, healthy
+
+
+def known(**changes: Any) -> Machine:
+    conditions = [
+        {"type": type, "status": "True", "reason": type, "message": "", **changes}
+        for type in ("NodeReady", "NodeHealthy")
+    ]
+    return machine(status={"conditions": conditions, "nodeRef": {"name": "n-1"}})
+
+
+def test_a_healthy_node() -> None:
+    ready, healthy = with_node(node(**HEALTHY))
+    assert (ready.status, ready.reason, ready.message) == ("True", "NodeReady", "")
+    assert (healthy.status, healthy.reason, healthy.message) == ("True", "NodeHealthy", "")
+
+
+def test_ready_keeps_the_time_of_the_node() -> None:
+    raw = {
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    }
+    ready, _ = with_node(msgspec.convert(raw, Node))
+    assert ready.last_transition_time == "2026-01-01T00:00:00Z"
+
+
+def test_a_node_that_is_not_ready_says_why() -> None:
+    raw = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "X", "message": "no network"}]}}
+    ready, healthy = with_node(msgspec.convert(raw, Node))
+    assert (ready.status, ready.reason, ready.message) == ("False", "NodeNotReady", "* Node.Ready: no network")
+    assert (healthy.status, healthy.reason) == ("False", "NodeNotHealthy")
+    assert healthy.message.startswith("* Node.Ready: no network\n* Node.MemoryPressure: Condition not yet reported")
+
+
+def test_pressure_is_unhealthy_though_ready() -> None:
+    ready, healthy = with_node(node(**{**HEALTHY, "DiskPressure": "True"}))
+    assert ready.status == "True"
+    assert (healthy.status, healthy.message) == ("False", "* Node.DiskPressure: Condition is True")
+
+
+def test_a_silent_node_says_it_once() -> None:
+    conditions = [
+        {"type": type, "status": "Unknown", "message": "Kubelet stopped posting node status."} for type in HEALTHY
+    ]
+    ready, healthy = with_node(msgspec.convert({"status": {"conditions": conditions}}, Node))
+    assert (ready.status, ready.reason) == ("Unknown", "NodeReadyUnknown")
+    assert (healthy.status, healthy.reason) == ("Unknown", "NodeHealthyUnknown")
+    assert healthy.message == "* Node.AllConditions: Kubelet stopped posting node status."
+
+
+def test_a_node_that_has_not_reported_yet() -> None:
+    ready, healthy = with_node(node())
+    assert (ready.status, ready.reason) == ("Unknown", "NotYetReported")
+    assert ready.message == "* Node.Ready: Condition not yet reported"
+    assert healthy.message == "* Node.AllConditions: Condition not yet reported"
+
+
+def test_a_status_nobody_knows_is_unknown() -> None:
+    ready, healthy = with_node(node(**{**HEALTHY, "Ready": "Perhaps"}))
+    assert (ready.status, healthy.status) == ("Unknown", "Unknown")
+
+
+@pytest.mark.parametrize(
+    ("provisioned", "what"), [(False, "infrastructureProvisioned"), (True, "controlPlaneInitialized")]
+)
+def test_a_cluster_that_is_not_there_yet_comes_first(provisioned: bool, what: str) -> None:
+    raw = {"metadata": {"name": "c"}, "status": {"initialization": {"infrastructureProvisioned": provisioned}}}
+    where = msgspec.convert(raw, Cluster)
+    status, reason, message = both(seen(view=NodeView(Link()), where=where))
+    assert (status, reason) == ("Unknown", "InspectionFailed")
+    assert what in message
+
+
+def test_a_cluster_that_does_not_exist_is_named() -> None:
+    assert both(seen(where=Cluster())) == ("Unknown", "InspectionFailed", "Waiting for Cluster c to exist")
+
+
+def test_the_wait_for_a_node_says_by_what_it_is_found() -> None:
+    assert both(seen(machine(providerID="test://m-1"))) == (
+        "Unknown",
+        "InspectionFailed",
+        "Waiting for a Node with spec.providerID test://m-1 to exist",
+    )
+    assert "Waiting for TestMachine m-1 to report spec.providerID" in both(seen())[2]
+
+
+def test_nodes_that_might_be_meant_are_named_likeliest_first() -> None:
+    near, far = node("near", provider_id="k3s://m-1"), node("far", provider_id="other")
+    strays = [far, near, node("z"), node("m-1", provider_id="other")]
+    message = both(seen(machine(providerID="test://m-1"), NodeView(UP, unclaimed=strays)))[2]
+    assert message.endswith(
+        "Nodes of no Machine: m-1 (spec.providerID other), z (spec.providerID not set),"
+        " near (spec.providerID k3s://m-1), ..."
+    )
+
+
+def test_three_nodes_are_all_named() -> None:
+    strays = [node("a"), node("b"), node("c")]
+    assert both(seen(machine(providerID="x"), NodeView(UP, unclaimed=strays)))[2].endswith(
+        "c (spec.providerID not set)"
+    )
+
+
+def test_a_node_that_was_there_is_gone() -> None:
+    status = {"nodeRef": {"name": "n-1"}}
+    gone = both(seen(machine(status=status)))
+    assert gone == ("False", "NodeDeleted", "Node n-1 has been deleted while the Machine still exists")
+    assert both(seen(deleting(status=status)))[2] == "Node n-1 has been deleted"
+
+
+def test_a_machine_deleted_before_it_had_a_node() -> None:
+    assert both(seen(deleting()))[:2] == ("Unknown", "NodeDoesNotExist")
+
+
+def test_an_error_is_told() -> None:
+    assert both(seen(view=NodeView(UP, error="nodes is forbidden"))) == (
+        "Unknown",
+        "InternalError",
+        "nodes is forbidden",
+    )
+
+
+def test_before_the_first_connection() -> None:
+    assert both(seen(view=NodeView(Link(failures=4))))[1:] == (
+        "ConnectionDown",
+        "Remote connection not established yet",
+    )
+    assert "never been established" in both(seen(view=NodeView(Link(failures=5))))[2]
+
+
+def test_a_short_outage_changes_nothing() -> None:
+    down = NodeView(Link(last_success=NOW - GRACE_SECONDS))
+    assert [one.status for one in seen(known(), down)] == ["True", "True"]
+
+
+def test_a_long_outage_is_told_with_the_last_answer() -> None:
+    down = NodeView(Link(last_success=NOW - GRACE_SECONDS - 1))
+    status, reason, message = both(seen(known(), down))
+    assert (status, reason) == ("Unknown", "ConnectionDown")
+    assert message.endswith(rfc3339(NOW - GRACE_SECONDS - 1))
+
+
+def test_an_outage_before_anything_was_known() -> None:
+    assert both(seen(view=NodeView(Link(last_success=NOW - 10, failures=3))))[1] == "ConnectionDown"
+
+
+def test_a_wait_for_the_cluster_stands_until_connecting_was_tried() -> None:
+    waiting = seen(where=cluster(ready=False), view=NodeView(Link()))
+    raw = [{"type": one.type, "status": one.status, "reason": one.reason, "message": one.message} for one in waiting]
+    mine = machine(status={"conditions": raw})
+    assert both(seen(mine, NodeView(Link())))[1] == "InspectionFailed"
+    assert both(seen(mine, NodeView(Link(failures=1))))[1] == "ConnectionDown"
+
+
+def test_the_grace_period_begins_when_there_could_first_have_been_an_answer() -> None:
+    initialized = {"type": "ControlPlaneInitialized", "status": "True", "lastTransitionTime": rfc3339(NOW - 50)}
+    where = msgspec.convert({"status": {"conditions": [initialized]}}, Cluster)
+    assert connection_lost_at(where, Link()) == NOW - 50
+    assert connection_lost_at(where, Link(last_success=NOW - 10)) == NOW - 10
+    assert connection_lost_at(cluster(), Link()) is None

@@ -1,0 +1,128 @@
+"""What may wait, and for how long."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.capi.write_rate import Pace, matters
+from remuda.kube import clock
+from remuda.kube.client import Target
+from remuda.kube.clock import parse
+from remuda.kube.objects import Key, ObjectMeta
+from remuda.runtime.draft import Draft
+from remuda.runtime.outcome import DONE, Again, Outcome
+from remuda.runtime.steps import step
+
+SAVE = step("test.pace", "saves a draft at some pace")
+
+MADE = "2026-03-01T12:00:00Z"
+T0 = parse(MADE)
+NEW = ObjectMeta(namespace="ns", name="a", creation_timestamp=MADE)
+KEY = Key("ns", "a")
+
+
+def test_a_new_object_may_wait_until_it_is_that_old() -> None:
+    pace = Pace(2.0)
+    assert pace.rest(NEW, T0 + 0.5) == 1.5
+    assert pace.rest(NEW, T0 + 2.0) == 0.0
+
+
+def test_a_write_begins_the_time_anew() -> None:
+    pace = Pace(2.0)
+    pace.wrote(KEY, T0 + 10)
+    assert pace.rest(NEW, T0 + 10.5) == 1.5
+    assert pace.rest(NEW, T0 + 12) == 0.0
+    pace.forget(KEY)
+    assert pace.rest(NEW, T0 + 10.5) == 0.0
+    pace.forget(KEY)
+
+
+def test_an_object_of_unknown_age_does_not_wait() -> None:
+    assert Pace(2.0).rest(ObjectMeta(name="a"), T0) == 0.0
+
+
+def test_without_a_pace_nothing_waits() -> None:
+    pace = Pace(0.0)
+    pace.wrote(KEY, T0)
+    assert pace.rest(NEW, T0) == 0.0
+
+
+@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.floats(0, 60))
+def test_nothing_waits_longer_than_the_pace_whatever_clocks_do(written: float, now: float, seconds: float) -> None:
+    pace = Pace(seconds)
+    pace.wrote(KEY, T0 + written)
+    assert 0.0 <= pace.rest(NEW, T0 + now) <= seconds
+
+
+def draft(before: dict[str, object], after: dict[str, object]) -> Draft:
+    made = Draft(Target("v1", "things"), msgspec.json.encode({**THING, "status": before}))
+    made.obj["status"] = after
+    return made
+
+
+THING = {"metadata": {"name": "a", "resourceVersion": "1"}}
+
+
+def told(**statuses: str) -> dict[str, object]:
+    return {"conditions": [{"type": type, "status": status, "message": "m"} for type, status in statuses.items()]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "urgent"),
+    [
+        ({}, {"phase": "Pending", **told(Ready="False")}, False),
+        ({}, {"initialization": {"provisioned": True}}, True),
+        ({"phase": "Pending"}, {"phase": "Running"}, True),
+        ({"observedGeneration": 1}, {"observedGeneration": 2}, True),
+        (told(Ready="False"), told(Ready="True"), True),
+        (told(Other="False"), told(Other="True"), False),
+        ({"replicas": 1}, {"replicas": 2}, False),
+    ],
+)
+def test_what_others_wait_for_matters(before: dict[str, object], after: dict[str, object], urgent: bool) -> None:
+    assert matters(draft(before, after), ("Ready",)) is urgent
+
+
+class Kept:
+    """A client that keeps what is written through it."""
+
+    def __init__(self) -> None:
+        self.patches: list[object] = []
+
+    async def patch(self, target: Target, namespace: str, name: str, patch: object, **options: object) -> bytes:
+        self.patches.append(patch)
+        return msgspec.json.encode({"metadata": {"name": "a", "resourceVersion": "2"}})
+
+
+async def saved(pace: Pace, after: int, *, matters: bool) -> tuple[Outcome, int]:
+    client = Kept()
+    changed = draft({"replicas": 1}, {"replicas": after})
+    outcome = await pace.save(client, changed, ObjectMeta(name="a"), SAVE, matters=matters)  # type: ignore[arg-type]
+    return outcome, len(client.patches)
+
+
+async def test_a_status_that_may_wait_is_not_written_until_its_time_is_over() -> None:
+    pace = Pace(5.0)
+    assert await saved(pace, 2, matters=True) == (DONE, 1)
+    outcome, written = await saved(pace, 3, matters=False)
+    assert isinstance(outcome, Again)
+    assert 4.0 < outcome.after_seconds <= 5.0
+    assert written == 0
+    pace.wrote(Key("", "a"), clock.time() - 6)
+    assert await saved(pace, 3, matters=False) == (DONE, 1)
+    outcome, written = await saved(pace, 1, matters=False)
+    assert written == 0
+
+
+def test_the_more_waits_to_be_done_the_later_it_is_told_how_it_goes() -> None:
+    waiting = 0
+    pace = Pace(5.0, lambda: waiting)
+    pace.wrote(KEY, T0)
+    assert pace.rest(NEW, T0) == 5.0
+    waiting = 40
+    assert pace.rest(NEW, T0) == 15.0
+    waiting = 10_000
+    assert pace.rest(NEW, T0) == 30.0

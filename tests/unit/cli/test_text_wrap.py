@@ -1,0 +1,84 @@
+"""What is told to people keeps to their terminal, and says what they probably meant."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from remuda.cli import text_wrap
+from remuda.cli.main import main
+from remuda.cli.output import table_with_reasons
+from remuda.cli.text_wrap import wrapped
+from remuda.cli.timeline_text import timeline_lines
+from remuda.provisioning.timeline import Moment, Timeline
+
+SENTENCE = "there is no cluster nope. `remuda get clusters` lists those that there are"
+
+
+def test_a_sentence_is_broken_between_words() -> None:
+    lines = wrapped(SENTENCE, 40)
+    assert " ".join(lines) == SENTENCE
+    assert max(map(len, lines)) <= 40 < len(SENTENCE)
+
+
+def test_what_fits_and_what_is_piped_stays_as_it_is() -> None:
+    assert wrapped("a\n  b   c", 80) == ["a", "  b   c"]
+    assert wrapped(SENTENCE * 9, None) == [SENTENCE * 9]
+
+
+def test_what_a_line_is_broken_into_begins_where_it_began() -> None:
+    assert wrapped("  one two three four five six seven", 30, "> ") == [">   one two three four five", ">   six seven"]
+
+
+def test_a_path_stays_whole_unless_it_has_to_fit() -> None:
+    path = "/" + "a" * 60
+    assert path in wrapped(f"{path} is not there", 40)
+    assert max(map(len, wrapped(f"{path} is not there", 40, whole_words=False))) <= 40
+
+
+def test_an_error_counts_the_word_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_wrap, "errors_width", lambda: 40)
+    told = "Error: " + text_wrap.fit(click.ClickException(SENTENCE)).format_message()
+    assert told.replace("\n", " ") == f"Error: {SENTENCE}"
+    assert max(map(len, told.splitlines())) <= 40
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("gte clusters", "did you mean `main get`?"),
+        ("machine shs x", "did you mean `main machine ssh`?"),
+        ("user paint x", "there are create, delete, disable, enable, list"),
+        ("describe prairie", "there is only `main describe cluster`"),
+        ("--kubeconfig x get clusters", "options stand behind the command"),
+    ],
+)
+def test_a_slip_is_told_what_was_meant(line: str, said: str) -> None:
+    done = CliRunner().invoke(main, line.split())
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_table_keeps_its_reasons() -> None:
+    rows = [("1", "prairie-workers-7x2kq", "config key node-label"), ("-", "prairie-servers-abcde", "")]
+    heads = ("TURN", "MACHINE", "WHY")
+    assert all("\n" not in text for text in table_with_reasons(heads, rows, 80))
+    head, first, second = table_with_reasons(heads, rows, 40)
+    assert "WHY" not in head
+    assert first.split("\n") == ["1      prairie-workers-7x2kq", "       config key node-label"]
+    assert second == "-      prairie-servers-abcde"
+
+
+def test_a_timeline_tells_beneath_where_there_is_no_room() -> None:
+    moment = Moment(
+        time="2026-01-02T03:04:05Z", kind="RKEBootstrap", name="prairie-workers-7x2kq", what="PlanDelivered: first"
+    )
+    found = Timeline(cluster="fleet-default/prairie", moments=[moment], machines=())
+    assert timeline_lines(found, width=60)[1:] == [
+        "03:04:05    RKEBootstrap prairie-workers-7x2kq",
+        "          PlanDelivered: first",
+    ]
+    assert timeline_lines(found, width=90)[1:] == [
+        "03:04:05    RKEBootstrap prairie-workers-7x2kq  PlanDelivered: first"
+    ]

@@ -1,0 +1,69 @@
+"""ConcurrencyLimit: so many at a time, and nobody waits behind a crowd of another namespace."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.jobs.concurrency import ConcurrencyLimit
+from remuda.kube.objects import Key
+
+
+def turns(most: int) -> tuple[ConcurrencyLimit, list[Key]]:
+    woken: list[Key] = []
+    return ConcurrencyLimit(most, woken.append), woken
+
+
+def test_there_are_only_so_many() -> None:
+    some, _ = turns(2)
+    assert [some.ask(Key("a", str(number))) for number in range(3)] == [True, True, False]
+    assert (some.taken, some.waiting) == (2, 1)
+
+
+def test_whoever_asks_again_keeps_what_it_has() -> None:
+    some, woken = turns(1)
+    first, second = Key("a", "1"), Key("a", "2")
+    assert some.ask(first)
+    assert some.ask(first)
+    assert not some.ask(second)
+    assert not some.ask(second)
+    some.give_back(first)
+    assert woken == [second]
+    assert some.ask(second)
+
+
+def test_namespaces_take_turns() -> None:
+    some, woken = turns(1)
+    some.ask(Key("crowd", "0"))
+    for number in range(1, 6):
+        some.ask(Key("crowd", str(number)))
+    some.ask(Key("lonely", "1"))
+    some.give_back(Key("crowd", "0"))
+    some.give_back(woken[-1])
+    assert Key("lonely", "1") in woken[:2]
+
+
+def test_a_place_that_is_given_up_is_nobodys() -> None:
+    some, woken = turns(1)
+    some.ask(Key("a", "1"))
+    some.ask(Key("a", "2"))
+    some.ask(Key("a", "3"))
+    some.give_back(Key("a", "2"))
+    some.give_back(Key("a", "1"))
+    assert woken == [Key("a", "3")]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.integers(0, 5))), st.integers(1, 4))
+def test_the_limit_holds_and_no_turn_is_lost(acts: list[tuple[bool, str, int]], most: int) -> None:
+    some, _ = turns(most)
+    asked: set[Key] = set()
+    for asks, namespace, number in acts:
+        key = Key(namespace, str(number))
+        if asks:
+            some.ask(key)
+            asked.add(key)
+        else:
+            some.give_back(key)
+            asked.discard(key)
+        assert some.taken == min(most, len(asked))
+        assert some.taken + some.waiting == len(asked)

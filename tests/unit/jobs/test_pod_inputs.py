@@ -1,0 +1,45 @@
+"""What a program is given: only what the Job says, and never outside its own directory."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.jobs.pod_inputs import File, NotReady, NotRunnable, _items, _mounted, inside
+from remuda.jobs.types import Item, Mount
+
+
+@pytest.mark.parametrize("path", ["relative", "/a/../b", "/..", ""])
+def test_a_path_that_leaves_its_place_is_refused(path: str) -> None:
+    with pytest.raises(NotRunnable):
+        inside(path)
+
+
+@given(st.text(alphabet="a./", max_size=12))
+def test_no_path_leaves_its_place(path: str) -> None:
+    try:
+        found = inside(f"/{path}")
+    except NotRunnable:
+        return
+    assert found.startswith("/")
+    assert ".." not in found.split("/")
+
+
+def test_a_volume_holds_what_its_items_name() -> None:
+    data = {"a": b"1", "b": b"2"}
+    assert _items("v", data, (), None, False) == {"a": File(b"1", 0o600), "b": File(b"2", 0o600)}
+    chosen = [Item(key="b", path="sub/c", mode=0o777)]
+    assert _items("v", data, chosen, None, False) == {"sub/c": File(b"2", 0o700)}
+    with pytest.raises(NotReady, match="a key that is not there: z"):
+        _items("v", data, [Item(key="z", path="z")], None, False)
+    assert _items("v", data, [Item(key="z", path="z")], None, True) == {}
+    with pytest.raises(NotRunnable):
+        _items("v", data, [Item(key="a", path="../../etc/passwd")], None, False)
+
+
+def test_a_mount_places_all_of_it_or_one_path() -> None:
+    files = {"a": File(b"1", 0o600), "sub/b": File(b"2", 0o600)}
+    assert set(_mounted(Mount(mount_path="/m"), files)) == {"/m/a", "/m/sub/b"}
+    assert set(_mounted(Mount(mount_path="/etc/one", sub_path="a"), files)) == {"/etc/one"}
+    assert set(_mounted(Mount(mount_path="/m", sub_path="sub"), files)) == {"/m/b"}

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from remuda.providers.controlplane.planner import drain, retries
+from remuda.providers.controlplane.planner.decision import Deliver, RequestDrain, RequestUncordon, RunAgain
+from remuda.providers.controlplane.planner.observation import Drain, Observed
+from remuda.providers.shared.types.configuration import DrainHook, DrainOptions
+from tests.unit.providers.controlplane.planner import plans, scene
+from tests.unit.providers.controlplane.planner.plans import decide
+from tests.unit.providers.controlplane.planner.scene import CONTROL_PLANE, ETCD, WORKER
+
+DRAIN = DrainOptions(enabled=True)
+
+
+def _with_new_version(observed: Observed, *names: str) -> Observed:
+    """Hosts that have it already."""
+    for name in names:
+        host = scene.host(observed, name)
+        plan = json.dumps({**json.loads(host.report.plan), "version": "v1.36.4+k3s1"}, sort_keys=True).encode()
+        node = host.node and msgspec.structs.replace(host.node, kubelet_version="v1.36.4+k3s1")
+        observed = scene.with_host(observed, name, report={"plan": plan, "applied": plan}, node=node)
+    return observed
+
+
+SERVERS = ("server-1", "server-2", "server-3")
+
+
+# ---- tiers
+
+
+def test_workers_are_upgraded_after_all_servers() -> None:
+    observed = scene.upgraded(_with_new_version(scene.three_servers(), "server-1", "server-2"), workers_at_a_time="0")
+    assert scene.hosts_of(decide(observed), Deliver) == ["server-3"]
+    observed = scene.upgraded(_with_new_version(scene.three_servers(), *SERVERS), workers_at_a_time="0")
+    assert scene.hosts_of(decide(observed), Deliver) == ["worker-4", "worker-5"]
+
+
+def test_control_planes_are_upgraded_after_etcd() -> None:
+    observed = scene.settled(("etcd", ETCD, 1), ("control", CONTROL_PLANE, 2), ("worker", WORKER, 1))
+    assert scene.hosts_of(decide(scene.upgraded(observed)), Deliver) == ["etcd-1"]
+    observed = _with_new_version(observed, "etcd-1")
+    assert scene.hosts_of(decide(scene.upgraded(observed)), Deliver) == ["control-2"]
+    assert scene.hosts_of(decide(scene.upgraded(observed, servers_at_a_time="2")), Deliver) == [
+        "control-2",
+        "control-3",
+    ]
+
+
+@pytest.mark.parametrize(("at_a_time", "count"), [("", 1), ("2", 2), ("50%", 2), ("60%", 3), ("0", 4), ("100%", 4)])
+def test_so_many_workers_at_a_time_as_the_user_says(at_a_time: str, count: int) -> None:
+    observed = _with_new_version(scene.settled(("server", scene.SERVER, 1), ("worker", WORKER, 4)), "server-1")
+    decision = decide(scene.upgraded(observed, workers_at_a_time=at_a_time))
+    assert len(scene.acts(decision, Deliver)) == count
+
+
+def test_a_worker_that_is_out_of_service_takes_a_turn_and_one_that_is_unreachable_does_not() -> None:
+    observed = _with_new_version(scene.three_servers(), *SERVERS, "worker-4")
+    out = scene.with_host(observed, "worker-4", report={"probes": {"kubelet": False}})
+    assert not scene.acts(decide(scene.upgraded(out)), Deliver)
+    old = scene.host(scene.three_servers(), "worker-4").report.applied
+    silent = scene.with_host(observed, "worker-4", report={"applied": old, "state": "pending", "delivered": 0.0})
+    assert scene.hosts_of(decide(scene.upgraded(silent)), Deliver) == ["worker-5"]
+
+
+def test_a_worker_that_is_out_of_service_gets_no_newer_version_than_the_servers() -> None:
+    observed = scene.with_host(scene.three_servers(), "worker-4", report={"probes": {"kubelet": False}})
+    assert scene.hosts_of(decide(scene.upgraded(observed)), Deliver) == ["server-1"]
+
+
+def test_files_that_nobody_waits_for_reach_all_hosts_at_once() -> None:
+    observed = scene.three_servers()
+    observed = scene.with_host(observed, "server-2", internal_addresses=("10.9.9.9",))
+    assert scene.hosts_of(decide(observed), Deliver) == ["server-3", "worker-4", "worker-5"]
+
+
+def test_a_change_that_restarts_nothing_needs_no_quorum() -> None:
+    observed = scene.with_host(scene.dead(scene.three_servers(), "server-3"), "server-1", node_labels={"a": "b"})
+    assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
+
+
+def test_a_server_that_fails_at_its_configuration_does_not_keep_workers_from_theirs() -> None:
+    observed = scene.with_spec(scene.three_servers(), settings={"n": 1})
+    for name in SERVERS:
+        host = scene.host(observed, name)
+        plan = host.report.plan.replace(b'"n": 0', b'"n": 1')
+        failed = {"plan": plan, "state": "failed", "failures": 1, "last_apply": observed.now}
+        done = {"plan": plan, "applied": plan}
+        observed = scene.with_host(observed, name, report=failed if name == "server-3" else done)
+    assert scene.hosts_of(decide(observed), Deliver) == ["worker-4"]
+
+
+# ---- drain
+
+
+def test_pods_are_moved_away_before_and_the_host_is_uncordoned_after() -> None:
+    observed = scene.upgraded(_with_new_version(scene.three_servers(), *SERVERS), drain=DRAIN)
+    request = drain.request(DRAIN)
+    assert decide(observed).acts == [RequestDrain("worker-4", request)]
+    observed = scene.with_host(observed, "worker-4", drain=Drain(requested=request))
+    assert not decide(observed).acts
+    observed = scene.with_host(
+        observed, "worker-4", drain=Drain(requested=request, error="budget app does not allow it")
+    )
+    assert "budget app does not allow it" in decide(observed).waits[0].missing
+    observed = scene.with_host(observed, "worker-4", drain=Drain(requested=request, done=request))
+    assert scene.hosts_of(decide(observed), Deliver) == ["worker-4"]
+    observed = _with_new_version(observed, "worker-4")
+    assert RequestUncordon("worker-4", request) in decide(observed).acts
+
+
+def test_what_was_drained_for_a_change_that_was_taken_back_is_uncordoned() -> None:
+    request = drain.request(DRAIN)
+    observed = scene.with_host(scene.three_servers(), "worker-4", drain=Drain(requested=request, done=request))
+    assert decide(observed).acts == [RequestUncordon("worker-4", request)]
+
+
+def test_a_drain_goes_on_while_plans_are_kept_as_they_are() -> None:
+    request = drain.request(DRAIN)
+    observed = scene.upgraded(_with_new_version(scene.three_servers(), *SERVERS), drain=DRAIN)
+    observed = scene.with_host(observed, "worker-4", drain=Drain(requested=request))
+    assert not decide(msgspec.structs.replace(observed, infrastructure_ready=False)).acts
+
+
+def test_nothing_is_drained_for_a_restart_that_needs_none_or_where_nobody_could_take_the_pods() -> None:
+    observed = scene.with_spec(scene.three_servers(), settings={"n": 1}, drain=DRAIN)
+    assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
+    single = scene.upgraded(scene.settled(("all", scene.ALL, 1)), drain=DRAIN)
+    assert scene.hosts_of(decide(single), Deliver) == ["all-1"]
+
+
+def test_without_the_api_a_host_in_service_is_not_restarted_undrained() -> None:
+    observed = scene.upgraded(_with_new_version(scene.three_servers(), *SERVERS), drain=DRAIN)
+    hosts = [msgspec.structs.replace(host, node=None) for host in observed.hosts]
+    decision = decide(msgspec.structs.replace(observed, hosts=hosts, reachable=False, unreachable="no route"))
+    assert not decision.acts
+    assert "no route" in decision.waits[0].missing
+
+
+def test_the_request_is_the_options_to_the_byte() -> None:
+    assert drain.request(DrainOptions(enabled=True, timeout=120)) == (
+        '{"deleteEmptyDirData":false,"disableEviction":false,"enabled":true,"force":false,"gracePeriod":0,'
+        '"skipWaitForDeleteTimeoutSeconds":0,"timeout":120}'
+    )
+    hooked = drain.request(DrainOptions(pre_drain_hooks=[DrainHook("a/b")], ignore_daemon_sets=True))
+    assert json.loads(hooked)["preDrainHooks"] == [{"annotation": "a/b"}]
+    assert json.loads(hooked)["ignoreDaemonSets"] is True
+
+
+# ---- retries
+
+
+def _failed(observed: Observed, failures: int, ago: float | None) -> Observed:
+    last = None if ago is None else observed.now - ago
+    return scene.with_host(
+        observed,
+        "worker-4",
+        report={"state": "failed", "failures": failures, "failed_message": "disk full", "last_apply": last},
+    )
+
+
+def test_a_failed_plan_is_tried_again_and_says_why_which_attempt_and_when() -> None:
+    decision = decide(_failed(scene.three_servers(), 2, 10.0))
+    assert not decision.acts
+    assert decision.look_again == 50.0
+    said = str(decision.waits[0])
+    assert "disk full" in said
+    assert "attempt 2" in said
+    assert "tried again at" in said
+    assert decide(_failed(scene.three_servers(), 2, 61.0)).acts == [RunAgain("worker-4", 3)]
+
+
+def test_delays_double_to_ten_minutes() -> None:
+    assert [retries.delay(n) for n in (1, 2, 3, 4, 5, 6, 1000)] == [30, 60, 120, 240, 480, 600, 600]
+
+
+def test_a_clock_that_runs_ahead_neither_stops_retries_nor_makes_them_race() -> None:
+    observed = _failed(scene.three_servers(), 1, -86400.0)
+    delivered = scene.host(observed, "worker-4").report.delivered
+    assert delivered is not None
+    assert retries.next_attempt(scene.host(observed, "worker-4"), observed.now) == delivered + 30
+    many = _failed(scene.three_servers(), 5, -86400.0)
+    assert retries.next_attempt(scene.host(many, "worker-4"), many.now) == delivered + 30 + 60 + 120 + 240 + 480
+
+
+def test_a_voter_is_not_tried_again_where_that_could_cost_the_quorum() -> None:
+    observed = scene.dead(scene.three_servers(), "server-2")
+    plan = scene.host(observed, "server-3").report.plan.replace(b'"n": 0', b'"n": 1')
+    observed = scene.with_host(
+        observed, "server-3", report={"plan": plan, "state": "failed", "failures": 1, "last_apply": observed.now - 100}
+    )
+    decision = decide(scene.with_spec(observed, settings={"n": 1}))
+    assert not scene.acts(decision, RunAgain)
+    assert "QuorumAtRisk" in {wait.reason for wait in decision.held}
+
+
+def test_a_plan_that_is_applied_is_not_done_before_its_probes_are_shown_again() -> None:
+    decision = decide(scene.with_host(scene.three_servers(), "worker-4", report={"probes": {}}))
+    assert decision.hosts["worker-4"].wait is not None
+    assert not decision.hosts["worker-4"].up_to_date
+
+
+def test_a_node_with_the_old_kubelet_is_not_done() -> None:
+    host = scene.host(scene.three_servers(), "worker-4")
+    assert host.node is not None
+    old = msgspec.structs.replace(host.node, kubelet_version="v1.36.2+k3s1")
+    decision = decide(scene.with_host(scene.three_servers(), "worker-4", node=old))
+    wait = decision.hosts["worker-4"].wait
+    assert wait is not None
+    assert wait.missing == "waiting for kubelet to update"
+
+
+def test_the_words_of_plans_are_those_of_the_renderer() -> None:
+    """The real one, not that of these tests."""
+    from remuda.providers.controlplane.planner.decide import decide as real
+
+    observed = scene.fresh(scene.newcomer("all-1", scene.ALL, init=True, node_name="all-1"), cluster=plans.cluster())
+    (deliver,) = real(observed).acts
+    assert isinstance(deliver, Deliver)
+    assert deliver.why == "first plan"
+    assert "probes" in json.loads(deliver.plan)
+
+
+# ---- since when
+
+
+def _since(observed: Observed, name: str) -> float | None:
+    wait = decide(observed).hosts[name].wait
+    assert wait is not None
+    return wait.since
+
+
+def test_delivered_plan_is_waited_for_since_now_and_not_since_the_plan_before() -> None:
+    observed = scene.upgraded(scene.three_servers())
+    assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
+    before = scene.host(observed, "server-1").report.delivered
+    assert before is not None
+    assert before < observed.now == _since(observed, "server-1")
+
+
+def test_turn_is_waited_for_since_the_machine_ceased_to_be_reconciled() -> None:
+    observed = scene.upgraded(scene.three_servers())
+    assert _since(observed, "server-2") == observed.now
+    moment = observed.now - 60
+    assert _since(scene.with_host(observed, "server-2", unsettled_since=moment), "server-2") == moment
+
+
+def test_probes_are_waited_for_since_they_failed_and_after_the_plan_was_applied() -> None:
+    observed = scene.three_servers()
+    now = observed.now
+    for unsettled, applied, since in ((now - 60, now - 3000, now - 60), (now - 3000, now - 60, now - 60)):
+        changed = scene.with_host(
+            observed, "worker-4", unsettled_since=unsettled, report={"probes": {}, "last_apply": applied}
+        )
+        assert _since(changed, "worker-4") == since

@@ -1,0 +1,118 @@
+"""The failure budget: tables for what people are told, hypothesis for what must never happen."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remuda.providers.shared.jobs import budget
+from remuda.providers.shared.jobs.budget import GO, Attempts, Failure, Pool, Rules, Stall, Wait, judge
+
+RULES = Rules()
+NOW = 1_000_000.0
+
+rules = st.builds(
+    Rules,
+    first_seconds=st.floats(0.1, 100),
+    most_seconds=st.floats(100, 10_000),
+    machine_failures=st.integers(1, 10),
+    pool_failures=st.integers(1, 10),
+    history=st.integers(1, 20),
+)
+attempts = st.builds(Attempts, failures=st.integers(0, 100), last_failure=st.floats(0, 2 * NOW), hopeless=st.booleans())
+pools = st.builds(Pool, failures=st.integers(0, 100), last_failure=st.floats(0, 2 * NOW))
+others = st.lists(st.sampled_from("abc"), unique=True)
+
+
+def test_the_first_attempt_is_made_at_once() -> None:
+    assert judge(RULES, Attempts(), Pool(), [], NOW, "x") == GO
+
+
+def test_waits_double_up_to_a_limit() -> None:
+    waits = [budget.back_off(RULES, failures, "x") for failures in range(1, 12)]
+    for wait, whole in zip(waits, [10, 20, 40, 80, 160, 300, 300, 300, 300, 300, 300], strict=True):
+        assert 0.8 * whole <= wait <= whole
+
+
+def test_different_machines_do_not_meet() -> None:
+    assert len({budget.back_off(RULES, 3, f"m{number}") for number in range(50)}) == 50
+
+
+def test_a_wait_says_since_when_and_how_long() -> None:
+    verdict = judge(RULES, Attempts(failures=2, last_failure=NOW), Pool(), [], NOW, "x")
+    assert isinstance(verdict, Wait)
+    assert verdict.message == "attempt 2 of 5 failed; the next is made within 20 s of that"
+
+
+def test_bad_options_are_not_tried_again() -> None:
+    verdict = judge(RULES, Attempts(failures=1, last_failure=0.0, hopeless=True), Pool(), [], NOW, "x")
+    assert isinstance(verdict, Stall)
+    assert verdict.reason == budget.BAD_OPTIONS
+
+
+def test_a_pool_that_fails_lets_one_try_and_the_others_say_who() -> None:
+    pool = Pool(failures=3, last_failure=NOW - 1000)
+    assert judge(RULES, Attempts(), pool, [], NOW, "x") == GO
+    verdict = judge(RULES, Attempts(), pool, ["m-2", "m-1"], NOW, "x")
+    assert isinstance(verdict, Wait)
+    assert verdict.seconds is None
+    assert verdict.message.endswith("now m-1")
+
+
+@given(rules, attempts, pools, others, st.floats(0, 2 * NOW), st.text())
+def test_a_wait_is_never_longer_than_the_limit(
+    rules: Rules, machine: Attempts, pool: Pool, trying: list[str], now: float, salt: str
+) -> None:
+    """Whatever clocks say: also one that was set back by years."""
+    verdict = judge(rules, machine, pool, trying, now, salt)
+    if isinstance(verdict, Wait) and verdict.seconds is not None:
+        assert 0 < verdict.seconds <= rules.most_seconds
+
+
+@given(rules, attempts, pools, others, st.floats(0, 2 * NOW), st.text())
+def test_in_an_open_circuit_nobody_tries_beside_another(
+    rules: Rules, machine: Attempts, pool: Pool, trying: list[str], now: float, salt: str
+) -> None:
+    if pool.failures >= rules.pool_failures and trying:
+        assert judge(rules, machine, pool, trying, now, salt) != GO
+
+
+@given(rules, attempts, pools, others, st.floats(0, 2 * NOW), st.text())
+def test_a_spent_budget_is_spent(
+    rules: Rules, machine: Attempts, pool: Pool, trying: list[str], now: float, salt: str
+) -> None:
+    spent = machine.hopeless or machine.failures >= rules.machine_failures
+    assert isinstance(judge(rules, machine, pool, trying, now, salt), Stall) == spent
+
+
+@given(rules, attempts, pools, st.floats(0, NOW), st.text())
+def test_who_waits_as_long_as_told_may_go(rules: Rules, machine: Attempts, pool: Pool, now: float, salt: str) -> None:
+    """No machine waits for ever: each wait ends in an attempt or in the next wait, and there are two at most."""
+    for _ in range(3):
+        verdict = judge(rules, machine, pool, [], now, salt)
+        if not isinstance(verdict, Wait):
+            break
+        assert verdict.seconds is not None
+        later = now + verdict.seconds + 0.001
+        # times that lay in the future are in the past by then
+        machine = msgspec.structs.replace(machine, last_failure=min(machine.last_failure, now))
+        pool = msgspec.structs.replace(pool, last_failure=min(pool.last_failure, now))
+        now = later
+    assert not isinstance(judge(rules, machine, pool, [], now, salt), Wait)
+
+
+@given(rules, st.lists(st.tuples(st.sampled_from(["f", "s", "again"]), st.integers(0, 5)), max_size=40))
+def test_a_pool_counts_each_job_once_and_keeps_the_last_failures(rules: Rules, story: list[tuple[str, int]]) -> None:
+    pool, told, in_a_row = Pool(), [], 0
+    for number, (what, _) in enumerate(story):
+        if what == "s":
+            pool, in_a_row = budget.succeeded(pool), 0
+        elif what == "f":
+            failure = Failure(time="", machine="m", message=str(number), job=f"job-{number}")
+            pool, in_a_row = budget.failed(rules, pool, failure, NOW), in_a_row + 1
+            told.append(failure)
+        elif told:
+            assert budget.failed(rules, pool, told[-1], NOW) is pool
+        assert pool.failures == in_a_row
+        assert list(pool.history) == told[-rules.history :]

@@ -1,0 +1,434 @@
+"""The object that holds a cluster up, and what comes next, in states that need a person: a table of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from remuda.provisioning import blocker, tree
+from remuda.provisioning.tree import Branch
+
+Json = dict[str, Any]
+Said = tuple[str, str, str, str]  # type, status, reason, message
+
+BEFORE, THEN, LATER = "2026-01-02T03:00:00Z", "2026-01-02T03:04:05Z", "2026-01-02T03:10:00Z"
+PLACE = "fleet-default"
+MACHINE, SERVER = "prairie-w-1", "NspawnMachine"
+GROUPS = {
+    "Machine": "cluster.x-k8s.io/v1beta2",
+    "MachineSet": "cluster.x-k8s.io/v1beta2",
+    "MachineDeployment": "cluster.x-k8s.io/v1beta2",
+    SERVER: "rke-machine.cattle.io/v1",
+    "RKEControlPlane": "rke.cattle.io/v1",
+    "RKECluster": "rke.cattle.io/v1",
+    "Secret": "v1",
+    "Namespace": "v1",
+}
+DELETED = {"deletionTimestamp": BEFORE}
+OWNED = {"ownerReferences": [{"kind": "MachineSet", "controller": True}]}
+HAD_SERVER = {"initialization": {"infrastructureProvisioned": True}}
+
+
+def obj(kind: str, name: str, *said: Said, group: str = "", status: Json | None = None, **metadata: object) -> Json:
+    conditions = [
+        {"type": type, "status": value, "reason": reason, "message": message, "lastTransitionTime": THEN}
+        for type, value, reason, message in said
+    ]
+    place = {} if kind == "Namespace" else {"namespace": PLACE}
+    return {
+        "apiVersion": group or GROUPS[kind],
+        "kind": kind,
+        "metadata": {"name": name, **place, **metadata},
+        "status": {**(status or {}), "conditions": conditions},
+    }
+
+
+def declared(*below: Branch, said: Said = ("Ready", "Unknown", "Waiting", "waits"), **metadata: object) -> Branch:
+    return tree.branch(obj("Cluster", "prairie", said, group="provisioning.cattle.io/v1", **metadata), below)
+
+
+def capi(*below: Branch, said: Said = ("Available", "False", "NotAvailable", ""), **metadata: object) -> Branch:
+    return tree.branch(obj("Cluster", "prairie", said, group="cluster.x-k8s.io/v1beta2", **metadata), below)
+
+
+def plane(said: Said = ("Ready", "Unknown", "Waiting", "non-ready machine(s)"), **metadata: object) -> Branch:
+    return tree.branch(obj("RKEControlPlane", "prairie", said, **metadata))
+
+
+def infrastructure(**metadata: object) -> Branch:
+    return tree.branch(obj("RKECluster", "prairie", ("Ready", "True", "Provisioned", ""), **metadata))
+
+
+def pool(*machines: Branch, said: tuple[Said, ...] = (), **metadata: object) -> Branch:
+    low: Said = ("Available", "False", "NotAvailable", "0 available replicas, at least 1 required")
+    return tree.branch(obj("MachineDeployment", "prairie-w", low, *said, **metadata), machines)
+
+
+def machine(*said: Said, part: Branch | None = None, status: Json | None = None, **metadata: object) -> Branch:
+    low: Said = ("Ready", "False", "NotReady", "its server is not ready")
+    made = obj("Machine", MACHINE, low, *said, status=status, **metadata)
+    return tree.branch(made, [] if part is None else [tree.part_of_machine(made, part)])
+
+
+def server(*said: Said, **metadata: object) -> Branch:
+    return tree.branch(obj(SERVER, MACHINE, *said, **metadata))
+
+
+def gone_server(*, provisioned: bool = True) -> Branch:
+    owner = obj("Machine", MACHINE, status=HAD_SERVER if provisioned else {}, **OWNED)
+    found = tree.missing(SERVER, MACHINE, owner, declared=True)
+    assert found is not None
+    return found
+
+
+class Case(NamedTuple):
+    root: Callable[[], Branch]
+    leaf: str
+    message: str  # part of what is told
+    then: str  # part of what comes next
+    reason: str = ""
+
+
+DELETE_FAILED: Said = ("DeleteJob", "False", "DeleteError", "attempt 2 to remove the server failed: no route to host")
+FINALIZER = "backup.example.com/hold"
+ELEMENTAL = "machineinventoryselectortemplates.elemental.cattle.io"
+NO_KIND = (
+    f"there is no CustomResourceDefinition {ELEMENTAL}: is the provider of MachineInventorySelectorTemplate installed?"
+)
+
+
+def blocked(why: str, reason: str = "ScalingUpBlocked") -> tuple[Said, ...]:
+    return (("ScalingUp", "True", reason, f"Scaling up from 0 to 1 replicas is blocked because:\n* {why}"),)
+
+
+QUORUM: Said = (
+    "Ready",
+    "False",
+    "QuorumLost",
+    f"etcd has lost quorum: server-2, server-3 are dead (since {LATER}); start server-2 or server-3 again, "
+    "or restore a snapshot; see remuda machine logs server-2",
+)
+
+CASES = {
+    "a failed removal in a deletion, while other parts are gone": Case(
+        lambda: declared(
+            capi(
+                plane(("Deleting", "True", "WaitingForMachineDeletion", f"Waiting for Machines: {MACHINE}"), **DELETED),
+                pool(
+                    machine(
+                        ("Deleting", "True", "WaitingForInfrastructureDeletion", "the server is deleted"),
+                        part=server(DELETE_FAILED, **DELETED, finalizers=["remuda.dev/machine"]),
+                        **DELETED,
+                    ),
+                    **DELETED,
+                ),
+                **DELETED,
+            ),
+            said=("Removed", "Unknown", "Waiting", "still there"),
+            **DELETED,
+        ),
+        f"{SERVER} {MACHINE}",
+        "no route to host",
+        "provisioning.cattle.io/force-machine-remove=true",
+        "DeleteError",
+    ),
+    "a foreign finalizer on a Machine": Case(
+        lambda: declared(
+            capi(plane(**DELETED), pool(machine(**DELETED, finalizers=[FINALIZER]), **DELETED), **DELETED), **DELETED
+        ),
+        f"Machine {MACHINE}",
+        FINALIZER,
+        f"the program that set {FINALIZER} must remove it",
+        "ForeignFinalizer",
+    ),
+    "a foreign finalizer on a server": Case(
+        lambda: declared(
+            capi(
+                pool(machine(part=server(**DELETED, finalizers=["wrangler.cattle.io/rke-machine"]), **DELETED)),
+                **DELETED,
+            ),
+            **DELETED,
+        ),
+        f"{SERVER} {MACHINE}",
+        "wrangler.cattle.io/rke-machine",
+        f"kubectl patch nspawnmachines.rke-machine.cattle.io {MACHINE} -n {PLACE}",
+        "ForeignFinalizer",
+    ),
+    "a foreign finalizer on a MachineSet": Case(
+        lambda: declared(
+            capi(
+                pool(tree.branch(obj("MachineSet", "prairie-w-x", **DELETED, finalizers=[FINALIZER])), **DELETED),
+                **DELETED,
+            ),
+            **DELETED,
+        ),
+        "MachineSet prairie-w-x",
+        FINALIZER,
+        "must remove it",
+    ),
+    "a foreign finalizer on a Secret of a namespace that goes": Case(
+        lambda: declared(
+            tree.branch(
+                obj(
+                    "Namespace",
+                    PLACE,
+                    ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", f"{FINALIZER} in 1 resource"),
+                    **DELETED,
+                ),
+                [tree.branch(obj("Secret", "cloud", **DELETED, finalizers=[FINALIZER]))],
+            ),
+            **DELETED,
+        ),
+        "Secret cloud",
+        FINALIZER,
+        f"kubectl patch secrets cloud -n {PLACE}",
+        "ForeignFinalizer",
+    ),
+    "a foreign finalizer on a namespace": Case(
+        lambda: declared(tree.branch(obj("Namespace", "c-m-1", **DELETED, finalizers=[FINALIZER])), **DELETED),
+        "Namespace c-m-1",
+        FINALIZER,
+        "kubectl patch namespaces c-m-1 --type merge",
+        "ForeignFinalizer",
+    ),
+    "an infrastructure template whose kind is not installed": Case(
+        lambda: declared(capi(infrastructure(), plane(), pool(said=blocked(NO_KIND)))),
+        "MachineDeployment prairie-w",
+        NO_KIND,
+        f"install the provider that brings {ELEMENTAL}",
+        "ScalingUpBlocked",
+    ),
+    "an infrastructure template that does not exist": Case(
+        lambda: declared(
+            capi(infrastructure(), plane(), pool(said=blocked("NspawnMachineTemplate fleet-default/x does not exist")))
+        ),
+        "MachineDeployment prairie-w",
+        "fleet-default/x does not exist",
+        "create NspawnMachineTemplate fleet-default/x",
+    ),
+    "a quota": Case(
+        lambda: declared(
+            capi(
+                plane(),
+                pool(said=blocked("exceeded quota: few, requested: count/m=1, used: count/m=3, limited: count/m=3")),
+            ),
+            said=("Stalled", "True", "QuotaExceeded", "pool w: machines are missing"),
+        ),
+        "MachineDeployment prairie-w",
+        "exceeded quota: few",
+        f"raise the ResourceQuota few of namespace {PLACE}",
+    ),
+    "a webhook that refuses": Case(
+        lambda: declared(
+            capi(
+                plane(),
+                pool(
+                    said=blocked(
+                        'Machines cannot be created: admission webhook "names.example.com" denied the request: no'
+                    )
+                ),
+            )
+        ),
+        "MachineDeployment prairie-w",
+        "denied the request",
+        "the webhook names.example.com refuses",
+    ),
+    "a webhook that does not answer": Case(
+        lambda: declared(
+            said=("Ready", "False", "Failed", 'failed calling webhook "w.example.com": connection refused; tried again')
+        ),
+        "Cluster prairie",
+        "connection refused",
+        "have the webhook w.example.com answer",
+    ),
+    "a pause of the Cluster": Case(
+        lambda: declared(
+            capi(
+                plane(("Paused", "True", "Paused", "spec.paused of the Cluster is true")),
+                pool(said=(("Paused", "True", "Paused", "spec.paused of the Cluster is true"),)),
+                said=("Paused", "True", "Paused", "spec.paused of the Cluster is true"),
+            )
+        ),
+        "Cluster prairie",
+        "spec.paused",
+        f'kubectl patch clusters.cluster.x-k8s.io prairie -n {PLACE} --type merge -p \'{{"spec":{{"paused":false}}}}\'',
+    ),
+    "a pause of one Machine, in a deletion": Case(
+        lambda: declared(
+            capi(
+                pool(
+                    machine(
+                        ("Paused", "True", "Paused", "the object has the annotation cluster.x-k8s.io/paused"),
+                        **DELETED,
+                        finalizers=["machine.cluster.x-k8s.io"],
+                    ),
+                    **DELETED,
+                ),
+                **DELETED,
+            ),
+            **DELETED,
+        ),
+        f"Machine {MACHINE}",
+        "annotation cluster.x-k8s.io/paused",
+        f"kubectl annotate machines.cluster.x-k8s.io {MACHINE} -n {PLACE} cluster.x-k8s.io/paused-",
+    ),
+    "a server object that somebody deleted": Case(
+        lambda: declared(
+            capi(plane(), pool(tree.branch(obj("Machine", MACHINE, status=HAD_SERVER, **OWNED), [gone_server()])))
+        ),
+        f"{SERVER} {MACHINE}",
+        "does not exist",
+        f"delete Machine {MACHINE} (remuda delete machine {MACHINE} -n {PLACE}): its MachineSet creates another",
+    ),
+    "a server object that somebody is deleting": Case(
+        lambda: declared(
+            capi(
+                plane(),
+                pool(
+                    machine(
+                        part=server(
+                            ("DeleteJob", "Unknown", "Removing", "removing the server; its log: kubectl logs job/x"),
+                            **DELETED,
+                            finalizers=["remuda.dev/machine"],
+                        ),
+                        status=HAD_SERVER,
+                        **OWNED,
+                    )
+                ),
+            )
+        ),
+        f"{SERVER} {MACHINE}",
+        "removing the server",
+        f"delete Machine {MACHINE}",
+    ),
+    "a machine that nobody tries to create any more": Case(
+        lambda: declared(
+            capi(
+                plane(),
+                pool(machine(part=server(("Stalled", "True", "TooManyFailures", "5 attempts failed: quota exceeded")))),
+            )
+        ),
+        f"{SERVER} {MACHINE}",
+        "quota exceeded",
+        f"nspawnmachines.rke-machine.cattle.io {MACHINE} -n {PLACE} --overwrite remuda.dev/retry=again",
+        "TooManyFailures",
+    ),
+    "lost quorum, beside a machine in trouble": Case(
+        lambda: declared(
+            capi(
+                tree.branch(obj("RKECluster", "prairie", ("Stalled", "True", "BadOptions", "no such network"))),
+                plane(QUORUM),
+                pool(machine(part=server(("Stalled", "True", "TooManyFailures", "5 attempts failed")))),
+                said=QUORUM,
+            ),
+            said=QUORUM,
+        ),
+        "RKEControlPlane prairie",
+        "server-2, server-3 are dead",
+        "start server-2 or server-3 again, or restore a snapshot; see remuda machine logs server-2",
+        "QuorumLost",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_blocker_is_the_object_that_needs_a_person(case: Case) -> None:
+    chain = blocker.blocking(case.root())
+    leaf = chain[-1]
+    assert str(leaf) == case.leaf
+    assert case.message in leaf.judgement.message
+    assert case.then in blocker.then(chain)
+    assert case.reason in ("", leaf.judgement.reason)
+    assert leaf.judgement.since or leaf.judgement.reason == tree.NOT_FOUND
+    assert "see " in blocker.then(chain) or "its log: " in blocker.then(chain)
+
+
+def test_lost_quorum_never_goes_on_by_itself() -> None:
+    for message in ("etcd has lost quorum", f"quorum lost (since {THEN}); goes on by itself when they are well"):
+        chain = blocker.blocking(declared(capi(plane(("Ready", "False", "QuorumLost", message)))))
+        assert chain[-1].judgement.reason == "QuorumLost"
+        assert "goes on by itself when" not in blocker.then(chain)
+        assert "restore the cluster from a snapshot" in blocker.then(chain)
+
+
+def test_object_missing_below_one_that_is_deleted_is_not_missed() -> None:
+    assert tree.missing("RKECluster", "prairie", obj("Cluster", "prairie", group="x/v1", **DELETED)) is None
+
+
+def test_object_that_a_controller_creates_again_is_no_trouble() -> None:
+    gone = tree.missing("RKECluster", "prairie", obj("Cluster", "prairie", group="x/v1"), declared=True)
+    assert gone is not None
+    assert not gone.judgement.trouble
+    assert "creates it again" in blocker.then([gone])
+
+
+def test_machine_that_never_had_a_server_gets_it_from_its_set() -> None:
+    found = gone_server(provisioned=False)
+    assert not found.judgement.trouble
+    assert "its MachineSet creates it" in blocker.then([found])
+
+
+def test_object_whose_kind_is_not_installed_names_the_provider() -> None:
+    gone = tree.missing("DockerCluster", "c", obj("Cluster", "c", group="x/v1"), installed=False)
+    assert gone is not None
+    assert "its kind is not installed" in gone.judgement.message
+    assert "install the provider of DockerCluster" in blocker.then([gone])
+
+
+def test_deletion_leads_to_the_machines_before_the_control_plane() -> None:
+    going: Said = ("Deleting", "True", "DrainingNode", "2 Pods are left")
+    root = declared(
+        capi(
+            tree.branch(obj("RKECluster", "prairie", ("Ready", "False", "Waiting", "no endpoint"))),
+            plane(("Deleting", "True", "WaitingForMachineDeletion", "waits"), **DELETED),
+            pool(machine(going, **DELETED, finalizers=["machine.cluster.x-k8s.io"]), **DELETED),
+            **DELETED,
+        ),
+        **DELETED,
+    )
+    assert str(blocker.blocking(root)[-1]) == f"Machine {MACHINE}"
+
+
+def test_deletion_that_has_just_begun_does_not_blame_what_is_not_deleted_yet() -> None:
+    said: Said = ("Deleting", "True", "WaitingForWorkersDeletion", "* MachineDeployment: prairie-w")
+    root = declared(capi(plane(), pool(machine()), said=said, **DELETED), **DELETED)
+    assert blocker.blocking(root)[-1].judgement.reason == "WaitingForWorkersDeletion"
+
+
+def test_finalizer_of_the_kinds_own_controller_is_not_foreign() -> None:
+    for kind, finalizer in (
+        ("Machine", "machine.cluster.x-k8s.io"),
+        (SERVER, "remuda.dev/machine"),
+        ("RKEControlPlane", "rke.cattle.io/rkecontrolplane"),
+        ("Secret", "foregroundDeletion"),
+    ):
+        said = tree.judge(obj(kind, "x", **DELETED, finalizers=[finalizer, FINALIZER]))
+        assert (said.trouble, said.reason) == (False, ""), finalizer
+
+
+def test_preflight_check_is_no_trouble() -> None:
+    waits = blocked(
+        'RKEControlPlane prairie is provisioning ("ControlPlaneIsStable" preflight check failed)', "ScalingUp"
+    )
+    assert not pool(said=waits).judgement.trouble
+
+
+def test_control_plane_that_quotes_a_refusal_of_a_pool_is_not_blamed_for_it() -> None:
+    refused = 'admission webhook "x.example" denied the request: no'
+    quoting = plane(("Ready", "Unknown", "Waiting", f"MachineDeployment {PLACE}/prairie-w: {refused}"))
+    root = declared(capi(quoting, pool(said=blocked(f"Machines cannot be created: {refused}"))))
+    assert str(blocker.blocking(root)[-1]) == "MachineDeployment prairie-w"
+
+
+def test_since_is_that_of_the_wait_and_not_of_an_older_condition() -> None:
+    text = f"Machine {PLACE}/{MACHINE}: waiting for probes: kubelet (since {LATER}); see remuda machine logs"
+    assert plane(("Ready", "Unknown", "WaitingForProbes", text)).judgement.since == LATER
+
+
+def test_obstacle_is_known_by_its_reason_and_not_by_its_words() -> None:
+    stalled = tree.judge(obj("MachineDeployment", "w", ("ScalingUp", "True", "ScalingUpBlocked", "in other words")))
+    assert (stalled.trouble, stalled.state, stalled.message) == (True, "stalled", "in other words")
+    going = tree.judge(obj("MachineDeployment", "w", *blocked("no quota", "ScalingUp")))
+    assert (going.trouble, going.state) == (False, "waiting")
