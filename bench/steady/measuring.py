@@ -8,7 +8,6 @@ import json
 import os
 import re
 import resource
-import socket
 import ssl
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+from tests.lab.ports import free_port
 
 from bench.report import Broken
 from bench.steady.processes import Memory, Process
@@ -76,7 +77,7 @@ class Manager:
         self._data = folder / DATA
         self.kubeconfig = self._data / "admin.kubeconfig"
         address = urlsplit(known.url).netloc
-        self._url, self._health = known.url, f"127.0.0.1:{_free_port()}"
+        self._url, self._health = known.url, f"127.0.0.1:{free_port()}"
         pki = self._data / "pki"
         self._trust = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         self._trust.load_cert_chain(pki / "admin.crt", pki / "admin.key")
@@ -245,9 +246,3 @@ def _count(agents: Process, what: str) -> int:
 
 def _sum(pattern: re.Pattern[str], metrics: str) -> int:
     return round(sum(float(value) for value in pattern.findall(metrics)))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

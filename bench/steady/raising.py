@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.lab.ports import free_port
 
 from bench.report import Broken
 from bench.steady.copying import multiply
@@ -121,7 +121,7 @@ async def _raise(folder: Path, count: int) -> None:
     assert isinstance(loop, virtual.VirtualLoop)
     started: list[ApiServer] = []
     loop.stand_still_while(lambda: not started or started[0].store.in_flight > 0)
-    server = await ApiServer.start(ServerSettings(data_dir=data, port=_free_port()), admission=controllers.ADMISSION)
+    server = await ApiServer.start(ServerSettings(data_dir=data, port=free_port()), admission=controllers.ADMISSION)
     started.append(server)
     began = time.monotonic()
     try:
@@ -175,12 +175,6 @@ def _host(bootstrap: ObjectMeta, secrets: Mapping[str, Secret]) -> Host:
     tunnel = next((content.decode().strip() for path, content in files.items() if path.endswith(_TUNNEL_TOKEN)), "")
     number = int(bootstrap.labels[CLUSTER_NAME].rpartition("-")[2])
     return Host(NAMESPACE, plan_secret, token, tunnel, address(number))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> int:

@@ -18,7 +18,7 @@ from typing import Any
 from tests.lab.certificates import Authority, write
 from tests.lab.children import die_with_parent
 from tests.lab.peers import peer_path
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 
 from bench.report import Broken
 

@@ -29,7 +29,7 @@ from remuda.runtime.guard import Offence, guarded
 from remuda.runtime.webhooks import Location, lookup_in, select_in
 from remuda.runtime.webhooks.service import WebhookService
 from tests.controllers.engine import Engine, eventually
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 
 _TESTS = f"{Path(__file__).parents[1]}/"
 

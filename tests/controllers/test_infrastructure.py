@@ -34,7 +34,7 @@ from tests.controllers.engine import Engine, Json, condition, is_true
 from tests.controllers.jobs import Runner
 from tests.lab.balancers import Greeters, reached
 from tests.lab.drivers import processes_below
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 
 PROCESS = {"infrastructure": {"driver": "process"}}
 

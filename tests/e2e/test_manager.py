@@ -13,8 +13,8 @@ import pytest
 from remuda.kube import kubeconfig
 from tests.e2e.conftest import Launch
 from tests.e2e.program import Running, run
+from tests.lab.ports import free_port
 from tests.lab.programs import Program
-from tests.lab.server import free_port
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/remuda-system/leases/remuda"
 # Leases last longer than a slow machine may keep a leader from renewing its own, unless a test waits for their end.

@@ -26,8 +26,9 @@ from tests.lab.clusters import FLEET_SECRETS, VERSION, Declared, Fleet, pool
 from tests.lab.custom_hosts import CustomHost
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ours import Ours
+from tests.lab.ports import free_port
 from tests.lab.prairie import RKE, Prairie, condition
-from tests.lab.server import Server, end, free_port, tail
+from tests.lab.server import Server, end, tail
 
 RANCH = Company()
 

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.conftest import Launch
 from tests.e2e.program import COMMAND, Ended, run, serving, terminate
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 
 
 def start(data: Path, *flags: str | Path) -> Ended:

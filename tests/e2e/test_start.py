@@ -20,7 +20,7 @@ from cryptography import x509
 from tests.e2e.conftest import Launch
 from tests.e2e.program import READY, Running, mode, run, terminate
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 
 
 def test_the_first_start_makes_everything(data: Path, launch: Launch) -> None:

@@ -18,7 +18,8 @@ import pytest
 from remuda.app.log_setup import AUDIT_FILE
 from tests.lab.clusters import CONTROL_PLANES, VERSION, Declared, Fleet, pool
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import end, free_port
+from tests.lab.ports import free_port
+from tests.lab.server import end
 from tests.lab.tunnel_cutter import Line
 from tests.lab.tunnels import Tunnels
 from tests.lab.up import Json, eventually

@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.program import Ended, Running, run, terminate
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.lab.up import eventually
 
 KINDS = ("clusters", "machines", "machinesets", "machinedeployments", "machinehealthchecks", "machinedrainrules")

@@ -37,7 +37,7 @@ from tests.lab.kubectl import Kubectl, granted
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.on_hosts import fleet_on
 from tests.lab.peers import require_peer
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.lab.tunnels import Tunnels
 
 pytestmark = pytest.mark.timeout(7200)

@@ -19,8 +19,9 @@ from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
 from remuda.runtime import steps
 from tests.lab.killable import arguments
+from tests.lab.ports import free_port
 from tests.lab.programs import Program
-from tests.lab.server import free_port, tail
+from tests.lab.server import tail
 
 _SUPERVISOR = b"remuda.jobs.supervisor"
 _ENDS_SECONDS = 0.05

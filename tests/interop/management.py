@@ -16,7 +16,8 @@ from typing import Protocol
 from tests.lab import Server, Upstream
 from tests.lab.children import die_with_parent
 from tests.lab.ours import Ours
-from tests.lab.server import end, free_port, tail
+from tests.lab.ports import free_port
+from tests.lab.server import end, tail
 
 
 class Program:

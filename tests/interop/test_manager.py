@@ -17,8 +17,8 @@ from tests.e2e.program import Ended, run
 from tests.lab import Reply, Upstream
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_source
+from tests.lab.ports import free_port
 from tests.lab.programs import Program
-from tests.lab.server import free_port
 from tests.lab.up import eventually
 
 CLUSTERS = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters"

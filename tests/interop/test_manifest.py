@@ -13,7 +13,7 @@ import yaml
 
 from tests.lab.clusters import VERSION, Declared, pool
 from tests.lab.core_manager import create
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.lab.up import Json
 from tests.lab.upstream import DISABLED_PLUGINS
 from tests.lab.upstream_core import NAMESPACE, OnUpstream

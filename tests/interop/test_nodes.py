@@ -12,9 +12,9 @@ import yaml
 
 from remuda.kube import kubeconfig
 from tests.lab import Upstream
+from tests.lab.ports import free_port
 from tests.lab.prairie import Prairie
 from tests.lab.programs import Program
-from tests.lab.server import free_port
 
 RIGHTS = Path(__file__).parents[2] / "examples" / "rbac.yaml"
 ACCOUNT = "/api/v1/namespaces/remuda-system/serviceaccounts/remuda-manager/token"

@@ -21,7 +21,7 @@ from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING
 from remuda.runtime.webhooks.service import WebhookService
 from tests.lab import Upstream
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.suites.client import CONFIGMAPS, NAMESPACES, config, define_horses, loads, refusal
 from tests.suites.horses import horse, horse_webhook
 

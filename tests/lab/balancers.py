@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 
 
 class Greeters:

@@ -24,7 +24,8 @@ from tests.lab import certificates
 from tests.lab.children import die_with_parent
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_peer, require_source
-from tests.lab.server import Server, end, free_port, tail
+from tests.lab.ports import free_port
+from tests.lab.server import Server, end, tail
 
 NAMESPACE = "capi-system"
 ACCOUNT = "capi-manager"

@@ -21,7 +21,8 @@ from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, boot, machines, mounts
 from tests.lab.killable import KillableCluster
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import Reply, free_port
+from tests.lab.ports import free_port
+from tests.lab.server import Reply
 from tests.lab.up import Json, condition
 
 

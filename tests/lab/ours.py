@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.lab.children import die_with_parent
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import Server, end, free_port, tail
+from tests.lab.ports import free_port
+from tests.lab.server import Server, end, tail
 
 
 class Ours(Server):

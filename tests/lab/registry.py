@@ -26,7 +26,8 @@ from tests.lab.children import die_with_parent
 from tests.lab.images import MANIFEST, Image
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.missing import missing
-from tests.lab.server import end, free_port, tail
+from tests.lab.ports import free_port
+from tests.lab.server import end, tail
 
 
 def require_registry() -> str:

@@ -170,12 +170,6 @@ def _exchange(
             connection.close()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def end(process: subprocess.Popen[Any], seconds: float = _UNTIL_STOPPED_SECONDS) -> None:
     """SIGTERM, then SIGKILL for what does not listen. Give more seconds where its last acts are judged."""
     if process.poll() is None:

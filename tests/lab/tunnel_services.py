@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from tests.lab.limits import LIMIT_SECONDS
+from tests.lab.ports import closed_port
 
 _PIECE = 64 * 1024
 _LENGTH = struct.Struct(">Q")
@@ -79,15 +80,14 @@ class Services:
                 server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 * 1024)
             servers.append(server)
             setattr(self, name, address_of(server))
-        gone = await asyncio.start_server(self._counted(self._echo), "127.0.0.1", 0)
-        self.closed_port = address_of(gone)
-        gone.close()
-        try:
-            yield self
-        finally:
-            self.thirst.set()
-            for server in servers:
-                server.close()
+        with closed_port() as port:
+            self.closed_port = f"127.0.0.1:{port}"
+            try:
+                yield self
+            finally:
+                self.thirst.set()
+                for server in servers:
+                    server.close()
 
     @asynccontextmanager
     async def echo_at(self, path: Path) -> AsyncIterator[str]:

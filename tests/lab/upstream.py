@@ -21,7 +21,8 @@ from tests.lab.children import die_with_parent
 from tests.lab.controllers import CONTROLLERS
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_peer
-from tests.lab.server import Server, end, free_port
+from tests.lab.ports import free_port
+from tests.lab.server import Server, end
 
 DISABLED_PLUGINS = (
     "CertificateApproval",

@@ -20,7 +20,8 @@ from remuda.kube import kubeconfig
 from tests.lab.children import die_with_parent
 from tests.lab.clusters import Land
 from tests.lab.core_manager import CoreManager, create, token_of
-from tests.lab.server import free_port, tail
+from tests.lab.ports import free_port
+from tests.lab.server import tail
 from tests.lab.up import DRIVERS, Json, condition
 from tests.lab.upstream import Upstream
 

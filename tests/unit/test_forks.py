@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.ports import free_port
 from tests.lab.programs import Program
-from tests.lab.server import free_port
 
 PROGRAM = ("-m", "remuda.cli.main")
 

@@ -32,7 +32,7 @@ from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind
 from remuda.runtime.manager import Manager
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.unit.test_permissions import MANAGER, NAMESPACE, PROVIDERS, RIGHTS, Noting, aggregated, rights
 
 # What no story short enough for a test asks for: a Pod that is there before it is made, a Job that is suspended, files

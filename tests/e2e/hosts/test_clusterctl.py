@@ -17,7 +17,7 @@ from tests.lab.clusters import VERSION, Fleet, is_ready
 from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, machines, mounts, require_hosts
 from tests.lab.peers import require_peer
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.lab.up import eventually
 
 NAMESPACE = "default"

@@ -17,7 +17,7 @@ from tests.lab.hosts import Host, Network, groups, interfaces, machines, mounts,
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.machines import CLUSTER, LOOK, make, nothing_is_left, ready
 from tests.lab.peers import require_peer
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.lab.up import CAPI, RKE, SECRETS, Up, condition, eventually
 
 

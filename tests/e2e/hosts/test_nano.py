@@ -14,7 +14,7 @@ from remuda.providers.controlplane.render import Placement, render, retire
 from tests.lab.hosts import Network, machines
 from tests.lab.machines import CLUSTER, make, ready
 from tests.lab.nano_plans import Plans, host_of
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.lab.up import CAPI, Up, eventually
 
 VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"

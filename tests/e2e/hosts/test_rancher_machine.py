@@ -11,7 +11,7 @@ import pytest
 from tests.lab.hosts import Network
 from tests.lab.machines import CLUSTER, LOOK, make, nothing_is_left, ready
 from tests.lab.peers import require_peer
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.lab.up import CAPI, DRIVERS, Up, condition
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -20,8 +20,9 @@ from typing import NamedTuple
 from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
 from tests.faults.controllers.view import View
+from tests.lab.ports import free_port
 from tests.lab.programs import Program
-from tests.lab.server import free_port, tail
+from tests.lab.server import tail
 
 _ours = ("-m", "remuda.cli.main")
 

@@ -16,8 +16,8 @@ from tests.faults.controllers.stage import Stage, stage
 from tests.faults.controllers.story import Story
 from tests.lab import Ours
 from tests.lab.ours import OursWithWebhookRecords
+from tests.lab.ports import free_port
 from tests.lab.programs import Program
-from tests.lab.server import free_port
 
 # Of one replica among several, and of webhooks: a test of their own comes to these.
 ELSEWHERE = ("election.", "webhooks.")

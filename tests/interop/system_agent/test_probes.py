@@ -13,7 +13,7 @@ import pytest
 from tests.interop.system_agent.conftest import Host
 from tests.lab.agents import Data
 from tests.lab.certificates import Authority, write
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 
 
 class Endpoint:

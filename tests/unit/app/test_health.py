@@ -14,7 +14,7 @@ from remuda.app.health import served
 from remuda.kube.client import Change
 from remuda.kube.errors import UnreadableWatch
 from remuda.runtime.caches import Caches
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.unit.runtime.things import CONFIG_MAP, Flaky, until
 
 

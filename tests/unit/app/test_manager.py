@@ -33,6 +33,7 @@ from remuda.runtime.webhooks import Location
 from remuda.runtime.webhooks.certificates import SECRET
 from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING
 from tests.lab.limits import LIMIT_SECONDS
+from tests.lab.ports import closed_port, free_port
 
 NAMESPACES = Target("v1", "namespaces")
 ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
@@ -55,12 +56,6 @@ def token_config(server: ApiServer, folder: Path, token: str = "word-of-ben") ->
     path = folder / "ben.kubeconfig"
     kubeconfig.write(path, kubeconfig.build(server.url, ca_pem=server.pki.ca_certificate_pem, token=token))
     return path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Lines:
@@ -296,9 +291,8 @@ def test_where_webhooks_are_found() -> None:
 
 async def test_a_server_that_is_not_there(server: ApiServer, tmp_path: Path) -> None:
     config = tmp_path / "config"
-    with socket.socket() as taken:  # a port nobody listens at, and nobody else gets
-        taken.bind(("127.0.0.1", 0))
-        url = f"https://127.0.0.1:{taken.getsockname()[1]}"
+    with closed_port() as port:
+        url = f"https://127.0.0.1:{port}"
         kubeconfig.write(config, kubeconfig.build(url, token="x"))
         assert await refused(ManagerSettings(kubeconfig=config)) == f"cannot connect to {url}: Connection refused"
 

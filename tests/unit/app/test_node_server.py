@@ -27,7 +27,7 @@ from remuda.providers.shared.manager_address import Site
 from remuda.runtime.manager import Manager
 from tests.lab.chains import Company
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.unit.providers.bootstrap.serving import TOKEN, Registrar
 
 SECRETS_PATH = "/api/v1/namespaces/default/secrets"

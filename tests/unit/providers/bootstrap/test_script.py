@@ -7,7 +7,6 @@ import io
 import platform
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import zipfile
@@ -21,6 +20,7 @@ from remuda.kube.web import Request, Result, text
 from remuda.providers.bootstrap import assets, script
 from remuda.providers.shared.manager_address import Site
 from tests.lab.limits import LIMIT_SECONDS
+from tests.lab.ports import closed_port
 from tests.unit.providers.bootstrap.serving import TOKEN, run, serving, toolbox
 
 _DAY_SECONDS = 24 * 60 * 60
@@ -171,9 +171,8 @@ async def test_a_clock_that_is_off_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_is_not_there_is_waited_for_but_not_for_ever(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # not listening
-        site = Site(server_url=f"https://127.0.0.1:{taken.getsockname()[1]}", ca_pem=b"PEM\n")
+    with closed_port() as port:
+        site = Site(server_url=f"https://127.0.0.1:{port}", ca_pem=b"PEM\n")
         done = await run(script.for_machine(site, TOKEN), tmp_path)
     *tries, last = done.out.splitlines()
     assert done.code == 1

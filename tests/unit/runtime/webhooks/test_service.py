@@ -18,7 +18,7 @@ from remuda.runtime.webhooks import Location
 from remuda.runtime.webhooks.certificates import SECRET, SERVING_DAYS
 from remuda.runtime.webhooks.configuration import MUTATING, VALIDATING
 from remuda.runtime.webhooks.service import WebhookService
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 from tests.suites.client import loads, refusal
 from tests.suites.horses import horse, horse_webhook
 from tests.unit.runtime.things import until

@@ -16,7 +16,7 @@ from remuda.providers.shared.drivers import balancer, balancer_process
 from remuda.providers.shared.drivers.balancer_process import Balancing
 from tests.lab.balancers import Greeters, greeting, reached
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.server import free_port
+from tests.lab.ports import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="addresses of 127.0.0.0/8 need Linux")
 
