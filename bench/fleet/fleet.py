@@ -30,14 +30,14 @@ from remuda.capi.setup import add_controllers
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube import conditions
 from remuda.kube.objects import Key, Object
+from remuda.lab.simulator.blueprint import Blueprint
+from remuda.lab.simulator.cloud import MemoryCloud, made_twice
+from remuda.lab.simulator.kinds import definitions as provider_definitions
+from remuda.lab.simulator.setup import add_providers
+from remuda.lab.simulator.types import MachineScript
+from remuda.lab.simulator.workload_registry import ModelWorkloads
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
-from remuda.simulator.blueprint import Blueprint
-from remuda.simulator.cloud import MemoryCloud, made_twice
-from remuda.simulator.kinds import definitions as provider_definitions
-from remuda.simulator.setup import add_providers
-from remuda.simulator.types import MachineScript
-from remuda.simulator.workload_registry import ModelWorkloads
 
 _CREATORS = 16  # users applying at the same time
 _QUIET_SECONDS = 5.0

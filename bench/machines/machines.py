@@ -39,6 +39,7 @@ from remuda.kube.client import Client, Target
 from remuda.kube.core import SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
+from remuda.lab.simulator import agents as model
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.registration import Registration
 from remuda.providers.machine import job
@@ -50,7 +51,6 @@ from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.types.machine import DriverMachine, machine_kind
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
-from remuda.simulator import agents as model
 
 NAMESPACE = "default"
 SIM_MACHINE = machine_kind("sim")

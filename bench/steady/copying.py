@@ -31,6 +31,7 @@ from remuda.apiserver.auth.tokens import Ref, legacy_token
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import Entry, Revision
 from remuda.kube.objects import Key
+from remuda.lab.simulator.declared import NAMESPACE
 from remuda.providers.controlplane import tunnel_tokens
 from remuda.providers.controlplane.planner.observation import Cluster, Tokens
 from remuda.providers.controlplane.render.plan import read as read_plan
@@ -39,7 +40,6 @@ from remuda.providers.shared import distros, names
 from remuda.providers.shared.drivers.simcloud import SimServer
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.provisioning import machine_templates
-from remuda.simulator.declared import NAMESPACE
 
 Json = dict[str, Any]
 

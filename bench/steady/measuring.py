@@ -24,7 +24,7 @@ from tests.lab.ports import free_port
 from bench.report import Broken
 from bench.steady.processes import Memory, Process
 from bench.steady.world import DATA, Known, read
-from remuda.simulator.declared import NAMESPACE
+from remuda.lab.simulator.declared import NAMESPACE
 
 _READY_SECONDS = 600.0
 _ANSWER_SECONDS = 300.0

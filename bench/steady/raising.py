@@ -40,6 +40,8 @@ from remuda.jobs.runner import JobRunner
 from remuda.kube import conditions
 from remuda.kube.core import SECRET, SECRETS, Secret
 from remuda.kube.objects import Key, ObjectMeta
+from remuda.lab.simulator import loop as virtual
+from remuda.lab.simulator.declared import NAMESPACE, DeclaredWorld, pool
 from remuda.providers import setup as providers
 from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.machine import job
@@ -50,8 +52,6 @@ from remuda.providers.shared.names import plan_secret as plan_secret_name
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.provisioning import setup as provisioning
 from remuda.runtime.manager import Manager
-from remuda.simulator import loop as virtual
-from remuda.simulator.declared import NAMESPACE, DeclaredWorld, pool
 
 MACHINES = 10  # of each cluster
 _EARLIER_SECONDS = 6 * 3600.0  # so long ago the simulation begins: nothing of it may lie in the future

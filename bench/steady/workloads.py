@@ -28,7 +28,7 @@ from remuda.kube import certificates
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from remuda.kube.http.tls import load_pair
-from remuda.simulator.workload import ModelWorkload
+from remuda.lab.simulator.workload import ModelWorkload
 
 PORT = 6443
 HEARTBEAT_SECONDS = 300.0  # nodeStatusReportFrequency of a kubelet

@@ -22,6 +22,7 @@ from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.core import SECRETS
 from remuda.kube.objects import Key
+from remuda.lab.simulator.agents import Agents
 from remuda.providers.bootstrap import setup as bootstrap
 from remuda.providers.bootstrap.definitions import definitions as bootstrap_definitions
 from remuda.providers.controlplane import setup as control_plane
@@ -35,7 +36,6 @@ from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import Retryable
-from remuda.simulator.agents import Agents
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, is_true, named
 from tests.controllers.yard import YARD_MACHINE
 

@@ -15,10 +15,10 @@ from remuda.kube import clock
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import Conflict
 from remuda.kube.objects import Key
+from remuda.lab.simulator.workload import ModelWorkload
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.remote import RemoteClusters, RemoteSettings
-from remuda.simulator.workload import ModelWorkload
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, is_true
 from tests.controllers.providers import INFRASTRUCTURE, ProviderKind
 

@@ -54,7 +54,7 @@ PLACES = {
     "amazonec2.": "tests/e2e/test_amazonec2.py",
     # Not of the product: the simulation's, and the drivers' suite's own.
     "simulated": "tests/faults/controllers/test_random_kills.py",
-    "conformance.": "tests/unit/providers/machine/conformance",
+    "conformance.": "tests/unit/lab/driver_conformance",
     # A host has to vanish for it; a second try finds the same Machine overdue.
     "provisioningcluster.delete-missing": "tests/controllers/test_provisioning.py",
     # Only ten minutes bring it about; a request that is not deleted is a Secret too many until the next look.

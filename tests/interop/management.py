@@ -86,5 +86,5 @@ class OnKubernetes:
 
 
 def simulator(folder: Path, server: Server, cloud: Path) -> Program:
-    arguments = ("-m", "remuda.simulator", "--kubeconfig", str(server.kubeconfig), "--cloud", str(cloud))
+    arguments = ("-m", "remuda.lab.simulator", "--kubeconfig", str(server.kubeconfig), "--cloud", str(cloud))
     return Program(folder, "simulator", *arguments)

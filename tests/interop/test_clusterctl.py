@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from remuda.simulator.blueprint import Blueprint
-from remuda.simulator.kinds import OLD
+from remuda.lab.simulator.blueprint import Blueprint
+from remuda.lab.simulator.kinds import OLD
 from tests.interop.management import Embedded, Management, OnKubernetes
 from tests.lab import require_peer
 from tests.lab.clusterctl import PATIENCE, Tools, rows

@@ -21,9 +21,9 @@ import yaml
 from remuda.app.manager import LEASE_NAME
 from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
+from remuda.lab.simulator.kinds import NEW
 from remuda.runtime.caches import Caches
 from remuda.runtime.election import LEASE, Lease
-from remuda.simulator.kinds import NEW
 from tests.faults.controllers.story import Chapter, Story
 from tests.faults.controllers.view import View
 from tests.lab import Upstream
@@ -109,7 +109,7 @@ class Replicas:
         config = management.server.kubeconfig
         self.cloud = folder / "cloud"
         self.deaths: list[object] = []
-        simulator = ("-m", "remuda.simulator", "--kubeconfig", str(config), "--cloud", str(self.cloud))
+        simulator = ("-m", "remuda.lab.simulator", "--kubeconfig", str(config), "--cloud", str(self.cloud))
         self.providers = Program("providers", simulator, folder)
         leases = {f"{folder.name}-a": first_lease_seconds, f"{folder.name}-b": LEASE_SECONDS}
         self.replicas = [

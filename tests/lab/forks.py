@@ -39,7 +39,7 @@ _IMPORTED = (
     "remuda.cli.apiserver",
     "remuda.cli.manager",
     "remuda.cli.up",
-    "remuda.simulator.setup",
+    "remuda.lab.simulator.setup",
     "tests.lab.access_manager",
     "uvloop",
 )

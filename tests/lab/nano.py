@@ -23,7 +23,7 @@ from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import load
-from remuda.nano.flavour import NANO, Flavour
+from remuda.lab.nano.flavour import NANO, Flavour
 from remuda.providers.shared.drivers.proc import Members
 from tests.lab.children import die_with_parent
 from tests.lab.limits import LIMIT_SECONDS
@@ -35,15 +35,15 @@ AGENT_TOKEN = "the-token-of-agents"
 # writes are refused meanwhile: tests repeat theirs.
 QUICK = ["heartbeat-interval=250", "election-timeout=2500"]
 
-PROGRAM = ("-m", "remuda.nano")
+PROGRAM = ("-m", "remuda.lab.nano")
 # Nodes of this one renew their Leases often, so that tests soon see that one has fallen silent.
 RENEWING = (
     "-c",
-    "import sys; from remuda.nano import kubelet, program; kubelet._RENEW_SECONDS = 0.5; "
+    "import sys; from remuda.lab.nano import kubelet, program; kubelet._RENEW_SECONDS = 0.5; "
     "sys.exit(program.main(sys.argv[1:]))",
 )
 
-RKE2_PROGRAM = ("-m", "remuda.nano.rke2")
+RKE2_PROGRAM = ("-m", "remuda.lab.nano.rke2")
 
 Obj = dict[str, Any]
 

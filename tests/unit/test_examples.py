@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from remuda.kube.client import Target
-from remuda.simulator.world import World, simulate
+from remuda.lab.simulator.world import World, simulate
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = ROOT / "examples" / "cluster.yaml"

@@ -26,17 +26,17 @@ from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEAL
 from remuda.kube.client import Client, Target
 from remuda.kube.definitions import DEFINITION
 from remuda.kube.objects import Key, Kind
+from remuda.lab.simulator import loop as virtual
+from remuda.lab.simulator.kinds import GROUP as PROVIDER
+from remuda.lab.simulator.kinds import NEW, definitions
+from remuda.lab.simulator.setup import add_providers
+from remuda.lab.simulator.world import World
 from remuda.runtime.definitions import install
 from remuda.runtime.election import Election
 from remuda.runtime.events import Reference
 from remuda.runtime.manager import Manager
 from remuda.runtime.webhooks import Location, lookup_in, unregister
 from remuda.runtime.webhooks.service import WebhookService
-from remuda.simulator import loop as virtual
-from remuda.simulator.kinds import GROUP as PROVIDER
-from remuda.simulator.kinds import NEW, definitions
-from remuda.simulator.setup import add_providers
-from remuda.simulator.world import World
 from tests.controllers.certificates import authority
 from tests.unit.test_examples import ROOT, apply, manifest
 

@@ -21,10 +21,10 @@ import asyncssh
 import msgspec
 import pytest
 
-from remuda.providers.machine.conformance.confidence import Confidence
-from remuda.providers.machine.conformance.kills import Kills
-from remuda.providers.machine.conformance.life import Life
-from remuda.providers.machine.conformance.model import Model
+from remuda.lab.driver_conformance.confidence import Confidence
+from remuda.lab.driver_conformance.kills import Kills
+from remuda.lab.driver_conformance.life import Life
+from remuda.lab.driver_conformance.model import Model
 from remuda.providers.shared.drivers.nspawn import Nspawn
 from remuda.providers.shared.drivers.nspawn.commands import run
 from remuda.providers.shared.drivers.spi import BadOptions, Driver, DriverError, Order, Server

@@ -17,7 +17,7 @@ from remuda.capi.machine.workload import NODE
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, MACHINE_SET, Machine
 from remuda.kube import conditions
 from remuda.kube.objects import Kind
-from remuda.simulator.blueprint import VERSION
+from remuda.lab.simulator.blueprint import VERSION
 from tests.faults.controllers.story import NODES, UNREADY, Chapter, Story
 from tests.faults.controllers.view import PATIENCE_SECONDS, SECRETS, Json, available
 from tests.lab.certificates import Authority, key_pem

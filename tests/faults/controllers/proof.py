@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from remuda.simulator.cloud import Entry, made_twice
-from remuda.simulator.file_cloud import JOURNAL
-from remuda.simulator.served import VIOLATIONS
+from remuda.lab.simulator.cloud import Entry, made_twice
+from remuda.lab.simulator.file_cloud import JOURNAL
+from remuda.lab.simulator.served import VIOLATIONS
 
 _read = msgspec.json.Decoder(Entry).decode
 

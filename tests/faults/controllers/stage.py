@@ -44,7 +44,7 @@ class Stage:
         self.cloud = folder / "cloud"
         self.config = folder / "data" / "admin.kubeconfig"
         served = ("--data-dir", str(folder / "data"), "--listen", f"127.0.0.1:{free_port()}")
-        simulator = ("-m", "remuda.simulator", "--kubeconfig", str(self.config), "--cloud", str(self.cloud))
+        simulator = ("-m", "remuda.lab.simulator", "--kubeconfig", str(self.config), "--cloud", str(self.cloud))
         command = "up" if together else "apiserver"
         self.engine = Program(command, (*_ours, command, *served), folder, forked=True)
         self.providers = Program("providers", simulator, folder, forked=True)

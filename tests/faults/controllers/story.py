@@ -21,8 +21,8 @@ from remuda.kube import clock
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import AlreadyExists
 from remuda.kube.objects import Key, Kind
-from remuda.simulator.blueprint import Blueprint
-from remuda.simulator.kinds import Family
+from remuda.lab.simulator.blueprint import Blueprint
+from remuda.lab.simulator.kinds import Family
 from tests.faults.controllers.proof import complaints
 from tests.faults.controllers.view import Json, View, available, insist, left_in, or_done
 

@@ -9,7 +9,7 @@ import asyncio
 import signal
 from pathlib import Path
 
-from remuda.simulator.kinds import FAMILIES
+from remuda.lab.simulator.kinds import FAMILIES
 from tests.faults import register
 from tests.faults.controllers.corners import ByHand, WithoutControlPlane
 from tests.faults.controllers.stage import Stage, stage

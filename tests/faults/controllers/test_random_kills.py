@@ -12,7 +12,7 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
-from remuda.simulator.kinds import NEW, OLD
+from remuda.lab.simulator.kinds import NEW, OLD
 from tests.faults.conftest import Campaign
 from tests.faults.controllers.stage import Stage, stage
 from tests.faults.controllers.story import Story

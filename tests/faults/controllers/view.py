@@ -18,8 +18,8 @@ from remuda.kube import conditions
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import AlreadyExists, NotFound, StatusError
 from remuda.kube.objects import Object
+from remuda.lab.simulator.kinds import FAMILIES
 from remuda.runtime.caches import Caches, Informer
-from remuda.simulator.kinds import FAMILIES
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import random
 import time
 
 from tests.faults.conftest import Campaign
-from tests.unit.simulator.random_stories import draw, live
+from tests.unit.lab.simulator.random_stories import draw, live
 
 _SEED = 694784
 

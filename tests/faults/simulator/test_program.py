@@ -16,12 +16,12 @@ from remuda.capi.definitions import definitions
 from remuda.capi.setup import add_controllers
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT
 from remuda.kube import conditions
+from remuda.lab.simulator.blueprint import Blueprint
+from remuda.lab.simulator.cloud import made_twice
+from remuda.lab.simulator.file_cloud import read_journal
+from remuda.lab.simulator.kinds import FAMILIES
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
-from remuda.simulator.blueprint import Blueprint
-from remuda.simulator.cloud import made_twice
-from remuda.simulator.file_cloud import read_journal
-from remuda.simulator.kinds import FAMILIES
 from tests.lab.limits import LIMIT_SECONDS
 
 
@@ -38,7 +38,7 @@ class Lab:
         server.store.subscribe(lambda events: self._changed.set())
 
     async def start_provider(self) -> None:
-        arguments = ("-m", "remuda.simulator", "--kubeconfig", str(self._kubeconfig), "--cloud", str(self.cloud))
+        arguments = ("-m", "remuda.lab.simulator", "--kubeconfig", str(self._kubeconfig), "--cloud", str(self.cloud))
         pipe = asyncio.subprocess.PIPE
         self.process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=pipe)
         assert self.process.stdout is not None

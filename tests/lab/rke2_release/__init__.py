@@ -19,7 +19,7 @@ from tests.lab.clusters import Land
 NAME = "rke2.tar.gz"
 VERSION = "v1.36.4+rke2r90"
 _FILES = Path(__file__).parent / "files"
-_MAIN = b'import runpy\n\nrunpy.run_module("remuda.nano.rke2", run_name="__main__", alter_sys=True)\n'
+_MAIN = b'import runpy\n\nrunpy.run_module("remuda.lab.nano.rke2", run_name="__main__", alter_sys=True)\n'
 
 
 def add(land: Land, folder: Path, version: str = VERSION) -> None:

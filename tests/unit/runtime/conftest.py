@@ -9,11 +9,11 @@ import pytest
 
 from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube.client import Client
-from remuda.providers.machine import conformance
+from remuda.lab import driver_conformance
 from remuda.runtime.guard import Offence, guarded
 
 # Tests, and the conformance tests of drivers, which are part of the package.
-_OURS = (f"{Path(__file__).parents[3]}/tests/", f"{Path(conformance.__file__).parent}/")
+_OURS = (f"{Path(__file__).parents[3]}/tests/", f"{Path(driver_conformance.__file__).parent}/")
 
 
 @pytest.fixture(autouse=True)

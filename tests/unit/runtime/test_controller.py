@@ -13,6 +13,7 @@ import pytest
 
 from remuda.kube.errors import StatusError, already_exists, conflict
 from remuda.kube.objects import Key, Object
+from remuda.lab.simulator.loop import START
 from remuda.runtime.controller import RECONCILE_SECONDS, Controller
 from remuda.runtime.informer import Informer
 from remuda.runtime.ledger import Ledger
@@ -20,7 +21,6 @@ from remuda.runtime.metrics import Metrics
 from remuda.runtime.outcome import DONE, Again, Blocked, Done, Outcome, Retryable, Terminal
 from remuda.runtime.queue import Backoff
 from remuda.runtime.reconcile_context import current
-from remuda.simulator.loop import START
 from tests.unit.runtime.things import CONFIG_MAP, virtually
 
 A, B = Key("ns", "a"), Key("ns", "b")

@@ -12,13 +12,13 @@ from remuda.apiserver.server import ApiServer
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key, Kind, Object
+from remuda.lab.simulator.loop import VirtualLoop
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.election import LEASE, Election, LeadershipLost
 from remuda.runtime.events import EVENTS
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Outcome
 from remuda.runtime.steps import step
-from remuda.simulator.loop import VirtualLoop
 from tests.unit.runtime.things import CONFIG_MAP, create, until, virtually
 
 LEASE_KEY = Key("default", "remuda")

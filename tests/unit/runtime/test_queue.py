@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from remuda.kube import random_source
+from remuda.lab.simulator.loop import VirtualLoop, run
 from remuda.runtime.queue import LOW, NORMAL, Backoff, Queue
-from remuda.simulator.loop import VirtualLoop, run
 from tests.unit.runtime.things import virtually
 
 KEYS = st.sampled_from("abcde")

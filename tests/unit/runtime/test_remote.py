@@ -19,8 +19,8 @@ from remuda.kube.client import Change, Client, Listing
 from remuda.kube.errors import StatusError, UnreadableWatch, unauthorized
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Condition, Key, Kind, Part
+from remuda.lab.simulator.loop import START
 from remuda.runtime.remote import NODE, PROVIDER_ID, Node, RemoteClusters, RemoteSettings, without_ballast
-from remuda.simulator.loop import START
 from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.runtime.things import until, virtually
 

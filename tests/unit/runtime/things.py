@@ -11,7 +11,7 @@ from typing import Any
 from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube.client import Change, Client, Listing, Target
 from remuda.kube.objects import Kind, Object
-from remuda.simulator.loop import run
+from remuda.lab.simulator.loop import run
 from tests.lab.limits import LIMIT_SECONDS
 
 

@@ -7,10 +7,10 @@ import asyncio
 from remuda.capi import names
 from remuda.capi.types import MACHINE_HEALTH_CHECK, Machine, MachineHealthCheck
 from remuda.kube import clock, conditions
-from remuda.simulator import nodes
-from remuda.simulator.blueprint import Blueprint
-from remuda.simulator.workload import ModelWorkload
-from remuda.simulator.world import World, simulate
+from remuda.lab.simulator import nodes
+from remuda.lab.simulator.blueprint import Blueprint
+from remuda.lab.simulator.workload import ModelWorkload
+from remuda.lab.simulator.world import World, simulate
 
 TIMEOUT = 300
 HOUR = 3600.0

@@ -30,10 +30,10 @@ from remuda.providers.controlplane.artefacts import BadArtefact, file_names
 NAME = "nano.tar.gz"
 
 # By name: nothing of the engine is imported by those who manage clusters.
-_PACKAGES = ("remuda.kube", "remuda.apiserver", "remuda.nano")
-_MAIN = b'import runpy\n\nrunpy.run_module("remuda.nano", run_name="__main__", alter_sys=True)\n'
+_PACKAGES = ("remuda.kube", "remuda.apiserver", "remuda.lab.nano")
+_MAIN = b'import runpy\n\nrunpy.run_module("remuda.lab.nano", run_name="__main__", alter_sys=True)\n'
 _LAUNCHER = "nano.sh"
-_SCRIPTS = "remuda/nano/scripts/"
+_SCRIPTS = "remuda/lab/nano/scripts/"
 _PYTHON = b"@PYTHON@"
 _IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -54,7 +54,9 @@ def build(version: str, target: Path) -> None:
     launcher = files(__package__).joinpath(_LAUNCHER).read_bytes().replace(_PYTHON, minor)
     entries["bin/nano"] = (launcher, True)
     entries["lib/__main__.py"] = (_MAIN, False)
-    entries["lib/remuda/__init__.py"] = (files("remuda").joinpath("__init__.py").read_bytes(), False)
+    for package in ("remuda", "remuda.lab"):
+        path = f"lib/{package.replace('.', '/')}/__init__.py"
+        entries[path] = (files(package).joinpath("__init__.py").read_bytes(), False)
     ours = dict(_sources())
     for path, content in ours.items():
         entries[f"lib/{path}"] = (content, False)

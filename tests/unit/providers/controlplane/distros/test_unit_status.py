@@ -157,7 +157,7 @@ def test_host_that_is_a_folder_has_its_log_in_a_file_and_not_in_the_journal(tmp_
         (['level=error msg="cannot" error="no \\"route\\""', "level=info msg=retrying"], 'cannot: no "route"'),
         (["E1117 10:11:12.123456    4242 server.go:12] no space left"], "no space left"),
         (["Error: unknown key", "usage"], "Error: unknown key"),
-        (["2026-11-17 10:11:12,123 ERROR remuda.nano: port in use"], "ERROR remuda.nano: port in use"),
+        (["2026-11-17 10:11:12,123 ERROR remuda.lab.nano: port in use"], "ERROR remuda.lab.nano: port in use"),
         (["Traceback (most recent call last):", '  File "x", line 1', "ValueError: bad"], "ValueError: bad"),
         (["panic: boom", "", "goroutine 1 [running]:", "\tmain.go:3"], "panic: boom"),
         (['{"level":"fatal","ts":"2026-11-17T10:00:00Z","msg":"no","error":"disk"}'], "no: disk"),
@@ -174,7 +174,7 @@ def test_error_is_the_worst_of_the_last_lines(host: Host, lines: list[str], erro
 def test_error_that_differs_in_times_alone_is_no_news(host: Host) -> None:
     for form in (
         FATAL,
-        "2026-11-17 10:11:1{},123 ERROR remuda.nano: port in use",
+        "2026-11-17 10:11:1{},123 ERROR remuda.lab.nano: port in use",
         "E1117 10:11:12.12345{}    4242 server.go:12] lease expired at 2026-11-17T10:11:1{}.5+01:00",
         "2026/11/17 10:11:1{} Error: no",
     ):

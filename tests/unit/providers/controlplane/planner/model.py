@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from remuda.kube import clock
+from remuda.lab.simulator.etcd import Etcd, EtcdRefused
 from remuda.providers.controlplane.planner.decision import (
     Act,
     Decision,
@@ -29,7 +30,6 @@ from remuda.providers.controlplane.planner.decision import (
 )
 from remuda.providers.controlplane.planner.observation import Drain, Host, Member, Node, Observed, Pool, Report, Roles
 from remuda.providers.shared.types.configuration import DrainOptions
-from remuda.simulator.etcd import Etcd, EtcdRefused
 from tests.unit.providers.controlplane.planner import plans
 
 TICK = 5.0

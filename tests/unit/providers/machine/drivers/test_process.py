@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from remuda.lab.driver_conformance.worker import Request, Worker
 from remuda.providers.bootstrap.assets import agent_zipapp
-from remuda.providers.machine.conformance.worker import Request, Worker
 from remuda.providers.shared.drivers import proc, process
 from remuda.providers.shared.drivers.process.host import Details, Hosts, Taken
 from remuda.providers.shared.drivers.process.place import NETWORK

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.providers.machine.conformance.life import Life
+from remuda.lab.driver_conformance.life import Life
 from remuda.providers.shared.drivers import sim
 from remuda.providers.shared.drivers.simcloud import FileCloud, SimCloud, SimServer, Wish
 from remuda.providers.shared.drivers.spi import TAG_OWNER, TAG_UID, DriverError

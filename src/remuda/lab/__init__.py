@@ -1,0 +1,6 @@
+"""Programs that are not for production: for tests, demonstrations and measurements of clusters.
+
+nano/                 a distribution that is outwardly a K3s or an RKE2, and runs no Pods
+simulator/            models of servers, workload clusters and etcd, and providers for them
+driver_conformance/   the suite that every driver of machines passes
+"""

@@ -1,0 +1,69 @@
+"""User etcd, which RKE2 runs etcd as where `profile` asks for it.
+
+At each start RKE2 gives etcd's authorities to that user. If a program changes their owner afterwards, etcd cannot start
+again. A stand-in runs as one user only, so it checks owner and mode instead of reading.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+
+import msgspec
+
+from remuda.lab.nano.configuration import Configuration, FatalError
+from remuda.lab.nano.host import Host
+from remuda.lab.nano.layout import Layout, read_or_none
+
+NAME = "etcd"
+AUTHORITIES = ("server-ca.crt", "peer-ca.crt")
+
+
+class Account(msgspec.Struct, frozen=True):
+    user: int
+    group: int
+
+
+def required(configuration: Configuration) -> bool:
+    return configuration.text("profile") in configuration.flavour.profiles
+
+
+def find(host: Host) -> Account:
+    """Look the user up where the host has users; a folder without any has those of its machine. Raises FatalError."""
+    listed = read_or_none(host.path("/etc/passwd")) if host.root else None
+    if listed is not None:
+        for line in listed.decode().splitlines():
+            name, _, user, group = (*line.split(":"), "", "", "", "")[:4]
+            if name == NAME and user.isdigit() and group.isdigit():
+                return Account(int(user), int(group))
+        raise _unknown()
+    try:
+        found = pwd.getpwnam(NAME)
+    except KeyError:
+        raise _unknown() from None
+    return Account(found.pw_uid, found.pw_gid)
+
+
+def give_authorities(layout: Layout, account: Account) -> None:
+    """Without root the owner stays; the mode is set in any case."""
+    for name in AUTHORITIES:
+        path = layout.etcd_tls / name
+        if os.geteuid() == 0:
+            os.chown(path, account.user, account.group)
+        path.chmod(0o600)
+
+
+def check_authorities(layout: Layout, account: Account) -> None:
+    """Raises FatalError when etcd could not read them."""
+    for name in AUTHORITIES:
+        path = layout.etcd_tls / name
+        found = path.stat()
+        owned = found.st_uid == account.user or os.geteuid() != 0
+        readable = stat.S_IRUSR if owned else stat.S_IRGRP if found.st_gid == account.group else stat.S_IROTH
+        if not found.st_mode & readable:
+            raise FatalError(f"open {path}: permission denied")
+
+
+def _unknown() -> FatalError:
+    return FatalError(f"missing required: user: unknown user {NAME}")

@@ -1,0 +1,119 @@
+"""The seat of a server that does not keep the data: it reports to the keeper and remembers what it is answered.
+
+Without an answer for the length of an election there is no leader as far as this server knows, and its health says so.
+It then also asks the others, in case the data has moved while it was away. One that is told it was removed leaves a
+tombstone and ends: started again, it refuses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from remuda.lab.nano import membership_client
+from remuda.lab.nano.configuration import FatalError
+from remuda.lab.nano.layout import Layout, write_file
+from remuda.lab.nano.members import Members
+from remuda.lab.nano.membership_client import Intervals, Report, Standing
+from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer
+
+log = logging.getLogger(__name__)
+
+REMOVED = "this node has been removed from the cluster: remove {} to let it join again as a new member"
+
+
+class Moved(Exception):
+    """This server keeps the data from now on: it must start anew as that."""
+
+
+class Follower:
+    def __init__(self, layout: Layout, members: Members, own: Report, intervals: Intervals, caller: Caller) -> None:
+        self.own = own
+        self.intervals = intervals
+        self._layout = layout
+        self._caller = caller
+        self._members = members
+        self._standing: Standing | None = None
+        self._answered = float("-inf")
+        self._silent = False
+
+    @property
+    def members(self) -> Members:
+        return self._members
+
+    @property
+    def keeper_url(self) -> str:
+        keeper = self._members.find(self._members.keeper)
+        return keeper.url if keeper is not None else ""
+
+    def standing(self) -> Standing:
+        known = self._standing
+        heard = self._now() - self._answered <= self.intervals.election
+        if known is not None and heard and known.members.term == self._members.term:
+            return known
+        return Standing(members=self._members)
+
+    async def run(self) -> None:
+        """Raises FatalError once it was removed."""
+        while True:
+            await self.report()
+            await asyncio.sleep(self.intervals.heartbeat)
+
+    async def report(self) -> bool:
+        """Report to the keeper and return whether it answered. Raises FatalError when this server was removed."""
+        try:
+            answer = await self._caller.ask(
+                "POST",
+                f"{self.keeper_url}{self._layout.flavour.prefix}/etcd/heartbeat",
+                body=msgspec.json.encode(self.own),
+                seconds=self.intervals.election,
+            )
+            self._take(msgspec.json.decode(answer, type=Standing))
+        except Answered as answered:
+            if answered.code == 410 and self.own.member:
+                write_file(self._layout.tombstone, b"")
+                raise FatalError(REMOVED.format(self._layout.db)) from None
+            self._say_silent(str(answered))
+        except (NoAnswer, msgspec.DecodeError, msgspec.ValidationError) as error:
+            self._say_silent(str(error))
+        else:
+            self._silent = False
+            return True
+        await self._look_for_keeper()
+        return False
+
+    def _take(self, standing: Standing) -> None:
+        self._standing = standing
+        self._answered = self._now()
+        self.remember(standing.members)
+
+    def remember(self, members: Members) -> None:
+        if members != self._members and members.term >= self._members.term:
+            membership_client.save(self._layout.cluster, members)
+            self._members = members
+
+    async def _look_for_keeper(self) -> None:
+        for member in self._members.members:
+            if member.name in (self.own.member, self._members.keeper):
+                continue
+            try:
+                answer = await self._caller.ask(
+                    "GET", f"{member.url}{self._layout.flavour.prefix}/cluster", seconds=2.0
+                )
+                known = msgspec.json.decode(answer, type=Members)
+            except (NoAnswer, Answered, msgspec.DecodeError, msgspec.ValidationError):
+                continue
+            if known.term > self._members.term:
+                log.warning("the data is with %s now", known.keeper)
+                self.remember(known)
+                return
+
+    def _say_silent(self, why: str) -> None:
+        if not self._silent:
+            log.warning("the server that keeps the data does not answer: %s", why)
+        self._silent = True
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

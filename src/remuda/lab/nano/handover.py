@@ -1,0 +1,239 @@
+"""Giving the data to another member, because the server that keeps it is asked to leave.
+
+There are never two keepers: from the moment the copy is made nothing is written; the heir asks once more before it
+takes the copy as the data (`confirm`), after which the old keeper does not change its mind; and an old keeper that is
+killed on the way finds its intent on disk and asks the heir how it ended before it serves again. An heir that is lost
+in between takes the cluster with it, as losing the keeper does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from remuda.apiserver.storage.backup import ArchiveError, backup, restore
+from remuda.kube.client import Client
+from remuda.kube.web import Request, Response, Result, Sink, Stream, text
+from remuda.lab.nano import membership_client
+from remuda.lab.nano.configuration import FatalError
+from remuda.lab.nano.follower import REMOVED, Follower, Moved
+from remuda.lab.nano.layout import Layout, read_or_none, write_file
+from remuda.lab.nano.leader import Keeper
+from remuda.lab.nano.members import Member, MemberRefused, Members
+from remuda.lab.nano.nodes import NODES, mark_removed
+from remuda.lab.nano.supervisor import Who
+from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer
+
+log = logging.getLogger(__name__)
+
+LEADER_CHANGED = "etcdserver: leader changed"
+_TAKE_SECONDS = 120.0
+_ASK_SECONDS = 10.0
+_AGAIN_SECONDS = 2.0
+_DENIALS = 3
+_PIECE = 256 * 1024
+_MOST_DATA = 1 << 31
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """On disk from before the heir is asked until it is known how it ended."""
+
+    heir: Member
+    successor: Members  # the list with the heir as its keeper, and without us
+    source: str  # where the heir gets the data
+
+
+# ---- the one who leaves ------------------------------------------------------------------------------------------
+
+
+class Leaving:
+    def __init__(self, keeper: Keeper, layout: Layout, caller: Caller, client: Client) -> None:
+        self.left = asyncio.Event()
+        self._keeper = keeper
+        self._layout = layout
+        self._caller = caller
+        self._client = client
+        self._copy = layout.db / "hand-over.tar"
+        self._confirmed = False
+        self._intent: Intent | None = None
+
+    async def hand_over(self, node: str) -> None:
+        """`node`: whose Node says that it has left; empty when the Node is gone. Raises MemberRefused, StatusError."""
+        own = self._keeper.own.member
+        intent = self._decide(own)
+        if node:
+            await mark_removed(self._client, node, own, self._layout.flavour)
+        self._keeper.handing_over = LEADER_CHANGED
+        self._intent, self._confirmed = intent, False
+        log.warning("etcd: %s leaves; the data goes to %s", own, intent.heir.name)
+        try:
+            await asyncio.to_thread(self._prepare, intent)
+            taken = await self._ask(intent)
+        except (ArchiveError, OSError) as error:
+            log.warning("the data cannot be copied: %s", error)
+            taken = False
+        if taken or await self._has_taken(intent):
+            finish(self._layout, intent)
+            self.left.set()
+            return
+        await self._take_back(node)
+
+    def _decide(self, own: str) -> Intent:
+        members, alive = self._keeper.members, self._keeper.alive()
+        rest = members.remove(own, alive)
+        heir = next(voter for voter in rest.voters if voter.name in alive)
+        successor = msgspec.structs.replace(rest, term=members.term + 1, keeper=heir.name)
+        return Intent(heir=heir, successor=successor, source=self._keeper.own.url)
+
+    def _prepare(self, intent: Intent) -> None:
+        backup(self._layout.engine, self._copy, patterns=(), force=True)
+        write_file(self._layout.hand_over, msgspec.json.encode(intent))
+
+    async def _ask(self, intent: Intent) -> bool:
+        """Ask the heir to take over and return whether it confirms that it has the data."""
+        try:
+            await self._caller.ask(
+                "POST",
+                f"{intent.heir.url}{self._layout.flavour.prefix}/etcd/take-over",
+                body=msgspec.json.encode(intent),
+                seconds=_TAKE_SECONDS,
+            )
+        except (NoAnswer, Answered) as error:
+            log.warning("%s does not say that it has taken the data: %s", intent.heir.name, error)
+            return False
+        return True
+
+    async def _has_taken(self, intent: Intent) -> bool:
+        """Known for certain. Nobody takes the data without our confirmation, so without one nobody has it, and nobody
+        will. With one only the heir can say; it must deny it several times, because it may be about to."""
+        self._intent = None  # it cannot be confirmed any more
+        denied = 0
+        while self._confirmed and denied < _DENIALS:
+            taken = await has_taken(self._caller, self._layout, intent)
+            if taken:
+                return True
+            denied = denied + 1 if taken is False else 0
+            await asyncio.sleep(_AGAIN_SECONDS)
+        return False
+
+    async def _take_back(self, node: str) -> None:
+        self._intent = None
+        self._layout.hand_over.unlink(missing_ok=True)
+        self._copy.unlink(missing_ok=True)
+        self._keeper.handing_over = ""
+        if node:
+            said = {self._layout.flavour.etcd("removed-node-name"): None}
+            await self._client.patch(NODES, "", node, {"metadata": {"annotations": said}})
+        raise MemberRefused("the data could not be given to another member")
+
+    async def run(self) -> None:
+        """Raises FatalError when this server has left."""
+        await self.left.wait()
+        raise FatalError(REMOVED.format(self._layout.db))
+
+    # -- what the heir asks --------------------------------------------------------------------------------------
+
+    async def data(self, request: Request, who: Who) -> Result:
+        if self._intent is None:
+            return text(409, "the data is not being given away\n")
+
+        async def produce(sink: Sink) -> None:
+            with self._copy.open("rb") as file:
+                while piece := await asyncio.to_thread(file.read, _PIECE):
+                    sink.write(piece)
+                    await sink.drain()
+
+        return Stream(produce)
+
+    async def confirm(self, request: Request, who: Who) -> Result:
+        if self._intent is None:
+            return text(409, "the data is not being given away\n")
+        self._confirmed = True
+        return text(200, "ok")
+
+
+async def has_taken(caller: Caller, layout: Layout, intent: Intent) -> bool | None:
+    """Return whether the heir keeps the data; None when it does not answer."""
+    try:
+        answer = await caller.ask("GET", f"{intent.heir.url}{layout.flavour.prefix}/cluster", seconds=_ASK_SECONDS)
+        return msgspec.json.decode(answer, type=Members).term >= intent.successor.term
+    except (NoAnswer, Answered, msgspec.DecodeError, msgspec.ValidationError):
+        return None
+
+
+def finish(layout: Layout, intent: Intent) -> None:
+    write_file(layout.tombstone, b"")
+    membership_client.save(layout.cluster, intent.successor)
+    layout.hand_over.unlink(missing_ok=True)
+    (layout.db / "hand-over.tar").unlink(missing_ok=True)
+
+
+async def settle(layout: Layout, caller: Caller) -> None:
+    """Finish or undo a hand-over that was cut off, when a leader starts. Raises FatalError if this server has left."""
+    content = read_or_none(layout.hand_over)
+    if content is None:
+        return
+    intent = msgspec.json.decode(content, type=Intent)
+    while (taken := await has_taken(caller, layout, intent)) is None:
+        log.warning("the data was being given to %s, which does not say whether it has it", intent.heir.name)
+        await asyncio.sleep(_AGAIN_SECONDS)
+    if taken:
+        finish(layout, intent)
+        raise FatalError(REMOVED.format(layout.db))
+    layout.hand_over.unlink()
+
+
+# ---- the heir ----------------------------------------------------------------------------------------------------
+
+
+class Inheriting:
+    def __init__(self, follower: Follower, layout: Layout, caller: Caller) -> None:
+        self.inherited = asyncio.Event()
+        self._follower = follower
+        self._layout = layout
+        self._caller = caller
+        self._busy = False
+
+    async def take_over(self, request: Request) -> Response:
+        intent = msgspec.json.decode(await request.body(1 << 20), type=Intent)
+        if intent.successor.keeper != self._follower.own.member or self._busy or self.inherited.is_set():
+            return text(409, "this server cannot take the data\n")
+        self._busy = True
+        try:
+            await self._fetch(intent.source)
+            await self._caller.ask(
+                "POST", f"{intent.source}{self._layout.flavour.prefix}/etcd/confirm", seconds=_ASK_SECONDS
+            )
+            self._follower.remember(intent.successor)
+        except (NoAnswer, Answered, ArchiveError, OSError) as error:
+            log.warning("the data cannot be taken over: %s", error)
+            return text(503, f"{error}\n")
+        finally:
+            self._busy = False
+        log.warning("etcd: this server keeps the data from now on")
+        asyncio.get_running_loop().call_later(0.1, self.inherited.set)  # after the answer is on its way
+        return text(200, "ok")
+
+    async def _fetch(self, source: str) -> None:
+        archive = self._layout.db / "take-over.tar"
+        url = f"{source}{self._layout.flavour.prefix}/etcd/data"
+        content = await self._caller.ask("GET", url, seconds=_TAKE_SECONDS, most=_MOST_DATA)
+        await asyncio.to_thread(_restore, archive, content, self._layout.engine)
+
+    async def run(self) -> None:
+        """Raises Moved when this server keeps the data."""
+        await self.inherited.wait()
+        raise Moved
+
+
+def _restore(archive: Path, content: bytes, engine: Path) -> None:
+    write_file(archive, content)
+    shutil.rmtree(engine, ignore_errors=True)  # of an attempt that was not confirmed
+    try:
+        restore(archive, engine)
+    finally:
+        archive.unlink(missing_ok=True)

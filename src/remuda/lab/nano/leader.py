@@ -1,0 +1,130 @@
+"""The seat of the server that keeps the data: it hears the others, and says how things stand.
+
+A member is alive while it reports. After a start nobody but the keeper itself is, so a keeper that comes back alone has
+no majority and writes nothing until the others have found it, as a member of etcd would. The list changes in one place,
+and is on disk before it is in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from remuda.lab.nano import membership_client
+from remuda.lab.nano.layout import Layout
+from remuda.lab.nano.members import NO_LEADER, Member, MemberRefused, Members
+from remuda.lab.nano.membership_client import Intervals, Report, Standing
+
+log = logging.getLogger(__name__)
+
+CATCH_UP_SECONDS = 1.0  # a learner that has reported for so long has caught up
+STALL_SECONDS = 300.0  # one that has not for so long is given up: it would keep everybody else from joining
+
+
+class Removed(Exception):
+    """Error for a report from a server that is no longer a member."""
+
+
+class Keeper:
+    def __init__(self, layout: Layout, members: Members, own: Report, intervals: Intervals) -> None:
+        self.own = own
+        self.intervals = intervals
+        self.handing_over = ""  # why nothing is written just now
+        self._layout = layout
+        self._members = members
+        self._heard: dict[str, tuple[Report, float]] = {}  # by node
+        self._learning_since: dict[str, float] = {}
+        self._stalled_since: dict[str, float] = {}
+        self._changed: list[Callable[[], None]] = []
+
+    @property
+    def members(self) -> Members:
+        return self._members
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Called when the list has changed."""
+        self._changed.append(listener)
+
+    def alive(self) -> set[str]:
+        now = self._now()
+        heard = (r.member for r, at in self._heard.values() if now - at <= self.intervals.election)
+        return {self.own.member, *filter(None, heard)}
+
+    def standing(self) -> Standing:
+        alive = self.alive()
+        now = self._now()
+        reports = [r for r, at in self._heard.values() if now - at <= self.intervals.election]
+        return Standing(
+            members=self._members,
+            alive=tuple(sorted(one.name for one in self._members.members if one.name in alive)),
+            leader=self._members.has_majority(alive),
+            apiservers=tuple(sorted(r.api_url for r in (self.own, *reports) if r.api)),
+        )
+
+    def refusing(self) -> str:
+        """Return why writes are refused now; empty when they are not."""
+        if self.handing_over:
+            return self.handing_over
+        return "" if self._members.has_majority(self.alive()) else NO_LEADER
+
+    # -- what others ask for -------------------------------------------------------------------------------------
+
+    def hear(self, report: Report) -> Standing:
+        """Raises Removed."""
+        if report.member and self._members.find(report.member) is None:
+            self._heard.pop(report.node, None)
+            raise Removed(f"{report.member} is not, or no more, a member of this cluster")
+        if report.node != self.own.node:
+            self._heard[report.node] = (report, self._now())
+        return self.standing()
+
+    def join(self, new: Member) -> Members:
+        """Raises MemberRefused."""
+        self._keep(self._members.add(new, self.alive()), f"{new.name} at {new.address} joins as a learner")
+        return self._members
+
+    def remove(self, name: str) -> None:
+        """Raises MemberRefused."""
+        self._keep(self._members.remove(name, self.alive()), f"{name} is removed")
+        self._heard = {node: heard for node, heard in self._heard.items() if heard[0].member != name}
+
+    # -- by itself -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Promotes learners that have caught up, and gives up those that will not."""
+        while True:
+            await asyncio.sleep(self.intervals.heartbeat / 2)
+            self.look_after_learners()
+
+    def look_after_learners(self) -> None:
+        self._promote()
+        alive, now = self.alive(), self._now()
+        stalled = {one.name for one in self._members.members if one.learner and one.name not in alive}
+        self._stalled_since = {name: self._stalled_since.get(name, now) for name in stalled}
+        for name, since in self._stalled_since.items():
+            if now - since >= STALL_SECONDS and self._members.has_majority(alive):
+                self.remove(name)
+
+    def _promote(self) -> None:
+        alive, now = self.alive(), self._now()
+        learning = {one.name for one in self._members.members if one.learner and one.name in alive}
+        self._learning_since = {name: self._learning_since.get(name, now) for name in learning}
+        for name, since in self._learning_since.items():
+            if now - since >= CATCH_UP_SECONDS:
+                try:
+                    self._keep(self._members.promote(name, alive), f"{name} has caught up and votes from now on")
+                except MemberRefused as refused:
+                    log.warning("%s is not promoted: %s", name, refused)
+
+    def _keep(self, members: Members, what: str) -> None:
+        if members == self._members:
+            return
+        membership_client.save(self._layout.cluster, members)
+        log.warning("etcd: %s; members are %s", what, ", ".join(one.name for one in members.members))
+        self._members = members
+        for listener in self._changed:
+            listener()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

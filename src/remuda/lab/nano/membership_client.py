@@ -1,0 +1,88 @@
+"""Messages between servers about etcd, and the source of a server's own view of the cluster.
+
+Every server reports to the keeper once per heartbeat interval; the answer is the state of the cluster. Intervals are
+etcd's own flags: `etcd-arg: [heartbeat-interval=…, election-timeout=…]`, in milliseconds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from remuda.lab.nano.configuration import Configuration, FatalError
+from remuda.lab.nano.layout import read_or_none, write_file
+from remuda.lab.nano.members import Member, Members, shown
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Heartbeat report of one server."""
+
+    node: str
+    address: str
+    port: int  # where other servers reach it
+    api_port: int = 6443
+    member: str = ""  # its name in etcd; empty: it is none
+    api: bool = True  # it answers for the API
+    version: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"https://{shown(self.address)}:{self.port}"
+
+    @property
+    def api_url(self) -> str:
+        return f"https://{shown(self.address)}:{self.api_port}"
+
+    def as_member(self) -> Member:
+        return Member(name=self.member, node=self.node, address=self.address, port=self.port)
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """State of the cluster, as the keeper knows it."""
+
+    members: Members
+    alive: tuple[str, ...] = ()  # members
+    leader: bool = False  # a majority of the voters is alive, and the keeper with it
+    apiservers: tuple[str, ...] = ()  # URLs of the servers that answer for the API
+
+
+class Intervals(msgspec.Struct, frozen=True):
+    heartbeat: float = 1.0
+    election: float = 5.0  # without a word for so long: dead
+
+
+class Seat(Protocol):
+    """A server's place among the others."""
+
+    own: Report
+
+    def standing(self) -> Standing: ...
+
+
+def intervals(configuration: Configuration) -> Intervals:
+    """Raises FatalError."""
+    try:
+        heartbeat = float(configuration.argument("etcd-arg", "heartbeat-interval", "1000"))
+        election = float(configuration.argument("etcd-arg", "election-timeout", "5000"))
+    except ValueError:
+        raise FatalError("etcd-arg: heartbeat-interval and election-timeout are numbers of milliseconds") from None
+    if not 10 <= heartbeat <= election / 2:
+        raise FatalError("etcd-arg: election-timeout must be at least twice the heartbeat-interval")
+    return Intervals(heartbeat / 1000, election / 1000)
+
+
+def load(path: Path) -> Members | None:
+    """The list as this server knew it last. Raises FatalError."""
+    content = read_or_none(path)
+    if content is None:
+        return None
+    try:
+        return msgspec.json.decode(content, type=Members)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        raise FatalError(f"{path} is damaged: restore it from a backup") from None
+
+
+def save(path: Path, members: Members) -> None:
+    write_file(path, msgspec.json.format(msgspec.json.encode(members)))

@@ -1,0 +1,361 @@
+"""`nano server`: puts a server together, and runs it until it is told to stop or was removed from the cluster.
+
+The first server begins a cluster and keeps its data. Every other one joins by the server it was told, reports to the
+keeper, and passes on to it what it is asked. Which of the two a server is, it knows from its disk at every later start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from remuda.apiserver.http.listener import Listener
+from remuda.kube import kubeconfig
+from remuda.kube.http import HttpClient
+from remuda.kube.http.tls import client_context
+from remuda.kube.kubeconfig import Access
+from remuda.kube.web import Handler
+from remuda.lab.nano import (
+    arguments,
+    authorities,
+    credentials,
+    facts,
+    join,
+    membership_client,
+    notify,
+    ports,
+    refusals,
+    serving_certificates,
+)
+from remuda.lab.nano.api_access import ApiAccess
+from remuda.lab.nano.configuration import Configuration, FatalError
+from remuda.lab.nano.facts import Facts
+from remuda.lab.nano.follower import REMOVED, Follower
+from remuda.lab.nano.forwarder import Forwarder
+from remuda.lab.nano.handover import Inheriting
+from remuda.lab.nano.host import Host
+from remuda.lab.nano.identity import Identity
+from remuda.lab.nano.kubelet import Kubelet
+from remuda.lab.nano.layout import Layout
+from remuda.lab.nano.leader import Keeper
+from remuda.lab.nano.manifests import Manifests
+from remuda.lab.nano.members import Members, shown
+from remuda.lab.nano.membership_client import Report, Seat
+from remuda.lab.nano.ports import Ports
+from remuda.lab.nano.request_router import RequestRouter
+from remuda.lab.nano.supervisor import Credentials, Supervisor
+from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer
+from remuda.lab.nano.task_group import until
+from remuda.lab.nano.tokens import NODE, SERVER, Token
+
+log = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 5.0
+
+
+class Server:
+    def __init__(self, configuration: Configuration, host: Host, version: str) -> None:
+        """Raises FatalError."""
+        self.configuration = configuration
+        self.host = host
+        self.version = version
+        self.facts: Facts = facts.gather(configuration, host, version)
+        self.layout = Layout(host.path(configuration.data_dir), configuration.flavour)
+        flavour = configuration.flavour
+        self.port = _port(configuration)  # of the API
+        self.peer_port = flavour.peer_port if flavour.static_pods else self.port
+        self.supervisor_port = flavour.supervisor_port if flavour.static_pods else self.port
+        self.intervals = membership_client.intervals(configuration)
+        self._closing = AsyncExitStack()
+        self._work: list[Coroutine[Any, Any, None]] = []
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Raises FatalError: at the start for what cannot be, later when it was removed from the cluster."""
+        _check(self.configuration)
+        refusals.check(self.configuration)
+        self.layout.make(server=True)
+        if self.layout.tombstone.exists():
+            raise FatalError(REMOVED.format(self.layout.db))
+        async with self._closing:
+            await self._start()
+            await until(stop, self._work)
+
+    # -- the start -----------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        own = self._report()
+        members = membership_client.load(self.layout.cluster)
+        passwords = credentials.of_server(self.configuration, self.host, self.layout)
+        if members is None:
+            members = await self._enter(own, passwords)
+        identity = await asyncio.to_thread(self._prepare_keys)
+        credentials.write(self.layout, passwords, identity.server_ca_pem)
+        caller = Caller(client_context(ca_pem=identity.server_ca_pem), Token(passwords.server), SERVER)
+        self._closing.push_async_callback(caller.close)
+        place = await self._take_place(members, own, identity, passwords, caller)
+        await self._open_kubelet()
+        await self._open_ports(place, identity)
+        self._write_kubeconfig(identity)
+        self._work.append(self._be_a_node(own, lambda: place.standing().apiservers, identity, passwords))
+
+    async def _take_place(
+        self, members: Members, own: Report, identity: Identity, passwords: Credentials, caller: Caller
+    ) -> Seat:
+        """Serves the cluster's API: with the data, or by the server that has it."""
+        if members.keeper == own.member and own.member:
+            from remuda.lab.nano.leader_services import (
+                LeaderServices,  # the engine, which only one server of a cluster loads
+            )
+
+            keeper = Keeper(self.layout, members, own, self.intervals)
+            keeping = LeaderServices(self, keeper, identity, passwords, caller)
+            await keeping.start(self._closing)
+            self._work += keeping.work()
+            return keeper
+        return await self._follow(members, own, identity, passwords, caller)
+
+    async def _enter(self, own: Report, passwords: Credentials) -> Members:
+        """Begins a cluster, or joins one."""
+        server = self.configuration.text("server").rstrip("/")
+        if not server:
+            if not own.member:  # RKE2 begins a cluster then, on a database of the server's own
+                raise FatalError("invalid flag use; --server is required with --disable-etcd")
+            authorities.prepare(self.layout)
+            members = Members(keeper=own.member, members=(own.as_member(),))
+            membership_client.save(self.layout.cluster, members)
+            return members
+        if not server.startswith("https://"):
+            raise FatalError(f"--server {server}: must be an https URL")
+        token = credentials.configured(self.configuration, self.host, "token")
+        if token is None:
+            raise FatalError("--token is required to join a cluster")
+        return await join.join_as_server(server, token, self.layout, own, self.common())
+
+    def _prepare_keys(self) -> Identity:
+        found = authorities.prepare(self.layout)
+        made = serving_certificates.ensure(
+            serving_certificates.of_server(self.layout, found, self.names()), datetime.datetime.now(datetime.UTC)
+        )
+        if made:
+            log.info("certificates made: %s", ", ".join(path.name for path in made))
+        return Identity(self.layout, found)
+
+    async def _follow(
+        self, members: Members, own: Report, identity: Identity, passwords: Credentials, caller: Caller
+    ) -> Follower:
+        follower = Follower(self.layout, members, own, self.intervals, caller)
+        forwarder = Forwarder(identity, lambda: follower.keeper_url)
+        self._closing.push_async_callback(forwarder.close)
+        supervisor = Supervisor(self.layout.flavour, follower, identity.server_ca_pem, passwords, forwarder.handle)
+        if own.member:
+            inheriting = Inheriting(follower, self.layout, caller)
+            supervisor.take_over = inheriting.take_over
+            self._work.append(inheriting.run())
+        gate = RequestRouter(identity, follower, supervisor, self.version)
+        gate.open = True
+        await self.listen(self.peer_port, gate.before(forwarder.handle), identity)
+        if own.api and self.port != self.peer_port:
+            await self.listen(self.port, gate.api_alone(forwarder.handle), identity)
+        await follower.report()
+        self._work.append(follower.run())
+        return follower
+
+    async def listen(self, port: int, handler: Handler, identity: Identity) -> None:
+        """Raises FatalError."""
+        listener = Listener(handler)
+        try:
+            await listener.start(self.address, port, identity.server_context())
+        except OSError as error:
+            raise FatalError(f"cannot listen on {self.address}:{port}: {error.strerror}") from None
+        self._closing.push_async_callback(listener.stop, _GRACE_SECONDS)
+
+    def _ports(self) -> Ports:
+        opened = Ports()
+        self._closing.push_async_callback(opened.close)
+        return opened
+
+    async def _open_kubelet(self) -> None:
+        await ports.open_kubelet(self._ports(), self.host, lambda: True)
+
+    async def _open_ports(self, place: Seat, identity: Identity) -> None:
+        opened = self._ports()
+        if self.facts.etcd:
+            await ports.open_etcd(opened, self.host, self.layout, place, identity.authorities.pem("etcd/server-ca"))
+        for name, off in (
+            ("kube-controller-manager", "disable-controller-manager"),
+            ("kube-scheduler", "disable-scheduler"),
+        ):
+            if not place.own.api or self.configuration.flag(off):
+                continue
+            if ports.is_probed(self.configuration, name):
+                await ports.open_component(opened, name, self.configuration, self.host, self.layout, self.names())
+            else:
+                self._work.append(
+                    ports.kill_again_and_again(name, self.configuration, self.host, self.layout, self.names())
+                )
+
+    # -- the node on this server ---------------------------------------------------------------------------------
+
+    async def _be_a_node(
+        self, own: Report, apiservers: Callable[[], Sequence[str]], identity: Identity, passwords: Credentials
+    ) -> None:
+        if not own.api and not self.layout.flavour.static_pods:
+            notify.ready()  # a server of etcd alone is up before there is an API to be a node of
+        if self.configuration.flag("disable-agent"):
+            notify.ready()
+            print(f"{self.layout.flavour.name} {self.version} is up: no node at {self.url}", flush=True)
+            await (self._deploy(identity) if own.api else asyncio.Event().wait())
+            return
+        await self._certify(identity, passwords)
+
+        def access() -> ApiAccess:
+            return ApiAccess(
+                lambda: [self.url] if own.api else apiservers(),
+                identity.server_ca_pem,
+                self.layout.agent / "client-kubelet.crt",
+                self.layout.agent / "client-kubelet.key",
+            )
+
+        kubelet = Kubelet(self.facts, access)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(kubelet.run())
+            await kubelet.registered.wait()
+            notify.ready()
+            print(f"{self.layout.flavour.name} {self.version} is up: node {self.facts.name} at {self.url}", flush=True)
+            if own.api:
+                await self._deploy(identity)
+
+    async def _certify(self, identity: Identity, passwords: Credentials) -> None:
+        """By this server itself, or through it."""
+        caller = Caller(client_context(ca_pem=identity.server_ca_pem), Token(passwords.agent), NODE)
+        password = facts.node_password(self.host)
+        try:
+            while True:
+                try:
+                    await join.node_certificates(caller, self.supervisor_url, self.facts, self.layout, password)
+                    return
+                except (Answered, NoAnswer) as error:
+                    log.warning("the node on this server has no certificates yet: %s", error)
+                await asyncio.sleep(join.AGAIN_SECONDS)
+        finally:
+            await caller.close()
+
+    async def _deploy(self, identity: Identity) -> None:
+        client = HttpClient(self._admin(identity), field_manager="deploy@" + self.facts.name)
+        try:
+            disabled = self.configuration.split("disable")
+            await Manifests(self.layout.manifests, client, disabled, "deploy@" + self.facts.name).run()
+        finally:
+            await client.close()
+
+    def _admin(self, identity: Identity) -> Access:
+        tls = self.layout.tls
+        return Access(
+            server=self.url,
+            origin="server/tls",
+            ca=identity.server_ca_pem,
+            client_certificate=tls / "client-admin.crt",
+            client_key=tls / "client-admin.key",
+        )
+
+    # -- what it is called ---------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        return self.host.address or self.configuration.text("bind-address") or self.host.everywhere
+
+    @property
+    def url(self) -> str:
+        """Return the URL at which this host reaches the server."""
+        return f"https://{shown(self.host.loopback)}:{self.port}"
+
+    @property
+    def supervisor_url(self) -> str:
+        return f"https://{shown(self.host.loopback)}:{self.supervisor_port}"
+
+    def names(self) -> list[str]:
+        domain = self.configuration.text("cluster-domain", "cluster.local")
+        service = next(iter(self.configuration.split("service-cidr")), "10.43.0.0/16")
+        named = [
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            f"kubernetes.default.svc.{domain}",
+            str(ipaddress.ip_network(service, strict=False)[1]),
+            socket.gethostname().lower(),
+            self.facts.name,
+            self.host.loopback,
+            *self.facts.addresses,
+            *self.facts.external_addresses,
+            *self.configuration.split("tls-san"),
+            *self.configuration.split("advertise-address"),
+        ]
+        return list(dict.fromkeys(named))
+
+    def common(self) -> dict[str, tuple[str, ...]]:
+        """Return the settings that must be the same on all servers."""
+        return {key: tuple(self.configuration.items(key)) for key in arguments.COMMON}
+
+    def _report(self) -> Report:
+        keeps_data = self.facts.etcd or self._begins_without_etcd()
+        member = join.member_name(self.layout, self.facts.name) if keeps_data else ""
+        address = self.configuration.text("advertise-address") or self.facts.address
+        return Report(
+            node=self.facts.name,
+            address=address,
+            port=self.peer_port,
+            api_port=self.port,
+            member=member,
+            api=self.facts.control_plane,
+            version=self.version,
+        )
+
+    def _begins_without_etcd(self) -> bool:
+        """Return whether this server began a cluster without etcd, on a database of its own."""
+        if self.layout.cluster.exists():
+            return self.layout.flavour.begins_without_etcd and self.layout.member_name.exists()
+        return self.layout.flavour.begins_without_etcd and not self.configuration.text("server")
+
+    def _write_kubeconfig(self, identity: Identity) -> None:
+        tls = self.layout.tls
+        config = kubeconfig.build(
+            self.url,
+            ca_pem=identity.server_ca_pem,
+            client_certificate_pem=(tls / "client-admin.crt").read_bytes(),
+            client_key_pem=(tls / "client-admin.key").read_bytes(),
+            name=self.configuration.text("write-kubeconfig-name", "default"),
+            user="default",
+        )
+        path = self.host.path(self.configuration.text("write-kubeconfig") or self.layout.flavour.kubeconfig)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kubeconfig.write(path, config)
+        if mode := self.configuration.text("write-kubeconfig-mode"):
+            path.chmod(int(mode, 8))
+
+
+def _port(configuration: Configuration) -> int:
+    text = configuration.text("https-listen-port", "6443")
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise FatalError(f"https-listen-port: {text} is no port")
+    return int(text)
+
+
+def _check(configuration: Configuration) -> None:
+    for key in ("cluster-reset", "cluster-reset-restore-path", "datastore-endpoint"):
+        if configuration.text(key) and configuration.text(key) != "false":
+            raise FatalError(f"--{key}: nano has no snapshots and no other datastore than its own")
+    try:
+        for key in ("service-cidr", "cluster-cidr"):
+            for network in configuration.split(key):
+                ipaddress.ip_network(network, strict=False)
+    except ValueError as error:
+        raise FatalError(f"{key}: {error}") from None

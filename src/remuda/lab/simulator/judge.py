@@ -1,0 +1,141 @@
+"""Judges those who manage model clusters, by what is seen from outside: which plans hosts are given, and what becomes
+of etcd when they carry them out.
+
+What nobody could know when a plan was given is nobody's fault: that a host has died is known to all members of etcd
+only a while later. A quorum that is lost by faults alone is no deed; one that is lost because a host was stopped, while
+others were known to be down, is.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from itertools import groupby
+
+import msgspec
+
+from remuda.agent import rules
+from remuda.apiserver.storage.types import Entry, Event
+from remuda.kube import clock
+from remuda.kube.objects import Key
+from remuda.lab.simulator.agents import SECRET_TYPE
+from remuda.lab.simulator.downstream import Downstream
+from remuda.lab.simulator.hosts import SERVERS, ModelHost
+
+KNOWABLE_SECONDS = (
+    75.0  # members are looked at every 20 seconds, at times after a failed look, and reports take a while
+)
+_SECRETS = "secrets"
+_SAME_LISTS = 2  # so often a host may be given the same list of servers while no story does anything
+
+
+class _Secret(msgspec.Struct):
+    type: str = ""
+    data: dict[str, str] = {}
+
+
+class _Given(msgspec.Struct, frozen=True):
+    """A plan, as it was given to a host."""
+
+    whole: str
+    lasting: str  # without the list of servers, which follows machines as they come and go, and restarts nothing
+    epoch: int
+
+
+_decode = msgspec.json.Decoder(_Secret).decode
+
+
+class Judge:
+    def __init__(self) -> None:
+        self.complaints: list[str] = []
+        self.epoch = 0  # grows with everything that a story does: edits and faults
+        self.ordered: dict[Key, float] = {}  # when a host was told to do something last
+        self.without_quorum: set[Key] = set()  # hosts that were told to while there was no quorum to lose
+        self.deliveries = 0
+        self.reports = 0  # writes by which hosts say again that nothing has changed
+        self._given: dict[Key, list[_Given]] = {}
+
+    def complain(self, what: str) -> None:
+        self.complaints.append(f"{clock.now()} {what}")
+
+    # plans
+
+    def see(self, event: Event) -> Key | None:
+        """One committed write. The host that was told something by it, if any was."""
+        entry = event.entry
+        if entry.table != _SECRETS or event.type == "DELETED":
+            return None
+        after = _decode(entry.value)
+        if after.type != SECRET_TYPE or not after.data.get(rules.PLAN):
+            return None
+        before = _decode(event.before.value) if isinstance(event.before, Entry) else _Secret()
+        agent = Key(entry.namespace, entry.name)
+        if _only_repeats(before, after):
+            self.reports += 1
+        if after.data[rules.PLAN] != before.data.get(rules.PLAN):
+            self._delivered(agent, after.data[rules.PLAN])
+        elif _state(after) != rules.PENDING or _state(before) == rules.PENDING:
+            return None
+        elif _state(before) == rules.SUCCEEDED:
+            self.complain(f"{agent} was asked to apply again what it has applied")
+        self.ordered[agent] = clock.time()
+        return agent
+
+    def _delivered(self, agent: Key, plan: str) -> None:
+        self.deliveries += 1
+        content = base64.b64decode(plan)
+        given = self._given.setdefault(agent, [])
+        given.append(_Given(_digest(content), _digest(_lasting(content)), self.epoch))
+        told = [one for one in given if one.epoch == self.epoch]
+        lasting = [digest for digest, _ in groupby(one.lasting for one in told)]
+        if len(lasting) != len(set(lasting)):
+            self.complain(f"the plan of {agent} flaps: {', '.join(lasting)}")
+        whole = [one.whole for one in told]
+        if max(Counter(whole).values()) > _SAME_LISTS:
+            self.complain(f"the list of servers of {agent} flaps: {', '.join(whole)}")
+
+    # etcd
+
+    def stopped(self, downstream: Downstream, host: ModelHost, how: str) -> None:
+        """By what the managers did, or told the host to do."""
+        etcd = downstream.etcd
+        member = etcd.members.get(host.member)
+        if downstream.ending or member is None or not member.alive:
+            return
+        since = self.ordered.get(host.agent, clock.time())
+        known_dead = {
+            other.member
+            for other in downstream.hosts.values()
+            if other.stopped or (other.dead_since is not None and other.dead_since <= since - KNOWABLE_SECONDS)
+        }
+        present = {other.member for other in downstream.hosts.values()}
+        voters = [one.name for one in etcd.voters]
+        left = [name for name in voters if name in present and name not in known_dead and name != host.member]
+        harmless = len(voters) == 1 and (how == "restarted" or not downstream.used)
+        harmless |= how == "restarted" and host.agent in self.without_quorum
+        if host.member in voters and not harmless and len(left) < len(voters) // 2 + 1:
+            self.complain(f"{downstream.key}: {host.name} was {how}, and {len(left)} of {len(voters)} voters are left")
+        etcd.fail(host.member)
+        host.stopped = True
+        if len(voters) == 1 and how != "restarted" and not downstream.used:
+            downstream.begin_anew()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _lasting(content: bytes) -> bytes:
+    plan = msgspec.json.decode(content)
+    plan["files"] = [file for file in plan.get("files") or () if not file["path"].endswith(SERVERS)]
+    return msgspec.json.encode(plan)
+
+
+def _state(secret: _Secret) -> str:
+    return base64.b64decode(secret.data.get(rules.STATE, "")).decode()
+
+
+def _only_repeats(before: _Secret, after: _Secret) -> bool:
+    names = {*before.data, *after.data}
+    return {name for name in names if before.data.get(name) != after.data.get(name)} == {rules.PERIODIC_OUTPUT}

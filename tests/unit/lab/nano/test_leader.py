@@ -1,0 +1,112 @@
+"""The keeper by itself: who is alive, who votes, and when nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from remuda.lab.nano import leader as keeping
+from remuda.lab.nano import membership_client
+from remuda.lab.nano.layout import Layout
+from remuda.lab.nano.leader import Keeper, Removed
+from remuda.lab.nano.members import Members
+from remuda.lab.nano.membership_client import Intervals, Report
+
+
+def report(name: str, *, member: bool = True, api: bool = True) -> Report:
+    return Report(node=name, address=f"10.0.0.{ord(name)}", port=6443, member=f"{name}-1" if member else "", api=api)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(Keeper, "_now", lambda self: clock.now)
+    return clock
+
+
+def keeper(tmp_path: Path) -> Keeper:
+    own = report("a")
+    members = Members(keeper="a-1", members=(own.as_member(),))
+    return Keeper(Layout(tmp_path), members, own, Intervals(1.0, 5.0))
+
+
+def join(seats: Keeper, clock: Clock, name: str) -> None:
+    seats.join(report(name).as_member())
+    seats.hear(report(name))
+    seats.look_after_learners()
+    clock.now += keeping.CATCH_UP_SECONDS
+    seats.hear(report(name))
+    seats.look_after_learners()
+
+
+async def test_members_count_while_they_report(tmp_path: Path, clock: Clock) -> None:
+    seats = keeper(tmp_path)
+    for name in ("b", "c"):
+        join(seats, clock, name)
+    assert seats.refusing() == ""
+    assert [one.learner for one in seats.members.members] == [False] * 3
+    clock.now += 5.5
+    assert seats.refusing() == "etcdserver: no leader"
+    assert not seats.standing().leader
+    seats.hear(report("b"))
+    assert seats.refusing() == ""
+    assert seats.standing().alive == ("a-1", "b-1")
+
+
+async def test_the_list_is_on_disk_before_it_is_in_force_and_a_keeper_starts_without_a_majority(
+    tmp_path: Path, clock: Clock
+) -> None:
+    seats = keeper(tmp_path)
+    join(seats, clock, "b")
+    kept = membership_client.load(tmp_path / "server/db/cluster.json")
+    assert kept == seats.members
+    again = Keeper(Layout(tmp_path), kept, report("a"), Intervals(1.0, 5.0))
+    assert again.refusing() == "etcdserver: no leader"
+    again.hear(report("b"))
+    assert again.refusing() == ""
+
+
+async def test_who_was_removed_is_told_so(tmp_path: Path, clock: Clock) -> None:
+    seats = keeper(tmp_path)
+    join(seats, clock, "b")
+    seats.remove("b-1")
+    with pytest.raises(Removed):
+        seats.hear(report("b"))
+    assert seats.standing().apiservers == ("https://10.0.0.97:6443",)
+
+
+async def test_servers_that_are_no_members_are_known_for_their_api_alone(tmp_path: Path, clock: Clock) -> None:
+    seats = keeper(tmp_path)
+    seats.hear(report("p", member=False))
+    standing = seats.standing()
+    assert standing.alive == ("a-1",)
+    assert len(standing.apiservers) == 2
+    clock.now += 6
+    assert len(seats.standing().apiservers) == 1
+
+
+async def test_a_learner_that_never_comes_is_given_up(tmp_path: Path, clock: Clock) -> None:
+    seats = keeper(tmp_path)
+    seats.join(report("b").as_member())
+    seats.look_after_learners()
+    clock.now += keeping.STALL_SECONDS - 1
+    seats.look_after_learners()
+    assert len(seats.members.members) == 2
+    clock.now += 2
+    seats.look_after_learners()
+    assert [one.name for one in seats.members.members] == ["a-1"]
+
+
+async def test_changes_are_told(tmp_path: Path, clock: Clock) -> None:
+    seats = keeper(tmp_path)
+    changed = asyncio.Event()
+    seats.on_change(changed.set)
+    seats.join(report("b").as_member())
+    assert changed.is_set()

@@ -1,0 +1,135 @@
+"""Declared clusters in a simulated world: all real controllers, model hosts that carry out their plans."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from remuda.capi.types import MACHINE
+from remuda.lab.simulator.declared import NAMESPACE, DeclaredWorld, pool, simulate_declared
+from remuda.providers.controlplane.planner.quorum import Guard
+from tests.unit.lab.simulator.random_stories import SHAPES, Story
+
+SERVERS, WORKERS = pool("servers", 3, "etcd", "controlPlane"), pool("workers", 1, "worker")
+
+
+async def _well(world: DeclaredWorld) -> None:
+    await world.quiet()
+    assert await world.broken() == []
+
+
+def test_a_declared_cluster_lives_is_changed_in_place_and_goes_without_a_trace() -> None:
+    async def story(world: DeclaredWorld) -> None:
+        await world.declare("c", [SERVERS, WORKERS])
+        await world.ready("c")
+        first = world.downstream("c").changes
+        assert [change.split()[1] for change in first] == ["begins", "joins", "votes", "joins", "votes"]
+        machines = {one.metadata.uid for one in world.machines("c", NAMESPACE)}
+        await world.edit("c", {"kubernetesVersion": "v1.36.5+k3s1"})
+        await world.ready("c")
+        assert {one.metadata.uid for one in world.machines("c", NAMESPACE)} == machines, "in place"
+        nodes = await world.downstream("c").nodes()
+        assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes.values()} == {"v1.36.5+k3s1"}
+        await _well(world)
+        await world.delete_declared("c")
+        await _well(world)
+        assert await world.servers.servers() == []
+
+    simulate_declared(story)
+
+
+def test_a_member_of_etcd_that_dies_for_good_leaves_before_its_successor_joins() -> None:
+    async def story(world: DeclaredWorld) -> None:
+        await world.declare("c", [SERVERS])
+        await world.ready("c")
+        dead = world.hosts("c")[0]
+        world.kill(dead)
+        await world.remove_machine(dead.name)
+        await world.ready("c")
+        changes = world.downstream("c").changes[5:]
+        assert changes[0] == f"{dead.name} leaves", changes
+        assert [change.split()[1] for change in changes[1:]] == ["joins", "votes"]
+        await _well(world)
+
+    simulate_declared(story, catch_up_seconds=30.0)
+
+
+def test_a_plan_that_fails_is_tried_again_and_its_words_are_told() -> None:
+    async def story(world: DeclaredWorld) -> None:
+        await world.declare("c", [pool("all", 1, "etcd", "controlPlane", "worker")])
+        await world.ready("c")
+        world.hosts("c")[0].failing = 3
+        await world.edit("c", {"kubernetesVersion": "v1.36.5+k3s1"})
+
+        def told() -> bool:
+            cluster = world.declared("c")
+            return cluster is not None and any("the disk is full" in one.message for one in cluster.status.conditions)
+
+        await world.until(told, "the words of the host are told")
+        await world.ready("c")
+        await _well(world)
+
+    simulate_declared(story)
+
+
+# ---- the judge
+
+
+def test_the_judge_sees_a_quorum_that_an_unguarded_planner_loses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One host is long dead, and another one is restarted."""
+    monkeypatch.setattr(Guard, "against_stopping", lambda self, host, *, joining: None)
+
+    async def story(world: DeclaredWorld) -> None:
+        await world.declare("c", [SERVERS])
+        await world.ready("c")
+        world.kill(world.hosts("c")[0])
+        await asyncio.sleep(300)
+        assert await world.broken() == []
+        await world.edit("c", {"kubernetesVersion": "v1.36.5+k3s1"})
+        await asyncio.sleep(300)
+        assert any("1 of 3 voters are left" in one for one in await world.broken())
+
+    simulate_declared(story)
+
+
+def _most_pods(most: int) -> dict[str, Any]:
+    return {"rkeConfig": {"machineGlobalConfig": {"kubelet-arg": [f"max-pods={most}"]}}}
+
+
+def test_who_edits_to_and_fro_gets_to_and_fro_and_any_other_plan_that_comes_back_flaps() -> None:
+    async def story(world: DeclaredWorld) -> None:
+        await world.declare("c", [pool("all", 1, "etcd", "controlPlane", "worker")])
+        await world.ready("c")
+        for most in (100, 120, 100):
+            await world.edit("c", _most_pods(most))
+            await world.ready("c")
+        assert await world.broken() == []
+        await world.quiet()
+        for most in (130, 140, 130):
+            await world.edit("c", _most_pods(most))
+            world.judge.epoch = 0  # as if nobody had
+            await world.quiet()
+        assert any("flaps" in one for one in await world.broken())
+
+    simulate_declared(story)
+
+
+def test_a_write_in_the_idle_hour_is_seen() -> None:
+    async def story(world: DeclaredWorld) -> None:
+        told = Story(world, SHAPES[0])
+        await world.declare("c", list(told.pools.values()))
+        await world.ready("c")
+        name = world.machines("c", NAMESPACE)[0].metadata.name
+
+        async def meddle() -> None:
+            await asyncio.sleep(1800)
+            await world.client.patch(MACHINE.target, NAMESPACE, name, {"metadata": {"labels": {"a": "b"}}})
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(meddle())
+            with pytest.raises(AssertionError, match=name):
+                await told.rest()
+
+    simulate_declared(story)

@@ -1,0 +1,120 @@
+"""What a simulated server does once it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from remuda.capi import names
+from remuda.capi.types import Machine, MachineSpec
+from remuda.kube.objects import ObjectMeta
+from remuda.lab.simulator import loop as virtual
+from remuda.lab.simulator import nodes
+from remuda.lab.simulator.cloud import Host
+from remuda.lab.simulator.etcd import Etcd
+from remuda.lab.simulator.types import MachineScript
+from remuda.lab.simulator.workload import ModelWorkload
+
+HOST = Host(name="m", tag="ns/c", number=7, created_at=0, ready_at=0)
+WORKER = Machine(metadata=ObjectMeta(name="m"), spec=MachineSpec(version="v1.35.2"))
+CONTROL_PLANE = Machine(metadata=ObjectMeta(name="m", labels={names.CONTROL_PLANE: ""}))
+
+
+def conditions(node: dict[str, Any]) -> dict[str, str]:
+    return {one["type"]: one["status"] for one in node["status"]["conditions"]}
+
+
+def test_a_node_is_what_its_machine_says() -> None:
+    node = nodes.node(WORKER, HOST)
+    assert node["spec"]["providerID"] == HOST.provider_id
+    assert node["status"]["nodeInfo"]["kubeletVersion"] == "v1.35.2"
+    assert node["spec"]["taints"] == [{"key": names.UNINITIALIZED_TAINT, "effect": "NoSchedule"}]
+    assert conditions(node) == {
+        "Ready": "True",
+        "MemoryPressure": "False",
+        "DiskPressure": "False",
+        "PIDPressure": "False",
+    }
+
+
+def test_a_control_plane_node_says_that_it_is_one() -> None:
+    role = "node-role.kubernetes.io/control-plane"
+    assert role in nodes.node(CONTROL_PLANE, HOST)["metadata"]["labels"]
+    assert role not in nodes.node(WORKER, HOST)["metadata"]["labels"]
+
+
+async def test_a_node_is_registered_once() -> None:
+    client = ModelWorkload()
+    assert await nodes.find(client, "m") is None
+    await nodes.register(client, WORKER, HOST)
+    before = await nodes.find(client, "m")
+    await nodes.register(client, WORKER, HOST)
+    assert await nodes.find(client, "m") == before is not None
+
+
+def test_the_first_server_begins_and_the_next_join() -> None:
+    etcd = Etcd()
+    assert nodes.join_etcd(etcd, "m0") == ""
+    assert nodes.join_etcd(etcd, "m0") == ""
+    assert nodes.join_etcd(etcd, "m1") == ""
+    assert [member.name for member in etcd.voters] == ["m0", "m1"]
+
+
+def test_a_server_waits_until_it_has_caught_up() -> None:
+    async def main() -> list[bool]:
+        etcd = Etcd(catch_up_seconds=3)
+        nodes.join_etcd(etcd, "m0")
+        answers = [bool(nodes.join_etcd(etcd, "m1"))]
+        await asyncio.sleep(3)
+        return [*answers, bool(nodes.join_etcd(etcd, "m1"))]
+
+    assert virtual.run(main()) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (MachineScript(), ("", 0.0)),
+        (MachineScript(node_fails_after_seconds=30), ("fails", 20.0)),
+        (MachineScript(node_fails_after_seconds=30, node_vanishes_after_seconds=15), ("vanishes", 5.0)),
+        (MachineScript(node_vanishes_after_seconds=5), ("vanishes", 0.0)),
+    ],
+)
+def test_what_goes_wrong_next(script: MachineScript, expected: tuple[str, float]) -> None:
+    async def main() -> tuple[str, float]:
+        client = ModelWorkload()
+        await nodes.register(client, WORKER, HOST)
+        await asyncio.sleep(10)
+        found = await nodes.find(client, "m")
+        assert found is not None
+        return nodes.trouble(script, found)
+
+    what, seconds = virtual.run(main())
+    assert (what, pytest.approx(seconds)) == expected
+
+
+async def test_a_node_that_failed_and_was_revived_does_not_fail_again() -> None:
+    client = ModelWorkload()
+    script = MachineScript(node_fails_after_seconds=0)
+    await nodes.register(client, WORKER, HOST)
+    await nodes.fail(client, "m")
+    failed = await nodes.find(client, "m")
+    assert failed is not None
+    assert conditions(failed)["Ready"] == "False"
+    assert nodes.trouble(script, failed) == ("", 0.0)
+    await nodes.revive(client, "m")
+    revived = await nodes.find(client, "m")
+    assert revived is not None
+    assert conditions(revived)["Ready"] == "True"
+    assert nodes.trouble(script, revived) == ("", 0.0)
+
+
+async def test_a_node_vanishes_for_good() -> None:
+    client = ModelWorkload()
+    await nodes.register(client, WORKER, HOST)
+    await nodes.vanish(client, "m")
+    await nodes.vanish(client, "m")
+    assert msgspec.json.encode(list((await client.list(nodes.NODES)).items)) == b"[]"
