@@ -1,7 +1,8 @@
 """Signed JSON tokens: the keys, the compact form, and the published key set. Knows nothing of claims.
 
-A token is accepted only with the algorithm of the key itself (never one the token chose), and only as long as a
-token of ours can be. Nothing here puts a token or a key into an exception or a log.
+Signatures are PyJWT's. Its reader of tokens is not used: it skips characters that are not base64url, so that one token
+has many spellings. A token is accepted only with the algorithm of the key itself (never one the token chose), and only
+up to the length that a token of ours can have. Nothing here puts a token or a key into an exception or a log.
 """
 
 from __future__ import annotations
@@ -13,11 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 # Ours are about 1 KB; with the longest names and many audiences still well below.
 LONGEST_TOKEN = 32 * 1024
@@ -39,47 +38,13 @@ class _Header(msgspec.Struct):
 _decode_header = msgspec.json.Decoder(_Header).decode
 
 
-class _Rs256:
-    name = "RS256"
-
-    def sign(self, message: bytes, key: Any) -> bytes:
-        signature: bytes = key.sign(message, padding.PKCS1v15(), SHA256())
-        return signature
-
-    def verify(self, message: bytes, key: Any, signature: bytes) -> bool:
-        try:
-            key.verify(signature, message, padding.PKCS1v15(), SHA256())
-        except InvalidSignature:
-            return False
-        return True
-
-
-class _Es256:
-    """Tokens hold the two numbers of a signature side by side, 32 bytes each, where libraries wrap them in DER."""
-
-    name = "ES256"
-
-    def sign(self, message: bytes, key: Any) -> bytes:
-        r, s = decode_dss_signature(key.sign(message, ec.ECDSA(SHA256())))
-        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
-
-    def verify(self, message: bytes, key: Any, signature: bytes) -> bool:
-        if len(signature) != 64:
-            return False
-        r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
-        try:
-            key.verify(encode_dss_signature(r, s), message, ec.ECDSA(SHA256()))
-        except InvalidSignature:
-            return False
-        return True
-
-
-def _algorithm(key: PublicKey) -> _Rs256 | _Es256:
+def _algorithm(key: PublicKey) -> tuple[str, Any]:
+    """Return the name of the one algorithm that a key is used with, and PyJWT's implementation of it."""
     if isinstance(key, rsa.RSAPublicKey):
-        return _Rs256()
+        return "RS256", RSAAlgorithm(RSAAlgorithm.SHA256)
     if not isinstance(key.curve, ec.SECP256R1):
         raise ValueError("a service-account key must be EC P-256 or RSA")
-    return _Es256()
+    return "ES256", ECAlgorithm(ECAlgorithm.SHA256)
 
 
 def key_id(key: PublicKey) -> str:
@@ -94,9 +59,8 @@ class Signer:
     def __init__(self, key: PrivateKey) -> None:
         self._key = key
         self.public_key: PublicKey = key.public_key()
-        self._algorithm = _algorithm(self.public_key)
-        header = {"alg": self._algorithm.name, "kid": key_id(self.public_key)}
-        self._header = encode_segment(msgspec.json.encode(header))
+        name, self._algorithm = _algorithm(self.public_key)
+        self._header = encode_segment(msgspec.json.encode({"alg": name, "kid": key_id(self.public_key)}))
 
     def sign(self, payload: bytes) -> str:
         message = self._header + b"." + encode_segment(payload)
@@ -104,21 +68,25 @@ class Signer:
         return (message + b"." + encode_segment(signature)).decode()
 
 
-class _Verification:
+class _VerificationKey:
     def __init__(self, key: PublicKey) -> None:
-        self.key = key
-        self._algorithm = _algorithm(key)
-        self.name = self._algorithm.name
+        self._key = key
+        self.name, self._algorithm = _algorithm(key)
 
     def accepts(self, algorithm: str, message: bytes, signature: bytes) -> bool:
-        return algorithm == self.name and self._algorithm.verify(message, self.key, signature)
+        return algorithm == self.name and bool(self._algorithm.verify(message, self._key, signature))
+
+    def jwk(self, kid: str) -> dict[str, Any]:
+        described: dict[str, Any] = self._algorithm.to_jwk(self._key, as_dict=True)
+        described.pop("key_ops", None)  # upstream says "use" instead, and a key should not have both
+        return {"use": "sig", "kid": kid, "alg": self.name, **described}
 
 
 class KeySet:
     """The public keys tokens may be signed with: the current one first, then those it replaced."""
 
     def __init__(self, keys: Sequence[PublicKey]) -> None:
-        self._keys = {key_id(key): _Verification(key) for key in keys}
+        self._keys = {key_id(key): _VerificationKey(key) for key in keys}
 
     def verify(self, token: str) -> bytes:
         """The payload of a token that one of the keys signed. Raises InvalidToken."""
@@ -147,22 +115,7 @@ class KeySet:
 
     def jwks(self) -> dict[str, Any]:
         """The JSON Web Key Set that relying parties verify our tokens with."""
-        return {"keys": [_jwk(kid, key) for kid, key in self._keys.items()]}
-
-
-def _jwk(kid: str, verification: _Verification) -> dict[str, Any]:
-    key = verification.key
-    if isinstance(key, rsa.RSAPublicKey):
-        numbers = key.public_numbers()
-        shape = {"kty": "RSA", "kid": kid, "alg": verification.name}
-        return {"use": "sig", **shape, "n": _number(numbers.n), "e": _number(numbers.e)}
-    point = key.public_numbers()
-    shape = {"kty": "EC", "kid": kid, "crv": "P-256", "alg": verification.name}
-    return {"use": "sig", **shape, "x": _number(point.x, 32), "y": _number(point.y, 32)}
-
-
-def _number(value: int, size: int = 0) -> str:
-    return encode_segment(value.to_bytes(size or (value.bit_length() + 7) // 8, "big")).decode()
+        return {"keys": [key.jwk(kid) for kid, key in self._keys.items()]}
 
 
 def encode_segment(data: bytes) -> bytes:
