@@ -9,7 +9,7 @@ transport. The embedded engine implements this in process (`apiserver.client`); 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict, Unpack
 
 import msgspec
 
@@ -48,99 +48,85 @@ class Change(msgspec.Struct, frozen=True):
     value: bytes
 
 
+# Keyword arguments of a Client's methods. A client that passes a call on takes them as `**options`; one that acts on
+# them may name each with its default, which is empty, false or None everywhere.
+
+
+class ListArguments(TypedDict, total=False):
+    label_selector: str
+    field_selector: str
+    limit: int
+    continue_token: str
+    resource_version: str
+    metadata_only: bool  # spares the wire: objects may then come as `PartialObjectMetadata`, or whole
+
+
+class WatchArguments(TypedDict, total=False):
+    resource_version: str
+    label_selector: str
+    field_selector: str
+    send_initial_events: bool
+    metadata_only: bool
+    timeout_seconds: float  # 0: as long as suits the transport
+
+
+class WriteArguments(TypedDict, total=False):
+    subresource: str
+    field_manager: str
+    dry_run: bool
+
+
+class CreateArguments(WriteArguments, total=False):
+    name: str  # only with a subresource (a ServiceAccount's token, a Pod's eviction)
+
+
+class PatchArguments(WriteArguments, total=False):
+    kind: PatchKind  # "merge" if not given
+    force: bool
+
+
+class DeleteArguments(TypedDict, total=False):
+    uid: str | None
+    resource_version: str | None
+    propagation: Propagation
+    grace_period_seconds: int | None
+    dry_run: bool
+
+
+class DeleteCollectionArguments(TypedDict, total=False):
+    label_selector: str
+    field_selector: str
+    propagation: Propagation
+
+
 class Client(Protocol):
     async def get(self, target: Target, namespace: str, name: str, *, subresource: str = "") -> bytes: ...
 
-    async def list(
-        self,
-        target: Target,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 0,
-        continue_token: str = "",
-        resource_version: str = "",
-        metadata_only: bool = False,
-    ) -> Listing:
-        """`metadata_only` spares the wire: objects may then come as `PartialObjectMetadata`, or whole."""
+    async def list(self, target: Target, namespace: str = "", **options: Unpack[ListArguments]) -> Listing: ...
 
     def watch(
-        self,
-        target: Target,
-        namespace: str = "",
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        send_initial_events: bool = False,
-        metadata_only: bool = False,
-        timeout_seconds: float = 0,
+        self, target: Target, namespace: str = "", **options: Unpack[WatchArguments]
     ) -> AsyncGenerator[Change, None]:
-        """Ends when the server ends it or after `timeout_seconds` (0: whatever suits the transport), and with a
-        `StatusError` when it went wrong: code 410 means listing again. Bookmarks are always asked for. Close it
-        (`contextlib.aclosing`) to give back what it holds."""
+        """Yield changes until the server ends the watch or `timeout_seconds` have passed. Raise a `StatusError` when it
+        went wrong: code 410 means listing again. Bookmarks are always asked for. Close it (`contextlib.aclosing`) to
+        release the connection."""
 
     async def create(
-        self,
-        target: Target,
-        namespace: str,
-        obj: dict[str, Any],
-        *,
-        name: str = "",
-        subresource: str = "",
-        field_manager: str = "",
-        dry_run: bool = False,
-    ) -> bytes:
-        """`name` only with a subresource (a ServiceAccount's token, a Pod's eviction)."""
+        self, target: Target, namespace: str, obj: dict[str, Any], **options: Unpack[CreateArguments]
+    ) -> bytes: ...
 
     async def update(
-        self,
-        target: Target,
-        namespace: str,
-        name: str,
-        obj: dict[str, Any],
-        *,
-        subresource: str = "",
-        field_manager: str = "",
-        dry_run: bool = False,
+        self, target: Target, namespace: str, name: str, obj: dict[str, Any], **options: Unpack[WriteArguments]
     ) -> bytes: ...
 
     async def patch(
-        self,
-        target: Target,
-        namespace: str,
-        name: str,
-        patch: Any,
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        field_manager: str = "",
-        force: bool = False,
-        dry_run: bool = False,
+        self, target: Target, namespace: str, name: str, patch: Any, **options: Unpack[PatchArguments]
     ) -> bytes: ...
 
-    async def delete(
-        self,
-        target: Target,
-        namespace: str,
-        name: str,
-        *,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: Propagation = "",
-        grace_period_seconds: int | None = None,
-        dry_run: bool = False,
-    ) -> bytes: ...
+    async def delete(self, target: Target, namespace: str, name: str, **options: Unpack[DeleteArguments]) -> bytes: ...
 
     async def delete_collection(
-        self,
-        target: Target,
-        namespace: str = "",
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        propagation: Propagation = "",
+        self, target: Target, namespace: str = "", **options: Unpack[DeleteCollectionArguments]
     ) -> None: ...
 
     async def raw_get(self, path: str) -> bytes:

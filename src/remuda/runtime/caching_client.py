@@ -6,9 +6,21 @@ A cache that holds only a part of its resource (a namespace, a label selector) t
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from typing import Any, Unpack
 
-from remuda.kube.client import Change, Client, Listing, PatchKind, Propagation, Target
+from remuda.kube.client import (
+    Change,
+    Client,
+    CreateArguments,
+    DeleteArguments,
+    DeleteCollectionArguments,
+    ListArguments,
+    Listing,
+    PatchArguments,
+    Target,
+    WatchArguments,
+    WriteArguments,
+)
 from remuda.kube.objects import Key
 from remuda.runtime.caches import Caches
 from remuda.runtime.informer import decode_head
@@ -27,105 +39,43 @@ class CachingClient:
     async def get(self, target: Target, namespace: str, name: str, *, subresource: str = "") -> bytes:
         return await self._client.get(target, namespace, name, subresource=subresource)
 
-    async def list(self, target: Target, namespace: str = "", **options: Any) -> Listing:
+    async def list(self, target: Target, namespace: str = "", **options: Unpack[ListArguments]) -> Listing:
         return await self._client.list(target, namespace, **options)
 
-    def watch(self, target: Target, namespace: str = "", **options: Any) -> AsyncGenerator[Change, None]:
+    def watch(
+        self, target: Target, namespace: str = "", **options: Unpack[WatchArguments]
+    ) -> AsyncGenerator[Change, None]:
         return self._client.watch(target, namespace, **options)
 
     async def create(
-        self,
-        target: Target,
-        namespace: str,
-        obj: dict[str, Any],
-        *,
-        name: str = "",
-        subresource: str = "",
-        field_manager: str = "",
-        dry_run: bool = False,
+        self, target: Target, namespace: str, obj: dict[str, Any], **options: Unpack[CreateArguments]
     ) -> bytes:
-        value = await self._client.create(
-            target,
-            namespace,
-            obj,
-            name=name,
-            subresource=subresource,
-            field_manager=field_manager,
-            dry_run=dry_run,
-        )
-        named = name or obj.get("metadata", {}).get("name") or decode_head(value).metadata.name
-        return self._done("create", target, namespace, named, subresource, value, dry_run)
+        value = await self._client.create(target, namespace, obj, **options)
+        name = options.get("name") or obj.get("metadata", {}).get("name") or decode_head(value).metadata.name
+        return self._done("create", target, namespace, name, value, options)
 
     async def update(
-        self,
-        target: Target,
-        namespace: str,
-        name: str,
-        obj: dict[str, Any],
-        *,
-        subresource: str = "",
-        field_manager: str = "",
-        dry_run: bool = False,
+        self, target: Target, namespace: str, name: str, obj: dict[str, Any], **options: Unpack[WriteArguments]
     ) -> bytes:
-        value = await self._client.update(
-            target, namespace, name, obj, subresource=subresource, field_manager=field_manager, dry_run=dry_run
-        )
-        return self._done("update", target, namespace, name, subresource, value, dry_run)
+        value = await self._client.update(target, namespace, name, obj, **options)
+        return self._done("update", target, namespace, name, value, options)
 
     async def patch(
-        self,
-        target: Target,
-        namespace: str,
-        name: str,
-        patch: Any,
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        field_manager: str = "",
-        force: bool = False,
-        dry_run: bool = False,
+        self, target: Target, namespace: str, name: str, patch: Any, **options: Unpack[PatchArguments]
     ) -> bytes:
-        value = await self._client.patch(
-            target,
-            namespace,
-            name,
-            patch,
-            kind=kind,
-            subresource=subresource,
-            field_manager=field_manager,
-            force=force,
-            dry_run=dry_run,
-        )
-        return self._done("patch", target, namespace, name, subresource, value, dry_run)
+        value = await self._client.patch(target, namespace, name, patch, **options)
+        return self._done("patch", target, namespace, name, value, options)
 
-    async def delete(
-        self,
-        target: Target,
-        namespace: str,
-        name: str,
-        *,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: Propagation = "",
-        grace_period_seconds: int | None = None,
-        dry_run: bool = False,
-    ) -> bytes:
-        value = await self._client.delete(
-            target,
-            namespace,
-            name,
-            uid=uid,
-            resource_version=resource_version,
-            propagation=propagation,
-            grace_period_seconds=grace_period_seconds,
-            dry_run=dry_run,
-        )
-        if not dry_run:
+    async def delete(self, target: Target, namespace: str, name: str, **options: Unpack[DeleteArguments]) -> bytes:
+        value = await self._client.delete(target, namespace, name, **options)
+        if not options.get("dry_run"):
             self._written("delete", target, namespace, name, "")
             self._caches.deleted(target, Key(namespace, name), value)
         return value
 
-    async def delete_collection(self, target: Target, namespace: str = "", **options: Any) -> None:
+    async def delete_collection(
+        self, target: Target, namespace: str = "", **options: Unpack[DeleteCollectionArguments]
+    ) -> None:
         await self._client.delete_collection(target, namespace, **options)
         self._written("deletecollection", target, namespace, "", "")
 
@@ -136,9 +86,10 @@ class CachingClient:
         await self._client.close()
 
     def _done(
-        self, verb: str, target: Target, namespace: str, name: str, subresource: str, value: bytes, dry_run: bool
+        self, verb: str, target: Target, namespace: str, name: str, value: bytes, options: WriteArguments
     ) -> bytes:
-        if not dry_run:
+        subresource = options.get("subresource", "")
+        if not options.get("dry_run"):
             self._written(verb, target, namespace, name, subresource)
             if subresource in ("", "status"):
                 self._caches.observe(target, value)

@@ -11,12 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from remuda.kube import clock, errors, random_source
-from remuda.kube.client import Change, ChangeType, Listing, PatchKind, Propagation, Target
+from remuda.kube.client import (
+    Change,
+    ChangeType,
+    CreateArguments,
+    DeleteArguments,
+    Listing,
+    PatchArguments,
+    Propagation,
+    Target,
+    WriteArguments,
+)
 from remuda.kube.objects import Key
 from remuda.kube.patches import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from remuda.kube.selectors import FieldSelector, parse_field_selector, parse_label_selector
@@ -168,20 +178,10 @@ class ModelWorkload:
 
     # writing
 
-    async def create(
-        self,
-        target: Target,
-        namespace: str,
-        obj: Json,
-        *,
-        name: str = "",
-        subresource: str = "",
-        field_manager: str = "",
-        dry_run: bool = False,
-    ) -> bytes:
+    async def create(self, target: Target, namespace: str, obj: Json, **options: Unpack[CreateArguments]) -> bytes:
         self._write_allowed()
-        if subresource == "eviction":
-            return await self.delete(target, namespace, name)
+        if options.get("subresource") == "eviction":
+            return await self.delete(target, namespace, options["name"])
         made = _decode(_encode(obj))
         metadata = made.setdefault("metadata", {})
         key = Key(namespace, metadata["name"])
@@ -194,31 +194,15 @@ class ModelWorkload:
         return self._put("ADDED", target, key, head | made)
 
     async def update(
-        self,
-        target: Target,
-        namespace: str,
-        name: str,
-        obj: Json,
-        *,
-        subresource: str = "",
-        field_manager: str = "",
-        dry_run: bool = False,
+        self, target: Target, namespace: str, name: str, obj: Json, **options: Unpack[WriteArguments]
     ) -> bytes:
         return self._modify(target, Key(namespace, name), lambda present: _decode(_encode(obj)))
 
     async def patch(
-        self,
-        target: Target,
-        namespace: str,
-        name: str,
-        patch: Any,
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        field_manager: str = "",
-        force: bool = False,
-        dry_run: bool = False,
+        self, target: Target, namespace: str, name: str, patch: Any, **options: Unpack[PatchArguments]
     ) -> bytes:
+        kind = options.get("kind", "merge")
+
         def patched(present: Json) -> Json:
             if kind == "json":
                 return apply_json_patch(present, patch)
@@ -240,18 +224,8 @@ class ModelWorkload:
             return value
         return self._put("MODIFIED", target, key, changed)
 
-    async def delete(
-        self,
-        target: Target,
-        namespace: str,
-        name: str,
-        *,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: Propagation = "",
-        grace_period_seconds: int | None = None,
-        dry_run: bool = False,
-    ) -> bytes:
+    async def delete(self, target: Target, namespace: str, name: str, **options: Unpack[DeleteArguments]) -> bytes:
+        uid, resource_version = options.get("uid"), options.get("resource_version")
         self._write_allowed()
         obj = _decode(self._find(target, namespace, name))
         metadata = obj["metadata"]
