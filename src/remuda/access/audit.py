@@ -22,6 +22,7 @@ from remuda.kube import clock, random_source
 from remuda.kube.attempts import Attempts
 from remuda.kube.errors import StatusError, Unauthorized
 from remuda.kube.web import Request
+from remuda.runtime import tracing
 
 log = logging.getLogger("remuda.audit")
 
@@ -90,6 +91,8 @@ class Entry:
         self.through = ""
         self.bytes = 0  # of the answer's body
         self.why = ""  # it was refused, where the caller is not told in the same words
+        self._method = request.method
+        self._traceparent = request.headers.get(b"traceparent", b"").decode("ascii", "replace")
         self._impersonated = impersonated(request)
         self._audit = audit
         self._address = request.peer.address
@@ -113,6 +116,15 @@ class Entry:
         if why:
             line["why"] = why
         self._audit.write(line, bounded=not self.caller.name)
+        attributes: tracing.Attributes = {
+            "http.request.method": self._method,
+            "http.response.status_code": code,
+            "remuda.audit_id": self.id,
+            "remuda.cluster": self.cluster,
+            "remuda.through": self.through,
+        }
+        seconds = self._loop.time() - self._began
+        tracing.record("proxy request", seconds, attributes, failed=code >= 500, traceparent=self._traceparent)
 
 
 def id_of(request: Request) -> str:

@@ -13,7 +13,9 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from remuda.app import tracing
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings, set_up
+from remuda.app.tracing import TracingUnavailable
 from remuda.runtime import guard
 
 # The thread that writes to disk comes back from every commit into a busy event loop and waits for the interpreter lock.
@@ -37,8 +39,12 @@ def run(
     tune()
     _allow_many_files()
     try:
-        return _run(_until_signalled(serve))
-    except StartRefused as refused:
+        stop_tracing = tracing.start(command)
+        try:
+            return _run(_until_signalled(serve))
+        finally:
+            stop_tracing()
+    except (StartRefused, TracingUnavailable) as refused:
         print(f"remuda {command}: {refused}", file=sys.stderr)
         return 1
     finally:

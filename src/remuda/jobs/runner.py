@@ -31,6 +31,7 @@ from remuda.jobs.types import JOB, POD, Job, Pod
 from remuda.kube import clock
 from remuda.kube.errors import bad_request, ignore_not_found
 from remuda.kube.objects import Key
+from remuda.runtime import tracing
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
@@ -115,6 +116,10 @@ class JobRunner:
     def _ended(self, child: Child) -> None:
         self._turns.give_back(child.key)
         self._controller.enqueue(child.key)
+        attributes = {"k8s.namespace.name": child.key.namespace, "k8s.job.name": child.key.name}
+        code = -1 if child.code is None else child.code
+        seconds = clock.time() - child.started
+        tracing.record("job", seconds, {**attributes, "process.exit.code": code}, failed=code != 0)
 
     async def _sweep(self) -> None:
         await self._launcher.sweep({pod.metadata.uid for pod in self._pods.all()})

@@ -19,6 +19,7 @@ import msgspec
 from remuda.kube import clock, random_source
 from remuda.kube.errors import Conflict, StatusError
 from remuda.kube.objects import Key, Kind, Object
+from remuda.runtime import tracing
 from remuda.runtime.caches import Informer
 from remuda.runtime.informer import Listener
 from remuda.runtime.metrics import TERMINAL, Metrics
@@ -41,6 +42,7 @@ SECOND_LOOK_SECONDS = 10.0  # after a run's own write: it has just looked, and l
 SETTLE_SECONDS = 1.0  # after a change of what is only summed up: others like it change by the dozen
 _FORGIVEN_CONFLICTS = 3  # in a row: somebody was faster, which is harmless
 _LOUD_CONFLICTS = 10  # in a row: two writers fight over the object, which somebody should know
+_FAILURES = ("error", TERMINAL)
 _TIME = "Time"  # the reason of keys that wait for a moment, not for an object
 _ID_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes: ids are no words, and can be read out
 
@@ -159,12 +161,17 @@ class Controller:
         await self._tasks.close()
 
     def _begin(self, key: Key) -> None:
-        self._tasks.spawn(f"{self.name} {key}", self._run(key))
+        self._tasks.spawn(f"{self.name} {key}", self._traced(key))
+
+    async def _traced(self, key: Key) -> None:
+        with tracing.span("reconcile", {"remuda.controller": self.name, **_object_of(self.kind.name, key)}):
+            await self._run(key)
 
     async def _run(self, key: Key) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        current.set(Running(self.name, self.kind.name, key, f"{self._id_prefix}-{next(self._ids)}"))
+        running = Running(self.name, self.kind.name, key, f"{self._id_prefix}-{next(self._ids)}")
+        current.set(running)
         result = "error"
         try:
             async with asyncio.timeout(RECONCILE_SECONDS):
@@ -177,6 +184,7 @@ class Controller:
             result = self._failed(key, error)
         finally:
             self._metrics.reconciled(result, loop.time() - started)
+            tracing.describe({"remuda.reconcile_id": running.id, "remuda.result": result}, failed=result in _FAILURES)
             self._ledger.reconciled(self.name, self.kind.name, key)
             self._queue.done(key)
 
@@ -260,3 +268,7 @@ def _outcome_level(blocked: Blocked) -> int:
 def _unforeseen(error: Exception) -> Exception | None:
     """Errors the code expects are told in a sentence; of others the log shows where they came from."""
     return None if isinstance(error, StatusError | Retryable | TimeoutError | OSError) else error
+
+
+def _object_of(kind: str, key: Key) -> tracing.Attributes:
+    return {"k8s.object.kind": kind, "k8s.namespace.name": key.namespace, "k8s.object.name": key.name}

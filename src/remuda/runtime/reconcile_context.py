@@ -13,6 +13,7 @@ from contextvars import Context, ContextVar, copy_context
 import msgspec
 
 from remuda.kube.objects import Key
+from remuda.runtime import tracing
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -44,3 +45,4 @@ def _clear() -> None:
     current.set(None)
     current_step.set("")
     step_writes.set(())
+    tracing.leave()

@@ -26,6 +26,7 @@ import signal
 from types import TracebackType
 
 from remuda.kube.leadership import ask_permit
+from remuda.runtime import tracing
 from remuda.runtime.reconcile_context import current_step, step_writes
 
 log = logging.getLogger(__name__)
@@ -54,12 +55,14 @@ class Step:
         ask_permit()
         if _log_enabled(_INFO):
             current_step.set(self.name)
+        tracing.step_begins()
         if _crash is not None:
             _crash.passing(self.before)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        tracing.step_ends(self.name, failed=kind is not None)
         if kind is None:
             self.taken += 1
             if current_step.get():
