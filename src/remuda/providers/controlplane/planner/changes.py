@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane.planner import progress, retries
+from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.membership import Membership, name_of, node_of, says_it_is_member
 from remuda.providers.controlplane.planner.observation import Host, Member
 from remuda.providers.controlplane.planner.quorum import Guard
@@ -42,7 +42,7 @@ class Changes:
         if host.name in self._retired:  # it may still be at the plan before
             return not progress.is_applied(host) and self._now < self.patience_ends(host)
         member = self.membership.of(host)
-        waited = self._now - retries.asked_at(host, self._now)
+        waited = self._now - progress.asked_at(host, self._now)
         if member is not None:
             return waited < PATIENCE or not self.membership.is_down(member)
         return waited < (AFTERMATH if progress.is_failing(host) else PATIENCE)
@@ -57,7 +57,7 @@ class Changes:
         if host.name in self._retired:
             return (host.report.delivered or 0.0) + PATIENCE
         limit = AFTERMATH if progress.is_failing(host) else PATIENCE
-        return retries.asked_at(host, self._now) + limit
+        return progress.asked_at(host, self._now) + limit
 
     def under_way(self, *, but: Host | None = None, leaving: bool = True) -> Host | None:
         """A host whose membership is changing; without `leaving`, none that was asked to leave and has not yet."""

@@ -4,24 +4,33 @@ observation gives the same decision, and a cluster in its desired state gives no
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from remuda.kube.wait import Wait
 from remuda.providers.controlplane import render as rendering
 from remuda.providers.controlplane.planner import (
     election,
     etcd_removal,
     host_configuration,
-    initial_machines,
     progress,
     quorum,
-    stage,
-    tiers,
+    rollout_order,
 )
-from remuda.providers.controlplane.planner.decision import Decision, HostStatus, Mark, Release, Tier
+from remuda.providers.controlplane.planner.decision import Decision, HostStatus, Mark, Phase, Release, Tier
 from remuda.providers.controlplane.planner.observation import Host, Observed
 from remuda.providers.controlplane.planner.rollout_order import RolloutOrder
 from remuda.providers.controlplane.planner.run import Compare, Explain, PlanFunctions, Render, Retire, Run
 from remuda.providers.controlplane.render import consequence
 from remuda.providers.shared import names
+
+_MOST_NAMES = 3
+_VERBS: tuple[tuple[Phase, str], ...] = (
+    ("uncordoning", "uncordoning {} node(s) {}"),
+    ("draining", "draining {} node(s) {}"),
+    ("configuring", "configuring {} node(s) {}"),
+    ("failing", "failing {} machine(s) {}"),
+    ("waiting", "non-ready {} machine(s) {}"),
+)
 
 
 def decide(
@@ -60,7 +69,7 @@ def _let_go(observed: Observed) -> Decision:
 
 
 def _nothing(observed: Observed, wait: Wait) -> Decision:
-    initialized, provisioned = observed.initialized, initial_machines.roles_are_held(observed)
+    initialized, provisioned = observed.initialized, election.roles_are_held(observed)
     return Decision(
         waits=[wait], stage=wait.missing, initialized=initialized, bootstrapped=initialized, provisioned=provisioned
     )
@@ -85,7 +94,7 @@ def _lost(run: Run) -> Decision:
     etcd_removal.depart(run)
     for host in run.observed.hosts:
         if not host.deleting:
-            run.statuses[host.name] = HostStatus(phase="waiting", tier=tiers.tier_of(host, None), wait=wait)
+            run.statuses[host.name] = HostStatus(phase="waiting", tier=rollout_order.tier_of(host, None), wait=wait)
     return Decision(
         acts=run.acts,
         hosts=run.statuses,
@@ -94,7 +103,7 @@ def _lost(run: Run) -> Decision:
         stage=missing,
         initialized=True,
         bootstrapped=True,
-        provisioned=initial_machines.roles_are_held(run.observed),
+        provisioned=election.roles_are_held(run.observed),
         lost=wait,
         look_again=run.look_again,
     )
@@ -131,7 +140,7 @@ def _place_mark(run: Run, lost: Wait | None) -> None:
         return
     without = ""
     if not election.is_begun(observed, run.membership):
-        gathered = initial_machines.initial_machines_ready(observed)
+        gathered = election.initial_machines_ready(observed)
         if gathered.until is not None:
             run.look_at(gathered.until)
         if gathered.wait is not None:
@@ -152,9 +161,9 @@ def _place_mark(run: Run, lost: Wait | None) -> None:
 
 
 def _configure(run: Run) -> RolloutOrder:
-    by_tier: dict[Tier, list[Host]] = {tier: [] for tier in tiers.ORDER}
+    by_tier: dict[Tier, list[Host]] = {tier: [] for tier in rollout_order.ORDER}
     for host in run.observed.hosts:
-        tier = tiers.tier_of(host, run.init)
+        tier = rollout_order.tier_of(host, run.init)
         if host.deleting:
             continue
         if tier is None:
@@ -184,7 +193,7 @@ def _place(observed: Observed, host: Host) -> tuple[bool, float, str]:
 
 def _answer(run: Run, turns: RolloutOrder, lost: Wait | None) -> Decision:
     observed = run.observed
-    rank = {tier: place for place, tier in enumerate(tiers.ORDER)}
+    rank = {tier: place for place, tier in enumerate(rollout_order.ORDER)}
     by_rank = sorted(
         run.statuses.items(), key=lambda item: (rank.get(item[1].tier or "worker", 0), item[1].tier is None, item[0])
     )
@@ -195,10 +204,10 @@ def _answer(run: Run, turns: RolloutOrder, lost: Wait | None) -> Decision:
         hosts=run.statuses,
         waits=waits,
         held=run.held,
-        stage=stage.tell(run.statuses, waits),
+        stage=_stage(run.statuses, waits),
         initialized=initialized,
         bootstrapped=initialized or any(run.membership.votes(host) for host in observed.hosts),
-        provisioned=initial_machines.roles_are_held(observed),
+        provisioned=election.roles_are_held(observed),
         lost=lost,
         look_again=run.look_again,
     )
@@ -208,3 +217,34 @@ def _wait(observed: Observed, reason: str, missing: str, *, then: str = "") -> W
     cluster = observed.cluster
     on = f"RKEControlPlane {cluster.namespace}/{cluster.name}"
     return Wait(reason=reason, on=on, missing=missing, since=cluster.created, then=then)
+
+
+# ---- the summary --------------------------------------------------------------------------------------------------
+
+
+def _stage(hosts: Mapping[str, HostStatus], waits: Sequence[Wait]) -> str:
+    """Return a one-line summary of the current work, in the wording users know: `configuring etcd node(s) a,b: waiting
+    for probes: etcd`. It covers the first tier that has work in progress, with details only if that is a single
+    machine."""
+    for tier in rollout_order.ORDER:
+        told = [_stage_of_tier(tier, words, phase, hosts) for phase, words in _VERBS]
+        if any(told):
+            return ", ".join(filter(None, told))
+    leaving = sorted(name for name, status in hosts.items() if status.phase == "leaving")
+    if leaving:
+        return f"removing node(s) {_first_names(leaving)}"
+    return waits[0].missing if waits else ""
+
+
+def _stage_of_tier(tier: str, words: str, phase: Phase, hosts: Mapping[str, HostStatus]) -> str:
+    found = sorted(name for name, status in hosts.items() if status.tier == tier and status.phase == phase)
+    if not found:
+        return ""
+    wait = hosts[found[0]].wait
+    details = f": {wait.missing}" if len(found) == 1 and wait is not None else ""
+    return words.format(tier, _first_names(found)) + details
+
+
+def _first_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ",".join(names[:_MOST_NAMES]) + more

@@ -7,7 +7,7 @@ than two minutes once it is no member any more, and the user can force it (`rke.
 from __future__ import annotations
 
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane.planner import membership, progress, retries
+from remuda.providers.controlplane.planner import membership, progress
 from remuda.providers.controlplane.planner.decision import Deliver, Expel, Forget, Hold, HostStatus, Leave, Release
 from remuda.providers.controlplane.planner.membership import Membership
 from remuda.providers.controlplane.planner.observation import Host
@@ -140,7 +140,7 @@ def _stop(run: Run, host: Host) -> Wait | None:
         return _wait(host, "Stopping", "its services stop", "its Machine goes then")
     if progress.is_applied(host):
         return _release(run, host, "it has left etcd and its services have stopped")
-    end = (host.report.delivered or 0.0) + retries.UNANSWERED
+    end = (host.report.delivered or 0.0) + progress.UNANSWERED
     if run.now >= end:
         return _release(run, host, "it has left etcd, and does not answer")
     run.look_at(end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from remuda.kube import clock
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane.planner import drain, progress, retries
+from remuda.providers.controlplane.planner import drain, progress
 from remuda.providers.controlplane.planner.decision import (
     Deliver,
     HostStatus,
@@ -183,7 +183,7 @@ def _votes(run: Run, host: Host) -> bool:
 def _retry(run: Run, host: Host, tier: Tier) -> HostStatus:
     attempt = max(host.report.failures, 1)
     failed = f"failure while applying plan (attempt {attempt}): {host.report.failed_message or 'it does not say why'}"
-    again = retries.next_attempt(host, run.now)
+    again = progress.next_attempt(host, run.now)
     then = f"tried again at {clock.rfc3339(again)}"
     if run.now >= again:
         held = _against_joining_again(run, host, tier) or None
