@@ -13,12 +13,11 @@ import msgspec
 
 from remuda.providers.controlplane.planner.observation import Cluster, Host
 from remuda.providers.controlplane.render import instructions, layout, tunnel
-from remuda.providers.controlplane.render.compare import Change, compare
 from remuda.providers.controlplane.render.config import configure
+from remuda.providers.controlplane.render.consequence import Change, compare, stamps
 from remuda.providers.controlplane.render.files import INIT, files, vanished
+from remuda.providers.controlplane.render.instructions import probes
 from remuda.providers.controlplane.render.plan import Plan, read, write
-from remuda.providers.controlplane.render.probes import probes
-from remuda.providers.controlplane.render.stamps import stamps
 from remuda.providers.shared.distros.contract import text
 
 __all__ = ["CURRENT", "Change", "Placement", "compare", "dropped", "render", "retire"]

@@ -1,16 +1,34 @@
-"""Describe the changes between two plans of a host in the user's terms. Names of things, never their contents."""
+"""Consequence of a new plan for its host: whether it restarts, whether Pods move away first, and what changed.
+
+The installation of each plan carries two stamps: one checksum over all that requires a restart, and one over all that
+requires a restart with a drain. The list of servers to join by, certificates and manifests are in neither. Changes are
+described in the user's terms: names of things, never their contents.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
-from remuda.providers.controlplane.render.compare import Change, changed_files, compare
-from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE, UNIT_STATUS
+from remuda.providers.controlplane.planner.observation import Cluster
+from remuda.providers.controlplane.render import layout
+from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE, UNIT_STATUS, source, user_environment
 from remuda.providers.controlplane.render.layout import AGENT_REGISTRIES
-from remuda.providers.controlplane.render.plan import File, Plan, read
-from remuda.providers.controlplane.render.stamps import DRAIN_HASH, RESTART_STAMP
+from remuda.providers.controlplane.render.plan import File, Plan, compact, read
 from remuda.providers.controlplane.render.tunnel import TUNNEL
+
+RESTART_STAMP = "RESTART_STAMP"
+DRAIN_HASH = "DRAIN_HASH"
+
+# What a kubelet reads only when it registers its Node: Nodes that are there are changed through the API (`nodes`).
+_ONCE = ("node-label", "node-taint")
+# Settings that no Pod can notice: the service is restarted for them, and Pods stay.
+_UNNOTICED = ("tls-san", "etcd-disable-snapshots", "etcd-snapshot-", "etcd-s3")
+
+# From least to most.
+Change = Literal["none", "minor", "apply", "restart", "drain"]
 
 _SAID_OTHERWISE = {RESTART_STAMP, DRAIN_HASH, "REMUDA_VERSION", "REMUDA_ARTEFACTS"}
 _OF_US = ("REMUDA_", "INSTALL_")
@@ -23,6 +41,72 @@ _WORDS: dict[Change, str] = {
     "restart": "the service restarts",
     "drain": "the service restarts, after a drain if drains are enabled",
 }
+
+
+def stamps(cluster: Cluster, files: Sequence[File]) -> dict[str, str]:
+    settings = layout.of(cluster).settings
+    lasting = [file for file in files if not file.dynamic]
+
+    def without(keys: tuple[str, ...]) -> list[File]:
+        return [_without_keys(file, keys) if file.path == settings else file for file in lasting]
+
+    return {
+        RESTART_STAMP: _stamp(cluster, without(_ONCE)),
+        DRAIN_HASH: _stamp(cluster, without(_ONCE + _UNNOTICED)),
+    }
+
+
+def _stamp(cluster: Cluster, files: Sequence[File]) -> str:
+    parts: list[Any] = [
+        cluster.spec.provision_generation,
+        source(cluster),
+        sorted(user_environment(cluster).items()),
+        [[file.path, file.permissions, hashlib.sha256(file.content).hexdigest()] for file in files],
+        cluster.config_generation,
+    ]
+    return hashlib.sha256(compact(parts)).hexdigest()
+
+
+def _without_keys(file: File, keys: tuple[str, ...]) -> File:
+    values = json.loads(file.content)
+    kept = {key: value for key, value in values.items() if not key.startswith(keys)}
+    return File(path=file.path, content=compact(kept), permissions=file.permissions)
+
+
+# ---- comparison ---------------------------------------------------------------------------------------------------
+
+
+def compare(before: bytes, after: bytes) -> Change:
+    """`minor`: files nobody needs to wait for. `apply`: nothing is restarted. `restart`: the service is. `drain`: and
+    Pods are moved away before, where the user wants that. A first plan starts the service; it has no Pods yet."""
+    if before == after:
+        return "none"
+    if not before:
+        return "restart"
+    old, new = read(before), read(after)
+    if _same_instructions(old, new) and all(file.minor for file in changed_files(old, new)):
+        return "minor"
+    was, now = old.environment(), new.environment()
+    if was.get(RESTART_STAMP) != now.get(RESTART_STAMP):
+        return "restart" if was.get(DRAIN_HASH) == now.get(DRAIN_HASH) else "drain"
+    return "apply"
+
+
+def changed_files(old: Plan, new: Plan) -> list[File]:
+    """Return the files that differ between the two plans, in their newer version."""
+    was, now = ({file.path: file for file in plan.files} for plan in (old, new))
+    return [
+        now[path] if path in now else was[path]
+        for path in dict.fromkeys((*now, *was))
+        if was.get(path) != now.get(path)
+    ]
+
+
+def _same_instructions(old: Plan, new: Plan) -> bool:
+    return (old.instructions, old.periodic, old.probes) == (new.instructions, new.periodic, new.probes)
+
+
+# ---- description --------------------------------------------------------------------------------------------------
 
 
 def describe(change: Change) -> str:

@@ -12,7 +12,7 @@ from remuda.capi.types.shared import Selector
 from remuda.providers.controlplane import render
 from remuda.providers.controlplane.planner.observation import Cluster, Host, S3Access
 from remuda.providers.controlplane.render import plan as plans
-from remuda.providers.controlplane.render import tokens
+from remuda.providers.controlplane.render.config import fingerprint
 from remuda.providers.shared import distros
 from remuda.providers.shared.types.configuration import S3, Etcd, SelectorConfig, Taint
 from tests.lab.certificates import Authority
@@ -169,7 +169,7 @@ def test_a_label_that_stops_the_kubelet_is_kept_back_and_told() -> None:
 
 def test_a_worker_joins_nobody_but_the_clusters_authority() -> None:
     found = of_role("worker")
-    assert found["token"] == f"K10{tokens.fingerprint(sample.CERTIFICATE)}::node:{sample.AGENT_TOKEN}"
+    assert found["token"] == f"K10{fingerprint(sample.CERTIFICATE)}::node:{sample.AGENT_TOKEN}"
     assert "agent-token" not in found
 
 
@@ -182,8 +182,8 @@ def test_servers_share_both_tokens() -> None:
 def test_the_fingerprint_of_a_bundle_is_that_of_its_root() -> None:
     root = Authority("root")
     other = Authority("other").pem
-    assert tokens.fingerprint(root.pem + other) != tokens.fingerprint(root.pem)
-    assert tokens.fingerprint(root.pem + other) == tokens.fingerprint(root.pem + root.pem)
+    assert fingerprint(root.pem + other) != fingerprint(root.pem)
+    assert fingerprint(root.pem + other) == fingerprint(root.pem + root.pem)
 
 
 # ---- addresses ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from remuda.providers.controlplane import render
 from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, ExtraFiles
 from remuda.providers.controlplane.render import plan as plans
-from remuda.providers.controlplane.render.manifests import stored_gzip
+from remuda.providers.controlplane.render.files import stored_gzip
 from remuda.providers.shared.types.configuration import EnvVar
 from tests.unit.providers.controlplane.render import sample
 

@@ -10,8 +10,7 @@ import pytest
 from remuda.providers.controlplane import render
 from remuda.providers.controlplane.planner.observation import Cluster, Tokens, Tunnel
 from remuda.providers.controlplane.render import plan as plans
-from remuda.providers.controlplane.render.consequence import changes
-from remuda.providers.controlplane.render.stamps import DRAIN_HASH, RESTART_STAMP
+from remuda.providers.controlplane.render.consequence import DRAIN_HASH, RESTART_STAMP, changes
 from tests.unit.providers.controlplane.render import sample
 
 FOLDER = "/var/lib/rancher/capr/tunnel"
