@@ -27,9 +27,9 @@ from remuda.kube import clock
 from remuda.kube.core import SECRET, SECRETS, Secret
 from remuda.kube.errors import AlreadyExists, Conflict, NotFound
 from remuda.kube.objects import Key, Kind
-from remuda.providers.bootstrap import custom, environment, tokens
+from remuda.providers.bootstrap import custom, script, tokens
 from remuda.providers.bootstrap.custom import BadRequest
-from remuda.providers.bootstrap.environment import Environment
+from remuda.providers.bootstrap.script import Environment
 from remuda.providers.shared import names, secrets
 from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRAP
@@ -88,7 +88,7 @@ class ClusterRegistrationController:
         self._secrets.index(_REQUESTS, lambda secret: [str(key) for key in _cluster_of_request(secret)])
         controller = manager.controller(NAME, CLUSTER, self.reconcile)
         controller.watch(self._secrets, _cluster_of_secret, "secret", facts=_secret_facts)
-        controller.watch(self._control_planes, _cluster_of_control_plane, "controlplane", facts=environment.of)
+        controller.watch(self._control_planes, _cluster_of_control_plane, "controlplane", facts=script.environment_of)
 
     async def reconcile(self, key: Key) -> Outcome:
         cluster = self._clusters.get(*key)
@@ -134,11 +134,11 @@ class ClusterRegistrationController:
 
     def _environment(self, cluster: Cluster) -> Environment | None:
         """None: not known yet."""
-        key = environment.control_plane_of(cluster)
+        key = script.control_plane_of(cluster)
         if key is None:
             return {}
         control_plane = self._control_planes.get(*key)
-        return None if control_plane is None else environment.of(control_plane)
+        return None if control_plane is None else script.environment_of(control_plane)
 
     def _secret(self, cluster: Cluster, name: str, token: str, variables: Environment) -> dict[str, Any]:
         data = {TOKEN: token, COMMAND: command(self._site, token, variables)}

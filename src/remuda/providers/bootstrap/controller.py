@@ -25,7 +25,7 @@ from remuda.kube.conditions import condition
 from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, Secret
 from remuda.kube.errors import AlreadyExists, Conflict, StatusError
 from remuda.kube.objects import Condition, Key, Kind, Object
-from remuda.providers.bootstrap import data, environment, guard, script, tokens
+from remuda.providers.bootstrap import data, guard, script, tokens
 from remuda.providers.shared import names, plan_access, secrets
 from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.plan_access import Json, Owner
@@ -76,7 +76,7 @@ class RKEBootstrapController:
         controller = manager.controller(NAME, RKE_BOOTSTRAP, self.reconcile, concurrency=_CONCURRENCY)
         controller.watch(self._machines, _bootstrap_of_machine, "machine", facts=_machine_facts)
         controller.watch(self._clusters, self._of_cluster, "cluster", facts=_cluster_facts)
-        controller.watch(self._control_planes, self._of_control_plane, "control plane", facts=environment.of)
+        controller.watch(self._control_planes, self._of_control_plane, "control plane", facts=script.environment_of)
         controller.watch(self._secrets, _bootstrap_of_secret, "secret", facts=_secret_facts)
 
     def _of_cluster(self, cluster: Cluster) -> list[Key]:
@@ -232,15 +232,15 @@ class RKEBootstrapController:
         async with RENEW_DATA:
             await self._client.patch(SECRETS, *present.key, patch)
 
-    def _environment(self, owner: Owner) -> environment.Environment:
+    def _environment(self, owner: Owner) -> script.Environment:
         cluster = self._clusters.get(owner.machine.metadata.namespace, owner.machine.spec.cluster_name)
-        key = None if cluster is None else environment.control_plane_of(cluster)
+        key = None if cluster is None else script.control_plane_of(cluster)
         if key is None:
             return {}
         control_plane = self._control_planes.get(*key)
         if control_plane is None:
             raise Retryable(f"RKEControlPlane {key} is not there yet: it says where agents keep their state")
-        return environment.of(control_plane)
+        return script.environment_of(control_plane)
 
     def _own(self, owner: Owner, name: str) -> Secret | None:
         found = self._secrets.get(owner.bootstrap.metadata.namespace, name)
