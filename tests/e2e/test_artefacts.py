@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.providers.controlplane.artefacts.uploads import MOST_PIECE
+from remuda.providers.controlplane.artefacts.administration import MOST_PIECE
 from tests.e2e.program import Ended, run
 from tests.e2e.test_up import Up
 

@@ -19,9 +19,9 @@ from remuda.providers.controlplane import hosts, render
 from remuda.providers.controlplane.planner import drain, rollout_order
 from remuda.providers.controlplane.planner.observation import Cluster as Subject
 from remuda.providers.controlplane.planner.observation import Host, Tokens
+from remuda.providers.controlplane.references import Resolved
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.render import consequence as plan_consequence
-from remuda.providers.controlplane.resolved_references import Resolved
 from remuda.providers.shared import distros
 from remuda.providers.shared.distros import Distro, Version
 from remuda.providers.shared.types.bootstrap import RKEBootstrap

@@ -12,7 +12,7 @@ from remuda.kube.authorization import Access
 from remuda.kube.errors import FieldError, forbidden, required
 from remuda.providers.controlplane import references
 from remuda.providers.controlplane.rules import configuration, fields, keys, versions
-from remuda.providers.controlplane.rules.lookup import running
+from remuda.providers.controlplane.rules.versions import running
 from remuda.providers.shared import distros
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 

@@ -12,7 +12,7 @@ from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Object
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane import delivery, hooks, members, nodes
+from remuda.providers.controlplane import nodes, plan_secrets, removal
 from remuda.providers.controlplane.gather import Gathered, Gatherer
 from remuda.providers.controlplane.planner.decision import (
     Act,
@@ -74,13 +74,13 @@ class Acts:
                 await self._run_again(act)
             case RequestDrain():
                 if (secret := self._gathered.secrets.get(act.host)) is not None:
-                    await delivery.request_drain(self._client, secret, act.options)
+                    await plan_secrets.request_drain(self._client, secret, act.options)
             case RequestUncordon():
                 if (secret := self._gathered.secrets.get(act.host)) is not None:
-                    await delivery.request_uncordon(self._client, secret, act.options)
+                    await plan_secrets.request_uncordon(self._client, secret, act.options)
             case Hold():
                 if (machine := self._machine(act.host)) is not None:
-                    await hooks.hold(self._client, self._source.machines, machine)
+                    await removal.hold(self._client, self._source.machines, machine)
             case Release():
                 await self._release(act)
             case Leave():
@@ -116,7 +116,7 @@ class Acts:
         secret = self._gathered.secrets.get(act.host)
         if secret is None:
             return
-        await delivery.deliver(self._client, self._source.plans, secret, act.plan)
+        await plan_secrets.deliver(self._client, self._source.plans, secret, act.plan)
         if (machine := self._machine(act.host)) is not None:
             self._tell(machine, "PlanDelivered", act.why)
 
@@ -124,7 +124,7 @@ class Acts:
         secret = self._gathered.secrets.get(act.host)
         if secret is None:
             return
-        await delivery.run_again(self._client, secret)
+        await plan_secrets.run_again(self._client, secret)
         if (machine := self._machine(act.host)) is not None:
             self._tell(machine, "PlanRetried", f"attempt {act.attempt}")
 
@@ -132,7 +132,7 @@ class Acts:
 
     async def _release(self, act: Release) -> None:
         if (machine := self._machine(act.host)) is not None:
-            await hooks.release(self._client, self._source.machines, machine)
+            await removal.release(self._client, self._source.machines, machine)
             self._tell(machine, "Released", act.why)
 
     async def _leave(self, act: Leave) -> None:
@@ -140,7 +140,7 @@ class Acts:
         client = self._gathered.connection.client
         if host is None or host.node is None or client is None:
             return
-        refusal = await members.leave(client, self._gathered.observed.cluster.distro, host.node.name)
+        refusal = await nodes.leave(client, self._gathered.observed.cluster.distro, host.node.name)
         if refusal is not None:
             self.held.append(refusal)
         elif (machine := self._machine(act.host)) is not None:
@@ -149,7 +149,7 @@ class Acts:
     async def _expel(self, act: Expel) -> None:
         client = self._gathered.connection.client
         if client is not None:
-            await members.expel(client, act.node)
+            await nodes.expel(client, act.node)
             self._tell(
                 self._plane, "MemberExpelled", f"member {act.member} of etcd belongs to no Machine: Node {act.node}"
             )
@@ -180,7 +180,7 @@ class Acts:
     async def _forget(self, act: Forget) -> None:
         client = self._gathered.connection.client
         if client is not None:
-            await members.forget(client, act.node)
+            await nodes.forget(client, act.node)
             self._tell(self._plane, "NodeForgotten", f"Node {act.node} is not ready, and its Machine is gone")
 
     async def keep_nodes(self) -> None:

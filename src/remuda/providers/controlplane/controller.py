@@ -22,16 +22,7 @@ from remuda.kube import conditions
 from remuda.kube.errors import Conflict, StatusError
 from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane import (
-    admission,
-    hooks,
-    installation,
-    kubeconfig,
-    removal,
-    status,
-    status_writer,
-    wakeups,
-)
+from remuda.providers.controlplane import admission, installation, kubeconfig, removal, status, status_writer, wakeups
 from remuda.providers.controlplane.apply_decision import Acts
 from remuda.providers.controlplane.gather import Gathered, Gatherer, Silence
 from remuda.providers.controlplane.installation import Lookup, Pack
@@ -100,7 +91,7 @@ class RKEControlPlaneController:
         cluster = self._source.clusters.get(key.namespace, plane.spec.cluster_name)
         if plane.metadata.deleting:
             left = self._source.machines_of(Key(key.namespace, plane.spec.cluster_name))
-            await hooks.release_all(self._client, self._source.machines, left)
+            await removal.release_all(self._client, self._source.machines, left)
             return await removal.remove(self._client, Draft(RKE_CONTROL_PLANE.target, value), plane, left)
         try:
             return await self._keep(value, plane, cluster)
@@ -117,7 +108,7 @@ class RKEControlPlaneController:
         """The control plane is gone, or there never was one: what waits for it waits no longer."""
         self._publisher.forget(key)
         if not wakeups.planes_of(self._objects, key):
-            await hooks.release_all(self._client, self._source.machines, self._source.machines_of(key))
+            await removal.release_all(self._client, self._source.machines, self._source.machines_of(key))
 
     async def _tell_wait(self, key: Key, cluster: Cluster | None, undecided: _Undecided) -> Outcome:
         wait, value = undecided.wait, self._objects.raw(*key)
@@ -173,7 +164,7 @@ class RKEControlPlaneController:
         if cluster is None:
             raise _Undecided(Wait(reason="WaitingForCluster", on=name, missing="does not exist"))
         if cluster.metadata.deleting:
-            await hooks.release_all(self._client, self._source.machines, self._source.machines_of(cluster.key))
+            await removal.release_all(self._client, self._source.machines, self._source.machines_of(cluster.key))
             raise _Undecided(Wait(reason="Deleting", on=name, missing="is being deleted"))
         return cluster
 

@@ -7,19 +7,23 @@
     post-drain = R        hooks again; then the node accepts Pods, and all of these annotations are deleted
 
 The annotation drain-error reports what blocks the drain. Pods are not watched, so the drainer requeues to poll them.
+
+The Pods to evict are chosen by kubectl's rules and the cluster's options. They are classified (of a DaemonSet, static,
+to be left alone by its label) as for the deletion of a Machine (`capi.machine.drain_rules`). If one Pod may not be
+evicted, no Pod is touched.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from remuda.capi.cluster_index import index_by_cluster, members
-from remuda.capi.machine import drain_stages
-from remuda.capi.machine.drain_rules import listed
+from remuda.capi.machine import drain_rules, drain_stages
+from remuda.capi.machine.drain_rules import Surroundings, listed
 from remuda.capi.machine.workload import NODE, POD, Node, Pod
 from remuda.capi.pause import is_paused
 from remuda.capi.types import CLUSTER, MACHINE, Machine
@@ -28,8 +32,8 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRETS, Secret
 from remuda.kube.errors import NotFound, StatusError
 from remuda.kube.objects import Key
-from remuda.providers.controlplane import evacuation, hosts
-from remuda.providers.controlplane.report import (
+from remuda.providers.controlplane import hosts
+from remuda.providers.controlplane.plan_secrets import (
     DRAIN_DONE,
     DRAIN_ERROR,
     DRAIN_REQUEST,
@@ -173,7 +177,7 @@ class Drainer:
         """Evict the node's Pods and return what the drain waits for; empty when the node is empty."""
         pods: list[Pod] = await drain_stages.listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
         existing = await drain_stages.existing_daemon_sets(client, pods)
-        found = evacuation.plan(pods, work.options, existing, now=clock.time(), unreachable=node.unreachable)
+        found = plan_evacuation(pods, work.options, existing, now=clock.time(), unreachable=node.unreachable)
         if found.finished:
             return ""
         if found.forbidden:
@@ -293,3 +297,50 @@ def _bootstrap_of(secret: Secret) -> list[Key]:
 
 def _facts(secret: Secret) -> object:
     return secret.metadata.annotations
+
+
+# ---- which Pods to evict ------------------------------------------------------------------------------------------
+
+
+class Evacuation(NamedTuple):
+    evict: Sequence[Pod] = ()
+    leaving: Sequence[Pod] = ()  # waited for
+    forbidden: str = ""  # why nobody is asked to leave
+
+    @property
+    def finished(self) -> bool:
+        return not (self.evict or self.leaving or self.forbidden)
+
+
+def plan_evacuation(
+    pods: Sequence[Pod], options: DrainOptions, daemon_sets: Collection[Key], *, now: float, unreachable: bool
+) -> Evacuation:
+    around = Surroundings(now, unreachable, daemon_sets, namespace_labels={}, rules=())
+    found = drain_rules.plan(pods, around)
+    evict = [*found.evict, *found.evict_later]
+    leaving = [
+        pod for pod in (*found.leaving, *found.complete, *found.complete_later) if not _given_up(pod, options, now)
+    ]
+    return Evacuation(evict, leaving, _forbidden(found.stay, evict, options, daemon_sets))
+
+
+def _forbidden(stay: Sequence[Pod], evict: Sequence[Pod], options: DrainOptions, daemon_sets: Collection[Key]) -> str:
+    running = [pod for pod in evict if not pod.finished]
+    reasons = []
+    if options.ignore_daemon_sets is False:
+        of_sets = [pod for pod in stay if drain_rules.daemon_set_of(pod) in daemon_sets]
+        if of_sets:
+            reasons.append(f"{listed(of_sets)} belong to DaemonSets, and ignoreDaemonSets is false")
+    lonely = [pod for pod in running if pod.metadata.controller is None]
+    if lonely and not options.force:
+        reasons.append(f"{listed(lonely)} would not be made again by anybody, and force is not set")
+    local = [pod for pod in running if any(volume.empty_dir is not None for volume in pod.spec.volumes)]
+    if local and not options.delete_empty_dir_data:
+        reasons.append(f"{listed(local)} would lose what is in emptyDir volumes, and deleteEmptyDirData is not set")
+    return "; ".join(reasons)
+
+
+def _given_up(pod: Pod, options: DrainOptions, now: float) -> bool:
+    """Return whether the Pod has been terminating for longer than the options allow to wait."""
+    limit, deleted = options.skip_wait_for_delete_timeout_seconds, pod.metadata.deletion_timestamp
+    return bool(limit and deleted is not None and now - clock.parse(deleted) > limit)

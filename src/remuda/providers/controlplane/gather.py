@@ -20,12 +20,12 @@ from remuda.kube import clock, conditions
 from remuda.kube.core import Secret
 from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane import authorities, hosts, identity, installation, resolved_references, state
+from remuda.providers.controlplane import authorities, hosts, identity, installation, references, state
 from remuda.providers.controlplane.authorities import Authorities
+from remuda.providers.controlplane.plan_secrets import Plans
 from remuda.providers.controlplane.planner.observation import Cluster as Subject
 from remuda.providers.controlplane.planner.observation import Host, Observed, Orphan, Pool, Tokens, Tunnel
 from remuda.providers.controlplane.planner.quorum import QUORUM_LOST
-from remuda.providers.controlplane.plans import Plans
 from remuda.providers.controlplane.referenced_objects import Named
 from remuda.providers.shared import names, secrets
 from remuda.providers.shared.distros import Distro, Version
@@ -96,7 +96,7 @@ class Gatherer:
         if isinstance(tokens, Wait):
             problems.append(tokens)
             tokens = _NO_TOKENS
-        found = await resolved_references.resolve(self.named, plane)
+        found = await references.resolve(self.named, plane)
         infrastructure = self._infrastructure(cluster)
         pause = paused(cluster, plane.metadata)
         observed = Observed(
@@ -250,8 +250,8 @@ def _standing(plane: RKEControlPlane, cluster: Cluster, infrastructure: RKEClust
 
 
 def belongings(plane: RKEControlPlane) -> Sequence[str]:
-    """Secrets a control plane has without naming them, as `resolved_references.place` has them."""
+    """Secrets a control plane has without naming them, in the format of `references.place`."""
     cluster, namespace = plane.spec.cluster_name, plane.metadata.namespace
     kubeconfigs = (capi_names.kubeconfig_secret(cluster), names.admin_kubeconfig_secret(cluster))
     own = [*authorities.secret_names(cluster), state.secret_name(cluster), *kubeconfigs]
-    return [resolved_references.place("Secret", Key(namespace, name)) for name in own]
+    return [references.place("Secret", Key(namespace, name)) for name in own]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from remuda.capi.machine.workload import Pod, PodSpec, Volume
 from remuda.kube import clock
 from remuda.kube.objects import Key, ObjectMeta, OwnerReference
-from remuda.providers.controlplane.evacuation import Evacuation, plan
+from remuda.providers.controlplane.drainer import Evacuation
+from remuda.providers.controlplane.drainer import plan_evacuation as plan
 from remuda.providers.shared.types.configuration import DrainOptions
 
 NOW = 1_800_000_000.0

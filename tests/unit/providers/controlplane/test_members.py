@@ -6,7 +6,7 @@ import pytest
 
 from remuda.capi.machine.workload import Node, NodeStatus
 from remuda.kube.objects import Condition, ObjectMeta
-from remuda.providers.controlplane.members import majority_at_risk
+from remuda.providers.controlplane.nodes import majority_at_risk
 from remuda.providers.shared.distros.k3s import K3S
 
 REMOVE, REMOVED = "etcd.k3s.cattle.io/remove", "etcd.k3s.cattle.io/removed-node-name"

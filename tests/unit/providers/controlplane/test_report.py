@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from remuda.agent import formats, rules
 from remuda.kube.core import Secret
 from remuda.kube.objects import ObjectMeta
+from remuda.providers.controlplane.plan_secrets import facts, report
 from remuda.providers.controlplane.planner.observation import Member, UnitStatus
-from remuda.providers.controlplane.report import facts, report
 
 PLAN = b'{"probes":{"kubelet":{}}}'
 NOW = 1_800_000_000.0

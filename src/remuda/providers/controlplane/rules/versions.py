@@ -1,18 +1,23 @@
-"""Rules for version changes: which version may follow which. Pure.
+"""Rules for version changes: which version may follow which.
 
 The rules compare with the version that nodes run, not with the one requested last: a user who has requested a version
 that does not exist, or whose upgrade is half done, can request another one (a wrong version must not wedge a cluster).
 So a downgrade is one only if a node already runs something newer; and a minor version is skipped only if a server would
-skip it.
+skip it. `running` looks the versions up for admission; everything else is pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from remuda.capi import names as capi_names
+from remuda.capi.types import MACHINE
+from remuda.kube.admission import Review, Unseen
 from remuda.kube.errors import FieldError, forbidden, invalid, required
+from remuda.providers.shared import names
 from remuda.providers.shared.distros import BadVersion, Version, parse_version
 
 # The minors of Kubernetes 1 that are known to have been released, by distribution: first and last.
@@ -101,3 +106,27 @@ def _who(nodes: Sequence[Running]) -> str:
     ]
     more = f" (and {len(nodes) - 3} more)" if len(nodes) > 3 else ""
     return ", ".join(said) + more
+
+
+# ---- versions that nodes run --------------------------------------------------------------------------------------
+
+
+def running(review: Review, cluster: str) -> Sequence[Running]:
+    """Return the versions that the cluster's nodes are known to run."""
+    labels = {capi_names.CLUSTER_NAME: cluster}
+    try:
+        machines = review.select(MACHINE.api_version, MACHINE.plural, review.namespace, labels)
+    except Unseen:
+        return []
+    return [found for machine in machines if (found := running_on(machine)) is not None]
+
+
+def running_on(machine: dict[str, Any]) -> Running | None:
+    """Return the version that the Machine's node runs; None if nothing is known of its node yet."""
+    version = ((machine.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion")
+    if not version:
+        return None
+    metadata = machine["metadata"]
+    labels = metadata.get("labels") or {}
+    server = any(labels.get(role) == "true" for role in (names.ETCD_ROLE, names.CONTROL_PLANE_ROLE))
+    return Running(machine=metadata["name"], version=version, server=server)

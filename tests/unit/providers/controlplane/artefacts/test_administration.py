@@ -17,10 +17,15 @@ from remuda.kube import clock
 from remuda.kube.errors import entity_too_large, unauthorized
 from remuda.kube.web import Request
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
-from remuda.providers.controlplane.artefacts.administration import ArtefactAdministration
+from remuda.providers.controlplane.artefacts.administration import (
+    MOST_PIECE,
+    ArtefactAdministration,
+    NoSpace,
+    Uploads,
+    WrongOffset,
+)
 from remuda.providers.controlplane.artefacts.nano_bundles import VERSION as NANO
 from remuda.providers.controlplane.artefacts.nano_bundles import Packing
-from remuda.providers.controlplane.artefacts.uploads import MOST_PIECE, NoSpace, Uploads, WrongOffset
 from tests.lab.proxied import AuditLines
 
 VERSION = "v1.36.4+k3s1"
