@@ -45,8 +45,8 @@ RENEW = step("clusterregistration.renew-command", "writes the registration comma
 CREATE_BOOTSTRAP = step("clusterregistration.create-bootstrap", "creates the RKEBootstrap of a host that registers")
 CREATE_CUSTOM = step("clusterregistration.create-custommachine", "creates the CustomMachine of a host that registers")
 CREATE_MACHINE = step("clusterregistration.create-machine", "creates the Machine of a host that registers")
-ANSWER = step("clusterregistration.answer", "writes what has become of a host's request")
-FORGET = step("clusterregistration.forget", "deletes a request that nobody waits for any more")
+ANSWER = step("clusterregistration.answer", "writes the result of a host's request")
+FORGET = step("clusterregistration.forget", "deletes a request that its host has abandoned")
 
 REGISTRATION_TYPE = "rke.cattle.io/cluster-registration"
 TOKEN, COMMAND = "token", "command"
@@ -98,7 +98,7 @@ class ClusterRegistrationController:
             return Blocked("Paused", f"Cluster {key}", "the Cluster is paused")
         variables = self._environment(cluster)
         if variables is None:
-            why = f"the control plane of Cluster {key} is not there yet: it says how agents are set up"
+            why = f"waiting for the control plane of Cluster {key}, which configures the agents"
             return Blocked("WaitingForControlPlane", f"Cluster {key}", why)
         await self._provide(cluster, variables)
         outcomes = [await self._answer(cluster, request) for request in self._secrets.select(_REQUESTS, str(key))]
@@ -117,7 +117,9 @@ class ClusterRegistrationController:
                     made = self._secret(cluster, name, token, variables)
                     await self._client.create(SECRETS, cluster.metadata.namespace, made)
             except AlreadyExists:
-                raise Retryable(f"Secret {cluster.metadata.namespace}/{name} is not one of ours: rename it") from None
+                raise Retryable(
+                    f"Secret {cluster.metadata.namespace}/{name} belongs to another owner: rename it"
+                ) from None
         elif present.metadata.annotations.get(SITE) != digest:
             found = SECRET.decode(await self._client.get(SECRETS, *present.key))
             token = found.data.get(TOKEN, b"").decode() or tokens.make("cluster", cluster.key).text
@@ -162,7 +164,9 @@ class ClusterRegistrationController:
         if age > _REQUEST_SECONDS:
             await self._forget(request)
             return DONE
-        later = Again(max(_REQUEST_SECONDS - age, 1.0), f"the request {request.key} is deleted if nobody takes it")
+        later = Again(
+            max(_REQUEST_SECONDS - age, 1.0), f"request {request.key} is deleted unless its host collects the answer"
+        )
         if names.MACHINE_NAME in request.metadata.labels or custom.REFUSED in request.metadata.annotations:
             return later
         try:
@@ -173,13 +177,13 @@ class ClusterRegistrationController:
         machines = members(self._caches, MACHINE, cluster.key)
         present = find(machines, said.id)
         if present is not None and present.metadata.deleting:
-            why = f"Machine {present.key} of this host is being deleted: run the command again when it is gone"
+            why = f"Machine {present.key} of this host is being deleted: run the command again after that"
             await self._refuse(request, why)
         elif present is not None:
             await self._accept(request, present.metadata.name)
         elif why := custom.refusal(said, machines):
             await self._refuse(request, why)
-            self._events.warning(cluster, "HostRefused", f"a host that calls itself {said.node_name or said.id}: {why}")
+            self._events.warning(cluster, "HostRefused", f"cannot register host {said.node_name or said.id}: {why}")
         else:
             await self._make(cluster, said)
             await self._accept(request, said.name)

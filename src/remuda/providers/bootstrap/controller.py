@@ -44,15 +44,15 @@ from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, Ter
 from remuda.runtime.steps import Step, step
 
 NAME = "rkebootstrap"
-PUBLISH = step("rkebootstrap.publish", "writes what is known of a machine's bootstrap")
+PUBLISH = step("rkebootstrap.publish", "writes the status of a machine's bootstrap")
 CREATE_PLAN = step("rkebootstrap.create-plan-secret", "creates the plan Secret of a machine")
-LABEL_PLAN = step("rkebootstrap.label-plan-secret", "makes the labels of a plan Secret those of its Machine again")
+LABEL_PLAN = step("rkebootstrap.label-plan-secret", "restores the labels of a plan Secret to those of its Machine")
 CREATE_ACCOUNT = step("rkebootstrap.create-account", "creates the account of a plan Secret")
-CREATE_ROLE = step("rkebootstrap.create-role", "creates the role that opens one plan Secret")
+CREATE_ROLE = step("rkebootstrap.create-role", "creates the role that grants access to one plan Secret")
 BIND_ROLE = step("rkebootstrap.bind-role", "binds the role of a plan Secret to its account")
-CREATE_TOKEN = step("rkebootstrap.create-account-token", "asks for the token of a plan Secret's account")
+CREATE_TOKEN = step("rkebootstrap.create-account-token", "requests the token of a plan Secret's account")
 CREATE_DATA = step("rkebootstrap.create-data", "creates the Machine Bootstrap Secret, with a new bootstrap token")
-RENEW_DATA = step("rkebootstrap.renew-data", "puts a fresh bootstrap token into a Machine Bootstrap Secret")
+RENEW_DATA = step("rkebootstrap.renew-data", "renews the bootstrap token in a Machine Bootstrap Secret")
 
 SITE = "remuda.dev/site"  # annotation of a Machine Bootstrap Secret: which manager its script is for
 
@@ -181,9 +181,7 @@ class RKEBootstrapController:
         present = conditions.find(owner.bootstrap.status.conditions, NODE_TAMPERED)
         if refused is None:
             return [] if present is None else [condition(NODE_TAMPERED, False, "Cleared")]
-        message = (
-            f"{refused}; nothing of it was kept. Whoever has its kubeconfig may have tried this, not only its agent"
-        )
+        message = f"{refused}; nothing was changed. Anyone with its kubeconfig may have tried this, not only its agent"
         if present is None or present.message != message:
             self._events.warning(owner.bootstrap, NODE_TAMPERED, message)
         return [condition(NODE_TAMPERED, True, "ChangesRefused", message)]
@@ -204,7 +202,7 @@ class RKEBootstrapController:
         if not fresh:
             await self._write_data(owner, form, present, ledger or tokens.Ledger())
             fresh = self._ttl / 2
-        return Again(fresh, "the host has not come up yet: then it gets a new token")
+        return Again(fresh, "waiting for the host to connect; its bootstrap token is renewed until then")
 
     async def _write_data(self, owner: Owner, form: data.Form, present: Secret | None, ledger: tokens.Ledger) -> None:
         token = tokens.make("machine", owner.bootstrap.key)
@@ -239,7 +237,7 @@ class RKEBootstrapController:
             return {}
         control_plane = self._control_planes.get(*key)
         if control_plane is None:
-            raise Retryable(f"RKEControlPlane {key} is not there yet: it says where agents keep their state")
+            raise Retryable(f"waiting for RKEControlPlane {key}, which names the agents' state directory")
         return script.environment_of(control_plane)
 
     def _own(self, owner: Owner, name: str) -> Secret | None:
@@ -258,8 +256,8 @@ class RKEBootstrapController:
             return value
         what = f"{obj['kind']} {namespace}/{name}"
         if present.owner(RKE_BOOTSTRAP.name, RKE_BOOTSTRAP.group) or plan_access.BOOTSTRAP_UID in present.annotations:
-            raise Retryable(f"{what} of an earlier RKEBootstrap of this name has not been collected yet")
-        raise Retryable(f"{what} exists and belongs to somebody else: delete it, or give the Machine another name")
+            raise Retryable(f"{what} of an earlier RKEBootstrap of this name has not been garbage-collected yet")
+        raise Retryable(f"{what} exists and belongs to another owner: delete it, or give the Machine another name")
 
 
 def _data_secret(owner: Owner, made: data.Data, annotations: dict[str, str]) -> Json:
@@ -292,7 +290,7 @@ def _is_at_work(owner: Owner) -> bool:
 
 def _not_yet(bootstrap: RKEBootstrap, machine: Machine | None, cluster: Cluster | None) -> Blocked | None:
     if machine is None:
-        why = "no Machine owns it yet: one owns it that names it in spec.bootstrap.configRef"
+        why = "no Machine owns it yet: create a Machine that names it in spec.bootstrap.configRef"
         return Blocked("WaitingForMachine", f"RKEBootstrap {bootstrap.key}", why)
     if cluster is None:
         name = f"Cluster {machine.metadata.namespace}/{machine.spec.cluster_name}"

@@ -28,7 +28,7 @@ from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
 
 NAME = "custommachine"
-PUBLISH = step("custommachine.publish", "writes what is known of a host that registered itself")
+PUBLISH = step("custommachine.publish", "writes the status of a host that registered itself")
 
 _CLUSTER_INDEX = "cluster"
 

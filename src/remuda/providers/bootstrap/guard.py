@@ -41,7 +41,7 @@ class RefusedWrite(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         often = "once" if self.times == 1 else f"{self.times} times"
-        return f"the host tried {often} to change what is not its own in its plan Secret, last {', '.join(self.fields)}"
+        return f"the host tried {often} to change foreign fields of its plan Secret, last {', '.join(self.fields)}"
 
 
 def refused(annotations: Mapping[str, str]) -> RefusedWrite | None:
@@ -136,4 +136,4 @@ def _named(fields: Sequence[str]) -> list[str]:
 
 
 def _told(fields: Sequence[str]) -> str:
-    return f"only results may be written here: {', '.join(fields)} stays as it was, and the attempt is reported"
+    return f"hosts may write only results here: {', '.join(fields)} stays unchanged, and the attempt is reported"

@@ -72,7 +72,7 @@ class Registration:
         if field != "kubernetesversion":
             raise Refusal(400, "the header X-Cattle-Field must be kubernetesversion")
         if not host.machine.spec.version:
-            raise Refusal(404, f"Machine {host.machine.key} does not say which version of Kubernetes it shall run")
+            raise Refusal(404, f"Machine {host.machine.key} does not name a Kubernetes version")
         return host.machine.spec.version
 
     async def config_yaml(self, token: str, headers: Mapping[str, str]) -> str:
@@ -93,7 +93,7 @@ class Registration:
         try:
             found = await objects.until(self._client, SECRET, key, holds, self._hold_seconds)
         except TimeoutError:
-            missing = f"the account of RKEBootstrap {bootstrap.key} is not there yet"
+            missing = f"the service account of RKEBootstrap {bootstrap.key} does not exist yet"
             raise Refusal(503, missing, RETRY_SECONDS) from None
         return found.data[plan_access.TOKEN_KEY].decode()
 

@@ -36,9 +36,9 @@ from remuda.runtime.events import Events
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import Step, step
 
-MARK = step("rkecontrolplane.mark-init-node", "makes a host the one that begins the cluster")
-UNMARK = step("rkecontrolplane.unmark-init-node", "takes that mark from another host")
-LABEL = step("rkecontrolplane.label-server", "labels a Machine with the role of a control plane as Cluster API does")
+MARK = step("rkecontrolplane.mark-init-node", "marks the host that begins the cluster")
+UNMARK = step("rkecontrolplane.unmark-init-node", "removes the init node mark from another host")
+LABEL = step("rkecontrolplane.label-server", "sets Cluster API's control plane label on a Machine")
 
 _EXPECTED = (StatusError, Retryable, OSError, TimeoutError)
 
@@ -144,14 +144,16 @@ class Acts:
         if refusal is not None:
             self.held.append(refusal)
         elif (machine := self._machine(act.host)) is not None:
-            self._tell(machine, "LeavesEtcd", f"the member of etcd on Node {host.node.name} was asked to leave")
+            self._tell(machine, "LeavesEtcd", f"asked the etcd member on Node {host.node.name} to leave")
 
     async def _expel(self, act: Expel) -> None:
         client = self._gathered.connection.client
         if client is not None:
             await nodes.expel(client, act.node)
             self._tell(
-                self._plane, "MemberExpelled", f"member {act.member} of etcd belongs to no Machine: Node {act.node}"
+                self._plane,
+                "MemberExpelled",
+                f"removed etcd member {act.member}, which belongs to no Machine: deleted Node {act.node}",
             )
 
     # ---- Machines
@@ -181,7 +183,9 @@ class Acts:
         client = self._gathered.connection.client
         if client is not None:
             await nodes.forget(client, act.node)
-            self._tell(self._plane, "NodeForgotten", f"Node {act.node} is not ready, and its Machine is gone")
+            self._tell(
+                self._plane, "NodeForgotten", f"deleted Node {act.node}: it is not ready, and its Machine was deleted"
+            )
 
     async def keep_nodes(self) -> None:
         """As the plans say that their hosts have applied."""
@@ -198,7 +202,9 @@ class Acts:
                 self.errors.append(error)
                 continue
             if changed and (machine := self._machine(host.name)) is not None:
-                self._tell(machine, "NodeUpdated", f"Node {node.metadata.name} has the labels and taints of its config")
+                self._tell(
+                    machine, "NodeUpdated", f"set the labels and taints of Node {node.metadata.name} as in its config"
+                )
 
     def _machine(self, host: str) -> Machine | None:
         return self._gathered.machines.get(host)

@@ -39,10 +39,8 @@ from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
 NAME = "rkecontrolplane"
-PREPARE = step(
-    "rkecontrolplane.prepare", "writes a control plane's finalizer, and what is decided once for all its plans"
-)
-UNDECIDED = step("rkecontrolplane.publish-wait", "writes what a control plane waits for before anything can be decided")
+PREPARE = step("rkecontrolplane.prepare", "writes a control plane's finalizer and the choices that its plans keep")
+UNDECIDED = step("rkecontrolplane.publish-wait", "writes what a control plane waits for before the planner can run")
 
 Decide = Callable[[Observed], Decision]
 
@@ -100,7 +98,7 @@ class RKEControlPlaneController:
         except Exception as error:
             if not isinstance(error, Conflict):  # then another writer was faster, which is harmless
                 why = str(error) or type(error).__name__
-                wait = Wait(reason="Failed", on=f"RKEControlPlane {key}", missing=why, then="it is tried again")
+                wait = Wait(reason="Failed", on=f"RKEControlPlane {key}", missing=why, then="the controller retries")
                 await self._tell_wait(key, cluster, _Undecided(wait))
             raise
 
@@ -211,7 +209,7 @@ def _check(plane: RKEControlPlane) -> None:
     """Raise for a spec that admission should have refused, so that the controller does not act on it."""
     wrong = [str(error) for error in admission.complaints(plane)]
     if wrong:
-        on, then = f"RKEControlPlane {plane.key}", "nothing is changed until it is mended"
+        on, then = f"RKEControlPlane {plane.key}", "correct the spec; until then nothing changes"
         raise _Undecided(Wait(reason="InvalidSpec", on=on, missing="; ".join(wrong), then=then))
 
 

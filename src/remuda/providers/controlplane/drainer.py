@@ -50,10 +50,10 @@ from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
 from remuda.runtime.steps import step
 
 NAME = "rkedrain"
-CORDON = step("rkedrain.cordon", "keeps new Pods away from a node that is about to be restarted")
-EVICT = step("rkedrain.evict", "asks one Pod to leave a node that is about to be restarted")
-UNCORDON = step("rkedrain.uncordon", "lets Pods onto a node again")
-TELL = step("rkedrain.tell", "says in a plan Secret how far the drain of its node is")
+CORDON = step("rkedrain.cordon", "cordons a node before its services restart")
+EVICT = step("rkedrain.evict", "evicts a Pod from a node before its services restart")
+UNCORDON = step("rkedrain.uncordon", "uncordons a node")
+TELL = step("rkedrain.tell", "writes the progress of a drain into the plan Secret")
 
 _CONCURRENCY = 20
 _TIMEOUT_SECONDS = 600  # where the options say none
@@ -112,7 +112,11 @@ class Drainer:
             return DONE
         cluster = self._clusters.get(key.namespace, work.machine.spec.cluster_name)
         if is_paused(cluster, work.machine.metadata):
-            return Blocked("Paused", f"Machine {work.machine.key}", "it is left alone")
+            return Blocked(
+                "Paused",
+                f"Machine {work.machine.key}",
+                "the drain continues when the Machine and its Cluster are resumed",
+            )
         if work.said.get(UNCORDON_REQUEST) == work.request:
             return await self._uncordon(work)
         if work.said.get(DRAIN_DONE) == work.request:
@@ -165,7 +169,7 @@ class Drainer:
                 return Again(self._settings.retry_seconds, why)
         await self._tell(work, {DRAIN_DONE: work.request, DRAIN_ERROR: None})
         self._began.pop(key, None)
-        self._events.normal(work.machine, "Drained", "its node takes no Pods until its new plan is applied")
+        self._events.normal(work.machine, "Drained", "its node accepts no Pods until its new plan is applied")
         return DONE
 
     def _has_company(self, machine: Machine) -> bool:
@@ -188,7 +192,7 @@ class Drainer:
             return ""
         lines = [f"{listed([pod])}: {why}" for pod, why in refusals]
         if not lines:
-            lines = [f"{listed(ending)}: still ending"]
+            lines = [f"{listed(ending)}: still terminating"]
         return "; ".join([*lines[:5], *self._late(key, work)])
 
     def _late(self, key: Key, work: _Work) -> list[str]:
@@ -197,7 +201,7 @@ class Drainer:
             began = clock.time()
             self._began[key] = (work.request, began)
         limit = work.options.timeout or _TIMEOUT_SECONDS
-        return [f"this takes longer than the {limit} s allowed for it"] if clock.time() - began > limit else []
+        return [f"the drain exceeds its timeout of {limit} s"] if clock.time() - began > limit else []
 
     async def _evict(
         self, client: Client, pods: Sequence[Pod], options: DrainOptions
@@ -210,7 +214,7 @@ class Drainer:
         until = loop.time() + self._settings.eviction_seconds
         grace = options.grace_period if options.grace_period >= 0 else None
         for pod in pods:
-            why = "not asked to leave yet, there are many"
+            why = "not evicted yet: too many Pods for one attempt"
             if loop.time() < until:
                 try:
                     async with asyncio.timeout_at(until), EVICT:
@@ -219,7 +223,7 @@ class Drainer:
                     gone.append(pod)
                     continue
                 except TimeoutError:
-                    why = "the request to evict it was not answered in time"
+                    why = "the eviction request timed out"
             if why:
                 refusals.append((pod, why))
         return gone, refusals
@@ -251,7 +255,7 @@ class Drainer:
         missing = [name for name in wanted if work.said.get(name) != work.request]
         if not missing:
             return None
-        why = f"waits for hooks: {', '.join(missing)} of Secret {work.secret.key} must become the value of {stage}"
+        why = f"waiting for drain hooks: set {', '.join(missing)} of Secret {work.secret.key} to the value of {stage}"
         return Blocked("WaitingForHook", f"Secret {work.secret.key}", why)
 
     async def _node(self, client: Client, work: _Work) -> Node | None:
@@ -333,10 +337,12 @@ def _forbidden(stay: Sequence[Pod], evict: Sequence[Pod], options: DrainOptions,
             reasons.append(f"{listed(of_sets)} belong to DaemonSets, and ignoreDaemonSets is false")
     lonely = [pod for pod in running if pod.metadata.controller is None]
     if lonely and not options.force:
-        reasons.append(f"{listed(lonely)} would not be made again by anybody, and force is not set")
+        reasons.append(f"{listed(lonely)} have no controller that would recreate them, and force is not set")
     local = [pod for pod in running if any(volume.empty_dir is not None for volume in pod.spec.volumes)]
     if local and not options.delete_empty_dir_data:
-        reasons.append(f"{listed(local)} would lose what is in emptyDir volumes, and deleteEmptyDirData is not set")
+        reasons.append(
+            f"{listed(local)} would lose the data in their emptyDir volumes, and deleteEmptyDirData is not set"
+        )
     return "; ".join(reasons)
 
 

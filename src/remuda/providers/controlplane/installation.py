@@ -67,7 +67,7 @@ async def installer(
     return bundles.wait(plane.key, distro.name, version.text) or Wait(
         reason="NoArtefacts",
         on=f"version {version.text}",
-        missing=f"the manager has no files of it, and {distro.name} comes from nowhere else",
+        missing=f"the manager has no files of it, and {distro.name} has no other source",
         then=f"remuda artefacts add {distro.name} {version.text}",
     )
 
@@ -102,9 +102,12 @@ class Bundles:
             bundle.under_way = True
             self._tasks.spawn(f"pack {distro} {version}", self._run(self._pack, bundle, distro, version))
         if bundle.failure:
-            missing, then = f"{distro} cannot be packed: {bundle.failure}", "it is tried again by itself"
+            missing, then = f"cannot pack {distro}: {bundle.failure}", "the manager retries by itself"
             return Wait(reason="PackingFailed", on=f"version {version}", missing=missing, since=bundle.since, then=then)
-        missing, then = f"packing {distro} {version} from the manager's own installation", "plans are made then"
+        missing, then = (
+            f"packing {distro} {version} from the manager's own installation",
+            "the controller writes plans then",
+        )
         return Wait(reason="Packing", on=f"version {version}", missing=missing, since=bundle.since, then=then)
 
     async def _run(self, pack: Pack, bundle: _Bundle, distro: str, version: str) -> None:
@@ -189,7 +192,7 @@ def missing_images(
     return Wait(
         reason="ImagesMissing",
         on=f"version {version.text}",
-        missing=f"the manager has archives of its images, but none with those of {sets}, and no registry is configured",
+        missing=f"the manager has image archives of it, but none for {sets}, and no registry is configured",
         then=f"remuda artefacts add {distro.name} {version.text} {' '.join(files)}",
     )
 

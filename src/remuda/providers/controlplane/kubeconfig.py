@@ -35,7 +35,7 @@ from remuda.runtime.informer import Informer
 from remuda.runtime.steps import step
 
 CREATE = step("rkecontrolplane.create-kubeconfig", "creates the kubeconfig of a cluster")
-RENEW = step("rkecontrolplane.renew-kubeconfig", "signs the kubeconfig of a cluster anew, or points it elsewhere")
+RENEW = step("rkecontrolplane.renew-kubeconfig", "renews the kubeconfig of a cluster, or changes its server")
 
 # Annotations of the Secret: what it was made of.
 SERVER = "remuda.dev/server"

@@ -27,7 +27,7 @@ from remuda.providers.controlplane.hosts import ETCD_IS_VOTER, ETCD_NODE
 from remuda.providers.shared.distros import Distro
 from remuda.runtime.steps import step
 
-SYNC = step("rkecontrolplane.sync-node", "gives a Node the labels and taints that its host's config file has")
+SYNC = step("rkecontrolplane.sync-node", "sets the labels and taints of a Node as in its host's config file")
 
 LABELS = "remuda.dev/labels"  # annotations of a Node: keys of what came from a plan
 TAINTS = "remuda.dev/taints"
@@ -35,9 +35,9 @@ TAINTS = "remuda.dev/taints"
 _CONFIG = "/config.yaml.d/50-rancher.yaml"
 
 Json = dict[str, Any]
-LEAVE = step("rkecontrolplane.leave-etcd", "asks the distribution to remove the member of etcd on a node that goes")
-EXPEL = step("rkecontrolplane.expel-member", "deletes the Node of a member of etcd that belongs to no Machine")
-FORGET = step("rkecontrolplane.forget-node", "deletes a Node that is not ready and whose Machine is gone")
+LEAVE = step("rkecontrolplane.leave-etcd", "asks the distribution to remove the etcd member of a node")
+EXPEL = step("rkecontrolplane.expel-member", "deletes the Node of an etcd member that belongs to no Machine")
+FORGET = step("rkecontrolplane.forget-node", "deletes a Node that is not ready and whose Machine was deleted")
 
 _PAGE = 100
 
@@ -129,7 +129,7 @@ async def leave(client: Client, distro: Distro, node_name: str) -> Wait | None:
     if leaver is None:
         return None  # without a Node there is nobody to ask; the planner waits until the members agree
     if risk := majority_at_risk(nodes, leaver, distro):
-        return Wait(reason="QuorumAtRisk", on=f"Node {node_name}", missing=risk, then="it is looked at again")
+        return Wait(reason="QuorumAtRisk", on=f"Node {node_name}", missing=risk, then="the controller checks again")
     async with LEAVE:
         patch = {"metadata": {"annotations": {f"{distro.etcd_annotation}/remove": "true"}}}
         await client.patch(NODE.target, "", node_name, patch)
@@ -171,7 +171,7 @@ def _too_few(staying: Sequence[Node]) -> str:
     majority = len(staying) // 2 + 1
     if len(healthy) < majority:
         away = ", ".join(sorted(node.metadata.name for node in staying if node not in healthy))
-        return f"of the {len(staying)} members that stay only {len(healthy)} are well, {majority} must be; not: {away}"
+        return f"only {len(healthy)} of {len(staying)} other members are healthy, {majority} must be; unhealthy: {away}"
     return ""
 
 

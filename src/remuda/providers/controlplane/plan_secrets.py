@@ -55,10 +55,10 @@ _STATES: Mapping[str, PlanState] = {
 MOST_BYTES = 64 << 20
 
 _PLANS = (rules.PLAN, APPLIED_PLAN)
-DELIVER = step("rkecontrolplane.deliver-plan", "gives a host a new plan")
-RUN_AGAIN = step("rkecontrolplane.run-again", "asks a host to apply its plan once more")
-REQUEST_DRAIN = step("rkecontrolplane.request-drain", "asks for a node to be drained before its plan changes")
-REQUEST_UNCORDON = step("rkecontrolplane.request-uncordon", "asks for a node to take Pods again")
+DELIVER = step("rkecontrolplane.deliver-plan", "delivers a new plan to a host")
+RUN_AGAIN = step("rkecontrolplane.run-again", "asks a host to retry its plan")
+REQUEST_DRAIN = step("rkecontrolplane.request-drain", "requests the drain of a node before its plan changes")
+REQUEST_UNCORDON = step("rkecontrolplane.request-uncordon", "requests the uncordon of a node")
 
 # Results of the plan before; those of periodic instructions stay: the members of etcd are still who they are.
 _OUTDATED = (rules.PROBES, rules.FAILURES, rules.FAILED_CHECKSUM, rules.FAILED_OUTPUT, rules.FAILED_MESSAGE)
@@ -95,7 +95,7 @@ def report(secret: Secret) -> Report:
     if rules.text(data, rules.APPLIED_CHECKSUM) == checksum:
         return msgspec.structs.replace(found, applied=plan)
     return msgspec.structs.replace(
-        found, state="failed", failures=1, failed_message="the host reports the success of another plan than it has"
+        found, state="failed", failures=1, failed_message="the host reports the success of a plan that it was not given"
     )
 
 

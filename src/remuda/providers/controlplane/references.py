@@ -167,7 +167,7 @@ def place(kind: str, key: Key) -> str:
 async def _required(named: Named, kind: str, key: Key, what: str) -> Held:
     held = await (named.secret(key) if kind == "Secret" else named.config_map(key))
     if held is None:
-        raise _Problem(f"{kind} {key}", f"does not exist, but {what} names it", "plans change when it is there")
+        raise _Problem(f"{kind} {key}", f"does not exist, but {what} names it", "create it; plans change then")
     return held
 
 
@@ -213,7 +213,7 @@ def _with_login(access: RegistryAccess, held: Held, host: str) -> RegistryAccess
         )
     if held.type == _DOCKER:
         return _from_docker(access, held, host)
-    raise _Problem(str(held), f"is of type {held.type or 'Opaque'}: {_AUTH_CONFIG}, {_BASIC} and {_DOCKER} are read")
+    raise _Problem(str(held), f"is of type {held.type or 'Opaque'}: it must be {_AUTH_CONFIG}, {_BASIC} or {_DOCKER}")
 
 
 class _DockerLogin(msgspec.Struct):
@@ -231,12 +231,12 @@ def _from_docker(access: RegistryAccess, held: Held, host: str) -> RegistryAcces
     try:
         logins = msgspec.json.decode(held.data.get(_DOCKER_KEY, b""), type=_DockerConfig).auths
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise _Problem(str(held), f"holds no {_DOCKER_KEY} that can be read") from None
+        raise _Problem(str(held), f"has no valid {_DOCKER_KEY}") from None
     by_host = {_bare(name): login for name, login in logins.items()}
     login = by_host.get(_bare(host))
     if login is None:
         known = ", ".join(sorted(by_host)) or "none"
-        raise _Problem(str(held), f"has no login for {host}: it has those for {known}")
+        raise _Problem(str(held), f"has no login for {host}, only for {known}")
     return msgspec.structs.replace(
         access,
         username=login.username,
@@ -282,7 +282,7 @@ async def _files_of(named: Named, plane: RKEControlPlane, kind: str, source: Fil
         if item.hash and not hmac.compare_digest(
             item.hash, base64.b64encode(hashlib.sha256(content).digest()).decode()
         ):
-            raise _Problem(str(held), f"key {item.key} is not what machineSelectorFiles expects: its hash is another")
+            raise _Problem(str(held), f"key {item.key} does not match its hash in machineSelectorFiles")
         permissions = item.permissions or source.default_permissions
         files.append(ExtraFile(path=item.path, content=content, permissions=permissions, dynamic=item.dynamic))
     return files
@@ -307,7 +307,7 @@ async def _config_value(named: Named, plane: RKEControlPlane, value: str) -> str
     if key.namespace != plane.metadata.namespace:
         raise _Problem(
             f"RKEControlPlane {plane.key}",
-            f"{value} is in another namespace: Secrets of {plane.metadata.namespace} are read",
+            f"{value} is in another namespace: it must be in {plane.metadata.namespace}",
         )
     held = await _required(named, "Secret", key, "the configuration of nodes")
     _authorized(held, AUTHORIZED_CONFIG, plane)

@@ -24,13 +24,13 @@ from remuda.runtime.informer import Informer
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import Step, step
 
-DELETE_MACHINE = step("rkecontrolplane.delete-machine", "asks for the deletion of a server whose control plane goes")
-LET_GO = step("rkecontrolplane.let-go", "removes the finalizer of a control plane whose Machines are gone")
+DELETE_MACHINE = step("rkecontrolplane.delete-machine", "deletes a Machine whose control plane is being deleted")
+LET_GO = step("rkecontrolplane.let-go", "removes the finalizer of a control plane without Machines")
 
 FINALIZER = "rke.cattle.io/rkecontrolplane"
 _MOST_NAMES = 5
-HOLD = step("rkecontrolplane.hold-machine", "lets the deletion of a Machine wait until its member of etcd has left")
-RELEASE = step("rkecontrolplane.release-machine", "lets the deletion of a Machine go on")
+HOLD = step("rkecontrolplane.hold-machine", "delays the deletion of a Machine until its etcd member has left")
+RELEASE = step("rkecontrolplane.release-machine", "lets the deletion of a Machine continue")
 
 
 async def remove(client: Client, draft: Draft, plane: RKEControlPlane, left: Sequence[Machine]) -> Outcome:
@@ -44,7 +44,7 @@ async def remove(client: Client, draft: Draft, plane: RKEControlPlane, left: Seq
     message = f"Waiting for Machines to be deleted: {_named(left)}"
     staying = [machine for machine in left if not machine.metadata.deleting and machine.metadata.controller is not None]
     if staying:
-        message += f"; {_named(staying)} belong to MachineDeployments, which go with the Cluster"
+        message += f"; {_named(staying)} belong to MachineDeployments, which are deleted with the Cluster"
     news = [condition("Deleting", True, "WaitingForMachineDeletion", message)]
     conditions.put(draft.status, news, generation=plane.metadata.generation)
     await save(client, draft, LET_GO)

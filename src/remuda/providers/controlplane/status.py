@@ -85,7 +85,7 @@ def derive(seen: Judged) -> Report:
             _reconciled(decision),
             _stable(decision),
             _flag(PROVISIONED, decision.provisioned, "each role has a machine", "a role has no machine yet"),
-            _flag(BOOTSTRAPPED, decision.bootstrapped, "", "no server has begun the cluster yet"),
+            _flag(BOOTSTRAPPED, decision.bootstrapped, "", "no server has initialized the cluster yet"),
             _certificates(seen),
             _held((*decision.held, *seen.held)),
         ],
@@ -174,13 +174,16 @@ def _scaling(observed: Observed) -> list[Condition]:
     staying = [host for host in pooled if not host.deleting]
     going = [host for host in observed.hosts if host.roles.server and host.deleting]
     up = len(staying) < wanted
-    missing = f"{len(staying)} of {wanted} servers are there" if up else ""
+    missing = f"{len(staying)} of {wanted} servers exist" if up else ""
     down = bool(going) or len(staying) > wanted
     named = ", ".join(host.name for host in going)
     return [
         condition(SCALING_UP, up, SCALING_UP if up else f"Not{SCALING_UP}", missing),
         condition(
-            SCALING_DOWN, down, SCALING_DOWN if down else f"Not{SCALING_DOWN}", f"leaving: {named}" if named else ""
+            SCALING_DOWN,
+            down,
+            SCALING_DOWN if down else f"Not{SCALING_DOWN}",
+            f"being deleted: {named}" if named else "",
         ),
     ]
 
@@ -193,7 +196,7 @@ def _rolling_out(observed: Observed, decision: Decision) -> Condition:
     ]
     if not behind:
         return condition(ROLLING_OUT, False, f"Not{ROLLING_OUT}")
-    return condition(ROLLING_OUT, True, ROLLING_OUT, f"not as they shall be yet: {', '.join(behind)}")
+    return condition(ROLLING_OUT, True, ROLLING_OUT, f"not up to date yet: {', '.join(behind)}")
 
 
 def _ready(seen: Judged, alive: Verdict) -> Condition:
@@ -242,7 +245,7 @@ def _certificates(seen: Judged) -> Condition:
         return condition(CERTIFICATES_AVAILABLE, False, found.problems[0].reason, _told(found.problems))
     notes = [found.expiring] if found.expiring else []
     if seen.foreign_kubeconfig:
-        notes.append("the Secret with the kubeconfig is somebody else's: it is neither renewed nor pointed elsewhere")
+        notes.append("the kubeconfig Secret belongs to another owner: Remuda neither renews nor redirects it")
     return condition(CERTIFICATES_AVAILABLE, True, "Available", "; ".join(notes))
 
 
@@ -320,7 +323,7 @@ def of_machine(host: Host, status: HostStatus) -> list[Condition]:
     if report.plan and report.state == "succeeded":
         found.append(condition(PLAN_APPLIED, True, PLAN_APPLIED))
     elif report.plan and report.state == "failed":
-        message = report.failed_message or "the host does not say why"
+        message = report.failed_message or "the host reports no cause"
         found.append(condition(PLAN_APPLIED, False, "Error", f"attempt {report.failures} failed: {message}"))
     return found
 

@@ -30,8 +30,8 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import Again, Outcome, soonest
 from remuda.runtime.steps import step
 
-PUBLISH = step("rkecontrolplane.publish", "writes what is known of a control plane")
-TELL_MACHINE = step("rkecontrolplane.tell-machine", "writes what the planner says of a Machine into its conditions")
+PUBLISH = step("rkecontrolplane.publish", "writes the status of a control plane")
+TELL_MACHINE = step("rkecontrolplane.tell-machine", "writes the planner's conditions of a Machine")
 
 _TOLD_AT_ONCE = (AVAILABLE, READY, STABLE, HELD, "Paused")
 
@@ -76,7 +76,7 @@ class Publisher:
         rest = await self._pace.save(self._client, draft, plane.metadata, PUBLISH, matters=important)
         if report.look_again is None:
             return rest
-        return soonest(rest, Again(report.look_again, "the API is waited for"))
+        return soonest(rest, Again(report.look_again, "waiting for the API"))
 
     def _tell_held(self, plane: RKEControlPlane, news: list[Condition]) -> None:
         after, before = conditions.find(news, HELD), conditions.find(plane.status.conditions, HELD)

@@ -64,7 +64,7 @@ def test_roles_labels_and_addresses_reach_the_objects() -> None:
     ],
 )
 def test_no_label_that_controllers_read_can_be_chosen(label: str) -> None:
-    with pytest.raises(BadRequest, match="cannot be chosen"):
+    with pytest.raises(BadRequest, match="a host cannot choose the label"):
         said(labels=f"{label}=true")
 
 

@@ -198,7 +198,7 @@ class ArtefactAdministration:
         staged = {name: self._uploads.path(checksum) for name, checksum in wanted.files.items()}
         lacking = [name for name, path in staged.items() if not path.is_file()]
         if lacking:
-            raise BadArtefact(f"{', '.join(lacking)}: nothing of it was uploaded")
+            raise BadArtefact(f"{', '.join(lacking)}: not uploaded")
         try:
             added = self._artefacts.add(distro, version, arch, staged, sums=wanted.files, replace=wanted.replace)
         except WrongChecksum:  # what is there will never be right; for any other reason it can be kept later

@@ -75,12 +75,12 @@ class Changes:
         other = self.under_way(but=host)
         if other is not None:
             return _wait(
-                host, f"{other} is joining or leaving etcd: one at a time", then="it is the next ones' turn then"
+                host, f"{other} is joining or leaving etcd: one at a time", then="the next host joins after that"
             )
         if self.under_way() is not None:
             return None
         if not self.membership.known:
-            return _wait(host, "nobody says yet who the members of etcd are, or they do not agree")
+            return _wait(host, "no host has reported the members of etcd yet, or the reports differ")
         learner = next((m for m in self.membership.learners if self.membership.host_of(m) != host), None)
         if learner is not None:
             return _wait(host, f"member {name_of(learner)} of etcd is still a learner")
@@ -88,8 +88,8 @@ class Changes:
         if unwell:
             return _wait(
                 host,
-                f"these members of etcd are not surely well: {', '.join(sorted(unwell))}",
-                then="a host joins when all of them are",
+                f"these members of etcd are not known to be healthy: {', '.join(sorted(unwell))}",
+                then="the host joins when all members are healthy",
             )
         return None
 

@@ -44,7 +44,10 @@ def decide(
     if observed.deleting:
         return _let_go(observed)
     if observed.paused:
-        return _nothing(observed, _wait(observed, "Paused", f"is paused: {observed.paused}", then="nothing is changed"))
+        return _nothing(
+            observed,
+            _wait(observed, "Paused", f"is paused: {observed.paused}", then="nothing changes until it is resumed"),
+        )
     run = Run(observed, PlanFunctions(render, compare, retire, explain))
     etcd_removal.hold(run)
     if _is_lost(run):
@@ -63,7 +66,7 @@ def decide(
 def _let_go(observed: Observed) -> Decision:
     """The whole cluster goes: nobody has to leave it."""
     acts = [Release(host.name, "the whole cluster is being deleted") for host in observed.hosts if host.held]
-    waits = [_wait(observed, "Deleting", "is being deleted", then="its machines are let go")]
+    waits = [_wait(observed, "Deleting", "is being deleted", then="its machines are released")]
     statuses = {host.name: HostStatus(phase="leaving") for host in observed.hosts}
     return Decision(acts=acts, hosts=statuses, waits=waits, stage="deleting", initialized=observed.initialized)
 
@@ -87,9 +90,9 @@ def _is_lost(run: Run) -> bool:
 
 
 def _lost(run: Run) -> Decision:
-    missing = "the cluster was there, and no machine is left that has its data: all etcd machines are gone or new"
+    missing = "no machine has the cluster's data any more: all etcd machines were deleted or are new"
     wait = _wait(
-        run.observed, "EtcdLost", missing, then="a snapshot of etcd has to be restored; until then nothing is done"
+        run.observed, "EtcdLost", missing, then="restore a snapshot of etcd; until then the planner does nothing"
     )
     etcd_removal.depart(run)
     for host in run.observed.hosts:
@@ -182,8 +185,8 @@ def _configure(run: Run) -> RolloutOrder:
 
 def _no_role(host: Host) -> Wait:
     labels = ", ".join((names.ETCD_ROLE, names.CONTROL_PLANE_ROLE, names.WORKER_ROLE))
-    missing = f'has no role: what makes it must give it one or more of the labels {labels}, with the value "true"'
-    return Wait(reason="NoRole", on=str(host), missing=missing, then="nothing is done with it")
+    missing = f'has no role: its owner must set one or more of the labels {labels}, with the value "true"'
+    return Wait(reason="NoRole", on=str(host), missing=missing, then="it gets no plan until then")
 
 
 def _place(observed: Observed, host: Host) -> tuple[bool, float, str]:

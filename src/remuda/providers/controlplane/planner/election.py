@@ -43,15 +43,17 @@ def elect(observed: Observed, membership: Membership) -> Election:
     if observed.cluster.init_machine_id:
         designated = _designated(observed.cluster.init_machine_id, candidates)
         if designated in fit:
-            return Election(designated, "it is the one the user has named", rejected)
+            return Election(designated, "the user chose it", rejected)
         if not begun:
             return Election(None, rejected=_only(observed.cluster.init_machine_id, designated, rejected))
     kept = [host for host in marked if _keeps(host, begun, membership)]
     if kept:
-        return Election(_best(kept, membership), "it bears the mark", rejected)
+        return Election(_best(kept, membership), "it already is the init node", rejected)
     if not fit:
         return Election(None, rejected=rejected)
-    return Election(_best(fit, membership), "it votes" if begun else "it is the first that is ready", rejected)
+    return Election(
+        _best(fit, membership), "it is a voting member" if begun else "it is the first ready machine", rejected
+    )
 
 
 def is_begun(observed: Observed, membership: Membership) -> bool:
@@ -70,7 +72,7 @@ def unready(host: Host) -> str:
     if not host.infrastructure_ready:
         return _first(host.waits) or "its infrastructure is not ready"
     if not host.connected:
-        return _first(host.waits) or "its agent has not called yet"
+        return _first(host.waits) or "its agent has not connected yet"
     return "" if host.report.secret else "it has no plan Secret yet"
 
 
@@ -84,7 +86,7 @@ def wait_for_candidate(observed: Observed, membership: Membership, election: Ele
         missing=f"no machine can {'take over as' if begun else 'be'} the init node "
         f"({each or 'there is no machine with the role etcd'})",
         since=cluster.created,
-        then="the first that can is it",
+        then="the planner elects the first machine that can",
     )
 
 
@@ -95,7 +97,7 @@ def _against(host: Host, begun: bool, observed: Observed, membership: Membership
         return ""
     if not membership.views and observed.initialized and progress.was_ever_applied(host):
         return ""
-    return "is no voting member of the cluster that was begun: it would begin a second one"
+    return "is not a voting member of the existing cluster: it would begin a second one"
 
 
 def _keeps(host: Host, begun: bool, membership: Membership) -> bool:
@@ -121,7 +123,7 @@ def _designated(machine_id: str, candidates: Sequence[Host]) -> Host | None:
 
 def _only(machine_id: str, designated: Host | None, rejected: Mapping[str, str]) -> Mapping[str, str]:
     if designated is None:
-        return {f"machine id {machine_id}": "the user has named it, and there is no etcd machine with it"}
+        return {f"machine id {machine_id}": "the user chose it, but no etcd machine has this id"}
     return {designated.name: rejected[designated.name]}
 
 
@@ -154,9 +156,7 @@ def initial_machines_ready(observed: Observed) -> InitialMachines:
     if until is not None and observed.now >= until:
         return InitialMachines(missing=missing)
     then = "the cluster begins when they are ready" + (
-        f", and {GRACE_SECONDS / 60:.0f} minutes after the first etcd machine is ready in any case"
-        if until is None
-        else ""
+        f", or {GRACE_SECONDS / 60:.0f} minutes after the first etcd machine is ready" if until is None else ""
     )
     wait = _machines_wait(observed, "WaitingForMachines", missing, then=then, until=until)
     return InitialMachines(wait, missing, until)
@@ -175,11 +175,11 @@ def _roles(observed: Observed) -> list[tuple[str, bool]]:
 
 def _missing(observed: Observed, pool: Pool) -> str:
     hosts = [host for host in observed.hosts if host.pool == pool.name and not host.deleting]
-    waiting = [f"{host.name} {why}" for host in hosts if (why := unready(host))]
+    waiting = [f"{host.name}: {why}" for host in hosts if (why := unready(host))]
     unmade = max(pool.replicas - len(hosts), 0)
     if len(hosts) - len(waiting) >= pool.replicas:
         return ""
-    unmade_words = [f"{unmade} not made yet"] if unmade else []
+    unmade_words = [f"{unmade} not created yet"] if unmade else []
     return f"pool {pool.name}: {len(hosts) - len(waiting)} of {pool.replicas} ({', '.join((*waiting, *unmade_words))})"
 
 
@@ -188,6 +188,6 @@ def _machines_wait(
 ) -> Wait:
     cluster = observed.cluster
     if until is not None:
-        then = f"{then}, at the latest at {clock.rfc3339(until)} without them"
+        then = f"{then}, or at {clock.rfc3339(until)} without them"
     on = f"RKEControlPlane {cluster.namespace}/{cluster.name}"
     return Wait(reason=reason, on=on, missing=missing, since=cluster.created, then=then)

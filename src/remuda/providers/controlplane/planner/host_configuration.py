@@ -29,7 +29,10 @@ from remuda.providers.controlplane.render import Change
 def configure(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
     if host.failed:
         wait = _wait(
-            host, "MachineFailed", f"has failed: {host.failed}", "nothing waits for it; delete it to have another"
+            host,
+            "MachineFailed",
+            f"has failed: {host.failed}",
+            "delete the Machine to replace it; no other machine waits for it",
         )
         return HostStatus(phase="failing", tier=tier, wait=wait)
     if not host.planned:
@@ -55,7 +58,11 @@ def configure(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStat
 
 def _begin(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
     if why := unready(host):
-        wait = host.waits[0] if host.waits else _wait(host, "WaitingForHost", why, "it gets its plan then", agent=False)
+        wait = (
+            host.waits[0]
+            if host.waits
+            else _wait(host, "WaitingForHost", why, "the planner then gives it its first plan", agent=False)
+        )
         return HostStatus(phase="waiting", tier=tier, wait=wait)
     if (missing := turns.against_beginning(host, tier)) is not None:
         return _status(run, "waiting", tier, host, "WaitingForCluster", missing, since=host.connected_since)
@@ -63,7 +70,13 @@ def _begin(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
         return HostStatus(phase="waiting", tier=tier, wait=held)
     if run.frozen:
         return _status(
-            run, "waiting", tier, host, "WaitingForCluster", "no plan is made now", since=host.connected_since
+            run,
+            "waiting",
+            tier,
+            host,
+            "WaitingForCluster",
+            "no plan is written while the cluster itself waits",
+            since=host.connected_since,
         )
     run.acts.append(Deliver(host.name, run.desired(host), "first plan"))
     if host.roles.etcd:
@@ -113,7 +126,7 @@ def _against_joining_again(run: Run, host: Host, tier: Tier) -> HostStatus | Non
     if progress.was_ever_applied(host) and not run.membership.views:
         return None  # nobody says who the members are: it may be one
     if run.is_unanswered(host):  # a newer plan would only make the others wait for it anew
-        missing = "waiting for agent to check in and apply initial plan; it does not answer"
+        missing = "waiting for agent to check in and apply initial plan; its agent does not answer"
         return _status(run, "configuring", tier, host, "WaitingForPlan", missing, since=host.report.delivered)
     wait = run.changes.against_joining(host)
     if wait is not None:
@@ -133,7 +146,7 @@ def _drain(run: Run, turns: RolloutOrder, host: Host, tier: Tier, change: Change
         if run.is_out_of_service(host):
             return None  # the change may be what brings the API back
         why = run.observed.unreachable or "the API of the cluster does not answer"
-        return _status(run, "draining", tier, host, "ClusterUnreachable", f"its Pods cannot be moved away: {why}")
+        return _status(run, "draining", tier, host, "ClusterUnreachable", f"cannot drain its node: {why}")
     if host.node is None:
         return None
     request = drain.request(options)
@@ -142,7 +155,7 @@ def _drain(run: Run, turns: RolloutOrder, host: Host, tier: Tier, change: Change
     run.guard.disturb(host)
     turns.take(host, tier)
     missing = f"error draining machine {host.name}: {host.drain.error}" if host.drain.error else "draining node"
-    return _status(run, "draining", tier, host, "Draining", missing, then="it is restarted then")
+    return _status(run, "draining", tier, host, "Draining", missing, then="its services restart then")
 
 
 # ---- no change
@@ -155,7 +168,7 @@ def _carry_on(run: Run, host: Host, tier: Tier) -> HostStatus:
         first = not progress.was_ever_applied(host)
         missing = "waiting for agent to check in and apply initial plan" if first else "waiting for plan to be applied"
         if run.is_unanswered(host):
-            missing += "; it does not answer"
+            missing += "; its agent does not answer"
         return _status(run, "configuring", tier, host, "WaitingForPlan", missing, since=host.report.delivered)
     if unhealthy := progress.unhealthy_probes(run.observed, host):
         return _for_unit(run, tier, host, "WaitingForProbes", f"waiting for probes: {', '.join(unhealthy)}")
@@ -182,9 +195,11 @@ def _votes(run: Run, host: Host) -> bool:
 
 def _retry(run: Run, host: Host, tier: Tier) -> HostStatus:
     attempt = max(host.report.failures, 1)
-    failed = f"failure while applying plan (attempt {attempt}): {host.report.failed_message or 'it does not say why'}"
+    failed = (
+        f"failure while applying plan (attempt {attempt}): {host.report.failed_message or 'its agent reports no cause'}"
+    )
     again = progress.next_attempt(host, run.now)
-    then = f"tried again at {clock.rfc3339(again)}"
+    then = f"the planner retries at {clock.rfc3339(again)}"
     if run.now >= again:
         held = _against_joining_again(run, host, tier) or None
         stopping = _against_stopping(run, host) if held is None and _may_restart(run, host) else None
@@ -193,9 +208,9 @@ def _retry(run: Run, host: Host, tier: Tier) -> HostStatus:
             if _may_restart(run, host):
                 run.guard.disturb(host)
         elif stopping is not None:
-            then = f"tried again when the quorum allows it: {stopping.missing}"
+            then = f"the planner retries when the quorum allows it: {stopping.missing}"
         elif held is not None and held.wait is not None:
-            then = f"tried again when it may join: {held.wait.missing}"
+            then = f"the planner retries when it may join: {held.wait.missing}"
     else:
         run.look_at(again)
     return _status(run, "failing", tier, host, "PlanFailed", failed, since=host.report.delivered, then=then)

@@ -108,7 +108,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     internal_addresses: Sequence[str] = ()
     external_addresses: Sequence[str] = ()
     machine_id: str = ""
-    init: bool = False  # it bears the mark
+    init: bool = False  # it already is the init node
     connected: bool = False  # its agent has called
     connected_since: float | None = None  # when it first did; None: not known
     infrastructure_ready: bool = False

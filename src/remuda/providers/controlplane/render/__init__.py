@@ -67,4 +67,4 @@ def dropped(cluster: Cluster, host: Host) -> list[str]:
 
 def _check(cluster: Cluster) -> None:
     if cluster.renderer != CURRENT:
-        raise ValueError(f"this release cannot write plans in the way {cluster.renderer}, only in the way {CURRENT}")
+        raise ValueError(f"this release cannot write plans of renderer {cluster.renderer}, only of renderer {CURRENT}")

@@ -171,7 +171,7 @@ def _labels(cluster: Cluster, host: Host, values: dict[str, Any]) -> list[str]:
     labels = {name: value for name, value in host.node_labels.items() if name not in refused} | ours
     written = {f"{name}={value}" for name, value in labels.items()}
     values["node-label"] = sorted(written | set(listed(values.get("node-label"))))
-    return [f"label {name}: no kubelet starts with a label of that domain" for name in refused]
+    return [f"label {name}: a kubelet does not start with a label of that domain" for name in refused]
 
 
 def _may_be_label(name: str) -> bool:

@@ -33,7 +33,7 @@ Change = Literal["none", "minor", "apply", "restart", "drain"]
 _SAID_OTHERWISE = {RESTART_STAMP, DRAIN_HASH, "REMUDA_VERSION", "REMUDA_ARTEFACTS"}
 _OF_US = ("REMUDA_", "INSTALL_")
 _THE_TUNNEL = "the tunnel to the manager"
-_PERIODIC = {MEMBERS: f"how {MEMBERS} are asked for", TUNNEL: _THE_TUNNEL, UNIT_STATUS: "how the unit is watched"}
+_PERIODIC = {MEMBERS: f"the report of {MEMBERS}", TUNNEL: _THE_TUNNEL, UNIT_STATUS: "the report of the unit's status"}
 _WORDS: dict[Change, str] = {
     "none": "nothing changes",
     "minor": "applied at once, nothing restarts",
@@ -134,8 +134,8 @@ def changes(before: bytes, after: bytes) -> list[str]:
     found += [_PERIODIC.get(name, name) for name in _periodic_that_differ(old, new)]
     unexplained = old.environment().get(RESTART_STAMP) != new.environment().get(RESTART_STAMP)
     if unexplained and not found:
-        found.append("a restart was asked for (provisionGeneration)")
-    return list(dict.fromkeys(found)) or ["how the plan is carried out"]
+        found.append("a restart was requested (provisionGeneration)")
+    return list(dict.fromkeys(found)) or ["the tool that applies plans"]
 
 
 def _installation(old: Plan, new: Plan) -> Iterable[str]:
@@ -143,7 +143,7 @@ def _installation(old: Plan, new: Plan) -> Iterable[str]:
     if was.get("REMUDA_VERSION") != now.get("REMUDA_VERSION"):
         yield f"version {was.get('REMUDA_VERSION')} → {now.get('REMUDA_VERSION')}"
     elif was.get("REMUDA_ARTEFACTS") != now.get("REMUDA_ARTEFACTS") or _images(old) != _images(new):
-        yield "where the version is installed from"
+        yield "the source of the installation"
 
 
 def _images(plan: Plan) -> list[str]:
@@ -168,21 +168,21 @@ def _file(file: File, old: Plan, new: Plan) -> list[str]:
         return [f"config key {key}" for key in _keys_that_differ(path, old, new)]
     for end, words in (
         ("/remuda-servers", "the servers to join by"),
-        ("/remuda-ca.crt", "the cluster's authority"),
-        ("/servers.d/50-manager.json", "who vouches for the manager"),
-        ("/host-tool.py", "how the plan is carried out"),
+        ("/remuda-ca.crt", "the cluster's CA"),
+        ("/servers.d/50-manager.json", "the manager's CA certificates"),
+        ("/host-tool.py", "the tool that applies plans"),
         *((f"/{TUNNEL}/{name}", _THE_TUNNEL) for name in ("api-ca.pem", "ca.pem", "config.json", "token")),
         ("/addons.yaml", "additionalManifest"),
         ("/managed-chart-config.yaml", "chartValues"),
-        ("-etcd-snapshot-extra-metadata.yaml", "what snapshots remember of the spec"),
+        ("-etcd-snapshot-extra-metadata.yaml", "the spec stored in snapshots"),
     ):
         if path.endswith(end):
             return [words]
     if path == AGENT_REGISTRIES or path.endswith("/registries.yaml") or "/etc/tls/registries/" in path:
         return ["registries"]
     if "/server/tls/" in path:
-        return ["the cluster's authority"]
-    return [f"file {path} is taken away" if file.deleted else f"file {path}"]
+        return ["the cluster's CA"]
+    return [f"file {path} is removed" if file.deleted else f"file {path}"]
 
 
 def _keys_that_differ(path: str, old: Plan, new: Plan) -> list[str]:

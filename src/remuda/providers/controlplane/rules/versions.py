@@ -60,8 +60,8 @@ def warnings(text: str, path: str) -> list[str]:
     if version.major == 1 and first <= version.minor <= last:
         return []
     return [
-        f"{path}: {text} is well-formed, but not of a release that is known here (v1.{first} to v1.{last}): "
-        "if there is none, its installation will fail"
+        f"{path}: {text} is not a release that this manager knows (v1.{first} to v1.{last}); "
+        "if it does not exist, its installation will fail"
     ]
 
 
@@ -71,7 +71,7 @@ def transitions(old: str, new: str, running: Sequence[Running], path: str) -> li
     if before is None or after is None or old == new:
         return []
     if before.distro != after.distro:
-        return [forbidden(path, f"a cluster of {before.distro} cannot become one of {after.distro}")]
+        return [forbidden(path, f"cannot change the distribution of a cluster from {before.distro} to {after.distro}")]
     nodes = [(node, version) for node in running if (version := read(node.version)) is not None]
     if not any(node.server for node, _ in nodes):
         nodes.append((Running(machine="", version=old, server=True), before))
@@ -82,7 +82,7 @@ def _backwards(nodes: Sequence[tuple[Running, Version]], after: Version, path: s
     newer = [node for node, version in nodes if version > after]
     if not newer:
         return []
-    why = f"is older than what {_who(newer)}: data that a newer version has written cannot be read by an older one"
+    why = f"is a downgrade: {_who(newer)}, and an older version cannot read the data of a newer one"
     return [invalid(path, after.text, f"{why}; restore a snapshot instead")]
 
 
@@ -95,7 +95,7 @@ def _leaps(nodes: Sequence[tuple[Running, Version]], after: Version, path: str) 
     if not left_behind:
         return []
     lowest = min(version for node, version in nodes if node in left_behind)
-    why = f"leaves out a minor: {_who(left_behind)}; go to v{lowest.major}.{lowest.minor + 1} first"
+    why = f"skips a minor version: {_who(left_behind)}; upgrade to v{lowest.major}.{lowest.minor + 1} first"
     return [invalid(path, after.text, why)]
 
 

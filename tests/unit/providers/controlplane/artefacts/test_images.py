@@ -66,7 +66,7 @@ async def test_archive_of_the_release_does_not_do_for_the_default_network() -> N
     found = await installer(plane(), amd64=files(""), arm64=files("-core", "-calico"))
     assert isinstance(found, Wait)
     assert found.reason == "ImagesMissing"
-    assert "none with those of calico" in found.missing
+    assert "none for calico" in found.missing
     assert found.then == f"remuda artefacts add rke2 {VERSION} rke2-images-calico.linux-amd64.tar.zst"
     assert isinstance(await installer(plane(cni="canal"), amd64=files("")), Installer)
 

@@ -169,7 +169,7 @@ def test_a_failed_plan_is_tried_again_and_says_why_which_attempt_and_when() -> N
     said = str(decision.waits[0])
     assert "disk full" in said
     assert "attempt 2" in said
-    assert "tried again at" in said
+    assert "the planner retries at" in said
     assert decide(_failed(scene.three_servers(), 2, 61.0)).acts == [RunAgain("worker-4", 3)]
 
 

@@ -57,11 +57,11 @@ def test_values_get_the_type_that_the_distribution_wants(key: str, given: object
     ("key", "given", "words"),
     [
         ("colour", "blue", "machineGlobalConfig: colour: k3s has no such key"),
-        ("disable", {"a": 1}, "machineGlobalConfig: disable: is neither a text"),
-        ("disable", [["a"]], "machineGlobalConfig: disable: is neither a text"),
+        ("disable", {"a": 1}, "machineGlobalConfig: disable: must be a string"),
+        ("disable", [["a"]], "machineGlobalConfig: disable: must be a string"),
         ("secrets-encryption", "perhaps", "machineGlobalConfig: secrets-encryption: is neither true nor false"),
-        ("etcd-snapshot-retention", "many", "machineGlobalConfig: etcd-snapshot-retention: is no whole number"),
-        ("flannel-backend", ["a"], "machineGlobalConfig: flannel-backend: is a list, and one value is wanted"),
+        ("etcd-snapshot-retention", "many", "machineGlobalConfig: etcd-snapshot-retention: is not an integer"),
+        ("flannel-backend", ["a"], "machineGlobalConfig: flannel-backend: is a list, but must be a single value"),
         ("token", "mine", "machineGlobalConfig: token: the manager makes tokens"),
         ("disable-etcd", True, "machineGlobalConfig: disable-etcd: the roles of machines decide that"),
     ],
@@ -160,7 +160,7 @@ def test_a_label_that_stops_the_kubelet_is_kept_back_and_told() -> None:
     assert "node-role.kubernetes.io/worker=true" not in found
     assert {"topology.kubernetes.io/zone=z", "node.kubernetes.io/mine=1", "example.com/a=b"} <= set(found)
     assert render.dropped(sample.plain(), host) == [
-        "label node-role.kubernetes.io/worker: no kubelet starts with a label of that domain"
+        "label node-role.kubernetes.io/worker: a kubelet does not start with a label of that domain"
     ]
 
 

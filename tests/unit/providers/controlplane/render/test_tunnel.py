@@ -112,4 +112,4 @@ def test_every_host_is_told_who_else_vouches_for_the_manager_and_nothing_restart
     told = json.loads(found.content)
     assert (told["server"], base64.b64decode(told["certificate-authority-data"])) == ("https://m", one * 2)
     assert render.compare(before, after) == "minor"
-    assert "who vouches for the manager" in changes(before, after)
+    assert "the manager's CA certificates" in changes(before, after)
