@@ -268,4 +268,4 @@ async def test_what_is_no_request_is_refused_and_not_tried_again(yard: Yard) -> 
             custom.machine_name("host-1"),
             lambda obj: custom.REFUSED in obj["metadata"].get("annotations", {}),
         )
-        assert "cannot be read" in found["metadata"]["annotations"][custom.REFUSED]
+        assert "cannot read the request" in found["metadata"]["annotations"][custom.REFUSED]

@@ -62,8 +62,8 @@ def registration_secret(cluster: str) -> str:
 
 
 def command(site: Site, token: str, variables: Environment) -> str:
-    """One line. It trusts nothing it was not told here: the CA is checked by its sum, the script comes over TLS that
-    is verified with it. The user adds roles at its end."""
+    """Return the one-line registration command. It verifies the CA by its checksum, and downloads the script over TLS
+    verified with that CA. The user appends roles."""
     url = shlex.quote(site.server_url)
     given = " ".join(shlex.quote(f"{name}={value}") for name, value in variables.items())
     shell = f"env {given} sh" if given else "sh"
@@ -190,7 +190,7 @@ class ClusterRegistrationController:
         return later
 
     async def _make(self, cluster: Cluster, request: custom.Request) -> None:
-        """The Machine last: by then all it refers to is there."""
+        """Create the objects of a host, the Machine last, so that all objects that it refers to exist."""
         async with CREATE_BOOTSTRAP:
             await self._create(RKE_BOOTSTRAP, cluster, custom.bootstrap(request, cluster))
         async with CREATE_CUSTOM:
@@ -226,7 +226,7 @@ class ClusterRegistrationController:
 
 
 def find(machines: list[Machine], id: str) -> Machine | None:
-    """The Machine of a host, made by us or not. One that goes counts only when there is no other."""
+    """Return the Machine of a host, whoever created it. One that is being deleted counts only if there is no other."""
     found = [
         machine
         for machine in machines

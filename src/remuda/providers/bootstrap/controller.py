@@ -1,11 +1,11 @@
-"""RKEBootstrap: from a Machine to what its server needs to become a managed host.
+"""Controller of RKEBootstraps: gives the server of a Machine what it needs to become a managed host.
 
     wait for Machine, Cluster and its infrastructure → the plan Secret and the account that opens it → a token, and the
     script that carries it (the Machine Bootstrap Secret) → keep the token fresh until the host is there → watch over
     the plan Secret
 
-Everything made here belongs to the RKEBootstrap and goes with it. The account's token is made last, so where it is,
-the rest is. A token that has done its work is not followed by another one.
+All objects created here belong to the RKEBootstrap and are deleted with it. The account's token is created last, so if
+it exists, all other objects do. A bootstrap token is not renewed once its host has connected.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class RKEBootstrapController:
         return found if found is not None and plan_access.is_of(found.metadata, owner.bootstrap.metadata.uid) else None
 
     async def _create(self, owner: Owner, target: Target, obj: Json, step: Step) -> bytes:
-        """The object, made now or before; somebody else's of the same name is an error that names it."""
+        """Return the object, created now or before. Raises if another owner has an object of the same name."""
         namespace, name = owner.bootstrap.metadata.namespace, obj["metadata"]["name"]
         with contextlib.suppress(AlreadyExists):
             async with step:
@@ -339,5 +339,5 @@ def _cluster_facts(cluster: Cluster) -> object:
 
 
 def _secret_facts(secret: Secret) -> object:
-    """Not what it holds: results of plans are none of this controller's business."""
+    """Return the metadata alone: this controller does not use the results of plans."""
     return secret.metadata.labels, secret.metadata.annotations, secret.type

@@ -1,8 +1,8 @@
-"""Hosts that somebody made: what they say of themselves when they register, and what is made of it. Pure.
+"""Hosts that register themselves: the description they send, and the objects created from it. Pure.
 
-A host is known by its id (`X-Cattle-Id`), which it keeps for life; its objects are all called `custom-<digest of the
-id>`. What it says is checked here, before anything is made: with the Cluster's registration token it may choose its
-roles, but no label that controllers read.
+A host is identified by its id (`X-Cattle-Id`), which never changes; its objects are all called `custom-<digest of the
+id>`. The description is validated here, before any object is created: with the Cluster's registration token a host may
+choose its roles, but no label that controllers read.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""CustomMachine: a host that somebody made. It is provisioned when its agent has connected; there is nothing to create,
-and nothing to remove but the objects themselves."""
+"""Controller of CustomMachines, hosts that register themselves. A CustomMachine is provisioned when its agent has
+connected; there is no server to create or remove."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class CustomMachineController:
 
 
 def addresses(obj: CustomMachine) -> list[dict[str, Any]]:
-    """As the host has told them when it registered."""
+    """Return the addresses that the host reported when it registered."""
     external = obj.metadata.annotations.get(names.ADDRESS, "")
     internal = obj.metadata.annotations.get(names.INTERNAL_ADDRESS, "") or external
     found = [("InternalIP", internal)]

@@ -62,7 +62,8 @@ class Callers:
         self._hold_seconds = hold_seconds
 
     async def admit(self, text: str, headers: Mapping[str, str], *, use: bool) -> Host:
-        """With `use` the token is used, and a host that is not known yet is registered. Raises Refusal."""
+        """Return the host that the token authenticates. With `use`, mark the token as used and register an unknown
+        host. Raises Refusal."""
         headers = {name.lower(): value for name, value in headers.items()}
         try:
             id = custom.machine_id(headers)
@@ -157,7 +158,8 @@ class Callers:
         return Refusal(401, _UNKNOWN)
 
     async def _report(self, key: Key, user: str, id: str) -> None:
-        """The condition says the same however often it happens, so that nobody can make us write for ever."""
+        """Report misuse of a token. The condition does not change with each attempt, so that no client can cause
+        endless writes."""
         bootstrap = await objects.find(self._client, RKE_BOOTSTRAP, key)
         if bootstrap is None:
             return

@@ -41,7 +41,7 @@ def public(site: Site, environment: Mapping[str, str] = _NOTHING) -> str:
 
 @cache
 def uninstall() -> bytes:
-    """Takes upstream's agent off a host again."""
+    """Return the script that removes upstream's agent from a host."""
     return files(__package__).joinpath("uninstall.sh").read_bytes()
 
 
@@ -79,7 +79,7 @@ def _quoted(name: str, value: str) -> str:
 
 
 def control_plane_of(cluster: Cluster) -> Key | None:
-    """None: that of another provider, which says nothing of agents."""
+    """Return the RKEControlPlane of a Cluster; None if its control plane is of another provider."""
     reference = cluster.spec.control_plane_ref
     if reference is None or (reference.api_group, reference.kind) != (RKE_CONTROL_PLANE.group, RKE_CONTROL_PLANE.name):
         return None

@@ -100,7 +100,7 @@ class Acts:
         chosen = self._gathered.bootstraps.get(act.host)
         if chosen is not None:
             await self._label(chosen, "true", MARK)
-            self._tell(self._plane, "InitNodeElected", f"Machine {act.host} begins the cluster: {act.why}")
+            self._record_event(self._plane, "InitNodeElected", f"Machine {act.host} begins the cluster: {act.why}")
 
     async def _label(self, bootstrap: RKEBootstrap, value: str | None, named: Step) -> None:
         present = self._source.bootstraps.raw(*bootstrap.key)
@@ -118,7 +118,7 @@ class Acts:
             return
         await plan_secrets.deliver(self._client, self._source.plans, secret, act.plan)
         if (machine := self._machine(act.host)) is not None:
-            self._tell(machine, "PlanDelivered", act.why)
+            self._record_event(machine, "PlanDelivered", act.why)
 
     async def _run_again(self, act: RunAgain) -> None:
         secret = self._gathered.secrets.get(act.host)
@@ -126,14 +126,14 @@ class Acts:
             return
         await plan_secrets.run_again(self._client, secret)
         if (machine := self._machine(act.host)) is not None:
-            self._tell(machine, "PlanRetried", f"attempt {act.attempt}")
+            self._record_event(machine, "PlanRetried", f"attempt {act.attempt}")
 
     # ---- going
 
     async def _release(self, act: Release) -> None:
         if (machine := self._machine(act.host)) is not None:
             await removal.release(self._client, self._source.machines, machine)
-            self._tell(machine, "Released", act.why)
+            self._record_event(machine, "Released", act.why)
 
     async def _leave(self, act: Leave) -> None:
         host = next((one for one in self._gathered.observed.hosts if one.name == act.host), None)
@@ -144,13 +144,13 @@ class Acts:
         if refusal is not None:
             self.held.append(refusal)
         elif (machine := self._machine(act.host)) is not None:
-            self._tell(machine, "LeavesEtcd", f"asked the etcd member on Node {host.node.name} to leave")
+            self._record_event(machine, "LeavesEtcd", f"asked the etcd member on Node {host.node.name} to leave")
 
     async def _expel(self, act: Expel) -> None:
         client = self._gathered.connection.client
         if client is not None:
             await nodes.expel(client, act.node)
-            self._tell(
+            self._record_event(
                 self._plane,
                 "MemberExpelled",
                 f"removed etcd member {act.member}, which belongs to no Machine: deleted Node {act.node}",
@@ -183,7 +183,7 @@ class Acts:
         client = self._gathered.connection.client
         if client is not None:
             await nodes.forget(client, act.node)
-            self._tell(
+            self._record_event(
                 self._plane, "NodeForgotten", f"deleted Node {act.node}: it is not ready, and its Machine was deleted"
             )
 
@@ -202,12 +202,12 @@ class Acts:
                 self.errors.append(error)
                 continue
             if changed and (machine := self._machine(host.name)) is not None:
-                self._tell(
+                self._record_event(
                     machine, "NodeUpdated", f"set the labels and taints of Node {node.metadata.name} as in its config"
                 )
 
     def _machine(self, host: str) -> Machine | None:
         return self._gathered.machines.get(host)
 
-    def _tell(self, about: Object, reason: str, message: str) -> None:
+    def _record_event(self, about: Object, reason: str, message: str) -> None:
         self._events.normal(about, reason, message)

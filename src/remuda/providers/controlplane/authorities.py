@@ -1,9 +1,10 @@
-"""The authorities of a cluster: Cluster API's Secrets `<cluster>-ca`, `-etcd`, `-proxy` and `-sa`.
+"""Certificate authorities of a cluster: Cluster API's Secrets `<cluster>-ca`, `-etcd`, `-proxy` and `-sa`.
 
-Those that are there are used, whoever put them there; those that are not are made, before the first host gets a plan.
-Servers have them before they start for the first time, so the manager can sign for them and never has to fetch
-anything from a node. Once plans were delivered a missing one is never made anew: nobody would trust it. It is put back
-from the plans of servers, which hold all of them; where these do not have it, or do not agree, it is told.
+Existing Secrets are used, whoever created them; missing ones are created before the first host gets a plan. Servers
+have the authorities before they start for the first time, so the manager can sign certificates and never has to fetch
+anything from a node. Once plans were delivered, a missing authority is never replaced by a new one, which no node would
+trust. It is restored from the plans of servers, which hold all of them; if they lack it or differ, a condition reports
+the problem.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _PURPOSES = (CLUSTER, ETCD, PROXY, ACCOUNTS)
 _DAYS = 3650
 _SOON_SECONDS = 90 * 86400.0
 
-# Below the data directory of a server: where an authority goes, without its ending.
+# Paths below the data directory of a server, without their suffix.
 _PLACES: Mapping[str, tuple[str, ...]] = {
     CLUSTER: ("server/tls/server-ca", "server/tls/client-ca"),
     ETCD: ("server/tls/etcd/server-ca", "server/tls/etcd/peer-ca"),

@@ -53,7 +53,7 @@ NAME = "rkedrain"
 CORDON = step("rkedrain.cordon", "cordons a node before its services restart")
 EVICT = step("rkedrain.evict", "evicts a Pod from a node before its services restart")
 UNCORDON = step("rkedrain.uncordon", "uncordons a node")
-TELL = step("rkedrain.tell", "writes the progress of a drain into the plan Secret")
+ANNOTATE = step("rkedrain.tell", "writes the progress of a drain into the plan Secret")
 
 _CONCURRENCY = 20
 _TIMEOUT_SECONDS = 600  # where the options say none
@@ -75,7 +75,7 @@ class _Work(NamedTuple):
     connection: Connection
 
     @property
-    def said(self) -> Mapping[str, str]:
+    def annotations(self) -> Mapping[str, str]:
         return self.secret.metadata.annotations
 
 
@@ -117,14 +117,14 @@ class Drainer:
                 f"Machine {work.machine.key}",
                 "the drain continues when the Machine and its Cluster are resumed",
             )
-        if work.said.get(UNCORDON_REQUEST) == work.request:
+        if work.annotations.get(UNCORDON_REQUEST) == work.request:
             return await self._uncordon(work)
-        if work.said.get(DRAIN_DONE) == work.request:
+        if work.annotations.get(DRAIN_DONE) == work.request:
             return DONE
         try:
             return await self._drain(key, work)
         except (StatusError, OSError, TimeoutError) as error:
-            await self._tell(work, {DRAIN_ERROR: str(error) or type(error).__name__})
+            await self._annotate(work, {DRAIN_ERROR: str(error) or type(error).__name__})
             raise
 
     def _look(self, key: Key) -> _Work | None:
@@ -151,7 +151,7 @@ class Drainer:
         if client is None:
             cluster = f"Cluster {work.machine.metadata.namespace}/{work.machine.spec.cluster_name}"
             why = f"{cluster} does not answer: {work.connection.error}"
-            await self._tell(work, {DRAIN_ERROR: why})
+            await self._annotate(work, {DRAIN_ERROR: why})
             return Blocked("WaitingForConnection", cluster, why, self._settings.retry_seconds)
         node = await self._node(client, work)
         if node is not None:
@@ -162,22 +162,22 @@ class Drainer:
                 return waiting
             if (
                 work.options.enabled
-                and self._has_company(work.machine)
-                and (why := await self._empty(key, client, node, work))
+                and self._has_other_machines(work.machine)
+                and (why := await self._evict_all(key, client, node, work))
             ):
-                await self._tell(work, {DRAIN_ERROR: why})
+                await self._annotate(work, {DRAIN_ERROR: why})
                 return Again(self._settings.retry_seconds, why)
-        await self._tell(work, {DRAIN_DONE: work.request, DRAIN_ERROR: None})
+        await self._annotate(work, {DRAIN_DONE: work.request, DRAIN_ERROR: None})
         self._began.pop(key, None)
         self._events.normal(work.machine, "Drained", "its node accepts no Pods until its new plan is applied")
         return DONE
 
-    def _has_company(self, machine: Machine) -> bool:
+    def _has_other_machines(self, machine: Machine) -> bool:
         """The only machine of a cluster is never emptied: its Pods would have nowhere to go."""
         cluster = Key(machine.metadata.namespace, machine.spec.cluster_name)
         return sum(hosts.is_ours(one) for one in members(self._caches, MACHINE, cluster)) > 1
 
-    async def _empty(self, key: Key, client: Client, node: Node, work: _Work) -> str:
+    async def _evict_all(self, key: Key, client: Client, node: Node, work: _Work) -> str:
         """Evict the node's Pods and return what the drain waits for; empty when the node is empty."""
         pods: list[Pod] = await drain_stages.listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
         existing = await drain_stages.existing_daemon_sets(client, pods)
@@ -193,9 +193,9 @@ class Drainer:
         lines = [f"{listed([pod])}: {why}" for pod, why in refusals]
         if not lines:
             lines = [f"{listed(ending)}: still terminating"]
-        return "; ".join([*lines[:5], *self._late(key, work)])
+        return "; ".join([*lines[:5], *self._timeout_note(key, work)])
 
-    def _late(self, key: Key, work: _Work) -> list[str]:
+    def _timeout_note(self, key: Key, work: _Work) -> list[str]:
         request, began = self._began.setdefault(key, (work.request, clock.time()))
         if request != work.request:
             began = clock.time()
@@ -218,7 +218,7 @@ class Drainer:
             if loop.time() < until:
                 try:
                     async with asyncio.timeout_at(until), EVICT:
-                        why = await _send_away(client, pod, grace, by_force=options.disable_eviction)
+                        why = await _evict_or_delete(client, pod, grace, by_force=options.disable_eviction)
                 except drain_stages.PodGone:
                     gone.append(pod)
                     continue
@@ -242,7 +242,7 @@ class Drainer:
             async with UNCORDON:
                 await client.patch(NODE.target, "", node.metadata.name, {"spec": {"unschedulable": None}})
         answers = [hook.annotation for hook in (*work.options.pre_drain_hooks, *work.options.post_drain_hooks)]
-        await self._tell(work, dict.fromkeys((*_OURS, *filter(None, answers))))
+        await self._annotate(work, dict.fromkeys((*_OURS, *filter(None, answers))))
         return DONE
 
     # ---- both
@@ -251,8 +251,8 @@ class Drainer:
         wanted = [hook.annotation for hook in hooks if hook.annotation]
         if not wanted:
             return None
-        await self._tell(work, {stage: work.request})
-        missing = [name for name in wanted if work.said.get(name) != work.request]
+        await self._annotate(work, {stage: work.request})
+        missing = [name for name in wanted if work.annotations.get(name) != work.request]
         if not missing:
             return None
         why = f"waiting for drain hooks: set {', '.join(missing)} of Secret {work.secret.key} to the value of {stage}"
@@ -271,17 +271,17 @@ class Drainer:
         except NotFound:
             return None
 
-    async def _tell(self, work: _Work, notes: Mapping[str, str | None]) -> None:
+    async def _annotate(self, work: _Work, notes: Mapping[str, str | None]) -> None:
         """Nothing is written that stands there already."""
         present = self._secrets.get(*work.secret.key) or work.secret
         news = {name: value for name, value in notes.items() if present.metadata.annotations.get(name) != value}
         if news:
             patch = {"metadata": {"annotations": news, "resourceVersion": present.metadata.resource_version}}
-            async with TELL:
+            async with ANNOTATE:
                 await self._client.patch(SECRETS, *present.key, patch)
 
 
-async def _send_away(client: Client, pod: Pod, grace: int | None, *, by_force: bool) -> str:
+async def _evict_or_delete(client: Client, pod: Pod, grace: int | None, *, by_force: bool) -> str:
     """Return why it was refused; empty if the Pod leaves. Raises PodGone if it does not exist any more."""
     if not by_force:
         return await drain_stages.ask_to_leave(client, pod, grace_seconds=grace)

@@ -30,7 +30,7 @@ PLAN_LAST_UPDATED = "rke.cattle.io/plan-last-updated"  # annotation: when the pl
 
 PLAN_SUPERSEDES = "rke.cattle.io/plan-supersedes-unfinished"  # annotation: the plan before it had not succeeded
 
-# The handshake with whoever drains nodes: annotations of the plan Secret. All values are the request, to the byte.
+# Drain handshake: annotations of the plan Secret. All values repeat the request byte for byte.
 DRAIN_REQUEST = "rke.cattle.io/drain-options"
 PRE_DRAIN = "rke.cattle.io/pre-drain"
 DRAIN_DONE = "rke.cattle.io/drain-done"
@@ -138,11 +138,11 @@ class _Output(msgspec.Struct, rename="camel"):
     stdout: str | None = None  # base64
 
 
-class _Said(msgspec.Struct):
+class _MembersOutput(msgspec.Struct):
     members: list[msgspec.Raw]
 
 
-class _SaidOfUnit(msgspec.Struct):
+class _UnitOutput(msgspec.Struct):
     state: Literal["activating", "deactivating", "inactive", "failed", "maintenance"]
     error: str = ""
 
@@ -165,7 +165,7 @@ def _stdout(record: msgspec.Raw) -> bytes:
 def _unit(outputs: _Outputs) -> UnitStatus | None:
     """The host tool has made one short line of the error; a hostile host need not."""
     try:
-        said = msgspec.json.decode(_stdout(outputs.unit_status), type=_SaidOfUnit)
+        said = msgspec.json.decode(_stdout(outputs.unit_status), type=_UnitOutput)
     except (ValueError, RecursionError):
         return None
     error = said.error[:_MOST_ERROR]
@@ -174,7 +174,7 @@ def _unit(outputs: _Outputs) -> UnitStatus | None:
 
 def _members(outputs: _Outputs) -> Sequence[Member] | None:
     try:
-        said = msgspec.json.decode(_stdout(outputs.etcd_members), type=_Said)
+        said = msgspec.json.decode(_stdout(outputs.etcd_members), type=_MembersOutput)
         if len(said.members) > _MOST_MEMBERS:
             return None
         return tuple(msgspec.json.decode(one, type=Member) for one in said.members)

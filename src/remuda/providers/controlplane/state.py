@@ -1,8 +1,8 @@
-"""The tokens by which nodes join: the Secret `<cluster>-rke-state`, made once.
+"""The state Secret `<cluster>-rke-state`: the tokens by which nodes join, created once, and the key of tunnel tokens.
 
-They are never made anew once a host has a plan: a server that restarts with another token than its cluster's does not
-come back. A Secret that is gone then is told, and nothing changes until somebody has put it back. The key of its
-tunnels' tokens is in it too; a Secret from before there were any gets one, once.
+Join tokens are never replaced once a host has a plan: a server that restarts with a token other than its cluster's does
+not come back. If the Secret is deleted then, a condition reports it, and no plan changes until it is restored. A Secret
+of an older release that has no tunnel key gets one.
 """
 
 from __future__ import annotations

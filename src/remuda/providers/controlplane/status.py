@@ -206,18 +206,18 @@ def _ready(seen: Judged, alive: Verdict) -> Condition:
         return condition(READY, alive.status, alive.reason, alive.message)
     if not alive.good and not (alive.reason == health.WAITING_FOR_API and decision.waits):
         first = "" if decision.lost is not None else alive.message  # the waits begin with it
-        return condition(READY, alive.status, alive.reason, _lines(first, decision.stage, _told(decision.waits)))
-    waits = [*decision.waits, *_awaited(seen)]
+        return condition(READY, alive.status, alive.reason, _lines(first, decision.stage, _message_of(decision.waits)))
+    waits = [*decision.waits, *_missing_machines(seen)]
     if not waits:
         return condition(READY, True, READY)
-    return condition(READY, UNKNOWN, waits[0].reason, _lines(decision.stage, _told(waits)))
+    return condition(READY, UNKNOWN, waits[0].reason, _lines(decision.stage, _message_of(waits)))
 
 
 def _lines(*lines: str) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _awaited(seen: Judged) -> list[Wait]:
+def _missing_machines(seen: Judged) -> list[Wait]:
     """Machines that pools ask for, and Nodes of those that are there."""
     observed, found = seen.observed, []
     for pool in observed.pools:
@@ -242,7 +242,7 @@ def _reconciled(decision: Decision) -> Condition:
 def _certificates(seen: Judged) -> Condition:
     found = seen.authorities
     if found.problems:
-        return condition(CERTIFICATES_AVAILABLE, False, found.problems[0].reason, _told(found.problems))
+        return condition(CERTIFICATES_AVAILABLE, False, found.problems[0].reason, _message_of(found.problems))
     notes = [found.expiring] if found.expiring else []
     if seen.foreign_kubeconfig:
         notes.append("the kubeconfig Secret belongs to another owner: Remuda neither renews nor redirects it")
@@ -252,7 +252,7 @@ def _certificates(seen: Judged) -> Condition:
 def _held(waits: Sequence[Wait]) -> Condition:
     if not waits:
         return condition(HELD, False, "NothingHeld")
-    return condition(HELD, True, waits[0].reason, _told(waits))
+    return condition(HELD, True, waits[0].reason, _message_of(waits))
 
 
 def _flag(type: str, holds: bool, yes: str, no: str) -> Condition:
@@ -266,7 +266,7 @@ def brief(waits: Sequence[Wait]) -> str:
     return str(waits[0]) + (f" (and {len(waits) - 1} more)" if len(waits) > 1 else "")
 
 
-def _told(waits: Sequence[Wait]) -> str:
+def _message_of(waits: Sequence[Wait]) -> str:
     shown = [str(wait) for wait in waits[:_MOST_WAITS]]
     if len(waits) > _MOST_WAITS:
         shown.append(f"and {len(waits) - _MOST_WAITS} more")

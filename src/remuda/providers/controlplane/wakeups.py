@@ -33,7 +33,7 @@ _CLUSTERS_BY_LABEL = "clusters by label"
 _BY_INFRASTRUCTURE = "clusters by infrastructure"
 _REPORT_SECONDS = 0.2  # hosts of one cluster report by the dozen
 _NODE_SECONDS = 1.0
-_SAID = ("InfrastructureReady", "BootstrapConfigReady", "NodeReady")
+_CONDITIONS = ("InfrastructureReady", "BootstrapConfigReady", "NodeReady")
 
 
 def planes_of(planes: Informer[RKEControlPlane], cluster: Key) -> list[Key]:
@@ -49,7 +49,7 @@ def listen(
 ) -> None:
     """To be called before the caches start."""
     planes.index(_BY_CLUSTER, lambda plane: (str(Key(plane.metadata.namespace, plane.spec.cluster_name)),))
-    planes.index(_BY_NAMED, lambda plane: {*references.names(plane), *gather.belongings(plane)})
+    planes.index(_BY_NAMED, lambda plane: {*references.names(plane), *gather.owned_secret_places(plane)})
     source.clusters.index(_CLUSTERS_BY_LABEL, lambda cluster: (_labelled(cluster.metadata.namespace, cluster),))
     source.clusters.index(_BY_INFRASTRUCTURE, _infrastructure_of)
 
@@ -126,13 +126,13 @@ def _cluster_facts(cluster: Cluster) -> object:
 
 def _machine_facts(machine: Machine) -> object:
     metadata, status = machine.metadata, machine.status
-    said = [conditions.find(status.conditions, type) for type in _SAID]
+    found = [conditions.find(status.conditions, type) for type in _CONDITIONS]
     states = [conditions.is_true(status.conditions, type) for type in ("Ready", "Available")]
     drained = awaits_last_hooks(machine)
     return (
         (metadata.labels, metadata.annotations, metadata.deleting, metadata.uid),
         (machine.spec.provider_id, status.addresses, status.initialization, status.node_ref, drained),
-        [(one.status, one.reason, one.message) for one in said if one is not None],
+        [(one.status, one.reason, one.message) for one in found if one is not None],
         states,
     )
 

@@ -42,7 +42,7 @@ def decide(
     explain: Explain = consequence.why,
 ) -> Decision:
     if observed.deleting:
-        return _let_go(observed)
+        return _release_all(observed)
     if observed.paused:
         return _nothing(
             observed,
@@ -59,12 +59,12 @@ def decide(
         etcd_removal.forget(run)
     _prepare(run)
     _place_mark(run, lost)
-    turns = _configure(run)
-    return _answer(run, turns, lost)
+    order = _configure(run)
+    return _answer(run, order, lost)
 
 
-def _let_go(observed: Observed) -> Decision:
-    """The whole cluster goes: nobody has to leave it."""
+def _release_all(observed: Observed) -> Decision:
+    """Release all Machines: the whole cluster is deleted, so no member has to leave etcd first."""
     acts = [Release(host.name, "the whole cluster is being deleted") for host in observed.hosts if host.held]
     waits = [_wait(observed, "Deleting", "is being deleted", then="its machines are released")]
     statuses = {host.name: HostStatus(phase="leaving") for host in observed.hosts}
@@ -82,7 +82,7 @@ def _nothing(observed: Observed, wait: Wait) -> Decision:
 
 
 def _is_lost(run: Run) -> bool:
-    """A cluster that was there, and no host is left that has its data."""
+    """Return whether the cluster was initialized and no host has its data any more."""
     return run.observed.initialized and not any(
         host.roles.etcd and host.name not in run.retired and progress.was_ever_applied(host)
         for host in run.observed.hosts
@@ -113,8 +113,8 @@ def _lost(run: Run) -> Decision:
 
 
 def _lost_quorum(run: Run) -> Wait | None:
-    """Whatever changes the members, or restarts one that lives, could make it worse: plans stay as they are. Hosts
-    whose plan has failed are still asked to try again, because that may bring a member back."""
+    """Return the wait for a lost quorum, if it is lost. Plans stay unchanged then, because changing members or
+    restarting a live one could make it worse. Failed plans are still retried, because that may bring a member back."""
     found = quorum.loss(run.observed, run.retired)
     if found.look_at is not None:
         run.look_at(found.look_at)
@@ -173,14 +173,14 @@ def _configure(run: Run) -> RolloutOrder:
             run.statuses[host.name] = HostStatus(phase="waiting", wait=_no_role(host))
         else:
             by_tier[tier].append(host)
-    turns = RolloutOrder(run, by_tier)
+    order = RolloutOrder(run, by_tier)
     for tier, hosts in by_tier.items():
         ordered = sorted(hosts, key=lambda host: _place(run.observed, host))
-        statuses = [(host, host_configuration.configure(run, turns, host, tier)) for host in ordered]
+        statuses = [(host, host_configuration.configure(run, order, host, tier)) for host in ordered]
         for host, status in statuses:
             run.statuses[host.name] = status
-            turns.told(host, status)
-    return turns
+            order.record(host, status)
+    return order
 
 
 def _no_role(host: Host) -> Wait:
@@ -194,14 +194,14 @@ def _place(observed: Observed, host: Host) -> tuple[bool, float, str]:
     return not host.planned or progress.is_settled(observed, host), host.created, host.name
 
 
-def _answer(run: Run, turns: RolloutOrder, lost: Wait | None) -> Decision:
+def _answer(run: Run, order: RolloutOrder, lost: Wait | None) -> Decision:
     observed = run.observed
     rank = {tier: place for place, tier in enumerate(rollout_order.ORDER)}
     by_rank = sorted(
         run.statuses.items(), key=lambda item: (rank.get(item[1].tier or "worker", 0), item[1].tier is None, item[0])
     )
     waits = [*run.waits, *(status.wait for _, status in by_rank if status.wait is not None)]
-    initialized = observed.initialized or turns.control_plane_is_there
+    initialized = observed.initialized or order.control_plane_is_there
     return Decision(
         acts=run.acts,
         hosts=run.statuses,
@@ -230,9 +230,9 @@ def _stage(hosts: Mapping[str, HostStatus], waits: Sequence[Wait]) -> str:
     for probes: etcd`. It covers the first tier that has work in progress, with details only if that is a single
     machine."""
     for tier in rollout_order.ORDER:
-        told = [_stage_of_tier(tier, words, phase, hosts) for phase, words in _VERBS]
-        if any(told):
-            return ", ".join(filter(None, told))
+        parts = [_stage_of_tier(tier, words, phase, hosts) for phase, words in _VERBS]
+        if any(parts):
+            return ", ".join(filter(None, parts))
     leaving = sorted(name for name, status in hosts.items() if status.phase == "leaving")
     if leaving:
         return f"removing node(s) {_first_names(leaving)}"

@@ -101,7 +101,8 @@ def _against(host: Host, begun: bool, observed: Observed, membership: Membership
 
 
 def _keeps(host: Host, begun: bool, membership: Membership) -> bool:
-    """Once it has its plan, only its end takes the mark away, or that the others do not list it."""
+    """Return whether a marked host keeps the mark. Once it has its plan, it loses the mark only if it is deleted, has
+    failed, or the other members do not list it."""
     if host.deleting or host.failed:
         return False
     if not host.planned:
@@ -163,7 +164,7 @@ def initial_machines_ready(observed: Observed) -> InitialMachines:
 
 
 def roles_are_held(observed: Observed) -> bool:
-    """At least one Machine of each role that stays."""
+    """Return whether each role has at least one Machine that is not being deleted."""
     staying = [host.roles for host in observed.hosts if not host.deleting]
     return all(any(getattr(roles, role) for roles in staying) for role in ("etcd", "control_plane", "worker"))
 

@@ -1,7 +1,8 @@
-"""The end of a host with etcd: drained → the mark is moved → it leaves etcd → its services stop → its Machine may go.
+"""Removal of a host with etcd: drain → move the init node mark → leave etcd → stop its services → release its Machine.
 
-Every state has a way out: a host that never had a plan goes at once, one that does not answer is not waited for longer
-than two minutes once it is no member any more, and the user can force it (`rke.cattle.io/etcd-force-remove`).
+The removal can finish from every state: a host that never had a plan is released at once, a host that does not answer
+is released two minutes after it ceased to be a member, and the user can force the removal
+(`rke.cattle.io/etcd-force-remove`).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _next(run: Run, host: Host) -> Wait | None:
 
 
 def _leave(run: Run, host: Host) -> Wait | None:
-    """None: it is no member."""
+    """Return what the host waits for before it has left etcd; None if it is not a member."""
     others = membership.gather(run.observed.hosts, ignored={*run.retired, host.name})
     seen = others if others.views else run.membership  # what it says itself counts only where nobody else says anything
     member = seen.of(host)
@@ -134,7 +135,8 @@ def _leave(run: Run, host: Host) -> Wait | None:
 
 
 def _against_stopping_a_joiner(run: Run, host: Host, others: Membership) -> Wait | None:
-    """One that is not listed may become a member at any moment: if that could cost the majority, it is waited for."""
+    """Return why a host that is not listed as a member may not be stopped yet: it may become a member at any moment,
+    and stopping it then could cost the majority."""
     unknown = not others.views and run.observed.initialized and progress.was_ever_applied(host)
     if unknown and host.name not in run.retired and not (host.node is not None and host.node.left):
         return run.hold(_wait(host, "EtcdMembersUnknown", "no host reports whether it is a member of etcd", _FORCE))
@@ -151,7 +153,7 @@ def _against_stopping_a_joiner(run: Run, host: Host, others: Membership) -> Wait
     wait = run.guard.by(others).against_stopping(host, joining=True) if may_vote(host) else None
     if wait is None:
         return None
-    run.look_at(run.changes.patience_ends(host))
+    run.look_at(run.changes.join_deadline(host))
     return run.hold(wait)
 
 

@@ -1,8 +1,8 @@
-"""One host that stays: from what it has to what it shall have, one step at a time, and each host for itself.
+"""Configuration of a host that stays: from its current plan to the desired plan, one step at a time.
 
-A host without a plan gets one as soon as its tier may begin. Files that nobody waits for are delivered at once. Every
-other change waits for its turn: tiers before it are done, few of its tier are out of service, the quorum is safe, and
-Pods have been moved away. A host that is out of service already gets newer intent without waiting for a turn.
+A host without a plan gets one as soon as its tier may begin. Minor files are delivered at once. Every other change
+waits until earlier tiers are done, few hosts of its tier are out of service, the quorum is safe, and the node is
+drained. A host that is out of service already gets a newer plan without waiting.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from remuda.providers.controlplane.planner.run import Run
 from remuda.providers.controlplane.render import Change
 
 
-def configure(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
+def configure(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
     if host.failed:
         wait = _wait(
             host,
@@ -36,27 +36,27 @@ def configure(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStat
         )
         return HostStatus(phase="failing", tier=tier, wait=wait)
     if not host.planned:
-        return _begin(run, turns, host, tier)
+        return _begin(run, order, host, tier)
     desired = host.report.plan if run.frozen else run.desired(host)
     change = run.compare(host.report.plan, desired)
     if change == "none":
         return _carry_on(run, host, tier)
     if change not in progress.RESTARTING and progress.is_failing(host) and _may_restart(run, host):
         change = run.outstanding(host)  # with the new plan it tries again what it has failed to do
-    blocked = _against_change(run, turns, host, tier, change)
+    blocked = _against_change(run, order, host, tier, change)
     if blocked is not None:
         return blocked
     run.acts.append(Deliver(host.name, desired, run.explain(host, desired)))
     if change in progress.RESTARTING:
         run.guard.disturb(host)
-        turns.take(host, tier)
+        order.take(host, tier)
     return _status(run, "configuring", tier, host, "PlanDelivered", "waiting for plan to be applied", since=run.now)
 
 
 # ---- the first plan
 
 
-def _begin(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
+def _begin(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
     if why := unready(host):
         wait = (
             host.waits[0]
@@ -64,7 +64,7 @@ def _begin(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
             else _wait(host, "WaitingForHost", why, "the planner then gives it its first plan", agent=False)
         )
         return HostStatus(phase="waiting", tier=tier, wait=wait)
-    if (missing := turns.against_beginning(host, tier)) is not None:
+    if (missing := order.against_beginning(host, tier)) is not None:
         return _status(run, "waiting", tier, host, "WaitingForCluster", missing, since=host.connected_since)
     if tier == "etcd" and (held := run.changes.against_joining(host)) is not None:
         return HostStatus(phase="waiting", tier=tier, wait=held)
@@ -88,7 +88,7 @@ def _begin(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
 # ---- a change
 
 
-def _against_change(run: Run, turns: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
+def _against_change(run: Run, order: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
     if (status := _against_joining_again(run, host, tier)) is not None:
         return status
     if change == "minor":
@@ -96,16 +96,16 @@ def _against_change(run: Run, turns: RolloutOrder, host: Host, tier: Tier, chang
     out = drain.is_over(host) or run.is_out_of_service(host)
     missing = None
     if not out and not host.drain.requested:
-        missing = turns.against(host, tier)
+        missing = order.against(host, tier)
     elif tier == "worker":  # it never runs a newer version than a server, whatever state it is in
-        missing = turns.against_overtaking(tier)
+        missing = order.against_overtaking(tier)
     if missing is not None:
         return _status(run, "waiting", tier, host, "WaitingForTurn", missing, up_to_date=False)
     if change not in progress.RESTARTING:
         return None
     if (held := _against_stopping(run, host)) is not None:
         return HostStatus(phase="waiting", tier=tier, wait=held)
-    return None if out else _drain(run, turns, host, tier, change)
+    return None if out else _drain(run, order, host, tier, change)
 
 
 def _against_stopping(run: Run, host: Host) -> Wait | None:
@@ -135,8 +135,8 @@ def _against_joining_again(run: Run, host: Host, tier: Tier) -> HostStatus | Non
     return None
 
 
-def _drain(run: Run, turns: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
-    """None: there is nothing to move away, or it has been."""
+def _drain(run: Run, order: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
+    """Return the status of a host whose node has to be drained first; None if there is no need to, or it is done."""
     options = drain.options_for(run.cluster.spec.upgrade_strategy, host.roles)
     if change != "drain" or not drain.is_wanted(options) or len(run.observed.hosts) < 2:
         return None
@@ -153,7 +153,7 @@ def _drain(run: Run, turns: RolloutOrder, host: Host, tier: Tier, change: Change
     if host.drain.requested != request:
         run.acts.append(RequestDrain(host.name, request))
     run.guard.disturb(host)
-    turns.take(host, tier)
+    order.take(host, tier)
     missing = f"error draining machine {host.name}: {host.drain.error}" if host.drain.error else "draining node"
     return _status(run, "draining", tier, host, "Draining", missing, then="its services restart then")
 

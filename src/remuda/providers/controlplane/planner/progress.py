@@ -104,7 +104,7 @@ def delay(failures: int) -> float:
 
 
 def asked_at(host: Host, now: float) -> float:
-    """Since when the host has had the order it works on: its plan, or the request to try it again."""
+    """Return when the host was given its current work: its plan, or the request to retry it."""
     report = host.report
     times = [report.delivered or host.created]
     if report.last_apply is not None and report.last_apply <= now:

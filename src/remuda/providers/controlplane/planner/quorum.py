@@ -1,9 +1,10 @@
-"""The guard of the quorum: never a step that could cost the majority.
+"""Quorum guard: no step may cost etcd its majority.
 
-A voter may be stopped (restarted, drained, retired) when those others that are surely well are a majority of all that
-vote, or when it is the only one. It may leave under the same condition; of two that are both well one may leave, since
-the other is then the only one. What is surely well: everybody who counts calls it so, its host is ours, and no step of
-ours is going on there. A voter that everybody calls unhealthy can be stopped: nothing is lost by that.
+A voter may be stopped (restarted, drained, retired) if the other voters that are known to be healthy are a majority of
+all voters, or if it is the only voter. It may leave under the same condition; of two healthy voters one may leave,
+because the other is then the only one. A voter is known to be healthy if every counted report says so, its host is one
+of ours, and no step of ours is going on there. A voter that every counted report calls unhealthy can be stopped:
+nothing is lost by that.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ DEAD_SECONDS = 30.0  # a host, or an API, that has not been heard of for so long
 
 
 class Guard:
-    """`disturbed`: hosts that a step of ours has stopped, or that are not back yet; `restarting`: where it is going on.
-    More are added in the course of one decision. `unwell`: hosts with probes that are not healthy."""
+    """Guard of one decision. `disturbed`: hosts that a step of ours has stopped and that are not back yet;
+    `restarting`: hosts where such a step is going on. The decision adds more. `unwell`: hosts with unhealthy probes."""
 
     def __init__(
         self, membership: Membership, *, disturbed: set[str], restarting: set[str], unwell: Collection[str]

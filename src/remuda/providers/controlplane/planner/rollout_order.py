@@ -30,7 +30,7 @@ def tier_of(host: Host, init: Host | None) -> Tier | None:
 
 
 def group_of(tier: Tier) -> Tier:
-    """Tiers that share their turns: the init node is one of the etcd hosts."""
+    """Return the tier whose slots this tier shares: the init node is one of the etcd hosts."""
     return "etcd" if tier == "bootstrap" else tier
 
 
@@ -58,7 +58,7 @@ class RolloutOrder:
     def take(self, host: Host, tier: Tier) -> None:
         self._out.setdefault(group_of(tier), set()).add(host.name)
 
-    def told(self, host: Host, status: HostStatus) -> None:
+    def record(self, host: Host, status: HostStatus) -> None:
         """Record the status of a host; all hosts of a tier are recorded before the next tier asks."""
         self._etcd |= status.up_to_date and host.roles.etcd
         self._control_plane |= status.up_to_date and host.roles.control_plane

@@ -78,7 +78,7 @@ class Run:
         self.held: list[Wait] = []
         self._look_at: list[float] = []
         for host in self.changes.joining:
-            self.look_at(self.changes.patience_ends(host))
+            self.look_at(self.changes.join_deadline(host))
 
     # ---- plans
 
@@ -107,7 +107,7 @@ class Run:
         return self._changes[host.name]
 
     def is_disturbed(self, host: Host) -> bool:
-        """Something of ours is going on there that may stop its services, or has, and they are not back yet."""
+        """Return whether a step of ours may stop the host's services, or has stopped them and they are not back yet."""
         if progress.is_applied(host) or progress.is_failing(host):
             return bool(progress.unhealthy_probes(self.observed, host))
         return self.outstanding(host) in progress.RESTARTING
@@ -118,7 +118,7 @@ class Run:
         return at_it and self.outstanding(host) in progress.RESTARTING
 
     def is_out_of_service(self, host: Host) -> bool:
-        """Surely so: nothing more is lost by what is done there next."""
+        """Return whether the host is out of service for sure, so that the next step there loses nothing more."""
         if progress.is_applied(host):
             return progress.reports_failure(self.observed, host)
         return self.outstanding(host) in progress.RESTARTING
