@@ -32,10 +32,10 @@ from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import Entry, Revision
 from remuda.kube.objects import Key
 from remuda.lab.simulator.declared import NAMESPACE
-from remuda.providers.controlplane import tunnel_tokens
 from remuda.providers.controlplane.planner.observation import Cluster, Tokens
+from remuda.providers.controlplane.render import tunnel as tunnel_tokens
+from remuda.providers.controlplane.render.consequence import stamps
 from remuda.providers.controlplane.render.plan import read as read_plan
-from remuda.providers.controlplane.render.stamps import stamps
 from remuda.providers.shared import distros, names
 from remuda.providers.shared.drivers.simcloud import SimServer
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane

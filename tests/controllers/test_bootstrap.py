@@ -373,7 +373,7 @@ async def test_a_spent_token_is_not_followed_by_another_one_once_the_machine_wor
 async def test_what_is_no_token_is_not_known(yard: Yard, token: str) -> None:
     async with yard.running():
         refusal = await refused(yard.connect(token))
-        assert (refusal.code, refusal.message) == (401, "the token is not known here, or not any more")
+        assert (refusal.code, refusal.message) == (401, "unknown or expired token")
 
 
 async def test_the_token_of_one_machine_does_not_open_another(yard: Yard) -> None:

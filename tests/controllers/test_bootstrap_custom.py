@@ -178,11 +178,11 @@ async def test_a_host_whose_machine_is_being_deleted_is_refused_and_may_come_bac
     ("said", "code", "why"),
     [
         ({}, 409, "no role"),
-        ({"role_worker": "true", "labels": "rke.cattle.io/init-node=true"}, 400, "cannot be chosen by a host"),
-        ({"role_worker": "true", "labels": "cluster.x-k8s.io/control-plane="}, 400, "cannot be chosen by a host"),
+        ({"role_worker": "true", "labels": "rke.cattle.io/init-node=true"}, 400, "a host cannot choose the label"),
+        ({"role_worker": "true", "labels": "cluster.x-k8s.io/control-plane="}, 400, "a host cannot choose the label"),
         ({"role_worker": "true", "labels": "nonsense"}, 400, "not a label"),
         ({"role_worker": "true", "taints": "a=b:Sometimes"}, 400, "not a taint"),
-        ({"role_worker": "true", "node_name": "a b"}, 400, "name of a node"),
+        ({"role_worker": "true", "node_name": "a b"}, 400, "valid node name"),
         ({"role_worker": "true", "address": "x" * 5000}, 400, "longer than"),
     ],
 )
@@ -268,4 +268,4 @@ async def test_what_is_no_request_is_refused_and_not_tried_again(yard: Yard) -> 
             custom.machine_name("host-1"),
             lambda obj: custom.REFUSED in obj["metadata"].get("annotations", {}),
         )
-        assert "cannot be read" in found["metadata"]["annotations"][custom.REFUSED]
+        assert "cannot read the request" in found["metadata"]["annotations"][custom.REFUSED]

@@ -192,7 +192,7 @@ async def test_a_kubeconfig_of_somebody_else_is_left_alone_and_told(ranch: Ranch
     async with ranch.running():
         await ranch.herd(("s1",))
         plane = await ranch.ready()
-    assert "somebody else's" in condition(plane, "CertificatesAvailable")["message"]
+    assert "belongs to another owner" in condition(plane, "CertificatesAvailable")["message"]
     assert base64.b64decode((await ranch.made("c-kubeconfig"))["data"]["value"]) == b"theirs"
 
 

@@ -174,9 +174,9 @@ async def test_a_dry_run_of_an_upgrade_changes_nothing(declared: Declared) -> No
 async def test_where_it_cannot_go_is_told_in_words(declared: Declared) -> None:
     before = await declared.ranch.versions()
     for version, said in (
-        ("v1.33.9+k3s1", "v1.33.9+k3s1 is older than what"),
-        ("v1.36.0+k3s1", "v1.36.0+k3s1 leaves out a minor: "),
-        ("v1.34.2+rke2r1", "a cluster of k3s cannot become one of rke2"),
+        ("v1.33.9+k3s1", "v1.33.9+k3s1 is a downgrade: "),
+        ("v1.36.0+k3s1", "v1.36.0+k3s1 skips a minor version: "),
+        ("v1.34.2+rke2r1", "cannot change the distribution of a cluster from k3s to rke2"),
         ("1.34", "is no version of a distribution"),
     ):
         done = await declared.run("upgrade", "prairie", "--kubernetes-version", version, "--yes")

@@ -203,7 +203,7 @@ async def test_what_the_server_refuses_is_told_and_nothing_else(planner: Planner
     edit["spec"]["kubernetesVersion"] = "v1.33.0+k3s1"
     result = await planner.run(edit)
     assert result.exit_code == 1
-    assert "is older than" in result.errors
+    assert "is a downgrade" in result.errors
     assert result.output == ""
 
 

@@ -112,9 +112,9 @@ async def test_a_cluster_is_stored_and_its_version_may_only_go_forward(engine: E
     await engine.create(CLUSTER.target, ranch, obj)
     name = obj["metadata"]["name"]
     for version, words in (
-        ("v1.35.9+k3s1", "is older than"),
-        ("v1.38.0+k3s1", "leaves out a minor"),
-        ("v1.36.2+rke2r1", "cannot become one of rke2"),
+        ("v1.35.9+k3s1", "is a downgrade"),
+        ("v1.38.0+k3s1", "skips a minor version"),
+        ("v1.36.2+rke2r1", "cannot change the distribution of a cluster from k3s to rke2"),
         ("newest", "no version of a distribution"),
     ):
         with pytest.raises(StatusError, match=words):

@@ -23,8 +23,9 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRET, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key as ObjectKey
-from remuda.providers.controlplane import hosts, state, tunnel_tokens
+from remuda.providers.controlplane import hosts, state
 from remuda.providers.controlplane.identity import id_of
+from remuda.providers.controlplane.render import tunnel as tunnel_tokens
 from remuda.providers.shared.manager_address import TUNNEL
 from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.caches import Caches

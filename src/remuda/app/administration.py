@@ -11,9 +11,8 @@ from remuda.access.administration import Endpoint
 from remuda.kube.client import Client
 from remuda.kube.errors import no_such_path
 from remuda.kube.web import Request
-from remuda.providers.controlplane.artefacts.administration import ArtefactAdministration
+from remuda.providers.controlplane.artefacts.administration import ArtefactAdministration, Uploads
 from remuda.providers.controlplane.artefacts.nano_bundles import Packing
-from remuda.providers.controlplane.artefacts.uploads import Uploads
 from remuda.providers.machine import leaks
 from remuda.providers.machine.leaks import Found, Place
 

@@ -167,7 +167,7 @@ async def _upload(client: HttpClient, name: str, path: Path, checksum: str) -> N
     import msgspec
 
     from remuda.kube.errors import Conflict
-    from remuda.providers.controlplane.artefacts.uploads import MOST_PIECE
+    from remuda.providers.controlplane.artefacts.administration import MOST_PIECE
 
     target = f"{_ARTEFACTS}/uploads/{checksum}"
     present = int(msgspec.json.decode(await client.raw_get(target))["bytes"])

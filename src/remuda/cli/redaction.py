@@ -277,7 +277,7 @@ def plan(secret: Json, redactor: Redactor) -> Json:
     import msgspec
 
     from remuda.agent import rules
-    from remuda.providers.controlplane import report
+    from remuda.providers.controlplane import plan_secrets
 
     found: Json = {"metadata": outline(secret)["metadata"]}
     data: dict[str, str] = {}
@@ -295,8 +295,8 @@ def plan(secret: Json, redactor: Redactor) -> Json:
     found |= {key: data[key] for key in _RESULTS if data.get(key)}
     found |= {key: redactor.text(data[key]) for key in _TOLD_RESULTS if data.get(key)}
     outputs = _bytes(str((secret.get("data") or {}).get(rules.PERIODIC_OUTPUT) or ""))
-    if (unit := report.unit_status({rules.PERIODIC_OUTPUT: outputs})) is not None:
-        found[report.UNIT_STATUS] = {"state": unit.state, "error": redactor.text(unit.error)}
+    if (unit := plan_secrets.unit_status({rules.PERIODIC_OUTPUT: outputs})) is not None:
+        found[plan_secrets.UNIT_STATUS] = {"state": unit.state, "error": redactor.text(unit.error)}
     return found
 
 

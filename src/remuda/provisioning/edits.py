@@ -91,7 +91,7 @@ def declared_version(cluster: Json) -> str:
 def version_troubles(cluster: Json, version: str, machines: Sequence[Json]) -> list[str]:
     """Return the reasons why the cluster cannot change to that version from the versions of its nodes, as text."""
     from remuda.providers.controlplane.rules import versions
-    from remuda.providers.controlplane.rules.lookup import running_on
+    from remuda.providers.controlplane.rules.versions import running_on
 
     running = [found for machine in machines if (found := running_on(machine)) is not None]
     errors = versions.transitions(declared_version(cluster), version, running, "")

@@ -16,12 +16,12 @@ import msgspec
 from remuda.capi.machineset import victims
 from remuda.capi.types import Machine
 from remuda.providers.controlplane import hosts, render
-from remuda.providers.controlplane.planner import drain, tiers
+from remuda.providers.controlplane.planner import drain, rollout_order
 from remuda.providers.controlplane.planner.observation import Cluster as Subject
 from remuda.providers.controlplane.planner.observation import Host, Tokens
+from remuda.providers.controlplane.references import Resolved
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.render import consequence as plan_consequence
-from remuda.providers.controlplane.resolved_references import Resolved
 from remuda.providers.shared import distros
 from remuda.providers.shared.distros import Distro, Version
 from remuda.providers.shared.types.bootstrap import RKEBootstrap
@@ -230,7 +230,7 @@ def _step(was: Subject, now: Subject, old: Host, new: Host, init: Host | None) -
     action = _ACTIONS[change]
     if change == "drain" and drain.is_wanted(drain.options_for(now.spec.upgrade_strategy, new.roles)):
         action = "drain"
-    tier = tiers.tier_of(new, init)
+    tier = rollout_order.tier_of(new, init)
     return Step(
         pool=new.labels.get(POOL_NAME, new.pool),
         machine=new.name,
@@ -250,12 +250,12 @@ def _turns(cluster: Subject, staying: Sequence[Host], steps: Sequence[Step]) -> 
     found: dict[str, int] = {}
     turn = 0
     changing = {step.machine: step.tier for step in steps if step.action != "keep"}
-    for tier in tiers.ORDER:
+    for tier in rollout_order.ORDER:
         members = sorted(
             (host for host in staying if changing.get(host.name) == tier), key=lambda host: (host.created, host.name)
         )
         whole = sum(1 for step in steps if step.tier == tier)
-        width = tiers.at_a_time(cluster.spec.upgrade_strategy, tier, whole) if members else 1
+        width = rollout_order.at_a_time(cluster.spec.upgrade_strategy, tier, whole) if members else 1
         for start in range(0, len(members), width):
             turn += 1
             found |= {host.name: turn for host in members[start : start + width]}

@@ -21,9 +21,9 @@ from remuda.kube.client import Client, Target, list_all
 from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.kube.objects import Key
 from remuda.kube.patches import copy_json
-from remuda.providers.controlplane import resolved_references
+from remuda.providers.controlplane import references
 from remuda.providers.controlplane.referenced_objects import CONFIG_MAP, Held, Named, held
-from remuda.providers.controlplane.resolved_references import Resolved
+from remuda.providers.controlplane.references import Resolved
 from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP, RKEBootstrap
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
@@ -122,7 +122,7 @@ class Previews:
 
     async def _declared(self, plane: RKEControlPlane, *, after: bool) -> Declared:
         reader = _Reader(self._client, self._overlay if after else {})
-        resolved: Resolved = await resolved_references.resolve(cast(Named, reader), plane)
+        resolved: Resolved = await references.resolve(cast(Named, reader), plane)
         return Declared(plane=plane, resolved=resolved)
 
     async def _present(self, key: Key, standing: Mapping[str, Standing]) -> Present:

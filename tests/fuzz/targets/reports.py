@@ -8,7 +8,7 @@ from typing import Any
 
 from remuda.agent import formats, rules
 from remuda.kube.core import SECRET
-from remuda.providers.controlplane import report
+from remuda.providers.controlplane import plan_secrets
 from tests.fuzz.source import Source
 
 _NAMES = (
@@ -39,20 +39,23 @@ def check(data: bytes) -> None:
             "metadata": {
                 "name": "plan",
                 "namespace": "a",
-                "annotations": {report.PLAN_LAST_UPDATED: source.text(), report.DRAIN_REQUEST: source.text()},
+                "annotations": {
+                    plan_secrets.PLAN_LAST_UPDATED: source.text(),
+                    plan_secrets.DRAIN_REQUEST: source.text(),
+                },
             },
             "data": {key: base64.b64encode(value).decode() for key, value in secret.items()},
         }
     )
     found = SECRET.decode(document.encode())
-    said = report.report(found)
+    said = plan_secrets.report(found)
     assert len(said.failed_message) <= 2000
     assert said.members is None or len(said.members) <= 64
     assert said.unit is None or (len(said.unit.error) <= 300 and said.unit.error.isprintable())
     if said.state == "succeeded":
         assert secret[rules.APPLIED_CHECKSUM].decode() == rules.checksum(secret[rules.PLAN])
-    report.drain(found)
-    report.facts(found)
+    plan_secrets.drain(found)
+    plan_secrets.facts(found)
 
 
 def _json(source: Source) -> bytes:
@@ -70,7 +73,7 @@ def _outputs(source: Source) -> bytes:
         "exitCode": source.pick((0, 0, 1, None, "x")),
         "stdout": base64.b64encode(json.dumps(members).encode()).decode(),
     }
-    name = source.pick((report.ETCD_MEMBERS, report.UNIT_STATUS))
+    name = source.pick((plan_secrets.ETCD_MEMBERS, plan_secrets.UNIT_STATUS))
     return formats.pack({name: record if form < 3 else source.json(_NAMES)})
 
 

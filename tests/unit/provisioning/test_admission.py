@@ -244,8 +244,11 @@ def test_a_version_that_does_not_exist_can_be_taken_back() -> None:
 
 
 def test_a_minor_cannot_be_left_out_nor_the_distribution_changed() -> None:
-    assert "leaves out a minor" in refused(cluster(version="v1.36.1+k3s1"), cluster(version="v1.34.1+k3s1"))[0]
-    assert "cannot become one of rke2" in refused(cluster(version="v1.36.1+rke2r1"), cluster())[0]
+    assert "skips a minor version" in refused(cluster(version="v1.36.1+k3s1"), cluster(version="v1.34.1+k3s1"))[0]
+    assert (
+        "cannot change the distribution of a cluster from k3s to rke2"
+        in refused(cluster(version="v1.36.1+rke2r1"), cluster())[0]
+    )
 
 
 def test_data_directories_are_for_life() -> None:
@@ -289,8 +292,8 @@ def test_nothing_is_said_of_a_cluster_that_has_all_it_needs() -> None:
         (cluster(pool(machineConfigRef={"kind": "FogConfig", "name": "x"})), "no NodeDriver fog is registered"),
         (cluster(pool(machineConfigRef={"kind": "SimConfig", "name": "x"})), "no SimConfig fleet-default/x yet"),
         (cluster(pool(cloudCredentialSecretName="cattle-global-data:gone")), "no Secret cattle-global-data/gone"),
-        (cluster(version="v1.99.0+k3s1"), "not of a release that is known"),
-        (cluster(pool(displayName="Pool")), "displayName does nothing"),
+        (cluster(version="v1.99.0+k3s1"), "is not a release that this manager knows"),
+        (cluster(pool(displayName="Pool")), "displayName has no effect"),
         (cluster(pool(quantity=2)), "2 members of etcd bear the loss of no more of them than 1 do"),
         (cluster(pool(workerRole=False)), "no pool has workerRole"),
     ],

@@ -77,5 +77,7 @@ def test_a_version_is_changed_alone() -> None:
 def test_where_a_version_cannot_go_is_told_without_paths() -> None:
     assert version_troubles(USUAL, "v1.35.0+k3s1", []) == []
     (told,) = version_troubles(USUAL, "v1.36.0+k3s1", [])
-    assert told == "v1.36.0+k3s1 leaves out a minor: the cluster is of v1.34.1+k3s1; go to v1.35 first"
-    assert version_troubles(USUAL, "v1.35.0+rke2r1", []) == ["a cluster of k3s cannot become one of rke2"]
+    assert told == "v1.36.0+k3s1 skips a minor version: the cluster is of v1.34.1+k3s1; upgrade to v1.35 first"
+    assert version_troubles(USUAL, "v1.35.0+rke2r1", []) == [
+        "cannot change the distribution of a cluster from k3s to rke2"
+    ]

@@ -18,9 +18,9 @@ from remuda.agent.plan import Instruction, Plan
 from remuda.agent.rules import Result
 from remuda.kube import clock, random_source
 from remuda.kube.objects import Key
+from remuda.providers.controlplane.render.consequence import RESTART_STAMP
 from remuda.providers.controlplane.render.files import INIT
 from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE, UNIT_STATUS
-from remuda.providers.controlplane.render.stamps import RESTART_STAMP
 from remuda.providers.controlplane.render.tunnel import TUNNEL
 from remuda.providers.shared.drivers.simcloud import SimServer
 

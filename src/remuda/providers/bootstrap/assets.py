@@ -1,5 +1,5 @@
-"""The node agent as hosts download it: one zipapp, built from the packages this program carries. Called with `tunnel`
-as its first word it is the tunnel's client, which needs nothing of the agent's.
+"""The node agent as hosts download it: one zipapp, built from packages of this program. With `tunnel` as its first
+argument it is the tunnel's client, which needs nothing of the agent.
 
 The same sources give the same bytes, so that every replica of the manager serves the same checksum."""
 

@@ -27,9 +27,9 @@ from remuda.kube import clock
 from remuda.kube.core import SECRET, SECRETS, Secret
 from remuda.kube.errors import AlreadyExists, Conflict, NotFound
 from remuda.kube.objects import Key, Kind
-from remuda.providers.bootstrap import custom, environment, tokens
+from remuda.providers.bootstrap import custom, script, tokens
 from remuda.providers.bootstrap.custom import BadRequest
-from remuda.providers.bootstrap.environment import Environment
+from remuda.providers.bootstrap.script import Environment
 from remuda.providers.shared import names, secrets
 from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRAP
@@ -45,8 +45,8 @@ RENEW = step("clusterregistration.renew-command", "writes the registration comma
 CREATE_BOOTSTRAP = step("clusterregistration.create-bootstrap", "creates the RKEBootstrap of a host that registers")
 CREATE_CUSTOM = step("clusterregistration.create-custommachine", "creates the CustomMachine of a host that registers")
 CREATE_MACHINE = step("clusterregistration.create-machine", "creates the Machine of a host that registers")
-ANSWER = step("clusterregistration.answer", "writes what has become of a host's request")
-FORGET = step("clusterregistration.forget", "deletes a request that nobody waits for any more")
+ANSWER = step("clusterregistration.answer", "writes the result of a host's request")
+FORGET = step("clusterregistration.forget", "deletes a request that its host has abandoned")
 
 REGISTRATION_TYPE = "rke.cattle.io/cluster-registration"
 TOKEN, COMMAND = "token", "command"
@@ -62,8 +62,8 @@ def registration_secret(cluster: str) -> str:
 
 
 def command(site: Site, token: str, variables: Environment) -> str:
-    """One line. It trusts nothing it was not told here: the CA is checked by its sum, the script comes over TLS that
-    is verified with it. The user adds roles at its end."""
+    """Return the one-line registration command. It verifies the CA by its checksum, and downloads the script over TLS
+    verified with that CA. The user appends roles."""
     url = shlex.quote(site.server_url)
     given = " ".join(shlex.quote(f"{name}={value}") for name, value in variables.items())
     shell = f"env {given} sh" if given else "sh"
@@ -88,7 +88,7 @@ class ClusterRegistrationController:
         self._secrets.index(_REQUESTS, lambda secret: [str(key) for key in _cluster_of_request(secret)])
         controller = manager.controller(NAME, CLUSTER, self.reconcile)
         controller.watch(self._secrets, _cluster_of_secret, "secret", facts=_secret_facts)
-        controller.watch(self._control_planes, _cluster_of_control_plane, "controlplane", facts=environment.of)
+        controller.watch(self._control_planes, _cluster_of_control_plane, "controlplane", facts=script.environment_of)
 
     async def reconcile(self, key: Key) -> Outcome:
         cluster = self._clusters.get(*key)
@@ -98,7 +98,7 @@ class ClusterRegistrationController:
             return Blocked("Paused", f"Cluster {key}", "the Cluster is paused")
         variables = self._environment(cluster)
         if variables is None:
-            why = f"the control plane of Cluster {key} is not there yet: it says how agents are set up"
+            why = f"waiting for the control plane of Cluster {key}, which configures the agents"
             return Blocked("WaitingForControlPlane", f"Cluster {key}", why)
         await self._provide(cluster, variables)
         outcomes = [await self._answer(cluster, request) for request in self._secrets.select(_REQUESTS, str(key))]
@@ -117,7 +117,9 @@ class ClusterRegistrationController:
                     made = self._secret(cluster, name, token, variables)
                     await self._client.create(SECRETS, cluster.metadata.namespace, made)
             except AlreadyExists:
-                raise Retryable(f"Secret {cluster.metadata.namespace}/{name} is not one of ours: rename it") from None
+                raise Retryable(
+                    f"Secret {cluster.metadata.namespace}/{name} belongs to another owner: rename it"
+                ) from None
         elif present.metadata.annotations.get(SITE) != digest:
             found = SECRET.decode(await self._client.get(SECRETS, *present.key))
             token = found.data.get(TOKEN, b"").decode() or tokens.make("cluster", cluster.key).text
@@ -134,11 +136,11 @@ class ClusterRegistrationController:
 
     def _environment(self, cluster: Cluster) -> Environment | None:
         """None: not known yet."""
-        key = environment.control_plane_of(cluster)
+        key = script.control_plane_of(cluster)
         if key is None:
             return {}
         control_plane = self._control_planes.get(*key)
-        return None if control_plane is None else environment.of(control_plane)
+        return None if control_plane is None else script.environment_of(control_plane)
 
     def _secret(self, cluster: Cluster, name: str, token: str, variables: Environment) -> dict[str, Any]:
         data = {TOKEN: token, COMMAND: command(self._site, token, variables)}
@@ -162,7 +164,9 @@ class ClusterRegistrationController:
         if age > _REQUEST_SECONDS:
             await self._forget(request)
             return DONE
-        later = Again(max(_REQUEST_SECONDS - age, 1.0), f"the request {request.key} is deleted if nobody takes it")
+        later = Again(
+            max(_REQUEST_SECONDS - age, 1.0), f"request {request.key} is deleted unless its host collects the answer"
+        )
         if names.MACHINE_NAME in request.metadata.labels or custom.REFUSED in request.metadata.annotations:
             return later
         try:
@@ -173,20 +177,20 @@ class ClusterRegistrationController:
         machines = members(self._caches, MACHINE, cluster.key)
         present = find(machines, said.id)
         if present is not None and present.metadata.deleting:
-            why = f"Machine {present.key} of this host is being deleted: run the command again when it is gone"
+            why = f"Machine {present.key} of this host is being deleted: run the command again after that"
             await self._refuse(request, why)
         elif present is not None:
             await self._accept(request, present.metadata.name)
         elif why := custom.refusal(said, machines):
             await self._refuse(request, why)
-            self._events.warning(cluster, "HostRefused", f"a host that calls itself {said.node_name or said.id}: {why}")
+            self._events.warning(cluster, "HostRefused", f"cannot register host {said.node_name or said.id}: {why}")
         else:
             await self._make(cluster, said)
             await self._accept(request, said.name)
         return later
 
     async def _make(self, cluster: Cluster, request: custom.Request) -> None:
-        """The Machine last: by then all it refers to is there."""
+        """Create the objects of a host, the Machine last, so that all objects that it refers to exist."""
         async with CREATE_BOOTSTRAP:
             await self._create(RKE_BOOTSTRAP, cluster, custom.bootstrap(request, cluster))
         async with CREATE_CUSTOM:
@@ -222,7 +226,7 @@ class ClusterRegistrationController:
 
 
 def find(machines: list[Machine], id: str) -> Machine | None:
-    """The Machine of a host, made by us or not. One that goes counts only when there is no other."""
+    """Return the Machine of a host, whoever created it. One that is being deleted counts only if there is no other."""
     found = [
         machine
         for machine in machines

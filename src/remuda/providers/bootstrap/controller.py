@@ -1,11 +1,11 @@
-"""RKEBootstrap: from a Machine to what its server needs to become a managed host.
+"""Controller of RKEBootstraps: gives the server of a Machine what it needs to become a managed host.
 
     wait for Machine, Cluster and its infrastructure → the plan Secret and the account that opens it → a token, and the
     script that carries it (the Machine Bootstrap Secret) → keep the token fresh until the host is there → watch over
     the plan Secret
 
-Everything made here belongs to the RKEBootstrap and goes with it. The account's token is made last, so where it is,
-the rest is. A token that has done its work is not followed by another one.
+All objects created here belong to the RKEBootstrap and are deleted with it. The account's token is created last, so if
+it exists, all other objects do. A bootstrap token is not renewed once its host has connected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remuda.kube.conditions import condition
 from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, Secret
 from remuda.kube.errors import AlreadyExists, Conflict, StatusError
 from remuda.kube.objects import Condition, Key, Kind, Object
-from remuda.providers.bootstrap import data, environment, guard, script, tokens
+from remuda.providers.bootstrap import data, guard, script, tokens
 from remuda.providers.shared import names, plan_access, secrets
 from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.plan_access import Json, Owner
@@ -44,15 +44,15 @@ from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, Ter
 from remuda.runtime.steps import Step, step
 
 NAME = "rkebootstrap"
-PUBLISH = step("rkebootstrap.publish", "writes what is known of a machine's bootstrap")
+PUBLISH = step("rkebootstrap.publish", "writes the status of a machine's bootstrap")
 CREATE_PLAN = step("rkebootstrap.create-plan-secret", "creates the plan Secret of a machine")
-LABEL_PLAN = step("rkebootstrap.label-plan-secret", "makes the labels of a plan Secret those of its Machine again")
+LABEL_PLAN = step("rkebootstrap.label-plan-secret", "restores the labels of a plan Secret to those of its Machine")
 CREATE_ACCOUNT = step("rkebootstrap.create-account", "creates the account of a plan Secret")
-CREATE_ROLE = step("rkebootstrap.create-role", "creates the role that opens one plan Secret")
+CREATE_ROLE = step("rkebootstrap.create-role", "creates the role that grants access to one plan Secret")
 BIND_ROLE = step("rkebootstrap.bind-role", "binds the role of a plan Secret to its account")
-CREATE_TOKEN = step("rkebootstrap.create-account-token", "asks for the token of a plan Secret's account")
+CREATE_TOKEN = step("rkebootstrap.create-account-token", "requests the token of a plan Secret's account")
 CREATE_DATA = step("rkebootstrap.create-data", "creates the Machine Bootstrap Secret, with a new bootstrap token")
-RENEW_DATA = step("rkebootstrap.renew-data", "puts a fresh bootstrap token into a Machine Bootstrap Secret")
+RENEW_DATA = step("rkebootstrap.renew-data", "renews the bootstrap token in a Machine Bootstrap Secret")
 
 SITE = "remuda.dev/site"  # annotation of a Machine Bootstrap Secret: which manager its script is for
 
@@ -76,7 +76,7 @@ class RKEBootstrapController:
         controller = manager.controller(NAME, RKE_BOOTSTRAP, self.reconcile, concurrency=_CONCURRENCY)
         controller.watch(self._machines, _bootstrap_of_machine, "machine", facts=_machine_facts)
         controller.watch(self._clusters, self._of_cluster, "cluster", facts=_cluster_facts)
-        controller.watch(self._control_planes, self._of_control_plane, "control plane", facts=environment.of)
+        controller.watch(self._control_planes, self._of_control_plane, "control plane", facts=script.environment_of)
         controller.watch(self._secrets, _bootstrap_of_secret, "secret", facts=_secret_facts)
 
     def _of_cluster(self, cluster: Cluster) -> list[Key]:
@@ -181,9 +181,7 @@ class RKEBootstrapController:
         present = conditions.find(owner.bootstrap.status.conditions, NODE_TAMPERED)
         if refused is None:
             return [] if present is None else [condition(NODE_TAMPERED, False, "Cleared")]
-        message = (
-            f"{refused}; nothing of it was kept. Whoever has its kubeconfig may have tried this, not only its agent"
-        )
+        message = f"{refused}; nothing was changed. Anyone with its kubeconfig may have tried this, not only its agent"
         if present is None or present.message != message:
             self._events.warning(owner.bootstrap, NODE_TAMPERED, message)
         return [condition(NODE_TAMPERED, True, "ChangesRefused", message)]
@@ -204,7 +202,7 @@ class RKEBootstrapController:
         if not fresh:
             await self._write_data(owner, form, present, ledger or tokens.Ledger())
             fresh = self._ttl / 2
-        return Again(fresh, "the host has not come up yet: then it gets a new token")
+        return Again(fresh, "waiting for the host to connect; its bootstrap token is renewed until then")
 
     async def _write_data(self, owner: Owner, form: data.Form, present: Secret | None, ledger: tokens.Ledger) -> None:
         token = tokens.make("machine", owner.bootstrap.key)
@@ -232,22 +230,22 @@ class RKEBootstrapController:
         async with RENEW_DATA:
             await self._client.patch(SECRETS, *present.key, patch)
 
-    def _environment(self, owner: Owner) -> environment.Environment:
+    def _environment(self, owner: Owner) -> script.Environment:
         cluster = self._clusters.get(owner.machine.metadata.namespace, owner.machine.spec.cluster_name)
-        key = None if cluster is None else environment.control_plane_of(cluster)
+        key = None if cluster is None else script.control_plane_of(cluster)
         if key is None:
             return {}
         control_plane = self._control_planes.get(*key)
         if control_plane is None:
-            raise Retryable(f"RKEControlPlane {key} is not there yet: it says where agents keep their state")
-        return environment.of(control_plane)
+            raise Retryable(f"waiting for RKEControlPlane {key}, which names the agents' state directory")
+        return script.environment_of(control_plane)
 
     def _own(self, owner: Owner, name: str) -> Secret | None:
         found = self._secrets.get(owner.bootstrap.metadata.namespace, name)
         return found if found is not None and plan_access.is_of(found.metadata, owner.bootstrap.metadata.uid) else None
 
     async def _create(self, owner: Owner, target: Target, obj: Json, step: Step) -> bytes:
-        """The object, made now or before; somebody else's of the same name is an error that names it."""
+        """Return the object, created now or before. Raises if another owner has an object of the same name."""
         namespace, name = owner.bootstrap.metadata.namespace, obj["metadata"]["name"]
         with contextlib.suppress(AlreadyExists):
             async with step:
@@ -258,8 +256,8 @@ class RKEBootstrapController:
             return value
         what = f"{obj['kind']} {namespace}/{name}"
         if present.owner(RKE_BOOTSTRAP.name, RKE_BOOTSTRAP.group) or plan_access.BOOTSTRAP_UID in present.annotations:
-            raise Retryable(f"{what} of an earlier RKEBootstrap of this name has not been collected yet")
-        raise Retryable(f"{what} exists and belongs to somebody else: delete it, or give the Machine another name")
+            raise Retryable(f"{what} of an earlier RKEBootstrap of this name has not been garbage-collected yet")
+        raise Retryable(f"{what} exists and belongs to another owner: delete it, or give the Machine another name")
 
 
 def _data_secret(owner: Owner, made: data.Data, annotations: dict[str, str]) -> Json:
@@ -292,7 +290,7 @@ def _is_at_work(owner: Owner) -> bool:
 
 def _not_yet(bootstrap: RKEBootstrap, machine: Machine | None, cluster: Cluster | None) -> Blocked | None:
     if machine is None:
-        why = "no Machine owns it yet: one owns it that names it in spec.bootstrap.configRef"
+        why = "no Machine owns it yet: create a Machine that names it in spec.bootstrap.configRef"
         return Blocked("WaitingForMachine", f"RKEBootstrap {bootstrap.key}", why)
     if cluster is None:
         name = f"Cluster {machine.metadata.namespace}/{machine.spec.cluster_name}"
@@ -341,5 +339,5 @@ def _cluster_facts(cluster: Cluster) -> object:
 
 
 def _secret_facts(secret: Secret) -> object:
-    """Not what it holds: results of plans are none of this controller's business."""
+    """Return the metadata alone: this controller does not use the results of plans."""
     return secret.metadata.labels, secret.metadata.annotations, secret.type

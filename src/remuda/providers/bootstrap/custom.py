@@ -1,8 +1,8 @@
-"""Hosts that somebody made: what they say of themselves when they register, and what is made of it. Pure.
+"""Hosts that register themselves: the description they send, and the objects created from it. Pure.
 
-A host is known by its id (`X-Cattle-Id`), which it keeps for life; its objects are all called `custom-<digest of the
-id>`. What it says is checked here, before anything is made: with the Cluster's registration token it may choose its
-roles, but no label that controllers read.
+A host is identified by its id (`X-Cattle-Id`), which never changes; its objects are all called `custom-<digest of the
+id>`. The description is validated here, before any object is created: with the Cluster's registration token a host may
+choose its roles, but no label that controllers read.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def machine_id(headers: Mapping[str, str]) -> str:
     """Return the id of any host, created by us or not. Raises BadRequest."""
     found = headers.get(f"{PREFIX}id", "").strip()
     if not found:
-        raise BadRequest("the header X-Cattle-Id is missing: it says which host this is")
+        raise BadRequest("the header X-Cattle-Id is missing: it identifies the host")
     if kube_names.label_value(found):
         raise BadRequest("X-Cattle-Id must be at most 63 letters, digits, '-', '_' or '.'")
     return found
@@ -97,7 +97,7 @@ def decode(data: bytes) -> Request:
     try:
         values = msgspec.json.decode(data, type=dict[str, list[str]])
     except (msgspec.MsgspecError, ValueError) as error:
-        raise BadRequest(f"the request cannot be read: {error}") from None
+        raise BadRequest(f"cannot read the request: {error}") from None
     return read(values)
 
 
@@ -106,7 +106,7 @@ def read(values: Mapping[str, Sequence[str]]) -> Request:
     first = {name: (found[0].strip() if found else "") for name, found in values.items()}
     node_name = first.get("node-name", "").lower()
     if node_name and kube_names.dns1123_subdomain(node_name):
-        raise BadRequest(f"{node_name!r} cannot be the name of a node: give another one with --node-name")
+        raise BadRequest(f"{node_name!r} is not a valid node name: choose another one with --node-name")
     return Request(
         id=machine_id({f"{PREFIX}id": first.get("id", "")}),
         roles=tuple(label for name, label in _ROLES.items() if first.get(name, "").lower() == "true"),
@@ -125,7 +125,7 @@ def _labels(text: str) -> dict[str, str]:
         if not equals or kube_names.qualified_name(key) or kube_names.label_value(value):
             raise BadRequest(f"{pair!r} is not a label: write key=value")
         if is_reserved(key):
-            raise BadRequest(f"the label {key} cannot be chosen by a host: what it means is decided elsewhere")
+            raise BadRequest(f"a host cannot choose the label {key}: only the manager sets it")
         found[key] = value
     return found
 

@@ -1,5 +1,5 @@
-"""CustomMachine: a host that somebody made. It is provisioned when its agent has connected; there is nothing to create,
-and nothing to remove but the objects themselves."""
+"""Controller of CustomMachines, hosts that register themselves. A CustomMachine is provisioned when its agent has
+connected; there is no server to create or remove."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
 
 NAME = "custommachine"
-PUBLISH = step("custommachine.publish", "writes what is known of a host that registered itself")
+PUBLISH = step("custommachine.publish", "writes the status of a host that registered itself")
 
 _CLUSTER_INDEX = "cluster"
 
@@ -105,7 +105,7 @@ class CustomMachineController:
 
 
 def addresses(obj: CustomMachine) -> list[dict[str, Any]]:
-    """As the host has told them when it registered."""
+    """Return the addresses that the host reported when it registered."""
     external = obj.metadata.annotations.get(names.ADDRESS, "")
     internal = obj.metadata.annotations.get(names.INTERNAL_ADDRESS, "") or external
     found = [("InternalIP", internal)]

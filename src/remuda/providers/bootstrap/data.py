@@ -1,8 +1,8 @@
-"""Bootstrap data: what a server is given to run once, in the form its infrastructure takes. Pure.
+"""Bootstrap data: the script that a server runs once, in the format that its infrastructure accepts. Pure.
 
-Our own machines take a shell script. Of other providers' servers only cloud-init can be expected: they get a
-`#cloud-config` that writes the same script and runs it, with what the user has to add beside it. A host that
-registered itself has run its script already.
+Our own machines take a shell script. Servers of other providers can be expected to run only cloud-init: they get a
+`#cloud-config` that writes the same script and runs it, merged with the user's own cloud-config. A host that registered
+itself has run its script already.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def nothing() -> Data:
 
 
 def render(form: Form, script: str, userdata: str) -> Data:
-    """Raises ValueError, in words, for user data that cannot be used."""
+    """Return the bootstrap data. Raises ValueError, with a message for users, for unusable user data."""
     if form == "none":
         return nothing()
     if form == "script":
@@ -103,7 +103,7 @@ def _list(config: dict[str, Any], key: str) -> list[Any]:
 
 
 def _where(error: yaml.YAMLError) -> str:
-    """Without the text itself: it may hold passwords."""
+    """Return the problem and its line, without the text itself, which may contain passwords."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "it cannot be read"
     return f"{problem} (line {mark.line + 1})" if mark is not None else str(problem)

@@ -29,7 +29,7 @@ def _condition(name: str, type: str, doc: str, priority: int = 0) -> Column:
 
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
-_PAUSED = _condition("Paused", "Paused", "Whether it is left alone", WIDE)
+_PAUSED = _condition("Paused", "Paused", "Whether reconciliation is paused", WIDE)
 _OF_CLUSTER = Column("Cluster", label_path(capi_names.CLUSTER_NAME), "The Cluster it belongs to")
 
 DEFINITIONS = (
@@ -39,7 +39,7 @@ DEFINITIONS = (
         labels=_labels(_INFRASTRUCTURE),
         columns=(
             _OF_CLUSTER,
-            Column("Provisioned", ".status.initialization.provisioned", "Whether machines may be made", "boolean"),
+            Column("Provisioned", ".status.initialization.provisioned", "Whether machines may be created", "boolean"),
             _PAUSED,
             _AGE,
         ),
@@ -50,7 +50,7 @@ DEFINITIONS = (
         labels=_labels(_BOOTSTRAP),
         columns=(
             Column("Cluster", ".spec.clusterName", "The Cluster it belongs to"),
-            _condition("Ready", "Ready", "Whether the bootstrap data is there"),
+            _condition("Ready", "Ready", "Whether the bootstrap data is ready"),
             _condition("Connected", AGENT_CONNECTED, "Whether the host's agent has connected"),
             _PAUSED,
             _AGE,
@@ -70,7 +70,7 @@ DEFINITIONS = (
         columns=(
             _OF_CLUSTER,
             _condition("Ready", "Ready", "Whether the host has registered"),
-            Column("ProviderID", ".spec.providerID", "How its Node is recognised", priority=WIDE),
+            Column("ProviderID", ".spec.providerID", "The provider ID by which its Node is found", priority=WIDE),
             _PAUSED,
             _AGE,
         ),

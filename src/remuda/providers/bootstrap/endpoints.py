@@ -76,7 +76,9 @@ class Endpoints:
 
     def serve(self, request: Request) -> Result | Awaitable[Result]:
         if request.method not in ("GET", "HEAD"):
-            return Response(405, b"only GET is possible here\n", TEXT_HEADERS + header_block([("Allow", "GET, HEAD")]))
+            return Response(
+                405, b"only GET and HEAD are allowed here\n", TEXT_HEADERS + header_block([("Allow", "GET, HEAD")])
+            )
         path = request.path
         if path == HEALTH:
             return text(200, "ok")
@@ -105,8 +107,8 @@ class Endpoints:
             return _refused(_TOO_MANY, "too many wrong tokens from this address", wait)
         token = _token(request)
         if not token:
-            self._on_denied(request, _UNAUTHORIZED, "no token was shown")
-            return _refused(_UNAUTHORIZED, "no token was shown: an Authorization header with a Bearer token is needed")
+            self._on_denied(request, _UNAUTHORIZED, "no token in the request")
+            return _refused(_UNAUTHORIZED, "no token: send an Authorization header with a Bearer token")
         headers = {name: value for name, value in _headers(request) if name.startswith(_OURS)}
         try:
             async with asyncio.timeout(_HOLD_SECONDS):
@@ -117,10 +119,10 @@ class Endpoints:
                 self._on_denied(request, refusal.code, refusal.message)
             return _refused(refusal.code, refusal.message, refusal.retry_after)
         except TimeoutError:
-            return _refused(_UNAVAILABLE, "what this host needs is not there yet", _SOON)
+            return _refused(_UNAVAILABLE, "the objects of this host are not ready yet", _SOON)
         except StatusError as error:
-            log.warning("a host at %s cannot be connected: %s", address, error)
-            return _refused(_UNAVAILABLE, "the API server does not do what is needed for it now", _SOON)
+            log.warning("cannot connect host at %s: %s", address, error)
+            return _refused(_UNAVAILABLE, "the API server cannot handle this request now", _SOON)
 
     async def _agent(self, token: str, headers: Mapping[str, str]) -> Response:
         return Response(200, msgspec.json.encode(await self._registration.connect(token, headers)), _JSON)

@@ -1,7 +1,6 @@
-"""Files for hosts: the agent that is part of this program, and what somebody has put into a directory for them.
+"""Files for hosts: the agent that is part of this program, and the files of a directory.
 
-Names are those of files right in that directory: nothing else can be asked for. Whatever is served has its checksum
-beside it, as NAME.sha256.
+Only files directly in that directory are served. Each file has its checksum beside it, as NAME.sha256.
 """
 
 from __future__ import annotations

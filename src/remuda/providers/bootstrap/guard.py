@@ -1,12 +1,12 @@
-"""A node cannot promote itself: of its plan Secret it may write the results of plans, and nothing else. Pure.
+"""Guard of plan Secrets: a host may write the results of plans and nothing else, so no node can promote itself. Pure.
 
-Agents write the whole Secret back, so RBAC cannot tell a result from a role. Admission can: what a host's own account
-changes besides results never gets in. The rest of such a write does (a report is not lost because somebody also tried
-to become a control plane), and the attempt is noted in an annotation that the host cannot write either, from where the
-RKEBootstrap controller reports it. Everybody else may change the Secret as RBAC lets them.
+Agents write the whole Secret back, so RBAC cannot tell a result from a role. Admission can: it reverts all changes of a
+host's own account except results. The results of such a write are kept, so that no report is lost. An annotation that
+the host cannot write records the attempt, and the RKEBootstrap controller reports it. Other users may change the Secret
+as RBAC permits.
 
 The account is recognised by its name, which is that of the Secret (`providers.names.plan_secret`). On Kubernetes the
-API server itself decides by the same rule whom to call the webhook for, so nobody else's Secrets depend on it.
+API server applies the same rule before it calls the webhook, so no other Secret depends on the webhook.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RefusedWrite(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         often = "once" if self.times == 1 else f"{self.times} times"
-        return f"the host tried {often} to change what is not its own in its plan Secret, last {', '.join(self.fields)}"
+        return f"the host tried {often} to change foreign fields of its plan Secret, last {', '.join(self.fields)}"
 
 
 def refused(annotations: Mapping[str, str]) -> RefusedWrite | None:
@@ -136,4 +136,4 @@ def _named(fields: Sequence[str]) -> list[str]:
 
 
 def _told(fields: Sequence[str]) -> str:
-    return f"only results may be written here: {', '.join(fields)} stays as it was, and the attempt is reported"
+    return f"hosts may write only results here: {', '.join(fields)} stays unchanged, and the attempt is reported"

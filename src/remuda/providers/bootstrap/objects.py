@@ -1,6 +1,6 @@
-"""Objects as one request of a host needs them: read from the server itself, waited for by a watch, marked with care.
+"""Access to objects for requests of hosts: uncached reads, waits by a watch, and conditions written without conflicts.
 
-Nothing is cached: the answer to a host must not be older than its question.
+Nothing is cached: the answer to a host must not be older than its request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Object)
 
 
 class Contested(Exception):
-    """Others write the same object all the time."""
+    """Error for an object that other writers change too often to be updated."""
 
 
 async def find(client: Client, kind: Kind[T], key: Key) -> T | None:
@@ -37,7 +37,7 @@ async def find(client: Client, kind: Kind[T], key: Key) -> T | None:
 
 
 async def until(client: Client, kind: Kind[T], key: Key, holds: Callable[[T], bool], seconds: float) -> T:
-    """The object as soon as that holds of it. Raises TimeoutError."""
+    """Return the object as soon as the condition holds. Raises TimeoutError."""
     present = await find(client, kind, key)  # as most often it is, and much cheaper than a list
     if present is not None and holds(present):
         return present
@@ -66,7 +66,7 @@ async def _follow(client: Client, kind: Kind[T], key: Key, holds: Callable[[T], 
 
 
 async def mark(client: Client, bootstrap: Key, news: Condition, step: Step) -> None:
-    """A condition of an RKEBootstrap; nothing is written where it says that already. Raises Contested."""
+    """Write a condition of an RKEBootstrap, unless it is set already. Raises Contested."""
     for attempt in range(1, RACES):
         value = await client.get(RKE_BOOTSTRAP.target, *bootstrap)
         found = RKE_BOOTSTRAP.decode(value)
@@ -83,6 +83,6 @@ async def mark(client: Client, bootstrap: Key, news: Condition, step: Step) -> N
 
 
 async def delete(client: Client, kind: Kind[T], obj: T) -> None:
-    """This very one; it may be gone already."""
+    """Delete this object, by its uid; it may be deleted already."""
     with suppress(NotFound, Conflict):
         await client.delete(kind.target, *obj.key, uid=obj.metadata.uid)

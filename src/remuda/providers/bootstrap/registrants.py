@@ -26,14 +26,14 @@ from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP, TOKEN_MISUSED
 from remuda.runtime.events import Events
 from remuda.runtime.steps import step
 
-CLAIM = step("registration.claim-token", "notes which host has used a bootstrap token")
-REQUEST = step("registration.request", "asks for the objects of a host that somebody made")
-FORGET = step("registration.forget-request", "takes the answered request of a host away")
+CLAIM = step("registration.claim-token", "records which host has used a bootstrap token")
+REQUEST = step("registration.request", "requests the objects of a host that registers itself")
+FORGET = step("registration.forget-request", "deletes the answered request of a host")
 REPORT = step("registration.report", "writes that a bootstrap token was misused")
 
 RETRY_SECONDS = 5.0
 
-_UNKNOWN = "the token is not known here, or not any more"
+_UNKNOWN = "unknown or expired token"
 
 
 class Refusal(Exception):
@@ -62,7 +62,8 @@ class Callers:
         self._hold_seconds = hold_seconds
 
     async def admit(self, text: str, headers: Mapping[str, str], *, use: bool) -> Host:
-        """With `use` the token is used, and a host that is not known yet is registered. Raises Refusal."""
+        """Return the host that the token authenticates. With `use`, mark the token as used and register an unknown
+        host. Raises Refusal."""
         headers = {name.lower(): value for name, value in headers.items()}
         try:
             id = custom.machine_id(headers)
@@ -103,14 +104,14 @@ class Callers:
             if not use or claimed is ledger or await self._claim(secret, claimed):
                 return Host(id, machine, bootstrap)
             await asyncio.sleep(objects.RACE.seconds(attempt))
-        raise Refusal(503, "others use this token at the same moment", RETRY_SECONDS)
+        raise Refusal(503, "other hosts use this token at the same moment", RETRY_SECONDS)
 
     async def _machine_of_bootstrap(self, key: Key) -> tuple[RKEBootstrap, Machine]:
         bootstrap = await objects.find(self._client, RKE_BOOTSTRAP, key)
         owner = None if bootstrap is None else bootstrap.metadata.owner(MACHINE.name, MACHINE.group)
         machine = None if owner is None else await objects.find(self._client, MACHINE, Key(key.namespace, owner.name))
         if bootstrap is None or owner is None or machine is None or machine.metadata.uid != owner.uid:
-            raise Refusal(403, "the Machine of this token is gone")
+            raise Refusal(403, "the Machine of this token was deleted")
         if bootstrap.metadata.deleting or machine.metadata.deleting:
             raise Refusal(403, f"Machine {machine.key} is being deleted")
         return bootstrap, machine
@@ -149,24 +150,23 @@ class Callers:
     async def _refused(self, verdict: tokens.Verdict, token: Token, user: str, id: str) -> Refusal:
         if verdict == "replayed":
             await self._report(token.about, user, id)
-            return Refusal(403, "this token has been used by another host, and is good for that one only")
+            return Refusal(403, "this token was used by another host and is valid only for that host")
         if verdict == "expired":
             return Refusal(401, "this token has expired: the server was started too long ago, or its clock is wrong")
         if verdict == "spent":
-            return Refusal(
-                401, "this token has been used and is spent: the bootstrap data of the machine has a newer one"
-            )
+            return Refusal(401, "this token was already used: the bootstrap data of the machine has a newer one")
         return Refusal(401, _UNKNOWN)
 
     async def _report(self, key: Key, user: str, id: str) -> None:
-        """The condition says the same however often it happens, so that nobody can make us write for ever."""
+        """Report misuse of a token. The condition does not change with each attempt, so that no client can cause
+        endless writes."""
         bootstrap = await objects.find(self._client, RKE_BOOTSTRAP, key)
         if bootstrap is None:
             return
         self._events.warning(
-            bootstrap, TOKEN_MISUSED, f"host {id} showed the bootstrap token that host {user} has used; it was refused"
+            bootstrap, TOKEN_MISUSED, f"refused host {id}: host {user} has already used this bootstrap token"
         )
-        message = f"another host than {user} has shown its bootstrap token and was refused; events name it"
+        message = f"refused another host that presented the bootstrap token of host {user}; events name it"
         try:
             await objects.mark(self._client, key, condition(TOKEN_MISUSED, True, "Replayed", message), REPORT)
         except objects.Contested:
@@ -192,7 +192,7 @@ class Callers:
         machines = await self._of_id(cluster.metadata.namespace, id)
         found = clusters.find([one for one in machines if one.spec.cluster_name == cluster.metadata.name], id)
         if found is not None and found.metadata.deleting:
-            why = f"Machine {found.key} of this host is being deleted: run the command again when it is gone"
+            why = f"Machine {found.key} of this host is being deleted: run the command again after that"
             raise Refusal(409, why)
         return found
 
@@ -222,7 +222,7 @@ class Callers:
         try:
             answered = await objects.until(self._client, SECRET, key, _is_answered, self._hold_seconds)
         except TimeoutError:
-            missing = f"nobody has answered for Cluster {cluster.key} yet; is it paused?"
+            missing = f"the controller has not answered for Cluster {cluster.key} yet; is the Cluster paused?"
             raise Refusal(503, missing, RETRY_SECONDS) from None
         async with FORGET:
             await objects.delete(self._client, SECRET, answered)

@@ -1,7 +1,7 @@
-"""Hosts register: they show a token, and get a kubeconfig that opens their plan Secret and nothing else.
+"""Registration of hosts: exchange a token for a kubeconfig that grants access to the host's plan Secret alone.
 
-Works in every replica, whether or not it leads, and keeps nothing in memory. A request waits for what controllers still
-have to make, for less time than a host waits for its answer.
+Every replica can do this, leader or not, and keeps no state in memory. A request waits for objects that controllers
+still have to create, for less time than a host waits for its answer.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Registration:
         if field != "kubernetesversion":
             raise Refusal(400, "the header X-Cattle-Field must be kubernetesversion")
         if not host.machine.spec.version:
-            raise Refusal(404, f"Machine {host.machine.key} does not say which version of Kubernetes it shall run")
+            raise Refusal(404, f"Machine {host.machine.key} does not name a Kubernetes version")
         return host.machine.spec.version
 
     async def config_yaml(self, token: str, headers: Mapping[str, str]) -> str:
@@ -93,12 +93,12 @@ class Registration:
         try:
             found = await objects.until(self._client, SECRET, key, holds, self._hold_seconds)
         except TimeoutError:
-            missing = f"the account of RKEBootstrap {bootstrap.key} is not there yet"
+            missing = f"the service account of RKEBootstrap {bootstrap.key} does not exist yet"
             raise Refusal(503, missing, RETRY_SECONDS) from None
         return found.data[plan_access.TOKEN_KEY].decode()
 
     def _kubeconfig(self, token: str) -> str:
-        """JSON, which every reader of YAML reads."""
+        """Return the kubeconfig as JSON, which is also YAML."""
         authority = base64.b64encode(self._site.ca_pem).decode()
         config = {
             "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Puts the bootstrap provider together: its controllers, and the registration of hosts."""
+"""Add the bootstrap provider to a manager: its controllers, and the registration of hosts."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """Tokens that hosts register with. Pure.
 
-A token says itself what it is for, so that nobody has to search: `machine.<namespace/RKEBootstrap>.<secret>` opens one
-Machine's plan, `cluster.<namespace/Cluster>.<secret>` registers hosts that somebody made for a Cluster. The secret has
-256 bits. A machine's token stands in its bootstrap script and nowhere else; beside the script only its hash is kept,
-and with it when it ends and who has used it (`Ledger`, an annotation of the Machine Bootstrap Secret).
+A token names its purpose: `machine.<namespace/RKEBootstrap>.<secret>` grants access to one Machine's plan, and
+`cluster.<namespace/Cluster>.<secret>` registers existing hosts for a Cluster. The secret has 256 bits. A machine's
+token is stored only in its bootstrap script; an annotation of the Machine Bootstrap Secret (`Ledger`) holds its hash,
+its expiry and the host that has used it.
 
-A machine's token ends some hours after it was made, and a few minutes after its first use. In these minutes the host
-that used it may do so again (its answer was lost); another host may not, ever. A token that may still be needed is
-followed by a new one well before it ends; the one before stays good until its own end, because a server may be booting
-with it.
+A machine's token expires some hours after its creation, and a few minutes after its first use. In these minutes the
+host that used it may use it again, because the answer may have been lost; no other host may, ever. A token that may
+still be needed is renewed well before it expires; the old one stays valid until its own expiry, because a server may be
+booting with it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def make(purpose: Purpose, about: Key) -> Token:
 
 
 def parse(text: str) -> Token | None:
-    """None for what is no token of ours."""
+    """Return the parsed token; None if the text is not one of our tokens."""
     if len(text) > _LONGEST or not text.isascii():
         return None
     parts = text.split(".")
@@ -109,7 +109,7 @@ def write(ledger: Ledger) -> str:
 
 
 def add(ledger: Ledger, token: Token, ttl_seconds: float) -> Ledger:
-    """With a new token; of those before, the newest stays good until its end."""
+    """Return the ledger with a new token; the newest one before stays valid until it expires."""
     entry = Entry(hash=token.hash, expires=clock.rfc3339(clock.time() + ttl_seconds))
     return Ledger((entry, *ledger.entries[:1]))
 
@@ -129,7 +129,7 @@ def judge(ledger: Ledger, token: Token, machine_id: str) -> Verdict:
 
 
 def claim(ledger: Ledger, token: Token, machine_id: str) -> Ledger:
-    """With its first use noted. The same ledger when it was noted before."""
+    """Return the ledger with the first use of a token recorded; the same ledger if it was recorded before."""
     found = _find(ledger, token)
     if found is None or found.used_by:
         return ledger
@@ -138,7 +138,7 @@ def claim(ledger: Ledger, token: Token, machine_id: str) -> Ledger:
 
 
 def user(ledger: Ledger, token: Token) -> str:
-    """The id of the host that used it first."""
+    """Return the id of the host that used the token first."""
     found = _find(ledger, token)
     return "" if found is None else found.used_by
 
@@ -155,7 +155,7 @@ def seconds_fresh(ledger: Ledger, ttl_seconds: float) -> float:
 
 
 def matches(given: str, known: str) -> bool:
-    """In constant time."""
+    """Return whether the secret matches, in constant time."""
     return hmac.compare_digest(given.encode(), known.encode())
 
 

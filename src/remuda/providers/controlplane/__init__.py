@@ -1,1 +1,1 @@
-"""The control plane provider: from an RKEControlPlane and its Machines to what each host is to do."""
+"""The control plane provider: turns an RKEControlPlane and its Machines into a plan for each host."""

@@ -1,7 +1,7 @@
-"""Admission of RKEControlPlanes: what no plan could ever be made of is refused in words.
+"""Admission of RKEControlPlanes: deny specs that no plan could ever be rendered from.
 
-Most of them are made from a provisioning Cluster, whose own admission says all of this and more; it is said again for
-those who write one themselves.
+Most control planes are created from a provisioning Cluster, whose own admission checks all of this and more. These
+rules apply to users who write an RKEControlPlane themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from remuda.kube.authorization import Access
 from remuda.kube.errors import FieldError, forbidden, required
 from remuda.providers.controlplane import references
 from remuda.providers.controlplane.rules import configuration, fields, keys, versions
-from remuda.providers.controlplane.rules.lookup import running
+from remuda.providers.controlplane.rules.versions import running
 from remuda.providers.shared import distros
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 

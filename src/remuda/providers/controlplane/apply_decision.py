@@ -12,7 +12,7 @@ from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Object
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane import delivery, hooks, members, nodes
+from remuda.providers.controlplane import nodes, plan_secrets, removal
 from remuda.providers.controlplane.gather import Gathered, Gatherer
 from remuda.providers.controlplane.planner.decision import (
     Act,
@@ -36,9 +36,9 @@ from remuda.runtime.events import Events
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import Step, step
 
-MARK = step("rkecontrolplane.mark-init-node", "makes a host the one that begins the cluster")
-UNMARK = step("rkecontrolplane.unmark-init-node", "takes that mark from another host")
-LABEL = step("rkecontrolplane.label-server", "labels a Machine with the role of a control plane as Cluster API does")
+MARK = step("rkecontrolplane.mark-init-node", "marks the host that begins the cluster")
+UNMARK = step("rkecontrolplane.unmark-init-node", "removes the init node mark from another host")
+LABEL = step("rkecontrolplane.label-server", "sets Cluster API's control plane label on a Machine")
 
 _EXPECTED = (StatusError, Retryable, OSError, TimeoutError)
 
@@ -74,13 +74,13 @@ class Acts:
                 await self._run_again(act)
             case RequestDrain():
                 if (secret := self._gathered.secrets.get(act.host)) is not None:
-                    await delivery.request_drain(self._client, secret, act.options)
+                    await plan_secrets.request_drain(self._client, secret, act.options)
             case RequestUncordon():
                 if (secret := self._gathered.secrets.get(act.host)) is not None:
-                    await delivery.request_uncordon(self._client, secret, act.options)
+                    await plan_secrets.request_uncordon(self._client, secret, act.options)
             case Hold():
                 if (machine := self._machine(act.host)) is not None:
-                    await hooks.hold(self._client, self._source.machines, machine)
+                    await removal.hold(self._client, self._source.machines, machine)
             case Release():
                 await self._release(act)
             case Leave():
@@ -100,7 +100,7 @@ class Acts:
         chosen = self._gathered.bootstraps.get(act.host)
         if chosen is not None:
             await self._label(chosen, "true", MARK)
-            self._tell(self._plane, "InitNodeElected", f"Machine {act.host} begins the cluster: {act.why}")
+            self._record_event(self._plane, "InitNodeElected", f"Machine {act.host} begins the cluster: {act.why}")
 
     async def _label(self, bootstrap: RKEBootstrap, value: str | None, named: Step) -> None:
         present = self._source.bootstraps.raw(*bootstrap.key)
@@ -116,42 +116,44 @@ class Acts:
         secret = self._gathered.secrets.get(act.host)
         if secret is None:
             return
-        await delivery.deliver(self._client, self._source.plans, secret, act.plan)
+        await plan_secrets.deliver(self._client, self._source.plans, secret, act.plan)
         if (machine := self._machine(act.host)) is not None:
-            self._tell(machine, "PlanDelivered", act.why)
+            self._record_event(machine, "PlanDelivered", act.why)
 
     async def _run_again(self, act: RunAgain) -> None:
         secret = self._gathered.secrets.get(act.host)
         if secret is None:
             return
-        await delivery.run_again(self._client, secret)
+        await plan_secrets.run_again(self._client, secret)
         if (machine := self._machine(act.host)) is not None:
-            self._tell(machine, "PlanRetried", f"attempt {act.attempt}")
+            self._record_event(machine, "PlanRetried", f"attempt {act.attempt}")
 
     # ---- going
 
     async def _release(self, act: Release) -> None:
         if (machine := self._machine(act.host)) is not None:
-            await hooks.release(self._client, self._source.machines, machine)
-            self._tell(machine, "Released", act.why)
+            await removal.release(self._client, self._source.machines, machine)
+            self._record_event(machine, "Released", act.why)
 
     async def _leave(self, act: Leave) -> None:
         host = next((one for one in self._gathered.observed.hosts if one.name == act.host), None)
         client = self._gathered.connection.client
         if host is None or host.node is None or client is None:
             return
-        refusal = await members.leave(client, self._gathered.observed.cluster.distro, host.node.name)
+        refusal = await nodes.leave(client, self._gathered.observed.cluster.distro, host.node.name)
         if refusal is not None:
             self.held.append(refusal)
         elif (machine := self._machine(act.host)) is not None:
-            self._tell(machine, "LeavesEtcd", f"the member of etcd on Node {host.node.name} was asked to leave")
+            self._record_event(machine, "LeavesEtcd", f"asked the etcd member on Node {host.node.name} to leave")
 
     async def _expel(self, act: Expel) -> None:
         client = self._gathered.connection.client
         if client is not None:
-            await members.expel(client, act.node)
-            self._tell(
-                self._plane, "MemberExpelled", f"member {act.member} of etcd belongs to no Machine: Node {act.node}"
+            await nodes.expel(client, act.node)
+            self._record_event(
+                self._plane,
+                "MemberExpelled",
+                f"removed etcd member {act.member}, which belongs to no Machine: deleted Node {act.node}",
             )
 
     # ---- Machines
@@ -180,8 +182,10 @@ class Acts:
     async def _forget(self, act: Forget) -> None:
         client = self._gathered.connection.client
         if client is not None:
-            await members.forget(client, act.node)
-            self._tell(self._plane, "NodeForgotten", f"Node {act.node} is not ready, and its Machine is gone")
+            await nodes.forget(client, act.node)
+            self._record_event(
+                self._plane, "NodeForgotten", f"deleted Node {act.node}: it is not ready, and its Machine was deleted"
+            )
 
     async def keep_nodes(self) -> None:
         """As the plans say that their hosts have applied."""
@@ -198,10 +202,12 @@ class Acts:
                 self.errors.append(error)
                 continue
             if changed and (machine := self._machine(host.name)) is not None:
-                self._tell(machine, "NodeUpdated", f"Node {node.metadata.name} has the labels and taints of its config")
+                self._record_event(
+                    machine, "NodeUpdated", f"set the labels and taints of Node {node.metadata.name} as in its config"
+                )
 
     def _machine(self, host: str) -> Machine | None:
         return self._gathered.machines.get(host)
 
-    def _tell(self, about: Object, reason: str, message: str) -> None:
+    def _record_event(self, about: Object, reason: str, message: str) -> None:
         self._events.normal(about, reason, message)

@@ -1,9 +1,10 @@
-"""The authorities of a cluster: Cluster API's Secrets `<cluster>-ca`, `-etcd`, `-proxy` and `-sa`.
+"""Certificate authorities of a cluster: Cluster API's Secrets `<cluster>-ca`, `-etcd`, `-proxy` and `-sa`.
 
-Those that are there are used, whoever put them there; those that are not are made, before the first host gets a plan.
-Servers have them before they start for the first time, so the manager can sign for them and never has to fetch
-anything from a node. Once plans were delivered a missing one is never made anew: nobody would trust it. It is put back
-from the plans of servers, which hold all of them; where these do not have it, or do not agree, it is told.
+Existing Secrets are used, whoever created them; missing ones are created before the first host gets a plan. Servers
+have the authorities before they start for the first time, so the manager can sign certificates and never has to fetch
+anything from a node. Once plans were delivered, a missing authority is never replaced by a new one, which no node would
+trust. It is restored from the plans of servers, which hold all of them; if they lack it or differ, a condition reports
+the problem.
 """
 
 from __future__ import annotations
@@ -32,10 +33,8 @@ from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
-CREATE = step("rkecontrolplane.create-authority", "creates one of the authorities of a cluster")
-RESTORE = step(
-    "rkecontrolplane.restore-authority", "puts a deleted authority of a cluster back from its servers' plans"
-)
+CREATE = step("rkecontrolplane.create-authority", "creates a certificate authority of a cluster")
+RESTORE = step("rkecontrolplane.restore-authority", "restores a deleted certificate authority from its servers' plans")
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 CLUSTER, ETCD, PROXY, ACCOUNTS = "ca", "etcd", "proxy", "sa"
@@ -43,7 +42,7 @@ _PURPOSES = (CLUSTER, ETCD, PROXY, ACCOUNTS)
 _DAYS = 3650
 _SOON_SECONDS = 90 * 86400.0
 
-# Below the data directory of a server: where an authority goes, without its ending.
+# Paths below the data directory of a server, without their suffix.
 _PLACES: Mapping[str, tuple[str, ...]] = {
     CLUSTER: ("server/tls/server-ca", "server/tls/client-ca"),
     ETCD: ("server/tls/etcd/server-ca", "server/tls/etcd/peer-ca"),
@@ -83,16 +82,16 @@ async def authorities(
         if held is None and not plane.metadata.deleting:
             held = await _restored(client, named, plane, key, purpose, plans)
         if held is None and delivered:
-            found.problems.append(
-                _problem(key, "does not exist any more", "put it back as it was: nodes trust no other")
-            )
+            found.problems.append(_problem(key, "was deleted", "restore it unchanged: nodes trust no other CA"))
             continue
         held = held or await _made(client, named, plane, key, purpose)
         problem, ends = _judged(purpose, held.data.get(CERTIFICATE, b""), held.data.get(KEY, b""))
         if ends is not None and ends < clock.time():
-            problem = f"{CERTIFICATE} has ended at {clock.rfc3339(ends)}"
+            problem = f"{CERTIFICATE} expired at {clock.rfc3339(ends)}"
         if problem:
-            found.problems.append(_problem(key, problem, "mend it, or delete it before the first host has a plan"))
+            found.problems.append(
+                _problem(key, problem, "correct it; before the first host has a plan you can also delete it")
+            )
         else:
             _take(found, purpose, held, ends)
     return found
@@ -109,7 +108,7 @@ def _take(found: Authorities, purpose: str, held: Held, ends: float | None) -> N
     if purpose == CLUSTER:
         found.signing = {CERTIFICATE: certificate, KEY: key}
     if ends is not None and ends - clock.time() < _SOON_SECONDS:
-        found.expiring = f"the authority in Secret {held.key} ends at {clock.rfc3339(ends)}"
+        found.expiring = f"the CA in Secret {held.key} expires at {clock.rfc3339(ends)}"
 
 
 async def _restored(
@@ -119,7 +118,7 @@ async def _restored(
     data = delivered_authority(purpose, plans)
     if data is None:
         return None
-    log.warning("Secret %s was deleted; it is put back from the plans of the cluster's servers", key)
+    log.warning("Secret %s was deleted; restoring it from the plans of the cluster's servers", key)
     await owned_secrets.create(client, plane, owned_secrets.secret(plane, key.name, data), RESTORE)
     return await named.secret(key)
 
@@ -171,7 +170,7 @@ async def _made(client: Client, named: Named, plane: RKEControlPlane, key: Key, 
     await owned_secrets.create(client, plane, owned_secrets.secret(plane, key.name, data), CREATE)
     held = await named.secret(key)
     if held is None:
-        raise Retryable(f"the Secret {key} was made and is gone again")
+        raise Retryable(f"Secret {key} was deleted right after its creation")
     return held
 
 
@@ -181,23 +180,23 @@ def _judged(purpose: str, certificate: bytes, key: bytes) -> tuple[str, float | 
     try:
         private = serialization.load_pem_private_key(key, password=None)
     except (ValueError, TypeError):
-        return f"{KEY} is no private key in PEM, or one with a password", None
+        return f"{KEY} is not a PEM private key, or is encrypted with a password", None
     if not isinstance(private, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        return f"{KEY} is neither RSA nor EC", None
+        return f"{KEY} is neither an RSA nor an EC key", None
     if purpose == ACCOUNTS:
         return "", None
     try:
         (found, *_) = x509.load_pem_x509_certificates(certificate)
     except ValueError:
-        return f"{CERTIFICATE} is no certificate in PEM", None
+        return f"{CERTIFICATE} is not a PEM certificate", None
     if found.public_key() != private.public_key():
-        return f"{CERTIFICATE} and {KEY} do not belong together", None
+        return f"{CERTIFICATE} and {KEY} do not match", None
     try:
         signs = found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except x509.ExtensionNotFound:
         signs = False
     if not signs:
-        return f"{CERTIFICATE} is not that of an authority: it may not sign", None
+        return f"{CERTIFICATE} is not a CA certificate", None
     return "", found.not_valid_after_utc.timestamp()
 
 

@@ -1,10 +1,10 @@
-"""RKEControlPlane: from one spec and the Machines of a Cluster to nodes that are as it says, for life.
+"""Controller of RKEControlPlanes: keeps the nodes of a Cluster as the spec declares.
 
-    pin what is decided once → gather what is known → the planner decides → acts → the kubeconfig → one status
+    pin the installer and the renderer → gather → planner.decide → apply the decision → kubeconfig → status
 
-It decides nothing about nodes itself: `planner.decide` does, without I/O, on what `gather` brings. Whatever it writes
-may be the last thing this process does: the finalizer comes first, pins come before plans, marks and plans are
-optimistic patches.
+The controller decides nothing about nodes itself: `planner.decide` does, without I/O, on the facts that `gather` reads.
+The process may die after any write, so the order matters: the finalizer comes first, pins come before plans, and marks
+and plans are patches that fail if the object has changed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,7 @@ from remuda.kube import conditions
 from remuda.kube.errors import Conflict, StatusError
 from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane import (
-    admission,
-    hooks,
-    installation,
-    kubeconfig,
-    removal,
-    status,
-    status_writer,
-    wakeups,
-)
+from remuda.providers.controlplane import admission, installation, kubeconfig, removal, status, status_writer, wakeups
 from remuda.providers.controlplane.apply_decision import Acts
 from remuda.providers.controlplane.gather import Gathered, Gatherer, Silence
 from remuda.providers.controlplane.installation import Lookup, Pack
@@ -48,15 +39,13 @@ from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
 NAME = "rkecontrolplane"
-PREPARE = step(
-    "rkecontrolplane.prepare", "writes a control plane's finalizer, and what is decided once for all its plans"
-)
-UNDECIDED = step("rkecontrolplane.publish-wait", "writes what a control plane waits for before anything can be decided")
+PREPARE = step("rkecontrolplane.prepare", "writes a control plane's finalizer and the choices that its plans keep")
+UNDECIDED = step("rkecontrolplane.publish-wait", "writes what a control plane waits for before the planner can run")
 
 Decide = Callable[[Observed], Decision]
 
 _CONCURRENCY = 20
-_FEW_HOSTS = 4  # with more of them deciding takes long enough to be done beside the loop
+_FEW_HOSTS = 4  # with more hosts the planner runs in a thread, so that it does not block the event loop
 _HELD_SECONDS = 15.0
 
 
@@ -94,32 +83,32 @@ class RKEControlPlaneController:
     async def reconcile(self, key: Key) -> Outcome:
         value = self._objects.raw(*key)
         if value is None:
-            await self._leave_behind(key)
+            await self._forget(key)
             return DONE
         plane = RKE_CONTROL_PLANE.decode(value)
         cluster = self._source.clusters.get(key.namespace, plane.spec.cluster_name)
         if plane.metadata.deleting:
             left = self._source.machines_of(Key(key.namespace, plane.spec.cluster_name))
-            await hooks.release_all(self._client, self._source.machines, left)
+            await removal.release_all(self._client, self._source.machines, left)
             return await removal.remove(self._client, Draft(RKE_CONTROL_PLANE.target, value), plane, left)
         try:
             return await self._keep(value, plane, cluster)
         except _Undecided as undecided:
-            return await self._tell_wait(key, cluster, undecided)
+            return await self._publish_wait(key, cluster, undecided)
         except Exception as error:
             if not isinstance(error, Conflict):  # then another writer was faster, which is harmless
                 why = str(error) or type(error).__name__
-                wait = Wait(reason="Failed", on=f"RKEControlPlane {key}", missing=why, then="it is tried again")
-                await self._tell_wait(key, cluster, _Undecided(wait))
+                wait = Wait(reason="Failed", on=f"RKEControlPlane {key}", missing=why, then="the controller retries")
+                await self._publish_wait(key, cluster, _Undecided(wait))
             raise
 
-    async def _leave_behind(self, key: Key) -> None:
-        """The control plane is gone, or there never was one: what waits for it waits no longer."""
+    async def _forget(self, key: Key) -> None:
+        """Release the Machines of a control plane that does not exist: no controller would do it later."""
         self._publisher.forget(key)
         if not wakeups.planes_of(self._objects, key):
-            await hooks.release_all(self._client, self._source.machines, self._source.machines_of(key))
+            await removal.release_all(self._client, self._source.machines, self._source.machines_of(key))
 
-    async def _tell_wait(self, key: Key, cluster: Cluster | None, undecided: _Undecided) -> Outcome:
+    async def _publish_wait(self, key: Key, cluster: Cluster | None, undecided: _Undecided) -> Outcome:
         wait, value = undecided.wait, self._objects.raw(*key)
         if value is not None:
             plane, draft = RKE_CONTROL_PLANE.decode(value), Draft(RKE_CONTROL_PLANE.target, value)
@@ -131,7 +120,7 @@ class RKEControlPlaneController:
     # ---- one run
 
     async def _keep(self, value: bytes, plane: RKEControlPlane, cluster: Cluster | None) -> Outcome:
-        cluster = await self._living(plane, cluster)
+        cluster = await self._existing_cluster(plane, cluster)
         _check(plane)
         version = distros.parse_version(plane.spec.kubernetes_version)
         distro = distros.of(version)
@@ -163,17 +152,17 @@ class RKEControlPlaneController:
             foreign_kubeconfig=kept.foreign,
             error=next((str(error) for error in work.errors if not isinstance(error, Conflict)), ""),
         )
-        told = await self._publisher.publish(value, cluster, gathered, judged)
+        published = await self._publisher.publish(value, cluster, gathered, judged)
         for error in work.errors:
             raise error
-        return soonest(told, _next_look(decision, work, kept))
+        return soonest(published, _next_run(decision, work, kept))
 
-    async def _living(self, plane: RKEControlPlane, cluster: Cluster | None) -> Cluster:
+    async def _existing_cluster(self, plane: RKEControlPlane, cluster: Cluster | None) -> Cluster:
         name = f"Cluster {plane.metadata.namespace}/{plane.spec.cluster_name}"
         if cluster is None:
             raise _Undecided(Wait(reason="WaitingForCluster", on=name, missing="does not exist"))
         if cluster.metadata.deleting:
-            await hooks.release_all(self._client, self._source.machines, self._source.machines_of(cluster.key))
+            await removal.release_all(self._client, self._source.machines, self._source.machines_of(cluster.key))
             raise _Undecided(Wait(reason="Deleting", on=name, missing="is being deleted"))
         return cluster
 
@@ -189,7 +178,7 @@ class RKEControlPlaneController:
         secrets = self._source.named.secrets
         where = kubeconfig.endpoint(
             subject.endpoint,
-            gathered.told_endpoint,
+            gathered.reported_endpoint,
             status.serving(gathered.observed),
             subject.distro.api_port,
             kubeconfig.present_server(secrets, plane, proxied=self._proxied),
@@ -202,7 +191,7 @@ class RKEControlPlaneController:
             return kubeconfig.Kept()
         if kept.present and cluster.status.initialization.infrastructure_provisioned:
             self._remote.want(cluster.key)
-        if kept.written and self._proxied:  # nobody else looks at this Secret
+        if kept.written and self._proxied:  # no other controller watches this Secret
             self._remote.nudge(cluster.key)
         return kept
 
@@ -220,11 +209,11 @@ def _check(plane: RKEControlPlane) -> None:
     """Raise for a spec that admission should have refused, so that the controller does not act on it."""
     wrong = [str(error) for error in admission.complaints(plane)]
     if wrong:
-        on, then = f"RKEControlPlane {plane.key}", "nothing is changed until it is mended"
+        on, then = f"RKEControlPlane {plane.key}", "correct the spec; until then nothing changes"
         raise _Undecided(Wait(reason="InvalidSpec", on=on, missing="; ".join(wrong), then=then))
 
 
-def _next_look(decision: Decision, work: Acts, kept: kubeconfig.Kept) -> Outcome:
+def _next_run(decision: Decision, work: Acts, kept: kubeconfig.Kept) -> Outcome:
     looks = [decision.look_again, kept.renew_in, _HELD_SECONDS if work.held else None]
     soon = min((seconds for seconds in looks if seconds is not None), default=None)
     if decision.waits:

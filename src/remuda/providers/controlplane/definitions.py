@@ -28,7 +28,7 @@ DEFINITIONS = (
         labels={**_CONTRACTS, capi_names.PROVIDER: "control-plane-remuda", capi_names.CLUSTERCTL: ""},
         columns=(
             Column("Cluster", ".spec.clusterName", "The Cluster it is the control plane of"),
-            Column("Wanted", ".spec.kubernetesVersion", "The version that nodes are to run"),
+            Column("Wanted", ".spec.kubernetesVersion", "The version that nodes should run"),
             Column("Version", ".status.version", "The lowest version a node runs"),
             Column(
                 "Initialized",
@@ -38,9 +38,9 @@ DEFINITIONS = (
             ),
             _count("Servers", "replicas", "How many control plane Machines there are"),
             _count("Servers Ready", "readyReplicas", "How many of them are ready"),
-            _count("Servers Up-to-date", "upToDateReplicas", "How many of them are as they shall be", WIDE),
+            _count("Servers Up-to-date", "upToDateReplicas", "How many of them match the spec", WIDE),
             _condition("Available", AVAILABLE, "Whether the API is served"),
-            _condition("Ready", READY, "Whether the cluster is alive and every node is as it shall be"),
+            _condition("Ready", READY, "Whether the cluster is alive and every node matches the spec"),
             Column("Reason", f'.status.conditions[?(@.type=="{READY}")].reason', "Why it is not, in one word"),
             Column(
                 "Message",

@@ -7,19 +7,23 @@
     post-drain = R        hooks again; then the node accepts Pods, and all of these annotations are deleted
 
 The annotation drain-error reports what blocks the drain. Pods are not watched, so the drainer requeues to poll them.
+
+The Pods to evict are chosen by kubectl's rules and the cluster's options. They are classified (of a DaemonSet, static,
+to be left alone by its label) as for the deletion of a Machine (`capi.machine.drain_rules`). If one Pod may not be
+evicted, no Pod is touched.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from remuda.capi.cluster_index import index_by_cluster, members
-from remuda.capi.machine import drain_stages
-from remuda.capi.machine.drain_rules import listed
+from remuda.capi.machine import drain_rules, drain_stages
+from remuda.capi.machine.drain_rules import Surroundings, listed
 from remuda.capi.machine.workload import NODE, POD, Node, Pod
 from remuda.capi.pause import is_paused
 from remuda.capi.types import CLUSTER, MACHINE, Machine
@@ -28,8 +32,8 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRETS, Secret
 from remuda.kube.errors import NotFound, StatusError
 from remuda.kube.objects import Key
-from remuda.providers.controlplane import evacuation, hosts
-from remuda.providers.controlplane.report import (
+from remuda.providers.controlplane import hosts
+from remuda.providers.controlplane.plan_secrets import (
     DRAIN_DONE,
     DRAIN_ERROR,
     DRAIN_REQUEST,
@@ -46,10 +50,10 @@ from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
 from remuda.runtime.steps import step
 
 NAME = "rkedrain"
-CORDON = step("rkedrain.cordon", "keeps new Pods away from a node that is about to be restarted")
-EVICT = step("rkedrain.evict", "asks one Pod to leave a node that is about to be restarted")
-UNCORDON = step("rkedrain.uncordon", "lets Pods onto a node again")
-TELL = step("rkedrain.tell", "says in a plan Secret how far the drain of its node is")
+CORDON = step("rkedrain.cordon", "cordons a node before its services restart")
+EVICT = step("rkedrain.evict", "evicts a Pod from a node before its services restart")
+UNCORDON = step("rkedrain.uncordon", "uncordons a node")
+ANNOTATE = step("rkedrain.tell", "writes the progress of a drain into the plan Secret")
 
 _CONCURRENCY = 20
 _TIMEOUT_SECONDS = 600  # where the options say none
@@ -71,7 +75,7 @@ class _Work(NamedTuple):
     connection: Connection
 
     @property
-    def said(self) -> Mapping[str, str]:
+    def annotations(self) -> Mapping[str, str]:
         return self.secret.metadata.annotations
 
 
@@ -108,15 +112,19 @@ class Drainer:
             return DONE
         cluster = self._clusters.get(key.namespace, work.machine.spec.cluster_name)
         if is_paused(cluster, work.machine.metadata):
-            return Blocked("Paused", f"Machine {work.machine.key}", "it is left alone")
-        if work.said.get(UNCORDON_REQUEST) == work.request:
+            return Blocked(
+                "Paused",
+                f"Machine {work.machine.key}",
+                "the drain continues when the Machine and its Cluster are resumed",
+            )
+        if work.annotations.get(UNCORDON_REQUEST) == work.request:
             return await self._uncordon(work)
-        if work.said.get(DRAIN_DONE) == work.request:
+        if work.annotations.get(DRAIN_DONE) == work.request:
             return DONE
         try:
             return await self._drain(key, work)
         except (StatusError, OSError, TimeoutError) as error:
-            await self._tell(work, {DRAIN_ERROR: str(error) or type(error).__name__})
+            await self._annotate(work, {DRAIN_ERROR: str(error) or type(error).__name__})
             raise
 
     def _look(self, key: Key) -> _Work | None:
@@ -143,7 +151,7 @@ class Drainer:
         if client is None:
             cluster = f"Cluster {work.machine.metadata.namespace}/{work.machine.spec.cluster_name}"
             why = f"{cluster} does not answer: {work.connection.error}"
-            await self._tell(work, {DRAIN_ERROR: why})
+            await self._annotate(work, {DRAIN_ERROR: why})
             return Blocked("WaitingForConnection", cluster, why, self._settings.retry_seconds)
         node = await self._node(client, work)
         if node is not None:
@@ -154,26 +162,26 @@ class Drainer:
                 return waiting
             if (
                 work.options.enabled
-                and self._has_company(work.machine)
-                and (why := await self._empty(key, client, node, work))
+                and self._has_other_machines(work.machine)
+                and (why := await self._evict_all(key, client, node, work))
             ):
-                await self._tell(work, {DRAIN_ERROR: why})
+                await self._annotate(work, {DRAIN_ERROR: why})
                 return Again(self._settings.retry_seconds, why)
-        await self._tell(work, {DRAIN_DONE: work.request, DRAIN_ERROR: None})
+        await self._annotate(work, {DRAIN_DONE: work.request, DRAIN_ERROR: None})
         self._began.pop(key, None)
-        self._events.normal(work.machine, "Drained", "its node takes no Pods until its new plan is applied")
+        self._events.normal(work.machine, "Drained", "its node accepts no Pods until its new plan is applied")
         return DONE
 
-    def _has_company(self, machine: Machine) -> bool:
+    def _has_other_machines(self, machine: Machine) -> bool:
         """The only machine of a cluster is never emptied: its Pods would have nowhere to go."""
         cluster = Key(machine.metadata.namespace, machine.spec.cluster_name)
         return sum(hosts.is_ours(one) for one in members(self._caches, MACHINE, cluster)) > 1
 
-    async def _empty(self, key: Key, client: Client, node: Node, work: _Work) -> str:
+    async def _evict_all(self, key: Key, client: Client, node: Node, work: _Work) -> str:
         """Evict the node's Pods and return what the drain waits for; empty when the node is empty."""
         pods: list[Pod] = await drain_stages.listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
         existing = await drain_stages.existing_daemon_sets(client, pods)
-        found = evacuation.plan(pods, work.options, existing, now=clock.time(), unreachable=node.unreachable)
+        found = plan_evacuation(pods, work.options, existing, now=clock.time(), unreachable=node.unreachable)
         if found.finished:
             return ""
         if found.forbidden:
@@ -184,16 +192,16 @@ class Drainer:
             return ""
         lines = [f"{listed([pod])}: {why}" for pod, why in refusals]
         if not lines:
-            lines = [f"{listed(ending)}: still ending"]
-        return "; ".join([*lines[:5], *self._late(key, work)])
+            lines = [f"{listed(ending)}: still terminating"]
+        return "; ".join([*lines[:5], *self._timeout_note(key, work)])
 
-    def _late(self, key: Key, work: _Work) -> list[str]:
+    def _timeout_note(self, key: Key, work: _Work) -> list[str]:
         request, began = self._began.setdefault(key, (work.request, clock.time()))
         if request != work.request:
             began = clock.time()
             self._began[key] = (work.request, began)
         limit = work.options.timeout or _TIMEOUT_SECONDS
-        return [f"this takes longer than the {limit} s allowed for it"] if clock.time() - began > limit else []
+        return [f"the drain exceeds its timeout of {limit} s"] if clock.time() - began > limit else []
 
     async def _evict(
         self, client: Client, pods: Sequence[Pod], options: DrainOptions
@@ -206,16 +214,16 @@ class Drainer:
         until = loop.time() + self._settings.eviction_seconds
         grace = options.grace_period if options.grace_period >= 0 else None
         for pod in pods:
-            why = "not asked to leave yet, there are many"
+            why = "not evicted yet: too many Pods for one attempt"
             if loop.time() < until:
                 try:
                     async with asyncio.timeout_at(until), EVICT:
-                        why = await _send_away(client, pod, grace, by_force=options.disable_eviction)
+                        why = await _evict_or_delete(client, pod, grace, by_force=options.disable_eviction)
                 except drain_stages.PodGone:
                     gone.append(pod)
                     continue
                 except TimeoutError:
-                    why = "the request to evict it was not answered in time"
+                    why = "the eviction request timed out"
             if why:
                 refusals.append((pod, why))
         return gone, refusals
@@ -234,7 +242,7 @@ class Drainer:
             async with UNCORDON:
                 await client.patch(NODE.target, "", node.metadata.name, {"spec": {"unschedulable": None}})
         answers = [hook.annotation for hook in (*work.options.pre_drain_hooks, *work.options.post_drain_hooks)]
-        await self._tell(work, dict.fromkeys((*_OURS, *filter(None, answers))))
+        await self._annotate(work, dict.fromkeys((*_OURS, *filter(None, answers))))
         return DONE
 
     # ---- both
@@ -243,11 +251,11 @@ class Drainer:
         wanted = [hook.annotation for hook in hooks if hook.annotation]
         if not wanted:
             return None
-        await self._tell(work, {stage: work.request})
-        missing = [name for name in wanted if work.said.get(name) != work.request]
+        await self._annotate(work, {stage: work.request})
+        missing = [name for name in wanted if work.annotations.get(name) != work.request]
         if not missing:
             return None
-        why = f"waits for hooks: {', '.join(missing)} of Secret {work.secret.key} must become the value of {stage}"
+        why = f"waiting for drain hooks: set {', '.join(missing)} of Secret {work.secret.key} to the value of {stage}"
         return Blocked("WaitingForHook", f"Secret {work.secret.key}", why)
 
     async def _node(self, client: Client, work: _Work) -> Node | None:
@@ -263,17 +271,17 @@ class Drainer:
         except NotFound:
             return None
 
-    async def _tell(self, work: _Work, notes: Mapping[str, str | None]) -> None:
+    async def _annotate(self, work: _Work, notes: Mapping[str, str | None]) -> None:
         """Nothing is written that stands there already."""
         present = self._secrets.get(*work.secret.key) or work.secret
         news = {name: value for name, value in notes.items() if present.metadata.annotations.get(name) != value}
         if news:
             patch = {"metadata": {"annotations": news, "resourceVersion": present.metadata.resource_version}}
-            async with TELL:
+            async with ANNOTATE:
                 await self._client.patch(SECRETS, *present.key, patch)
 
 
-async def _send_away(client: Client, pod: Pod, grace: int | None, *, by_force: bool) -> str:
+async def _evict_or_delete(client: Client, pod: Pod, grace: int | None, *, by_force: bool) -> str:
     """Return why it was refused; empty if the Pod leaves. Raises PodGone if it does not exist any more."""
     if not by_force:
         return await drain_stages.ask_to_leave(client, pod, grace_seconds=grace)
@@ -293,3 +301,52 @@ def _bootstrap_of(secret: Secret) -> list[Key]:
 
 def _facts(secret: Secret) -> object:
     return secret.metadata.annotations
+
+
+# ---- which Pods to evict ------------------------------------------------------------------------------------------
+
+
+class Evacuation(NamedTuple):
+    evict: Sequence[Pod] = ()
+    leaving: Sequence[Pod] = ()  # waited for
+    forbidden: str = ""  # why nobody is asked to leave
+
+    @property
+    def finished(self) -> bool:
+        return not (self.evict or self.leaving or self.forbidden)
+
+
+def plan_evacuation(
+    pods: Sequence[Pod], options: DrainOptions, daemon_sets: Collection[Key], *, now: float, unreachable: bool
+) -> Evacuation:
+    around = Surroundings(now, unreachable, daemon_sets, namespace_labels={}, rules=())
+    found = drain_rules.plan(pods, around)
+    evict = [*found.evict, *found.evict_later]
+    leaving = [
+        pod for pod in (*found.leaving, *found.complete, *found.complete_later) if not _given_up(pod, options, now)
+    ]
+    return Evacuation(evict, leaving, _forbidden(found.stay, evict, options, daemon_sets))
+
+
+def _forbidden(stay: Sequence[Pod], evict: Sequence[Pod], options: DrainOptions, daemon_sets: Collection[Key]) -> str:
+    running = [pod for pod in evict if not pod.finished]
+    reasons = []
+    if options.ignore_daemon_sets is False:
+        of_sets = [pod for pod in stay if drain_rules.daemon_set_of(pod) in daemon_sets]
+        if of_sets:
+            reasons.append(f"{listed(of_sets)} belong to DaemonSets, and ignoreDaemonSets is false")
+    lonely = [pod for pod in running if pod.metadata.controller is None]
+    if lonely and not options.force:
+        reasons.append(f"{listed(lonely)} have no controller that would recreate them, and force is not set")
+    local = [pod for pod in running if any(volume.empty_dir is not None for volume in pod.spec.volumes)]
+    if local and not options.delete_empty_dir_data:
+        reasons.append(
+            f"{listed(local)} would lose the data in their emptyDir volumes, and deleteEmptyDirData is not set"
+        )
+    return "; ".join(reasons)
+
+
+def _given_up(pod: Pod, options: DrainOptions, now: float) -> bool:
+    """Return whether the Pod has been terminating for longer than the options allow to wait."""
+    limit, deleted = options.skip_wait_for_delete_timeout_seconds, pod.metadata.deletion_timestamp
+    return bool(limit and deleted is not None and now - clock.parse(deleted) > limit)

@@ -1,7 +1,7 @@
-"""Gathers what the planner is told: everything a decision depends on, read once, before anything is decided.
+"""Gather the planner's input: every fact that a decision depends on, read once, before the planner runs.
 
-Most of it comes from caches. Read from the server are plans that were not looked at lately and the contents of Secrets;
-Nodes come from the cache that the core keeps of every connected cluster. What is missing is told as a `Wait`.
+Most facts come from caches. Plans that were not used lately and the contents of Secrets are read from the server. Nodes
+come from the cache that the core keeps of every connected cluster. A missing object becomes a `Wait`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from remuda.kube import clock, conditions
 from remuda.kube.core import Secret
 from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane import authorities, hosts, identity, installation, resolved_references, state
+from remuda.providers.controlplane import authorities, hosts, identity, installation, references, state
 from remuda.providers.controlplane.authorities import Authorities
+from remuda.providers.controlplane.plan_secrets import Plans
 from remuda.providers.controlplane.planner.observation import Cluster as Subject
 from remuda.providers.controlplane.planner.observation import Host, Observed, Orphan, Pool, Tokens, Tunnel
 from remuda.providers.controlplane.planner.quorum import QUORUM_LOST
-from remuda.providers.controlplane.plans import Plans
 from remuda.providers.controlplane.referenced_objects import Named
 from remuda.providers.shared import names, secrets
 from remuda.providers.shared.distros import Distro, Version
@@ -38,8 +38,8 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
 
 Silence = Callable[[str, str], float | None]
-"""Since when no word has come from a host, by the id of its cluster and the name of its Machine. None: it is heard of,
-or nothing is known."""
+"""Function from a cluster's id and a Machine's name to the time since which its host has been silent. None: the host is
+connected, or nothing is known of it."""
 
 _NO_TOKENS = Tokens("", "")
 
@@ -53,7 +53,7 @@ class Gathered(msgspec.Struct, kw_only=True):
     bootstraps: dict[str, RKEBootstrap]  # by name of their Machine
     secrets: dict[str, Secret]  # the same: plan Secrets as wholes
     connection: Connection
-    told_endpoint: Endpoint | None = None  # what the infrastructure says, also where it is only one of the servers
+    reported_endpoint: Endpoint | None = None  # of the infrastructure, even if it is only one of the servers
 
 
 class Gatherer:
@@ -86,7 +86,7 @@ class Gatherer:
         connection = self._remote.look(cluster.key)
         problems: list[Wait] = []
         gathered = [
-            self._heard(plane, self._host(one, bootstraps, held, self._node(one, connection), distro, problems))
+            self._with_silence(plane, self._host(one, bootstraps, held, self._node(one, connection), distro, problems))
             for one in machines
         ]
         delivered = any(host.planned for host in gathered)
@@ -96,7 +96,7 @@ class Gatherer:
         if isinstance(tokens, Wait):
             problems.append(tokens)
             tokens = _NO_TOKENS
-        found = await resolved_references.resolve(self.named, plane)
+        found = await references.resolve(self.named, plane)
         infrastructure = self._infrastructure(cluster)
         pause = paused(cluster, plane.metadata)
         observed = Observed(
@@ -113,7 +113,7 @@ class Gatherer:
                 tokens=tokens,
                 authorities=trusted.files,
                 config_generation=plane.status.config_generation,
-                endpoint=_standing(plane, cluster, infrastructure),
+                endpoint=_stable_endpoint(plane, cluster, infrastructure),
                 registries=found.registries,
                 files=found.files,
                 config_files=found.config_files,
@@ -142,7 +142,7 @@ class Gatherer:
             bootstraps=bootstraps,
             secrets=held,
             connection=connection,
-            told_endpoint=infrastructure.spec.control_plane_endpoint if infrastructure is not None else None,
+            reported_endpoint=infrastructure.spec.control_plane_endpoint if infrastructure is not None else None,
         )
 
     def _host(
@@ -161,7 +161,7 @@ class Gatherer:
             problems.append(Wait(reason="BadAnnotation", on=f"Machine {machine.key}", missing=str(error)))
             return hosts.host(machine, bootstraps.get(name), plans.get(name), node, distro, notes=False)
 
-    def _heard(self, plane: RKEControlPlane, host: Host) -> Host:
+    def _with_silence(self, plane: RKEControlPlane, host: Host) -> Host:
         since = self._silence(identity.id_of(plane), host.name) if self._silence is not None else None
         return host if since is None else msgspec.structs.replace(host, silent_since=since)
 
@@ -179,7 +179,7 @@ class Gatherer:
         return await self.plans.whole(found)
 
     def _node(self, machine: Machine, connection: Connection) -> Node | None:
-        """By what it is first, by its name where it does not say what it is."""
+        """Return the Node with the Machine's provider ID, else the Node of its name if that has no provider ID."""
         nodes = connection.nodes
         if nodes is None:
             return None
@@ -238,7 +238,7 @@ def _tunnel(plane: RKEControlPlane, site: Site | None) -> Tunnel | None:
     return Tunnel(cluster=id, url=site.tunnel_url, manager=site.server_url, authority=site.ca_pem)
 
 
-def _standing(plane: RKEControlPlane, cluster: Cluster, infrastructure: RKECluster | None) -> Endpoint | None:
+def _stable_endpoint(plane: RKEControlPlane, cluster: Cluster, infrastructure: RKECluster | None) -> Endpoint | None:
     """Return the stable endpoint in front of the servers. It is in their certificates, so the address of one server
     does not qualify."""
     own = plane.spec.control_plane_endpoint
@@ -249,9 +249,9 @@ def _standing(plane: RKEControlPlane, cluster: Cluster, infrastructure: RKEClust
     return cluster.spec.control_plane_endpoint if cluster.spec.control_plane_endpoint.valid else None
 
 
-def belongings(plane: RKEControlPlane) -> Sequence[str]:
-    """Secrets a control plane has without naming them, as `resolved_references.place` has them."""
+def owned_secret_places(plane: RKEControlPlane) -> Sequence[str]:
+    """Return the Secrets that a control plane owns without naming them, in the format of `references.place`."""
     cluster, namespace = plane.spec.cluster_name, plane.metadata.namespace
     kubeconfigs = (capi_names.kubeconfig_secret(cluster), names.admin_kubeconfig_secret(cluster))
     own = [*authorities.secret_names(cluster), state.secret_name(cluster), *kubeconfigs]
-    return [resolved_references.place("Secret", Key(namespace, name)) for name in own]
+    return [references.place("Secret", Key(namespace, name)) for name in own]

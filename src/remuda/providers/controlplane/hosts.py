@@ -17,7 +17,7 @@ from remuda.kube import clock, conditions
 from remuda.kube.core import Secret
 from remuda.kube.objects import Condition
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane import report
+from remuda.providers.controlplane import plan_secrets
 from remuda.providers.controlplane.planner.observation import Drain, Host, Node, Orphan, Pool, Report, Roles
 from remuda.providers.shared import names
 from remuda.providers.shared.distros import Distro
@@ -102,8 +102,8 @@ def host(
         held=HOOK in metadata.annotations,
         force_remove=any(said.get(name) == _TRUE for name in FORCE_REMOVE),
         unsettled_since=_unsettled_since(machine),
-        report=report.report(plan) if plan is not None else Report(),
-        drain=report.drain(plan) if plan is not None else Drain(),
+        report=plan_secrets.report(plan) if plan is not None else Report(),
+        drain=plan_secrets.drain(plan) if plan is not None else Drain(),
         node=_node(node, distro) if node is not None else None,
         waits=_waits(machine),
     )

@@ -4,21 +4,26 @@ A version is installed from the files that the manager has of it when it is firs
 installer's image. If a configuration later needs further image archives, they are added once the manager has them. A
 new cluster gets the newest renderer; a new release of the manager keeps it until the user requests the new one by the
 annotation `remuda.dev/adopt-renderer`.
+
+If the manager has no archive of images at all, nodes pull images, and nothing is missing. If it has some, nodes may
+have no registry to pull the others from: missing archives are reported before the first plan, not by a Pod that never
+starts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from remuda.kube import clock
 from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.artefacts import images
 from remuda.providers.shared.distros import Distro, Version
+from remuda.providers.shared.distros.contract import Archive, listed
+from remuda.providers.shared.types.configuration import ClusterConfiguration
 from remuda.providers.shared.types.controlplane import Installer, Renderer, RKEControlPlane
 from remuda.runtime.tasks import Tasks
 
@@ -31,6 +36,9 @@ Pack = Callable[[str, str], Awaitable[None]]  # distribution, version; raises wh
 
 AGAIN_SECONDS = 15.0  # files that appear in the store tell nobody, and what has failed is tried again
 _REGISTRY = "system-default-registry"
+Files = Mapping[str, str]  # name → sha256
+
+_DISABLED = "disable"
 
 
 def nothing(distro: str, version: str) -> Mapping[str, Mapping[str, str]]:
@@ -44,22 +52,22 @@ async def installer(
     """Return at once where nodes get a version from, or what that waits for."""
     present = plane.status.installer
     if present is not None and present.version == version.text and (present.image or present.artefacts):
-        if images.lacking(distro, version, plane.spec, present.artefacts) is None:
+        if missing_images(distro, version, plane.spec, present.artefacts) is None:
             return present
     else:
         present = None
     artefacts = await asyncio.to_thread(lookup, distro.name, version.text)
-    if (lacking := images.lacking(distro, version, plane.spec, artefacts)) is not None:
+    if (lacking := missing_images(distro, version, plane.spec, artefacts)) is not None:
         return present or lacking  # what is installed already stays
     if artefacts:
-        chosen = {arch: images.chosen(distro, version, plane.spec, files) for arch, files in artefacts.items()}
+        chosen = {arch: chosen_files(distro, version, plane.spec, files) for arch, files in artefacts.items()}
         return Installer(version=version.text, artefacts=chosen)
     if distro.installer_image:
         return Installer(version=version.text, image=_image(plane, distro, version))
     return bundles.wait(plane.key, distro.name, version.text) or Wait(
         reason="NoArtefacts",
         on=f"version {version.text}",
-        missing=f"the manager has no files of it, and {distro.name} comes from nowhere else",
+        missing=f"the manager has no files of it, and {distro.name} has no other source",
         then=f"remuda artefacts add {distro.name} {version.text}",
     )
 
@@ -94,9 +102,12 @@ class Bundles:
             bundle.under_way = True
             self._tasks.spawn(f"pack {distro} {version}", self._run(self._pack, bundle, distro, version))
         if bundle.failure:
-            missing, then = f"{distro} cannot be packed: {bundle.failure}", "it is tried again by itself"
+            missing, then = f"cannot pack {distro}: {bundle.failure}", "the manager retries by itself"
             return Wait(reason="PackingFailed", on=f"version {version}", missing=missing, since=bundle.since, then=then)
-        missing, then = f"packing {distro} {version} from the manager's own installation", "plans are made then"
+        missing, then = (
+            f"packing {distro} {version} from the manager's own installation",
+            "the controller writes plans then",
+        )
         return Wait(reason="Packing", on=f"version {version}", missing=missing, since=bundle.since, then=then)
 
     async def _run(self, pack: Pack, bundle: _Bundle, distro: str, version: str) -> None:
@@ -131,3 +142,76 @@ def renderer(plane: RKEControlPlane) -> Renderer:
     if wanted.isdigit() and present.version < int(wanted) <= render.CURRENT:
         return Renderer(version=int(wanted))
     return present
+
+
+# ---- archives of images -------------------------------------------------------------------------------------------
+
+
+def needed_images(distro: Distro, version: Version, config: ClusterConfiguration) -> set[str]:
+    """Return the sets of images that nodes of this configuration run."""
+    found = {"core"}
+    configs = [config.machine_global_config, *(entry.config for entry in config.machine_selector_config)]
+    disabled = {item for one in configs for item in _items(one.get(_DISABLED))}
+    for choice in distro.contract.image_choices:
+        if choice.holds(version):
+            given = [item for one in configs for item in _items(one.get(choice.key))]
+            default = _items(distro.defaults.get(choice.key)) or choice.default
+            found |= {choice.sets[item] for item in given or default if item in choice.sets}
+    return {name for name in found if f"{distro.name}-{name}" not in disabled}
+
+
+def chosen_files(distro: Distro, version: Version, config: ClusterConfiguration, files: Files) -> dict[str, str]:
+    """Return the files that nodes get: of several archives as few as hold what is needed."""
+    offered = {archive.name: archive for archive in _archives(distro, version) if archive.name in files}
+    missing, taken = needed_images(distro, version, config), set[str]()
+    while missing:
+        best = max(offered.values(), key=lambda one: (len(missing & set(one.images)), -len(one.images)), default=None)
+        if best is None or not missing & set(best.images):
+            break
+        missing -= set(best.images)
+        taken.add(best.name)
+    return {name: value for name, value in files.items() if name not in offered or name in taken}
+
+
+def missing_images(
+    distro: Distro, version: Version, config: ClusterConfiguration, artefacts: Mapping[str, Files]
+) -> Wait | None:
+    """Return the wait for archives that nodes would have to pull, where nothing is named to pull them from."""
+    if (config.registries is not None and config.registries.mirrors) or config.machine_global_config.get(_REGISTRY):
+        return None
+    wanted = needed_images(distro, version, config)
+    absent = {arch: wanted - held for arch, files in artefacts.items() if (held := _held(distro, version, files))}
+    files = [
+        archive.file.replace("<arch>", arch)
+        for arch, sets in sorted(absent.items())
+        for archive in _bringing(distro, version, sets)
+    ]
+    if not files:
+        return None
+    sets = ", ".join(sorted(set().union(*absent.values())))
+    return Wait(
+        reason="ImagesMissing",
+        on=f"version {version.text}",
+        missing=f"the manager has image archives of it, but none for {sets}, and no registry is configured",
+        then=f"remuda artefacts add {distro.name} {version.text} {' '.join(files)}",
+    )
+
+
+def _held(distro: Distro, version: Version, files: Files) -> set[str]:
+    return {name for archive in _archives(distro, version) if archive.name in files for name in archive.images}
+
+
+def _bringing(distro: Distro, version: Version, sets: Iterable[str]) -> list[Archive]:
+    """The smallest archive for each."""
+    archives = _archives(distro, version)
+    holding = ([archive for archive in archives if name in archive.images] for name in sorted(sets))
+    found = [min(some, key=lambda archive: len(archive.images)) for some in holding if some]
+    return list({archive.name: archive for archive in found}.values())
+
+
+def _archives(distro: Distro, version: Version) -> list[Archive]:
+    return [archive for archive in distro.contract.archives if archive.holds(version)]
+
+
+def _items(value: object) -> list[str]:
+    return [item.strip() for text in listed(value) for item in text.split(",")]

@@ -1,12 +1,12 @@
-"""An administrator's access to a cluster, signed with the cluster's own authority, in a Secret.
+"""Kubeconfig Secret of a cluster's administrator, signed with the cluster's own CA.
 
-Where nothing stands between, that is the contract's `<cluster>-kubeconfig`. Where the manager has a proxy, that one
-leads through it (`remuda.access.kubeconfigs`), and this is `<cluster>-kubeconfig-admin`, which the proxy itself uses.
+Without a proxy this is the contract's `<cluster>-kubeconfig`. If the manager has a proxy, that Secret leads through it
+(`remuda.access.kubeconfigs`), and this one is `<cluster>-kubeconfig-admin`, which the proxy itself uses.
 
-Nothing is fetched from a node. It points at what stands before the servers, else at one of them, and is pointed at
-another when that one goes. It is signed anew when a third of its certificate's life is left, or the authority is
-another. What it was made of is noted beside it, so looking whether it is still right reads no key. One that somebody
-else has put there is theirs, and left alone.
+Nothing is fetched from a node. The kubeconfig points to the endpoint in front of the servers, else to one server, and
+to another one when that server is deleted. It is renewed when a third of its certificate's lifetime is left, or when
+the CA changes. Annotations record what it was made from, so checking it reads no key. A Secret of another owner is left
+alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from remuda.runtime.informer import Informer
 from remuda.runtime.steps import step
 
 CREATE = step("rkecontrolplane.create-kubeconfig", "creates the kubeconfig of a cluster")
-RENEW = step("rkecontrolplane.renew-kubeconfig", "signs the kubeconfig of a cluster anew, or points it elsewhere")
+RENEW = step("rkecontrolplane.renew-kubeconfig", "renews the kubeconfig of a cluster, or changes its server")
 
 # Annotations of the Secret: what it was made of.
 SERVER = "remuda.dev/server"
@@ -47,7 +47,7 @@ class Kept(msgspec.Struct, frozen=True):
     """State of the kubeconfig Secret after a reconcile."""
 
     present: bool = False
-    foreign: bool = False  # somebody else's
+    foreign: bool = False  # it has another owner
     renew_in: float | None = None
     written: bool = False  # just now
 
@@ -83,7 +83,7 @@ async def keep(
     wanted = owned_secrets.secret(plane, key.name, {capi_names.KUBECONFIG_KEY: value}, annotations=notes)
     if seen is None:
         if not await owned_secrets.create(client, plane, wanted, CREATE):
-            return Kept(present=True, renew_in=1.0)  # somebody's: who it is the watch will tell
+            return Kept(present=True, renew_in=1.0)  # another writer was faster; the watch brings its Secret
     else:
         version = seen.metadata.resource_version
         async with RENEW:

@@ -1,4 +1,4 @@
-"""Secrets that belong to an RKEControlPlane: made with their owner in the same write, never taken from others."""
+"""Secrets that belong to an RKEControlPlane: created together with their owner reference, never taken over."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Secrets and ConfigMaps that somebody else wrote and a spec only names.
+"""Secrets and ConfigMaps of other owners that a spec only names.
 
-That they exist is watched, so that their arrival and every change wakes whoever names them; what they hold is read from
-the server when it is wanted, and of that only what was read last is kept. Plan Secrets and their like, which hosts
-write all the time, are left out.
+Their metadata is watched, so that their creation and every change requeues the control planes that name them. Their
+contents are read from the server on demand, and only the ones read last are cached. Plan Secrets and the like, which
+hosts write all the time, are not watched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEPT = 256
 
 
 class Held(msgspec.Struct, frozen=True):
-    """One of them, with what it holds."""
+    """A referenced object with its contents."""
 
     kind: str
     key: Key

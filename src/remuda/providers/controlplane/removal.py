@@ -1,28 +1,36 @@
-"""The end of an RKEControlPlane: it stays until the Machines it looked after are gone.
+"""Deletion of an RKEControlPlane, and the hook by which it delays the deletion of its Machines.
 
-Machines of pools go with their MachineDeployments, which the Cluster deletes first; servers that registered themselves
-belong to nobody else and are deleted here. Nothing is drained and no member of etcd is asked to leave: all of it goes.
+The control plane stays until its Machines are deleted. Machines of pools are deleted with their MachineDeployments,
+which the Cluster deletes first; servers that registered themselves have no other owner and are deleted here. Nothing is
+drained and no member of etcd is asked to leave, because the whole cluster is deleted.
+
+The hook is an annotation that Cluster API honours before it stops a server. Every Machine that is or may become a
+member of etcd has it. Without a control plane no controller would ever remove it, so then it is removed at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from remuda.capi.types import MACHINE, Machine
 from remuda.kube import conditions
 from remuda.kube.client import Client
 from remuda.kube.conditions import condition
 from remuda.kube.errors import ignore_not_found
+from remuda.providers.controlplane.hosts import HOOK, HOOK_OWNER
 from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.draft import Draft, save
+from remuda.runtime.informer import Informer
 from remuda.runtime.outcome import DONE, Blocked, Outcome
-from remuda.runtime.steps import step
+from remuda.runtime.steps import Step, step
 
-DELETE_MACHINE = step("rkecontrolplane.delete-machine", "asks for the deletion of a server whose control plane goes")
-LET_GO = step("rkecontrolplane.let-go", "removes the finalizer of a control plane whose Machines are gone")
+DELETE_MACHINE = step("rkecontrolplane.delete-machine", "deletes a Machine whose control plane is being deleted")
+LET_GO = step("rkecontrolplane.let-go", "removes the finalizer of a control plane without Machines")
 
 FINALIZER = "rke.cattle.io/rkecontrolplane"
 _MOST_NAMES = 5
+HOLD = step("rkecontrolplane.hold-machine", "delays the deletion of a Machine until its etcd member has left")
+RELEASE = step("rkecontrolplane.release-machine", "lets the deletion of a Machine continue")
 
 
 async def remove(client: Client, draft: Draft, plane: RKEControlPlane, left: Sequence[Machine]) -> Outcome:
@@ -36,7 +44,7 @@ async def remove(client: Client, draft: Draft, plane: RKEControlPlane, left: Seq
     message = f"Waiting for Machines to be deleted: {_named(left)}"
     staying = [machine for machine in left if not machine.metadata.deleting and machine.metadata.controller is not None]
     if staying:
-        message += f"; {_named(staying)} belong to MachineDeployments, which go with the Cluster"
+        message += f"; {_named(staying)} belong to MachineDeployments, which are deleted with the Cluster"
     news = [condition("Deleting", True, "WaitingForMachineDeletion", message)]
     conditions.put(draft.status, news, generation=plane.metadata.generation)
     await save(client, draft, LET_GO)
@@ -52,3 +60,30 @@ async def _delete(client: Client, machine: Machine) -> None:
 def _named(machines: Sequence[Machine]) -> str:
     shown = ", ".join(machine.metadata.name for machine in machines[:_MOST_NAMES])
     return shown if len(machines) <= _MOST_NAMES else f"{shown} and {len(machines) - _MOST_NAMES} more"
+
+
+# ---- hold and release Machines ------------------------------------------------------------------------------------
+
+
+async def hold(client: Client, machines: Informer[Machine], machine: Machine) -> None:
+    await _set(client, machines, machine, HOOK_OWNER, HOLD)
+
+
+async def release(client: Client, machines: Informer[Machine], machine: Machine) -> None:
+    await _set(client, machines, machine, None, RELEASE)
+
+
+async def release_all(client: Client, machines: Informer[Machine], held: Iterable[Machine]) -> None:
+    """Release all Machines that are being deleted, for a cluster without a control plane."""
+    for machine in held:
+        if machine.metadata.deleting and HOOK in machine.metadata.annotations:
+            await release(client, machines, machine)
+
+
+async def _set(client: Client, machines: Informer[Machine], machine: Machine, value: str | None, named: Step) -> None:
+    present = machines.raw(*machine.key)
+    if present is None or MACHINE.decode(present).metadata.uid != machine.metadata.uid:
+        return
+    draft = Draft(MACHINE.target, present)
+    draft.set_annotation(HOOK, value)
+    await save(client, draft, named)

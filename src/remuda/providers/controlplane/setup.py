@@ -1,4 +1,4 @@
-"""The control plane provider as one thing to be added to a manager."""
+"""Add the control plane provider to a manager: its controllers and their settings."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def add(
     only: Collection[str] = CONTROLLERS,
     decide: Decide = decide,
 ) -> None:
-    """To a manager that has not started yet. `remote`: the connections to workload clusters, the core's where it runs
-    in the same process."""
+    """Add the controllers to a manager that has not started yet. `remote`: the connections to workload clusters, the
+    core's if it runs in the same process."""
     settings = settings or ControlPlaneSettings()
     if controller.NAME in only:
         RKEControlPlaneController(

@@ -1,8 +1,8 @@
-"""The tokens by which nodes join: the Secret `<cluster>-rke-state`, made once.
+"""The state Secret `<cluster>-rke-state`: the tokens by which nodes join, created once, and the key of tunnel tokens.
 
-They are never made anew once a host has a plan: a server that restarts with another token than its cluster's does not
-come back. A Secret that is gone then is told, and nothing changes until somebody has put it back. The key of its
-tunnels' tokens is in it too; a Secret from before there were any gets one, once.
+Join tokens are never replaced once a host has a plan: a server that restarts with a token other than its cluster's does
+not come back. If the Secret is deleted then, a condition reports it, and no plan changes until it is restored. A Secret
+of an older release that has no tunnel key gets one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
 CREATE = step("rkecontrolplane.create-tokens", "creates the Secret with the tokens by which nodes join a cluster")
-ADD_KEY = step("rkecontrolplane.add-tunnel-key", "adds the key of tunnels to a Secret from before there were any")
+ADD_KEY = step("rkecontrolplane.add-tunnel-key", "adds the tunnel key to a state Secret that has none")
 
 TYPE = "rke.cattle.io/cluster-state"
 SERVER, AGENT, TUNNEL = "serverToken", "agentToken", "tunnelKey"
@@ -38,12 +38,12 @@ async def tokens(client: Client, named: Named, plane: RKEControlPlane, *, delive
     held = await named.secret(key)
     if held is None:
         if delivered:
-            return _lost(key, "does not exist any more")
+            return _lost(key, "was deleted")
         made = {name: secrets.token_hex(32).encode() for name in (SERVER, AGENT, TUNNEL)}
         await owned_secrets.create(client, plane, owned_secrets.secret(plane, key.name, made, type=TYPE), CREATE)
         held = await named.secret(key)
         if held is None:
-            raise Retryable(f"the Secret {key} was made and is gone again")
+            raise Retryable(f"Secret {key} was deleted right after its creation")
     found = _read(held)
     if isinstance(found, Wait) or found.tunnel:
         return found
@@ -57,14 +57,14 @@ async def _with_key(client: Client, named: Named, held: Held) -> Held:
         await client.patch(SECRETS, *held.key, {"metadata": {"resourceVersion": held.version}, "data": added})
     found = await named.secret(held.key)
     if found is None or not found.data.get(TUNNEL):
-        raise Retryable(f"the Secret {held.key} has changed since")
+        raise Retryable(f"Secret {held.key} changed in the meantime")
     return found
 
 
 def _read(held: Held) -> Tokens | Wait:
     server, agent = held.data.get(SERVER, b"").decode().strip(), held.data.get(AGENT, b"").decode().strip()
     if not server or not agent:
-        return _lost(held.key, f"does not hold {SERVER} and {AGENT}")
+        return _lost(held.key, f"lacks {SERVER} or {AGENT}")
     return Tokens(server, agent, held.data.get(TUNNEL, b"").strip())
 
 
@@ -73,5 +73,5 @@ def _lost(key: Key, missing: str) -> Wait:
         reason="TokensLost",
         on=f"Secret {key}",
         missing=missing,
-        then="put it back as it was: nodes know each other by these tokens, so no others are made",
+        then="restore it unchanged: nodes authenticate each other by these tokens, so new ones would not work",
     )

@@ -85,7 +85,7 @@ def derive(seen: Judged) -> Report:
             _reconciled(decision),
             _stable(decision),
             _flag(PROVISIONED, decision.provisioned, "each role has a machine", "a role has no machine yet"),
-            _flag(BOOTSTRAPPED, decision.bootstrapped, "", "no server has begun the cluster yet"),
+            _flag(BOOTSTRAPPED, decision.bootstrapped, "", "no server has initialized the cluster yet"),
             _certificates(seen),
             _held((*decision.held, *seen.held)),
         ],
@@ -174,13 +174,16 @@ def _scaling(observed: Observed) -> list[Condition]:
     staying = [host for host in pooled if not host.deleting]
     going = [host for host in observed.hosts if host.roles.server and host.deleting]
     up = len(staying) < wanted
-    missing = f"{len(staying)} of {wanted} servers are there" if up else ""
+    missing = f"{len(staying)} of {wanted} servers exist" if up else ""
     down = bool(going) or len(staying) > wanted
     named = ", ".join(host.name for host in going)
     return [
         condition(SCALING_UP, up, SCALING_UP if up else f"Not{SCALING_UP}", missing),
         condition(
-            SCALING_DOWN, down, SCALING_DOWN if down else f"Not{SCALING_DOWN}", f"leaving: {named}" if named else ""
+            SCALING_DOWN,
+            down,
+            SCALING_DOWN if down else f"Not{SCALING_DOWN}",
+            f"being deleted: {named}" if named else "",
         ),
     ]
 
@@ -193,7 +196,7 @@ def _rolling_out(observed: Observed, decision: Decision) -> Condition:
     ]
     if not behind:
         return condition(ROLLING_OUT, False, f"Not{ROLLING_OUT}")
-    return condition(ROLLING_OUT, True, ROLLING_OUT, f"not as they shall be yet: {', '.join(behind)}")
+    return condition(ROLLING_OUT, True, ROLLING_OUT, f"not up to date yet: {', '.join(behind)}")
 
 
 def _ready(seen: Judged, alive: Verdict) -> Condition:
@@ -203,18 +206,18 @@ def _ready(seen: Judged, alive: Verdict) -> Condition:
         return condition(READY, alive.status, alive.reason, alive.message)
     if not alive.good and not (alive.reason == health.WAITING_FOR_API and decision.waits):
         first = "" if decision.lost is not None else alive.message  # the waits begin with it
-        return condition(READY, alive.status, alive.reason, _lines(first, decision.stage, _told(decision.waits)))
-    waits = [*decision.waits, *_awaited(seen)]
+        return condition(READY, alive.status, alive.reason, _lines(first, decision.stage, _message_of(decision.waits)))
+    waits = [*decision.waits, *_missing_machines(seen)]
     if not waits:
         return condition(READY, True, READY)
-    return condition(READY, UNKNOWN, waits[0].reason, _lines(decision.stage, _told(waits)))
+    return condition(READY, UNKNOWN, waits[0].reason, _lines(decision.stage, _message_of(waits)))
 
 
 def _lines(*lines: str) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _awaited(seen: Judged) -> list[Wait]:
+def _missing_machines(seen: Judged) -> list[Wait]:
     """Machines that pools ask for, and Nodes of those that are there."""
     observed, found = seen.observed, []
     for pool in observed.pools:
@@ -239,17 +242,17 @@ def _reconciled(decision: Decision) -> Condition:
 def _certificates(seen: Judged) -> Condition:
     found = seen.authorities
     if found.problems:
-        return condition(CERTIFICATES_AVAILABLE, False, found.problems[0].reason, _told(found.problems))
+        return condition(CERTIFICATES_AVAILABLE, False, found.problems[0].reason, _message_of(found.problems))
     notes = [found.expiring] if found.expiring else []
     if seen.foreign_kubeconfig:
-        notes.append("the Secret with the kubeconfig is somebody else's: it is neither renewed nor pointed elsewhere")
+        notes.append("the kubeconfig Secret belongs to another owner: Remuda neither renews nor redirects it")
     return condition(CERTIFICATES_AVAILABLE, True, "Available", "; ".join(notes))
 
 
 def _held(waits: Sequence[Wait]) -> Condition:
     if not waits:
         return condition(HELD, False, "NothingHeld")
-    return condition(HELD, True, waits[0].reason, _told(waits))
+    return condition(HELD, True, waits[0].reason, _message_of(waits))
 
 
 def _flag(type: str, holds: bool, yes: str, no: str) -> Condition:
@@ -263,7 +266,7 @@ def brief(waits: Sequence[Wait]) -> str:
     return str(waits[0]) + (f" (and {len(waits) - 1} more)" if len(waits) > 1 else "")
 
 
-def _told(waits: Sequence[Wait]) -> str:
+def _message_of(waits: Sequence[Wait]) -> str:
     shown = [str(wait) for wait in waits[:_MOST_WAITS]]
     if len(waits) > _MOST_WAITS:
         shown.append(f"and {len(waits) - _MOST_WAITS} more")
@@ -320,7 +323,7 @@ def of_machine(host: Host, status: HostStatus) -> list[Condition]:
     if report.plan and report.state == "succeeded":
         found.append(condition(PLAN_APPLIED, True, PLAN_APPLIED))
     elif report.plan and report.state == "failed":
-        message = report.failed_message or "the host does not say why"
+        message = report.failed_message or "the host reports no cause"
         found.append(condition(PLAN_APPLIED, False, "Error", f"attempt {report.failures} failed: {message}"))
     return found
 

@@ -1,7 +1,7 @@
-"""Writes what is known: one status of the control plane, and of each Machine the conditions that are ours.
+"""Write the status of the control plane, and our two conditions of each Machine.
 
-Machines belong to Cluster API: of them only our two conditions are touched, on the state that was read, and what will
-be outdated in a moment is not written at all.
+Machines belong to Cluster API, so their other conditions are never touched. A status that the next event replaces
+within moments is not written at all.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import Again, Outcome, soonest
 from remuda.runtime.steps import step
 
-PUBLISH = step("rkecontrolplane.publish", "writes what is known of a control plane")
-TELL_MACHINE = step("rkecontrolplane.tell-machine", "writes what the planner says of a Machine into its conditions")
+PUBLISH = step("rkecontrolplane.publish", "writes the status of a control plane")
+TELL_MACHINE = step("rkecontrolplane.tell-machine", "writes the planner's conditions of a Machine")
 
-_TOLD_AT_ONCE = (AVAILABLE, READY, STABLE, HELD, "Paused")
+_WRITTEN_AT_ONCE = (AVAILABLE, READY, STABLE, HELD, "Paused")
 
 
 class Publisher:
@@ -50,8 +50,10 @@ class Publisher:
     async def publish(self, value: bytes, cluster: Cluster, gathered: Gathered, judged: status.Judged) -> Outcome:
         outcomes = []
         for host in judged.observed.hosts:
-            said = judged.decision.hosts.get(host.name) or HostStatus(phase="waiting")
-            outcomes.append(await self._tell(gathered.machines[host.name], status.of_machine(host, said)))
+            reported = judged.decision.hosts.get(host.name) or HostStatus(phase="waiting")
+            outcomes.append(
+                await self._write_conditions(gathered.machines[host.name], status.of_machine(host, reported))
+            )
         outcomes.append(await self._publish(value, cluster, judged))
         return soonest(*outcomes)
 
@@ -71,14 +73,14 @@ class Publisher:
         draft.status.update(status.counts(judged))
         if not judged.decision.waits and not judged.error:
             draft.status["appliedSpec"] = draft.spec
-        self._tell_held(plane, news)
-        important = matters(draft, _TOLD_AT_ONCE)
+        self._report_held(plane, news)
+        important = matters(draft, _WRITTEN_AT_ONCE)
         rest = await self._pace.save(self._client, draft, plane.metadata, PUBLISH, matters=important)
         if report.look_again is None:
             return rest
-        return soonest(rest, Again(report.look_again, "the API is waited for"))
+        return soonest(rest, Again(report.look_again, "waiting for the API"))
 
-    def _tell_held(self, plane: RKEControlPlane, news: list[Condition]) -> None:
+    def _report_held(self, plane: RKEControlPlane, news: list[Condition]) -> None:
         after, before = conditions.find(news, HELD), conditions.find(plane.status.conditions, HELD)
         if (
             after is not None
@@ -89,7 +91,7 @@ class Publisher:
 
     # ---- Machines
 
-    async def _tell(self, machine: Machine, news: list[Condition]) -> Outcome:
+    async def _write_conditions(self, machine: Machine, news: list[Condition]) -> Outcome:
         present = self._machines.get(*machine.key)
         value = self._machines.raw(*machine.key)
         if present is None or value is None or present.metadata.uid != machine.metadata.uid:

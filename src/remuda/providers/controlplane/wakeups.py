@@ -16,7 +16,7 @@ from remuda.capi.types import MACHINE_DEPLOYMENT, Cluster, Machine, MachineDeplo
 from remuda.kube import conditions
 from remuda.kube.core import Secret
 from remuda.kube.objects import Key, Object
-from remuda.providers.controlplane import gather, hosts, report, resolved_references
+from remuda.providers.controlplane import gather, hosts, plan_secrets, references
 from remuda.providers.controlplane.gather import Gatherer
 from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import AGENT_CONNECTED, RKEBootstrap
@@ -33,7 +33,7 @@ _CLUSTERS_BY_LABEL = "clusters by label"
 _BY_INFRASTRUCTURE = "clusters by infrastructure"
 _REPORT_SECONDS = 0.2  # hosts of one cluster report by the dozen
 _NODE_SECONDS = 1.0
-_SAID = ("InfrastructureReady", "BootstrapConfigReady", "NodeReady")
+_CONDITIONS = ("InfrastructureReady", "BootstrapConfigReady", "NodeReady")
 
 
 def planes_of(planes: Informer[RKEControlPlane], cluster: Key) -> list[Key]:
@@ -49,7 +49,7 @@ def listen(
 ) -> None:
     """To be called before the caches start."""
     planes.index(_BY_CLUSTER, lambda plane: (str(Key(plane.metadata.namespace, plane.spec.cluster_name)),))
-    planes.index(_BY_NAMED, lambda plane: {*resolved_references.names(plane), *gather.belongings(plane)})
+    planes.index(_BY_NAMED, lambda plane: {*references.names(plane), *gather.owned_secret_places(plane)})
     source.clusters.index(_CLUSTERS_BY_LABEL, lambda cluster: (_labelled(cluster.metadata.namespace, cluster),))
     source.clusters.index(_BY_INFRASTRUCTURE, _infrastructure_of)
 
@@ -95,7 +95,7 @@ def listen(
     controller.watch(source.clusters, lambda cluster: of_cluster(cluster.key), "cluster", facts=_cluster_facts)
     controller.watch(source.machines, of_machine, "machine", facts=_machine_facts)
     controller.watch(source.bootstraps, of_bootstrap, "bootstrap", facts=_bootstrap_facts)
-    controller.watch(source.plan_secrets, of_plan, "plan", facts=report.facts, settle=_REPORT_SECONDS)
+    controller.watch(source.plan_secrets, of_plan, "plan", facts=plan_secrets.facts, settle=_REPORT_SECONDS)
     controller.watch(caches.of(MACHINE_DEPLOYMENT), of_deployment, "pool", facts=_deployment_facts)
     controller.watch(source.infrastructure, of_infrastructure, "infrastructure", facts=_infrastructure_facts)
     for kind, informer in (("Secret", named.secrets), ("ConfigMap", named.config_maps)):
@@ -106,7 +106,7 @@ def listen(
 
 
 def _naming(planes: Informer[RKEControlPlane], kind: str) -> Any:
-    return lambda obj: planes.keys(_BY_NAMED, resolved_references.place(kind, obj.key))
+    return lambda obj: planes.keys(_BY_NAMED, references.place(kind, obj.key))
 
 
 def _labelled(namespace: str, cluster: Cluster) -> str:
@@ -126,13 +126,13 @@ def _cluster_facts(cluster: Cluster) -> object:
 
 def _machine_facts(machine: Machine) -> object:
     metadata, status = machine.metadata, machine.status
-    said = [conditions.find(status.conditions, type) for type in _SAID]
+    found = [conditions.find(status.conditions, type) for type in _CONDITIONS]
     states = [conditions.is_true(status.conditions, type) for type in ("Ready", "Available")]
     drained = awaits_last_hooks(machine)
     return (
         (metadata.labels, metadata.annotations, metadata.deleting, metadata.uid),
         (machine.spec.provider_id, status.addresses, status.initialization, status.node_ref, drained),
-        [(one.status, one.reason, one.message) for one in said if one is not None],
+        [(one.status, one.reason, one.message) for one in found if one is not None],
         states,
     )
 

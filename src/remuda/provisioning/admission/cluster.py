@@ -14,7 +14,7 @@ from remuda.kube.authorization import MASTERS
 from remuda.kube.errors import FieldError, forbidden, invalid, required
 from remuda.kube.patches import apply_merge_patch
 from remuda.providers.controlplane.rules import configuration, keys, versions
-from remuda.providers.controlplane.rules.lookup import running
+from remuda.providers.controlplane.rules.versions import running
 from remuda.providers.shared import distros, names
 from remuda.provisioning import fields
 from remuda.provisioning.admission import policy, pools, rights, warnings

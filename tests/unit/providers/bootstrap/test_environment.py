@@ -6,7 +6,7 @@ import json
 
 from remuda.capi.types import CLUSTER, Cluster
 from remuda.kube.objects import Key
-from remuda.providers.bootstrap import environment
+from remuda.providers.bootstrap import script
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 
 
@@ -23,15 +23,15 @@ def cluster(group: str) -> Cluster:
 
 def test_variables_of_the_user_and_where_state_is_kept() -> None:
     proxy = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
-    told = environment.of(plane(agentEnvVars=[proxy], dataDirectories={"systemAgent": "/opt/agent"}))
+    told = script.environment_of(plane(agentEnvVars=[proxy], dataDirectories={"systemAgent": "/opt/agent"}))
     assert told == {"HTTPS_PROXY": "http://proxy:3128", "CATTLE_AGENT_VAR_DIR": "/opt/agent"}
 
 
 def test_state_is_kept_where_plans_look_for_it_whatever_else_is_said() -> None:
     said = {"name": "CATTLE_AGENT_VAR_DIR", "value": "/elsewhere"}
-    assert environment.of(plane(agentEnvVars=[said])) == {}
+    assert script.environment_of(plane(agentEnvVars=[said])) == {}
 
 
 def test_a_control_plane_of_others_says_nothing_of_agents() -> None:
-    assert environment.control_plane_of(cluster("rke.cattle.io")) == Key("n", "prairie")
-    assert environment.control_plane_of(cluster("controlplane.cluster.x-k8s.io")) is None
+    assert script.control_plane_of(cluster("rke.cattle.io")) == Key("n", "prairie")
+    assert script.control_plane_of(cluster("controlplane.cluster.x-k8s.io")) is None

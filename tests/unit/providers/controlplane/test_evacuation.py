@@ -5,7 +5,8 @@ from __future__ import annotations
 from remuda.capi.machine.workload import Pod, PodSpec, Volume
 from remuda.kube import clock
 from remuda.kube.objects import Key, ObjectMeta, OwnerReference
-from remuda.providers.controlplane.evacuation import Evacuation, plan
+from remuda.providers.controlplane.drainer import Evacuation
+from remuda.providers.controlplane.drainer import plan_evacuation as plan
 from remuda.providers.shared.types.configuration import DrainOptions
 
 NOW = 1_800_000_000.0
@@ -35,7 +36,7 @@ def test_pods_that_somebody_makes_again_leave_and_those_of_daemon_sets_stay() ->
 def test_what_would_be_lost_is_named_and_needs_to_be_allowed() -> None:
     lonely, local = pod("lonely", ""), pod("local", local=True)
     found = planned(lonely, local)
-    assert "Pod default/lonely would not be made again" in found.forbidden
+    assert "Pod default/lonely have no controller that would recreate them" in found.forbidden
     assert "Pod default/local would lose" in found.forbidden
     assert not found.finished
     assert planned(lonely, local, force=True, delete_empty_dir_data=True).forbidden == ""

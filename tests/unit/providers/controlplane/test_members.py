@@ -6,7 +6,7 @@ import pytest
 
 from remuda.capi.machine.workload import Node, NodeStatus
 from remuda.kube.objects import Condition, ObjectMeta
-from remuda.providers.controlplane.members import majority_at_risk
+from remuda.providers.controlplane.nodes import majority_at_risk
 from remuda.providers.shared.distros.k3s import K3S
 
 REMOVE, REMOVED = "etcd.k3s.cattle.io/remove", "etcd.k3s.cattle.io/removed-node-name"
@@ -30,8 +30,8 @@ SICK_B = node("b", ready=False)
         ([A, B], ""),
         ([A, B, C, D], ""),
         ([A], "no other member"),
-        ([A, SICK_B], "only 0 are well"),
-        ([A, SICK_B, C], "only 1 are well, 2 must be; not: b"),
+        ([A, SICK_B], "only 0 of 1 other members are healthy"),
+        ([A, SICK_B, C], "are healthy, 2 must be; unhealthy: b"),
         ([A, SICK_B, C, D], ""),
         ([A, node("b", voter=False), C], ""),
         ([A, node("b", voter=False)], "no other member"),
@@ -41,7 +41,7 @@ SICK_B = node("b", ready=False)
         ([SICK_B, A, node("c", remove="true")], ""),
         ([SICK_B, node("c", remove="true")], "no other member"),
         ([SICK_B, A, D, node("c", ready=False, remove="true")], ""),
-        ([SICK_B, A, node("d", ready=False), node("c", remove="true")], "only 1 are well, 2 must be; not: d"),
+        ([SICK_B, A, node("d", ready=False), node("c", remove="true")], "are healthy, 2 must be; unhealthy: d"),
     ],
 )
 def test_a_member_leaves_only_where_a_healthy_majority_stays(nodes: list[Node], why: str) -> None:

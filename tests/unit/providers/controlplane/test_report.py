@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from remuda.agent import formats, rules
 from remuda.kube.core import Secret
 from remuda.kube.objects import ObjectMeta
+from remuda.providers.controlplane.plan_secrets import facts, report
 from remuda.providers.controlplane.planner.observation import Member, UnitStatus
-from remuda.providers.controlplane.report import facts, report
 
 PLAN = b'{"probes":{"kubelet":{}}}'
 NOW = 1_800_000_000.0
@@ -39,7 +39,7 @@ def test_a_success_counts_for_the_very_plan_that_the_host_has() -> None:
     other = report(after(b"succeeded", {"applied-checksum": rules.checksum(b"another").encode()}))
     assert other.state == "failed"
     assert other.applied == b""
-    assert "another plan" in other.failed_message
+    assert "a plan that it was not given" in other.failed_message
 
 
 def test_a_failure_is_told_with_its_words_and_how_often() -> None:

@@ -93,7 +93,9 @@ class Artefacts:
             return "it cannot be read"
         with os.fdopen(descriptor, "rb") as file:
             value = hashlib.file_digest(file, "sha256").hexdigest()
-        return "" if value == artefact.sha256 else f"its checksum is {value}, and was {artefact.sha256} when it came"
+        return (
+            "" if value == artefact.sha256 else f"its checksum is {value}, but was {artefact.sha256} when it was added"
+        )
 
     # -- adding ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class Artefacts:
                 taken = sorted(name for name in changed if name in before)
                 if taken and not replace:
                     raise BadArtefact(
-                        f"there is another {', '.join(taken)} of {distro} {version} for {arch} already: nodes may have "
+                        f"another {', '.join(taken)} of {distro} {version} for {arch} exists already: nodes may have "
                         "been told its checksum, and refuse any other. Add it as another version, or use --replace"
                     )
                 if taken:
@@ -180,7 +182,7 @@ def _is_word(text: str) -> bool:
 def check_promise(source: Path, found: str, wanted: str) -> None:
     """Raises WrongChecksum."""
     if wanted and found != wanted.lower():
-        raise WrongChecksum(f"{source} is not what was promised: its checksum is {found}, and should be {wanted}")
+        raise WrongChecksum(f"wrong checksum of {source}: {found}, expected {wanted}")
 
 
 def _opened(path: Path) -> int | None:

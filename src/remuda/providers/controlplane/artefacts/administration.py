@@ -1,4 +1,4 @@
-"""Acts of administrators on the artefacts of a manager that runs, over HTTP; who they are is checked before.
+"""Administration of the artefacts of a running manager, over HTTP. The caller authenticates administrators.
 
 GET  artefacts                                    all that is kept, and where
 GET  artefacts/uploads/<sha256>                   how many bytes of a file have arrived
@@ -6,24 +6,109 @@ PUT  artefacts/uploads/<sha256>?offset=N          the next piece of it, 2 MiB at
 POST artefacts/files/<distro>/<version>/<arch>    keeps uploaded files: {"files": {name: sha256}, "replace": false}
 POST artefacts/pack/<version>?replace=true        packs nano from the manager's own installation
 POST artefacts/verify/<distro>/<version>/<arch>/<name>    computes one checksum anew
+
+Unfinished uploads are in .uploads/<sha256>, which the store does not see. A piece is appended to what has arrived, so
+an upload that was cut off continues where it ended. The store computes the checksum before it accepts a file. Memory is
+bounded by the piece, the disk by `most_bytes` for all uploads together and by a reserve that is left free. The next
+upload removes files that have not grown for a day.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from remuda.kube import clock
 from remuda.kube.errors import StatusError, bad_request, no_such_path
 from remuda.kube.web import Request
 from remuda.providers.controlplane.artefacts import Artefact, BadArtefact, WrongChecksum, file_names
 from remuda.providers.controlplane.artefacts.nano_bundles import DISTRO, Packing
-from remuda.providers.controlplane.artefacts.uploads import MOST_PIECE, NoSpace, Uploads, WrongOffset
 from remuda.providers.shared.distros import BadVersion, parse_version
 
+MOST_PIECE = 2 * 1024 * 1024
+MOST_BYTES = 32 * 1024**3
+RESERVE_BYTES = 512 * 1024**2
+
+_FOLDER = ".uploads"
+_SUM = re.compile("[0-9a-f]{64}", re.ASCII)
+_STALE_SECONDS = 24 * 3600.0
 _MOST_BODY = 64 * 1024
 _INSUFFICIENT_STORAGE = 507
+
+
+class WrongOffset(Exception):
+    """The piece does not continue what is there."""
+
+    def __init__(self, present: int) -> None:
+        super().__init__(f"{present} bytes are there")
+        self.present = present
+
+
+class NoSpace(Exception):
+    """In words."""
+
+
+class Uploads:
+    def __init__(self, store: Path, *, most_bytes: int = MOST_BYTES, reserve_bytes: int = RESERVE_BYTES) -> None:
+        self._folder = store / _FOLDER
+        self._most_bytes = most_bytes
+        self._reserve_bytes = reserve_bytes
+
+    def path(self, checksum: str) -> Path:
+        """Raises BadArtefact."""
+        if _SUM.fullmatch(checksum) is None:
+            raise BadArtefact(f"{checksum[:80]!r} is not a sha256: 64 hexadecimal digits in lower case")
+        return self._folder / checksum
+
+    def present(self, checksum: str) -> int:
+        """Return how many bytes of a file have arrived."""
+        try:
+            return self.path(checksum).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def append(self, checksum: str, offset: int, piece: bytes) -> int:
+        """Return how many bytes are there then. Raises WrongOffset, NoSpace, BadArtefact."""
+        path = self.path(checksum)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if offset == 0:
+            self._prune()
+        self._check_space(len(piece))
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # several replicas may share the folder
+            present = os.fstat(descriptor).st_size
+            if offset != present:
+                raise WrongOffset(present)
+            file.seek(present)
+            file.write(piece)
+        return present + len(piece)
+
+    def remove(self, checksum: str) -> None:
+        self.path(checksum).unlink(missing_ok=True)
+
+    def _check_space(self, more: int) -> None:
+        sizes = [one.stat().st_size for one in self._folder.iterdir()]
+        if sum(sizes) + more > self._most_bytes:
+            raise NoSpace(f"uploads that were not finished take {sum(sizes)} bytes in {self._folder}: remove some")
+        free = shutil.disk_usage(self._folder).free
+        if free - more < self._reserve_bytes:
+            raise NoSpace(f"the file system of {self._folder} has only {free} bytes left")
+
+    def _prune(self) -> None:
+        for one in self._folder.iterdir():
+            if clock.time() - one.stat().st_mtime > _STALE_SECONDS:
+                one.unlink(missing_ok=True)
+
+
+# ---- requests -----------------------------------------------------------------------------------------------------
 
 
 class Keep(msgspec.Struct):
@@ -113,7 +198,7 @@ class ArtefactAdministration:
         staged = {name: self._uploads.path(checksum) for name, checksum in wanted.files.items()}
         lacking = [name for name, path in staged.items() if not path.is_file()]
         if lacking:
-            raise BadArtefact(f"{', '.join(lacking)}: nothing of it was uploaded")
+            raise BadArtefact(f"{', '.join(lacking)}: not uploaded")
         try:
             added = self._artefacts.add(distro, version, arch, staged, sums=wanted.files, replace=wanted.replace)
         except WrongChecksum:  # what is there will never be right; for any other reason it can be kept later

@@ -133,7 +133,7 @@ def _distributions(modules: set[str]) -> list[importlib.metadata.Distribution]:
 def _files(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, bytes]]:
     if distribution.files is None:
         raise BadArtefact(
-            f"which files {distribution.name} has is not known here: install this program with pip, as its page says"
+            f"cannot list the files of {distribution.name}: install Remuda with pip, as its documentation says"
         )
     for path in distribution.files:
         used = not path.is_absolute() and not {"..", *_UNUSED} & set(path.parts)

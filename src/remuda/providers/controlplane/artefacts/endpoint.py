@@ -24,7 +24,9 @@ class ArtefactFiles:
 
     def serve(self, request: Request) -> Result | Awaitable[Result]:
         if request.method not in ("GET", "HEAD"):
-            return Response(405, b"only GET is possible here\n", TEXT_HEADERS + header_block([("Allow", "GET, HEAD")]))
+            return Response(
+                405, b"only GET and HEAD are allowed here\n", TEXT_HEADERS + header_block([("Allow", "GET, HEAD")])
+            )
         words = request.path.removeprefix(PREFIX).split("/")
         return self._answer(request, *words) if len(words) == _WORDS else missing()
 

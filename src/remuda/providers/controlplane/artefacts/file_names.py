@@ -46,19 +46,19 @@ def named(distro: str, file: str) -> Named:
     """Raises Unknown."""
     patterns = _PATTERNS.get(distro)
     if patterns is None:
-        raise Unknown(f"no distribution is called {distro!r}: there are {', '.join(_PATTERNS)}")
+        raise Unknown(f"unknown distribution {distro!r}: known are {', '.join(_PATTERNS)}")
     for pattern, name in patterns.items():
         match = re.fullmatch(pattern, file)
         if match:
             found = match["arch"]
             return Named(name, _ARCHITECTURES[found] if found else "")
-    raise Unknown(f"{file} is no artefact of {distro} that is known here: it must be called {_possible(distro)}")
+    raise Unknown(f"{file} is not a known artefact of {distro}: its name must be {_possible(distro)}")
 
 
 def check_stored(distro: str, name: str) -> None:
     """Raises Unknown for what no install script asks for."""
     if named(distro, name).name != name:
-        raise Unknown(f"{name} is kept under the name {named(distro, name).name}")
+        raise Unknown(f"{name} must be stored as {named(distro, name).name}")
 
 
 def is_list_of_sums(file: str) -> bool:

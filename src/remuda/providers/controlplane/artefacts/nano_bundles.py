@@ -32,7 +32,7 @@ class Packing(Artefacts):
     async def pack(self, distro: str, version: str, *, replace: bool = False) -> None:
         """Raises BadArtefact. Who gives up waiting ends the packing."""
         if distro != DISTRO:
-            raise BadArtefact(f"only {DISTRO} can be packed from this installation, and {distro} cannot")
+            raise BadArtefact(f"cannot pack {distro}: only {DISTRO} can be packed from this installation")
         try:
             words = (str(self._directory), version, *(["replace"] if replace else []))
             process = await asyncio.create_subprocess_exec(
@@ -50,7 +50,7 @@ class Packing(Artefacts):
                 process.kill()
                 await process.wait()
         if process.returncode:
-            raise BadArtefact(next(reversed(said.decode("utf-8", "replace").split("\n")[:-1]), "it does not say why"))
+            raise BadArtefact(next(reversed(said.decode("utf-8", "replace").split("\n")[:-1]), "it reports no cause"))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The planner: a pure function from what is known of a cluster to what is to be done about it. It does no I/O."""
+"""The planner: a pure function from the observed state of a cluster to a decision. It does no I/O."""

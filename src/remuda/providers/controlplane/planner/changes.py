@@ -1,8 +1,8 @@
-"""Changes of etcd's members: one at a time, whether a host joins or leaves, and only while all is quiet.
+"""Changes of etcd's members: one host joins or leaves at a time, and only while all members are healthy.
 
 A host joins by its first plan. From then on it may become a member at any moment, until it votes, or until it is clear
-that it will not: its plan failed a while ago, or it has been silent for so long that others need not wait for it. etcd
-itself refuses a second learner, so one that wakes up late does no harm.
+that it will not: its plan failed a while ago, or it has been silent for longer than `JOIN_SECONDS`. etcd itself refuses
+a second learner, so a host that joins late does no harm.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane.planner import progress, retries
-from remuda.providers.controlplane.planner.membership import Membership, name_of, node_of, says_it_is_member
+from remuda.providers.controlplane.planner import progress
+from remuda.providers.controlplane.planner.membership import Membership, name_of, node_of, reports_membership
 from remuda.providers.controlplane.planner.observation import Host, Member
 from remuda.providers.controlplane.planner.quorum import Guard
 
-PATIENCE = 600.0  # with a host that is to join
-AFTERMATH = 60.0  # a failed attempt may have made a member; the others say so by then
+JOIN_SECONDS = 600.0  # a host that has not joined by then blocks no other host
+FAILED_JOIN_SECONDS = 60.0  # a failed attempt may have added a member; the others report it by then
 
 
 class Changes:
@@ -40,24 +40,24 @@ class Changes:
         if not host.planned or self.membership.votes(host) or (host.node is not None and host.node.left):
             return False
         if host.name in self._retired:  # it may still be at the plan before
-            return not progress.is_applied(host) and self._now < self.patience_ends(host)
+            return not progress.is_applied(host) and self._now < self.join_deadline(host)
         member = self.membership.of(host)
-        waited = self._now - retries.asked_at(host, self._now)
+        waited = self._now - progress.asked_at(host, self._now)
         if member is not None:
-            return waited < PATIENCE or not self.membership.is_down(member)
-        return waited < (AFTERMATH if progress.is_failing(host) else PATIENCE)
+            return waited < JOIN_SECONDS or not self.membership.is_down(member)
+        return waited < (FAILED_JOIN_SECONDS if progress.is_failing(host) else JOIN_SECONDS)
 
     def may_vote(self, host: Host) -> bool:
         """Return whether the host may become a member, or reports itself as one while the others' reports may be out of
         date."""
         has_left = host.node is not None and host.node.left
-        return self.may_become_member(host) or (not has_left and says_it_is_member(host))
+        return self.may_become_member(host) or (not has_left and reports_membership(host))
 
-    def patience_ends(self, host: Host) -> float:
+    def join_deadline(self, host: Host) -> float:
         if host.name in self._retired:
-            return (host.report.delivered or 0.0) + PATIENCE
-        limit = AFTERMATH if progress.is_failing(host) else PATIENCE
-        return retries.asked_at(host, self._now) + limit
+            return (host.report.delivered or 0.0) + JOIN_SECONDS
+        limit = FAILED_JOIN_SECONDS if progress.is_failing(host) else JOIN_SECONDS
+        return progress.asked_at(host, self._now) + limit
 
     def under_way(self, *, but: Host | None = None, leaving: bool = True) -> Host | None:
         """A host whose membership is changing; without `leaving`, none that was asked to leave and has not yet."""
@@ -71,16 +71,16 @@ class Changes:
         self._begun = host
 
     def against_joining(self, host: Host) -> Wait | None:
-        """None also for one that is at it."""
+        """Return why the host may not join etcd now; None if it may, or is joining already."""
         other = self.under_way(but=host)
         if other is not None:
             return _wait(
-                host, f"{other} is joining or leaving etcd: one at a time", then="it is the next ones' turn then"
+                host, f"{other} is joining or leaving etcd: one at a time", then="the next host joins after that"
             )
         if self.under_way() is not None:
             return None
         if not self.membership.known:
-            return _wait(host, "nobody says yet who the members of etcd are, or they do not agree")
+            return _wait(host, "no host has reported the members of etcd yet, or the reports differ")
         learner = next((m for m in self.membership.learners if self.membership.host_of(m) != host), None)
         if learner is not None:
             return _wait(host, f"member {name_of(learner)} of etcd is still a learner")
@@ -88,13 +88,14 @@ class Changes:
         if unwell:
             return _wait(
                 host,
-                f"these members of etcd are not surely well: {', '.join(sorted(unwell))}",
-                then="a host joins when all of them are",
+                f"these members of etcd are not known to be healthy: {', '.join(sorted(unwell))}",
+                then="the host joins when all members are healthy",
             )
         return None
 
     def against_leaving(self, host: Host, seen: Membership) -> Wait | None:
-        """A dead member may be what keeps another one from leaving: it does not wait for that one."""
+        """Return why the host may not leave etcd now; None if it may. A dead member does not wait for one that is
+        leaving, because it may be what prevents that one from leaving."""
         member = seen.of(host)
         dead = member is not None and seen.is_down(member)
         other = self.under_way(but=host, leaving=not dead)
@@ -105,13 +106,14 @@ class Changes:
         return self._guard.by(seen).against_leaving(host)
 
     def strays(self) -> list[Member]:
-        """Members that belong to no Machine. A dead one may keep others from leaving: those are not waited for."""
+        """Return the members that belong to no Machine. A dead one may prevent others from leaving, so it does not
+        wait for them."""
         if not self.membership.known or self._begun is not None or self.joining:
             return []
         return [m for m in self.membership.members if self.membership.host_of(m) is None]
 
     def may_expel(self, stray: Member) -> bool:
-        """Surely dead, and the others are a majority without it."""
+        """Return whether the member is dead for sure, and the others are a majority without it."""
         voters = self.membership.voters
         well = sum(self._guard.is_well(voter) for voter in voters)
         return bool(node_of(stray)) and self.membership.is_down(stray) and well >= len(voters) // 2 + 1

@@ -4,24 +4,33 @@ observation gives the same decision, and a cluster in its desired state gives no
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from remuda.kube.wait import Wait
 from remuda.providers.controlplane import render as rendering
 from remuda.providers.controlplane.planner import (
     election,
     etcd_removal,
     host_configuration,
-    initial_machines,
     progress,
     quorum,
-    stage,
-    tiers,
+    rollout_order,
 )
-from remuda.providers.controlplane.planner.decision import Decision, HostStatus, Mark, Release, Tier
+from remuda.providers.controlplane.planner.decision import Decision, HostStatus, Mark, Phase, Release, Tier
 from remuda.providers.controlplane.planner.observation import Host, Observed
 from remuda.providers.controlplane.planner.rollout_order import RolloutOrder
 from remuda.providers.controlplane.planner.run import Compare, Explain, PlanFunctions, Render, Retire, Run
 from remuda.providers.controlplane.render import consequence
 from remuda.providers.shared import names
+
+_MOST_NAMES = 3
+_VERBS: tuple[tuple[Phase, str], ...] = (
+    ("uncordoning", "uncordoning {} node(s) {}"),
+    ("draining", "draining {} node(s) {}"),
+    ("configuring", "configuring {} node(s) {}"),
+    ("failing", "failing {} machine(s) {}"),
+    ("waiting", "non-ready {} machine(s) {}"),
+)
 
 
 def decide(
@@ -33,9 +42,12 @@ def decide(
     explain: Explain = consequence.why,
 ) -> Decision:
     if observed.deleting:
-        return _let_go(observed)
+        return _release_all(observed)
     if observed.paused:
-        return _nothing(observed, _wait(observed, "Paused", f"is paused: {observed.paused}", then="nothing is changed"))
+        return _nothing(
+            observed,
+            _wait(observed, "Paused", f"is paused: {observed.paused}", then="nothing changes until it is resumed"),
+        )
     run = Run(observed, PlanFunctions(render, compare, retire, explain))
     etcd_removal.hold(run)
     if _is_lost(run):
@@ -47,20 +59,20 @@ def decide(
         etcd_removal.forget(run)
     _prepare(run)
     _place_mark(run, lost)
-    turns = _configure(run)
-    return _answer(run, turns, lost)
+    order = _configure(run)
+    return _answer(run, order, lost)
 
 
-def _let_go(observed: Observed) -> Decision:
-    """The whole cluster goes: nobody has to leave it."""
+def _release_all(observed: Observed) -> Decision:
+    """Release all Machines: the whole cluster is deleted, so no member has to leave etcd first."""
     acts = [Release(host.name, "the whole cluster is being deleted") for host in observed.hosts if host.held]
-    waits = [_wait(observed, "Deleting", "is being deleted", then="its machines are let go")]
+    waits = [_wait(observed, "Deleting", "is being deleted", then="its machines are released")]
     statuses = {host.name: HostStatus(phase="leaving") for host in observed.hosts}
     return Decision(acts=acts, hosts=statuses, waits=waits, stage="deleting", initialized=observed.initialized)
 
 
 def _nothing(observed: Observed, wait: Wait) -> Decision:
-    initialized, provisioned = observed.initialized, initial_machines.roles_are_held(observed)
+    initialized, provisioned = observed.initialized, election.roles_are_held(observed)
     return Decision(
         waits=[wait], stage=wait.missing, initialized=initialized, bootstrapped=initialized, provisioned=provisioned
     )
@@ -70,7 +82,7 @@ def _nothing(observed: Observed, wait: Wait) -> Decision:
 
 
 def _is_lost(run: Run) -> bool:
-    """A cluster that was there, and no host is left that has its data."""
+    """Return whether the cluster was initialized and no host has its data any more."""
     return run.observed.initialized and not any(
         host.roles.etcd and host.name not in run.retired and progress.was_ever_applied(host)
         for host in run.observed.hosts
@@ -78,14 +90,14 @@ def _is_lost(run: Run) -> bool:
 
 
 def _lost(run: Run) -> Decision:
-    missing = "the cluster was there, and no machine is left that has its data: all etcd machines are gone or new"
+    missing = "no machine has the cluster's data any more: all etcd machines were deleted or are new"
     wait = _wait(
-        run.observed, "EtcdLost", missing, then="a snapshot of etcd has to be restored; until then nothing is done"
+        run.observed, "EtcdLost", missing, then="restore a snapshot of etcd; until then the planner does nothing"
     )
     etcd_removal.depart(run)
     for host in run.observed.hosts:
         if not host.deleting:
-            run.statuses[host.name] = HostStatus(phase="waiting", tier=tiers.tier_of(host, None), wait=wait)
+            run.statuses[host.name] = HostStatus(phase="waiting", tier=rollout_order.tier_of(host, None), wait=wait)
     return Decision(
         acts=run.acts,
         hosts=run.statuses,
@@ -94,15 +106,15 @@ def _lost(run: Run) -> Decision:
         stage=missing,
         initialized=True,
         bootstrapped=True,
-        provisioned=initial_machines.roles_are_held(run.observed),
+        provisioned=election.roles_are_held(run.observed),
         lost=wait,
         look_again=run.look_again,
     )
 
 
 def _lost_quorum(run: Run) -> Wait | None:
-    """Whatever changes the members, or restarts one that lives, could make it worse: plans stay as they are. Hosts
-    whose plan has failed are still asked to try again, because that may bring a member back."""
+    """Return the wait for a lost quorum, if it is lost. Plans stay unchanged then, because changing members or
+    restarting a live one could make it worse. Failed plans are still retried, because that may bring a member back."""
     found = quorum.loss(run.observed, run.retired)
     if found.look_at is not None:
         run.look_at(found.look_at)
@@ -131,7 +143,7 @@ def _place_mark(run: Run, lost: Wait | None) -> None:
         return
     without = ""
     if not election.is_begun(observed, run.membership):
-        gathered = initial_machines.initial_machines_ready(observed)
+        gathered = election.initial_machines_ready(observed)
         if gathered.until is not None:
             run.look_at(gathered.until)
         if gathered.wait is not None:
@@ -152,29 +164,29 @@ def _place_mark(run: Run, lost: Wait | None) -> None:
 
 
 def _configure(run: Run) -> RolloutOrder:
-    by_tier: dict[Tier, list[Host]] = {tier: [] for tier in tiers.ORDER}
+    by_tier: dict[Tier, list[Host]] = {tier: [] for tier in rollout_order.ORDER}
     for host in run.observed.hosts:
-        tier = tiers.tier_of(host, run.init)
+        tier = rollout_order.tier_of(host, run.init)
         if host.deleting:
             continue
         if tier is None:
             run.statuses[host.name] = HostStatus(phase="waiting", wait=_no_role(host))
         else:
             by_tier[tier].append(host)
-    turns = RolloutOrder(run, by_tier)
+    order = RolloutOrder(run, by_tier)
     for tier, hosts in by_tier.items():
         ordered = sorted(hosts, key=lambda host: _place(run.observed, host))
-        statuses = [(host, host_configuration.configure(run, turns, host, tier)) for host in ordered]
+        statuses = [(host, host_configuration.configure(run, order, host, tier)) for host in ordered]
         for host, status in statuses:
             run.statuses[host.name] = status
-            turns.told(host, status)
-    return turns
+            order.record(host, status)
+    return order
 
 
 def _no_role(host: Host) -> Wait:
     labels = ", ".join((names.ETCD_ROLE, names.CONTROL_PLANE_ROLE, names.WORKER_ROLE))
-    missing = f'has no role: what makes it must give it one or more of the labels {labels}, with the value "true"'
-    return Wait(reason="NoRole", on=str(host), missing=missing, then="nothing is done with it")
+    missing = f'has no role: its owner must set one or more of the labels {labels}, with the value "true"'
+    return Wait(reason="NoRole", on=str(host), missing=missing, then="it gets no plan until then")
 
 
 def _place(observed: Observed, host: Host) -> tuple[bool, float, str]:
@@ -182,23 +194,23 @@ def _place(observed: Observed, host: Host) -> tuple[bool, float, str]:
     return not host.planned or progress.is_settled(observed, host), host.created, host.name
 
 
-def _answer(run: Run, turns: RolloutOrder, lost: Wait | None) -> Decision:
+def _answer(run: Run, order: RolloutOrder, lost: Wait | None) -> Decision:
     observed = run.observed
-    rank = {tier: place for place, tier in enumerate(tiers.ORDER)}
+    rank = {tier: place for place, tier in enumerate(rollout_order.ORDER)}
     by_rank = sorted(
         run.statuses.items(), key=lambda item: (rank.get(item[1].tier or "worker", 0), item[1].tier is None, item[0])
     )
     waits = [*run.waits, *(status.wait for _, status in by_rank if status.wait is not None)]
-    initialized = observed.initialized or turns.control_plane_is_there
+    initialized = observed.initialized or order.control_plane_is_there
     return Decision(
         acts=run.acts,
         hosts=run.statuses,
         waits=waits,
         held=run.held,
-        stage=stage.tell(run.statuses, waits),
+        stage=_stage(run.statuses, waits),
         initialized=initialized,
         bootstrapped=initialized or any(run.membership.votes(host) for host in observed.hosts),
-        provisioned=initial_machines.roles_are_held(observed),
+        provisioned=election.roles_are_held(observed),
         lost=lost,
         look_again=run.look_again,
     )
@@ -208,3 +220,34 @@ def _wait(observed: Observed, reason: str, missing: str, *, then: str = "") -> W
     cluster = observed.cluster
     on = f"RKEControlPlane {cluster.namespace}/{cluster.name}"
     return Wait(reason=reason, on=on, missing=missing, since=cluster.created, then=then)
+
+
+# ---- the summary --------------------------------------------------------------------------------------------------
+
+
+def _stage(hosts: Mapping[str, HostStatus], waits: Sequence[Wait]) -> str:
+    """Return a one-line summary of the current work, in the wording users know: `configuring etcd node(s) a,b: waiting
+    for probes: etcd`. It covers the first tier that has work in progress, with details only if that is a single
+    machine."""
+    for tier in rollout_order.ORDER:
+        parts = [_stage_of_tier(tier, words, phase, hosts) for phase, words in _VERBS]
+        if any(parts):
+            return ", ".join(filter(None, parts))
+    leaving = sorted(name for name, status in hosts.items() if status.phase == "leaving")
+    if leaving:
+        return f"removing node(s) {_first_names(leaving)}"
+    return waits[0].missing if waits else ""
+
+
+def _stage_of_tier(tier: str, words: str, phase: Phase, hosts: Mapping[str, HostStatus]) -> str:
+    found = sorted(name for name, status in hosts.items() if status.tier == tier and status.phase == phase)
+    if not found:
+        return ""
+    wait = hosts[found[0]].wait
+    details = f": {wait.missing}" if len(found) == 1 and wait is not None else ""
+    return words.format(tier, _first_names(found)) + details
+
+
+def _first_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ",".join(names[:_MOST_NAMES]) + more

@@ -1,7 +1,7 @@
-"""Pods are moved away before a node is restarted, where the user wants that: a handshake with whoever drains.
+"""Drain requests: the handshake by which the planner has a node drained before it restarts, if the user wants that.
 
-The request is the options themselves, to the byte; the answer repeats it. What was drained is uncordoned with the same
-words when the host is well again.
+The request is the drain options as JSON; the answer repeats it byte for byte. The uncordon request repeats it too, when
+the host is healthy again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def options_for(strategy: UpgradeStrategy, roles: Roles) -> DrainOptions:
 
 
 def request(options: DrainOptions) -> str:
-    """Keys sorted, no spaces, and what is not set but always there as zero."""
+    """Return the request: sorted keys, no spaces, and zero values for unset fields that are always present."""
     written: dict[str, object] = {
         "deleteEmptyDirData": options.delete_empty_dir_data,
         "disableEviction": options.disable_eviction,

@@ -1,8 +1,11 @@
-"""Elect the host that begins the cluster and carries the init node mark from then on.
+"""Begin a cluster: wait for its initial machines, then elect the host that begins it and carries the init node mark.
 
 A cluster begins once. As soon as a host has the order to begin it, or any host lists members, only a voting member can
 take over the mark: a new host would begin a second cluster. No candidate is skipped silently: each one is named with
 the reason why it cannot be elected.
+
+The cluster does not wait for its initial machines for ever: when the first host that could begin it has been ready for
+`GRACE_SECONDS`, the cluster begins without the machines that are missing or have failed.
 """
 
 from __future__ import annotations
@@ -11,10 +14,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from remuda.kube import clock
 from remuda.kube.wait import Wait
 from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.membership import Membership
-from remuda.providers.controlplane.planner.observation import Host, Observed
+from remuda.providers.controlplane.planner.observation import Host, Observed, Pool
+
+GRACE_SECONDS = 600.0  # from when the first etcd host is ready
 
 
 class Election(msgspec.Struct, frozen=True):
@@ -37,15 +43,17 @@ def elect(observed: Observed, membership: Membership) -> Election:
     if observed.cluster.init_machine_id:
         designated = _designated(observed.cluster.init_machine_id, candidates)
         if designated in fit:
-            return Election(designated, "it is the one the user has named", rejected)
+            return Election(designated, "the user chose it", rejected)
         if not begun:
             return Election(None, rejected=_only(observed.cluster.init_machine_id, designated, rejected))
     kept = [host for host in marked if _keeps(host, begun, membership)]
     if kept:
-        return Election(_best(kept, membership), "it bears the mark", rejected)
+        return Election(_best(kept, membership), "it already is the init node", rejected)
     if not fit:
         return Election(None, rejected=rejected)
-    return Election(_best(fit, membership), "it votes" if begun else "it is the first that is ready", rejected)
+    return Election(
+        _best(fit, membership), "it is a voting member" if begun else "it is the first ready machine", rejected
+    )
 
 
 def is_begun(observed: Observed, membership: Membership) -> bool:
@@ -64,7 +72,7 @@ def unready(host: Host) -> str:
     if not host.infrastructure_ready:
         return _first(host.waits) or "its infrastructure is not ready"
     if not host.connected:
-        return _first(host.waits) or "its agent has not called yet"
+        return _first(host.waits) or "its agent has not connected yet"
     return "" if host.report.secret else "it has no plan Secret yet"
 
 
@@ -78,7 +86,7 @@ def wait_for_candidate(observed: Observed, membership: Membership, election: Ele
         missing=f"no machine can {'take over as' if begun else 'be'} the init node "
         f"({each or 'there is no machine with the role etcd'})",
         since=cluster.created,
-        then="the first that can is it",
+        then="the planner elects the first machine that can",
     )
 
 
@@ -89,11 +97,12 @@ def _against(host: Host, begun: bool, observed: Observed, membership: Membership
         return ""
     if not membership.views and observed.initialized and progress.was_ever_applied(host):
         return ""
-    return "is no voting member of the cluster that was begun: it would begin a second one"
+    return "is not a voting member of the existing cluster: it would begin a second one"
 
 
 def _keeps(host: Host, begun: bool, membership: Membership) -> bool:
-    """Once it has its plan, only its end takes the mark away, or that the others do not list it."""
+    """Return whether a marked host keeps the mark. Once it has its plan, it loses the mark only if it is deleted, has
+    failed, or the other members do not list it."""
     if host.deleting or host.failed:
         return False
     if not host.planned:
@@ -115,9 +124,71 @@ def _designated(machine_id: str, candidates: Sequence[Host]) -> Host | None:
 
 def _only(machine_id: str, designated: Host | None, rejected: Mapping[str, str]) -> Mapping[str, str]:
     if designated is None:
-        return {f"machine id {machine_id}": "the user has named it, and there is no etcd machine with it"}
+        return {f"machine id {machine_id}": "the user chose it, but no etcd machine has this id"}
     return {designated.name: rejected[designated.name]}
 
 
 def _first(waits: Sequence[Wait]) -> str:
     return waits[0].missing if waits else ""
+
+
+# ---- the initial machines -----------------------------------------------------------------------------------------
+
+
+class InitialMachines(msgspec.Struct, frozen=True):
+    """State of the machines that were first requested: the cluster begins when they exist."""
+
+    wait: Wait | None = None  # None: it may begin
+    missing: str = ""  # whom it begins without
+    until: float | None = None  # when it begins in any case
+
+
+def initial_machines_ready(observed: Observed) -> InitialMachines:
+    lacking = [role for role, held in _roles(observed) if not held]
+    if lacking:
+        return InitialMachines(
+            _machines_wait(observed, "WaitingForMachines", f"no machine has the role {' or '.join(lacking)} yet")
+        )
+    missing = "; ".join(filter(None, (_missing(observed, pool) for pool in observed.pools)))
+    if not missing:
+        return InitialMachines()
+    ready = [h.connected_since or h.created for h in observed.hosts if h.roles.etcd and not unready(h)]
+    until = min(ready) + GRACE_SECONDS if ready else None
+    if until is not None and observed.now >= until:
+        return InitialMachines(missing=missing)
+    then = "the cluster begins when they are ready" + (
+        f", or {GRACE_SECONDS / 60:.0f} minutes after the first etcd machine is ready" if until is None else ""
+    )
+    wait = _machines_wait(observed, "WaitingForMachines", missing, then=then, until=until)
+    return InitialMachines(wait, missing, until)
+
+
+def roles_are_held(observed: Observed) -> bool:
+    """Return whether each role has at least one Machine that is not being deleted."""
+    staying = [host.roles for host in observed.hosts if not host.deleting]
+    return all(any(getattr(roles, role) for roles in staying) for role in ("etcd", "control_plane", "worker"))
+
+
+def _roles(observed: Observed) -> list[tuple[str, bool]]:
+    staying = [host.roles for host in observed.hosts if not host.deleting]
+    return [("etcd", any(r.etcd for r in staying)), ("control plane", any(r.control_plane for r in staying))]
+
+
+def _missing(observed: Observed, pool: Pool) -> str:
+    hosts = [host for host in observed.hosts if host.pool == pool.name and not host.deleting]
+    waiting = [f"{host.name}: {why}" for host in hosts if (why := unready(host))]
+    unmade = max(pool.replicas - len(hosts), 0)
+    if len(hosts) - len(waiting) >= pool.replicas:
+        return ""
+    unmade_words = [f"{unmade} not created yet"] if unmade else []
+    return f"pool {pool.name}: {len(hosts) - len(waiting)} of {pool.replicas} ({', '.join((*waiting, *unmade_words))})"
+
+
+def _machines_wait(
+    observed: Observed, reason: str, missing: str, *, then: str = "", until: float | None = None
+) -> Wait:
+    cluster = observed.cluster
+    if until is not None:
+        then = f"{then}, or at {clock.rfc3339(until)} without them"
+    on = f"RKEControlPlane {cluster.namespace}/{cluster.name}"
+    return Wait(reason=reason, on=on, missing=missing, since=cluster.created, then=then)

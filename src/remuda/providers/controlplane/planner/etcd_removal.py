@@ -1,13 +1,14 @@
-"""The end of a host with etcd: drained → the mark is moved → it leaves etcd → its services stop → its Machine may go.
+"""Removal of a host with etcd: drain → move the init node mark → leave etcd → stop its services → release its Machine.
 
-Every state has a way out: a host that never had a plan goes at once, one that does not answer is not waited for longer
-than two minutes once it is no member any more, and the user can force it (`rke.cattle.io/etcd-force-remove`).
+The removal can finish from every state: a host that never had a plan is released at once, a host that does not answer
+is released two minutes after it ceased to be a member, and the user can force the removal
+(`rke.cattle.io/etcd-force-remove`).
 """
 
 from __future__ import annotations
 
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane.planner import membership, progress, retries
+from remuda.providers.controlplane.planner import membership, progress
 from remuda.providers.controlplane.planner.decision import Deliver, Expel, Forget, Hold, HostStatus, Leave, Release
 from remuda.providers.controlplane.planner.membership import Membership
 from remuda.providers.controlplane.planner.observation import Host
@@ -64,7 +65,7 @@ def _next(run: Run, host: Host) -> Wait | None:
     if not host.roles.etcd:
         return _release(run, host, "it has no etcd role")
     if host.force_remove:
-        return _release(run, host, "the user forces it")
+        return _release(run, host, "the user forced its removal")
     if not host.planned:
         return _release(run, host, "it never had a plan")
     retired = host.name in run.retired
@@ -73,12 +74,17 @@ def _next(run: Run, host: Host) -> Wait | None:
     if not retired and not host.held:
         run.acts.append(Hold(host.name))
     if not retired and not host.drained:
-        return _wait(host, "WaitingForDrain", "Cluster API has not drained its Node yet", "it leaves etcd then")
+        return _wait(
+            host,
+            "WaitingForDrain",
+            "Cluster API has not drained its Node yet",
+            "the planner then asks its etcd member to leave",
+        )
     return _leave(run, host) or _stop(run, host)
 
 
 def _leave(run: Run, host: Host) -> Wait | None:
-    """None: it is no member."""
+    """Return what the host waits for before it has left etcd; None if it is not a member."""
     others = membership.gather(run.observed.hosts, ignored={*run.retired, host.name})
     seen = others if others.views else run.membership  # what it says itself counts only where nobody else says anything
     member = seen.of(host)
@@ -88,46 +94,66 @@ def _leave(run: Run, host: Host) -> Wait | None:
         return None  # it had begun a cluster that nobody uses yet
     if host.init and len(seen.voters) > 1:
         return _wait(
-            host, "WaitingForInitNode", "it is the init node, and no other host can be it yet", "then it leaves etcd"
+            host,
+            "WaitingForInitNode",
+            "is the init node, and no other host can take over yet",
+            "the planner then asks its etcd member to leave",
         )
     if host.node is not None and host.node.left:
         return _wait(
-            host, "WaitingForEtcdMembers", "it has left etcd, and not all members know yet", "its services stop then"
+            host,
+            "WaitingForEtcdMembers",
+            "has left etcd, but not all members report that yet",
+            "the planner then stops its services",
         )
     if host.node is not None and host.node.leaving:
         return _wait(
-            host, "LeavingEtcd", "its etcd member was asked to leave and has not yet", "its services stop then"
+            host,
+            "LeavingEtcd",
+            "its etcd member was asked to leave and has not left yet",
+            "the planner then stops its services",
         )
     if (wait := run.changes.against_leaving(host, seen)) is not None:
         return run.hold(wait)
     if not run.observed.reachable:
         why = run.observed.unreachable or "the API of the cluster does not answer"
-        return run.hold(_wait(host, "ClusterUnreachable", f"it cannot be asked to leave etcd: {why}", _FORCE))
+        return run.hold(_wait(host, "ClusterUnreachable", f"cannot ask its etcd member to leave: {why}", _FORCE))
     if host.node is None:
         if member.learner:
             return None  # it never voted, and the cluster forgets it
-        return run.hold(_wait(host, "NodeMissing", "it is a member of etcd and has no Node to be asked by", _FORCE))
+        return run.hold(
+            _wait(
+                host,
+                "NodeMissing",
+                "is a member of etcd, but has no Node through which it can be asked to leave",
+                _FORCE,
+            )
+        )
     run.changes.begin(host)
     run.acts.append(Leave(host.name))
-    return _wait(host, "LeavingEtcd", "its etcd member is asked to leave", "its services stop then")
+    return _wait(host, "LeavingEtcd", "its etcd member is asked to leave", "the planner then stops its services")
 
 
 def _against_stopping_a_joiner(run: Run, host: Host, others: Membership) -> Wait | None:
-    """One that is not listed may become a member at any moment: if that could cost the majority, it is waited for."""
+    """Return why a host that is not listed as a member may not be stopped yet: it may become a member at any moment,
+    and stopping it then could cost the majority."""
     unknown = not others.views and run.observed.initialized and progress.was_ever_applied(host)
     if unknown and host.name not in run.retired and not (host.node is not None and host.node.left):
-        return run.hold(_wait(host, "EtcdMembersUnknown", "nobody says whether it is a member of etcd", _FORCE))
+        return run.hold(_wait(host, "EtcdMembersUnknown", "no host reports whether it is a member of etcd", _FORCE))
     if not others.views or (host.node is not None and host.node.left):
         return None
     if host.name not in run.retired and (other := run.changes.under_way(but=host)) is not None:
         return _wait(
-            host, "WaitingForEtcd", f"{other} is joining or leaving etcd: one at a time", "its services stop then"
+            host,
+            "WaitingForEtcd",
+            f"{other} is joining or leaving etcd: one at a time",
+            "the planner then stops its services",
         )
     may_vote = run.changes.may_become_member if host.name in run.retired else run.changes.may_vote
     wait = run.guard.by(others).against_stopping(host, joining=True) if may_vote(host) else None
     if wait is None:
         return None
-    run.look_at(run.changes.patience_ends(host))
+    run.look_at(run.changes.join_deadline(host))
     return run.hold(wait)
 
 
@@ -136,15 +162,20 @@ def _stop(run: Run, host: Host) -> Wait | None:
     if host.name not in run.retired:
         if not (host.node is not None and host.node.left):
             run.changes.begin(host)  # until it has stopped it might still join
-        run.acts.append(Deliver(host.name, retirement, "it leaves the cluster: its services stop"))
-        return _wait(host, "Stopping", "its services stop", "its Machine goes then")
+        run.acts.append(Deliver(host.name, retirement, "it leaves the cluster: stop its services"))
+        return _wait(host, "Stopping", "its services are being stopped", "its Machine is deleted then")
     if progress.is_applied(host):
         return _release(run, host, "it has left etcd and its services have stopped")
-    end = (host.report.delivered or 0.0) + retries.UNANSWERED
+    end = (host.report.delivered or 0.0) + progress.UNANSWERED
     if run.now >= end:
-        return _release(run, host, "it has left etcd, and does not answer")
+        return _release(run, host, "it has left etcd, and its agent does not answer")
     run.look_at(end)
-    return _wait(host, "Stopping", "its services are to stop", "its Machine goes then, or when it does not answer")
+    return _wait(
+        host,
+        "Stopping",
+        "waiting for its agent to stop its services",
+        "its Machine is deleted then, or if the agent does not answer",
+    )
 
 
 def _release(run: Run, host: Host, why: str) -> Wait | None:

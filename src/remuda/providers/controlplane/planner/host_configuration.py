@@ -1,15 +1,15 @@
-"""One host that stays: from what it has to what it shall have, one step at a time, and each host for itself.
+"""Configuration of a host that stays: from its current plan to the desired plan, one step at a time.
 
-A host without a plan gets one as soon as its tier may begin. Files that nobody waits for are delivered at once. Every
-other change waits for its turn: tiers before it are done, few of its tier are out of service, the quorum is safe, and
-Pods have been moved away. A host that is out of service already gets newer intent without waiting for a turn.
+A host without a plan gets one as soon as its tier may begin. Minor files are delivered at once. Every other change
+waits until earlier tiers are done, few hosts of its tier are out of service, the quorum is safe, and the node is
+drained. A host that is out of service already gets a newer plan without waiting.
 """
 
 from __future__ import annotations
 
 from remuda.kube import clock
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane.planner import drain, progress, retries
+from remuda.providers.controlplane.planner import drain, progress
 from remuda.providers.controlplane.planner.decision import (
     Deliver,
     HostStatus,
@@ -26,44 +26,57 @@ from remuda.providers.controlplane.planner.run import Run
 from remuda.providers.controlplane.render import Change
 
 
-def configure(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
+def configure(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
     if host.failed:
         wait = _wait(
-            host, "MachineFailed", f"has failed: {host.failed}", "nothing waits for it; delete it to have another"
+            host,
+            "MachineFailed",
+            f"has failed: {host.failed}",
+            "delete the Machine to replace it; no other machine waits for it",
         )
         return HostStatus(phase="failing", tier=tier, wait=wait)
     if not host.planned:
-        return _begin(run, turns, host, tier)
+        return _begin(run, order, host, tier)
     desired = host.report.plan if run.frozen else run.desired(host)
     change = run.compare(host.report.plan, desired)
     if change == "none":
         return _carry_on(run, host, tier)
     if change not in progress.RESTARTING and progress.is_failing(host) and _may_restart(run, host):
         change = run.outstanding(host)  # with the new plan it tries again what it has failed to do
-    blocked = _against_change(run, turns, host, tier, change)
+    blocked = _against_change(run, order, host, tier, change)
     if blocked is not None:
         return blocked
     run.acts.append(Deliver(host.name, desired, run.explain(host, desired)))
     if change in progress.RESTARTING:
         run.guard.disturb(host)
-        turns.take(host, tier)
+        order.take(host, tier)
     return _status(run, "configuring", tier, host, "PlanDelivered", "waiting for plan to be applied", since=run.now)
 
 
 # ---- the first plan
 
 
-def _begin(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
+def _begin(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
     if why := unready(host):
-        wait = host.waits[0] if host.waits else _wait(host, "WaitingForHost", why, "it gets its plan then", agent=False)
+        wait = (
+            host.waits[0]
+            if host.waits
+            else _wait(host, "WaitingForHost", why, "the planner then gives it its first plan", agent=False)
+        )
         return HostStatus(phase="waiting", tier=tier, wait=wait)
-    if (missing := turns.against_beginning(host, tier)) is not None:
+    if (missing := order.against_beginning(host, tier)) is not None:
         return _status(run, "waiting", tier, host, "WaitingForCluster", missing, since=host.connected_since)
     if tier == "etcd" and (held := run.changes.against_joining(host)) is not None:
         return HostStatus(phase="waiting", tier=tier, wait=held)
     if run.frozen:
         return _status(
-            run, "waiting", tier, host, "WaitingForCluster", "no plan is made now", since=host.connected_since
+            run,
+            "waiting",
+            tier,
+            host,
+            "WaitingForCluster",
+            "no plan is written while the cluster itself waits",
+            since=host.connected_since,
         )
     run.acts.append(Deliver(host.name, run.desired(host), "first plan"))
     if host.roles.etcd:
@@ -75,7 +88,7 @@ def _begin(run: Run, turns: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
 # ---- a change
 
 
-def _against_change(run: Run, turns: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
+def _against_change(run: Run, order: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
     if (status := _against_joining_again(run, host, tier)) is not None:
         return status
     if change == "minor":
@@ -83,16 +96,16 @@ def _against_change(run: Run, turns: RolloutOrder, host: Host, tier: Tier, chang
     out = drain.is_over(host) or run.is_out_of_service(host)
     missing = None
     if not out and not host.drain.requested:
-        missing = turns.against(host, tier)
+        missing = order.against(host, tier)
     elif tier == "worker":  # it never runs a newer version than a server, whatever state it is in
-        missing = turns.against_overtaking(tier)
+        missing = order.against_overtaking(tier)
     if missing is not None:
         return _status(run, "waiting", tier, host, "WaitingForTurn", missing, up_to_date=False)
     if change not in progress.RESTARTING:
         return None
     if (held := _against_stopping(run, host)) is not None:
         return HostStatus(phase="waiting", tier=tier, wait=held)
-    return None if out else _drain(run, turns, host, tier, change)
+    return None if out else _drain(run, order, host, tier, change)
 
 
 def _against_stopping(run: Run, host: Host) -> Wait | None:
@@ -113,7 +126,7 @@ def _against_joining_again(run: Run, host: Host, tier: Tier) -> HostStatus | Non
     if progress.was_ever_applied(host) and not run.membership.views:
         return None  # nobody says who the members are: it may be one
     if run.is_unanswered(host):  # a newer plan would only make the others wait for it anew
-        missing = "waiting for agent to check in and apply initial plan; it does not answer"
+        missing = "waiting for agent to check in and apply initial plan; its agent does not answer"
         return _status(run, "configuring", tier, host, "WaitingForPlan", missing, since=host.report.delivered)
     wait = run.changes.against_joining(host)
     if wait is not None:
@@ -122,8 +135,8 @@ def _against_joining_again(run: Run, host: Host, tier: Tier) -> HostStatus | Non
     return None
 
 
-def _drain(run: Run, turns: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
-    """None: there is nothing to move away, or it has been."""
+def _drain(run: Run, order: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
+    """Return the status of a host whose node has to be drained first; None if there is no need to, or it is done."""
     options = drain.options_for(run.cluster.spec.upgrade_strategy, host.roles)
     if change != "drain" or not drain.is_wanted(options) or len(run.observed.hosts) < 2:
         return None
@@ -133,16 +146,16 @@ def _drain(run: Run, turns: RolloutOrder, host: Host, tier: Tier, change: Change
         if run.is_out_of_service(host):
             return None  # the change may be what brings the API back
         why = run.observed.unreachable or "the API of the cluster does not answer"
-        return _status(run, "draining", tier, host, "ClusterUnreachable", f"its Pods cannot be moved away: {why}")
+        return _status(run, "draining", tier, host, "ClusterUnreachable", f"cannot drain its node: {why}")
     if host.node is None:
         return None
     request = drain.request(options)
     if host.drain.requested != request:
         run.acts.append(RequestDrain(host.name, request))
     run.guard.disturb(host)
-    turns.take(host, tier)
+    order.take(host, tier)
     missing = f"error draining machine {host.name}: {host.drain.error}" if host.drain.error else "draining node"
-    return _status(run, "draining", tier, host, "Draining", missing, then="it is restarted then")
+    return _status(run, "draining", tier, host, "Draining", missing, then="its services restart then")
 
 
 # ---- no change
@@ -155,7 +168,7 @@ def _carry_on(run: Run, host: Host, tier: Tier) -> HostStatus:
         first = not progress.was_ever_applied(host)
         missing = "waiting for agent to check in and apply initial plan" if first else "waiting for plan to be applied"
         if run.is_unanswered(host):
-            missing += "; it does not answer"
+            missing += "; its agent does not answer"
         return _status(run, "configuring", tier, host, "WaitingForPlan", missing, since=host.report.delivered)
     if unhealthy := progress.unhealthy_probes(run.observed, host):
         return _for_unit(run, tier, host, "WaitingForProbes", f"waiting for probes: {', '.join(unhealthy)}")
@@ -182,9 +195,11 @@ def _votes(run: Run, host: Host) -> bool:
 
 def _retry(run: Run, host: Host, tier: Tier) -> HostStatus:
     attempt = max(host.report.failures, 1)
-    failed = f"failure while applying plan (attempt {attempt}): {host.report.failed_message or 'it does not say why'}"
-    again = retries.next_attempt(host, run.now)
-    then = f"tried again at {clock.rfc3339(again)}"
+    failed = (
+        f"failure while applying plan (attempt {attempt}): {host.report.failed_message or 'its agent reports no cause'}"
+    )
+    again = progress.next_attempt(host, run.now)
+    then = f"the planner retries at {clock.rfc3339(again)}"
     if run.now >= again:
         held = _against_joining_again(run, host, tier) or None
         stopping = _against_stopping(run, host) if held is None and _may_restart(run, host) else None
@@ -193,9 +208,9 @@ def _retry(run: Run, host: Host, tier: Tier) -> HostStatus:
             if _may_restart(run, host):
                 run.guard.disturb(host)
         elif stopping is not None:
-            then = f"tried again when the quorum allows it: {stopping.missing}"
+            then = f"the planner retries when the quorum allows it: {stopping.missing}"
         elif held is not None and held.wait is not None:
-            then = f"tried again when it may join: {held.wait.missing}"
+            then = f"the planner retries when it may join: {held.wait.missing}"
     else:
         run.look_at(again)
     return _status(run, "failing", tier, host, "PlanFailed", failed, since=host.report.delivered, then=then)

@@ -67,7 +67,7 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 def gather(hosts: Sequence[Host], *, ignored: Collection[str] = ()) -> Membership:
-    """`ignored`: hosts whose word is not asked for, because they go."""
+    """Combine the reports of all hosts. `ignored`: hosts that leave, whose reports do not count."""
     with_etcd = {host.name: host for host in hosts if host.roles.etcd}
     views = {
         host.name: host.report.members
@@ -84,17 +84,17 @@ def _is_contradicted(host: Host, views: Mapping[str, Sequence[Member]]) -> bool:
     return against * 2 > len(others)
 
 
-def says_it_is_member(host: Host) -> bool:
+def reports_membership(host: Host) -> bool:
     return any(_belongs(member, host) for member in host.report.members or ())
 
 
 def name_of(member: Member) -> str:
-    """For people; one that has been added and has never started has no name yet."""
+    """Return a name for messages: a member that was added and has never started has no name yet."""
     return member.name or f"the one at {member.address}"
 
 
 def node_of(member: Member) -> str:
-    """The Node it runs on: the distribution adds a suffix to its name."""
+    """Return the Node that the member runs on: the member's name is the Node's with a suffix."""
     return member.name.rpartition("-")[0] or member.name
 
 

@@ -57,7 +57,7 @@ class UnitStatus(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan Secret of a host: what it was given, and what it has said."""
+    """Contents of a host's plan Secret: the plan it was given, and the results it has reported."""
 
     secret: str = ""  # its name; empty: there is none yet
     plan: bytes = b""  # what it was given last; empty: nothing yet
@@ -74,7 +74,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
-    """The handshake with whoever drains nodes: annotations of the plan Secret. Values are the request, to the byte."""
+    """Drain handshake: annotations of the plan Secret. All values repeat the request byte for byte."""
 
     requested: str = ""
     done: str = ""
@@ -108,7 +108,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     internal_addresses: Sequence[str] = ()
     external_addresses: Sequence[str] = ()
     machine_id: str = ""
-    init: bool = False  # it bears the mark
+    init: bool = False  # it already is the init node
     connected: bool = False  # its agent has called
     connected_since: float | None = None  # when it first did; None: not known
     infrastructure_ready: bool = False

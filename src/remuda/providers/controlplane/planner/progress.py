@@ -1,7 +1,10 @@
-"""Progress of a host with the plan it was given, as far as its report shows.
+"""Progress of a host with the plan it was given, as far as its report shows, and when a failed plan is retried.
 
 Probes that a plan has and the host has not reported yet count as unhealthy: after a plan is applied, the host has to
 report them again.
+
+The agent does not retry by itself. The delay depends on the number of failures it has reported and on when its last
+attempt began; a host's clock that runs ahead delays nothing, because then the delay counts from the time of delivery.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from remuda.providers.controlplane.planner.observation import Cluster, Host, Obs
 from remuda.providers.controlplane.render import Change
 
 RESTARTING: tuple[Change, ...] = ("restart", "drain")
+FIRST, LONGEST = 30.0, 600.0  # seconds from the beginning of an attempt to the next one
+UNANSWERED = 120.0  # a host that has not begun its plan for so long is taken for unreachable
 
 
 class _Plan(msgspec.Struct):
@@ -80,3 +85,34 @@ def runs_version(cluster: Cluster, host: Host) -> bool | None:
     if host.node is None or not host.node.kubelet_version:
         return None
     return host.node.kubelet_version.partition("+")[0].partition("-")[0] == cluster.version.kubernetes
+
+
+# ---- retries ------------------------------------------------------------------------------------------------------
+
+
+def next_attempt(host: Host, now: float) -> float:
+    """Return the time from which a host whose plan has failed may be asked to retry."""
+    report = host.report
+    failures = max(report.failures, 1)
+    if report.last_apply is not None and report.last_apply <= now:
+        return report.last_apply + delay(failures)
+    return (report.delivered or 0.0) + sum(delay(attempt) for attempt in range(1, min(failures, 100) + 1))
+
+
+def delay(failures: int) -> float:
+    return min(FIRST * 2.0 ** min(failures - 1, 10), LONGEST)
+
+
+def asked_at(host: Host, now: float) -> float:
+    """Return when the host was given its current work: its plan, or the request to retry it."""
+    report = host.report
+    times = [report.delivered or host.created]
+    if report.last_apply is not None and report.last_apply <= now:
+        times.append(report.last_apply)
+    if report.state in ("pending", "in-progress") and report.failures:
+        times.append(min(next_attempt(host, now), now))
+    return max(times)
+
+
+def is_unanswered(host: Host, now: float) -> bool:
+    return host.report.state == "pending" and now - asked_at(host, now) >= UNANSWERED

@@ -1,9 +1,10 @@
-"""The guard of the quorum: never a step that could cost the majority.
+"""Quorum guard: no step may cost etcd its majority.
 
-A voter may be stopped (restarted, drained, retired) when those others that are surely well are a majority of all that
-vote, or when it is the only one. It may leave under the same condition; of two that are both well one may leave, since
-the other is then the only one. What is surely well: everybody who counts calls it so, its host is ours, and no step of
-ours is going on there. A voter that everybody calls unhealthy can be stopped: nothing is lost by that.
+A voter may be stopped (restarted, drained, retired) if the other voters that are known to be healthy are a majority of
+all voters, or if it is the only voter. It may leave under the same condition; of two healthy voters one may leave,
+because the other is then the only one. A voter is known to be healthy if every counted report says so, its host is one
+of ours, and no step of ours is going on there. A voter that every counted report calls unhealthy can be stopped:
+nothing is lost by that.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ DEAD_SECONDS = 30.0  # a host, or an API, that has not been heard of for so long
 
 
 class Guard:
-    """`disturbed`: hosts that a step of ours has stopped, or that are not back yet; `restarting`: where it is going on.
-    More are added in the course of one decision. `unwell`: hosts with probes that are not healthy."""
+    """Guard of one decision. `disturbed`: hosts that a step of ours has stopped and that are not back yet;
+    `restarting`: hosts where such a step is going on. The decision adds more. `unwell`: hosts with unhealthy probes."""
 
     def __init__(
         self, membership: Membership, *, disturbed: set[str], restarting: set[str], unwell: Collection[str]
@@ -64,7 +65,9 @@ class Guard:
         voters, well = self._others(member)
         if voters == 1 or well >= voters // 2 + 1:
             return None
-        return self._held(host, f"is not stopped: only {well} others would surely be left of {voters} members", voters)
+        return self._held(
+            host, f"cannot be stopped: without it only {well} of {voters} members are known to be healthy", voters
+        )
 
     def against_leaving(self, host: Host) -> Wait | None:
         member = self.membership.of(host)
@@ -76,9 +79,13 @@ class Guard:
         if well >= voters // 2 + 1 or (voters == 2 and well == 1 and self.is_well(member)):
             return None
         if voters == 1:
-            then = "add another etcd machine first; or delete the whole cluster"
-            return _hold(host, "LastEtcdMember", "is the last member of etcd: the cluster ends with it", then)
-        return self._held(host, f"does not leave etcd: only {well} others are surely well of {voters} members", voters)
+            then = "add another etcd machine first, or delete the whole cluster"
+            return _hold(
+                host, "LastEtcdMember", "is the last member of etcd: without it the cluster's data is lost", then
+            )
+        return self._held(
+            host, f"cannot leave etcd: without it only {well} of {voters} members are known to be healthy", voters
+        )
 
     def _against_stopping_a_joiner(self, host: Host) -> Wait | None:
         voters = len(self.membership.voters) + 1
@@ -88,8 +95,8 @@ class Guard:
         return _hold(
             host,
             "JoiningEtcd",
-            "is just joining etcd: it is not stopped half way",
-            "goes on when it has joined, or has failed to",
+            "is joining etcd: it must not be stopped before it has finished",
+            "the planner continues when it has joined or failed to join",
         )
 
     def _others(self, member: Member) -> tuple[int, int]:
@@ -100,10 +107,10 @@ class Guard:
     def _held(self, host: Host, missing: str, voters: int) -> Wait:
         unwell = sorted(name_of(voter) for voter in self.membership.voters if not self.is_well(voter))
         missing += f", and {voters // 2 + 1} are needed"
-        told = f" (not surely well: {', '.join(unwell)})" if unwell else ""
-        then = "goes on by itself when they are well"
+        told = f" (not known to be healthy: {', '.join(unwell)})" if unwell else ""
+        then = "the planner continues by itself when they are healthy"
         if voters == 2 and not unwell:
-            then = "two members cannot do without either: add an etcd machine, or remove one"
+            then = "with two members neither can stop: add an etcd machine, or remove one"
         return _hold(host, "QuorumAtRisk", missing + told, then)
 
     def _against_the_unknown(self, host: Host) -> Wait | None:
@@ -119,9 +126,9 @@ class Guard:
         if self.membership.views:
             who = ", ".join(sorted(self.membership.views))
             return _hold(
-                host, "EtcdMembersDisputed", f"waits until these agree on who the members of etcd are: {who}", ""
+                host, "EtcdMembersDisputed", f"waiting for these hosts to agree on the members of etcd: {who}", ""
             )
-        return _hold(host, "EtcdMembersUnknown", "waits until a host says who the members of etcd are", "")
+        return _hold(host, "EtcdMembersUnknown", "waiting for a host to report the members of etcd", "")
 
 
 def _hold(host: Host, reason: str, missing: str, then: str) -> Wait:

@@ -1,18 +1,46 @@
 """Rollout order of hosts: which tiers may begin, which may change, and how many hosts of one may be out of service at a
 time.
 
-An unreachable host takes no slot. A host that is stuck with a change of configuration does not block later tiers, as
-long as it surely runs the desired version: workers never run a newer version than a server.
+The order is bootstrap (the init node) → etcd → control plane → worker. Voters of etcd change one at a time, whatever
+concurrency the user sets; the quorum guard applies in addition. An unreachable host takes no slot. A host that is stuck
+with a change of configuration does not block later tiers, as long as it surely runs the desired version: workers never
+run a newer version than a server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from remuda.providers.controlplane.planner import progress, tiers
+from remuda.capi import amounts
+from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.decision import HostStatus, Tier
 from remuda.providers.controlplane.planner.observation import Host
 from remuda.providers.controlplane.planner.run import Run
+from remuda.providers.shared.types.configuration import UpgradeStrategy
+
+ORDER: tuple[Tier, ...] = ("bootstrap", "etcd", "control plane", "worker")
+
+
+def tier_of(host: Host, init: Host | None) -> Tier | None:
+    if host.roles.etcd:
+        return "bootstrap" if init is not None and host.name == init.name else "etcd"
+    if host.roles.control_plane:
+        return "control plane"
+    return "worker" if host.roles.worker else None
+
+
+def group_of(tier: Tier) -> Tier:
+    """Return the tier whose slots this tier shares: the init node is one of the etcd hosts."""
+    return "etcd" if tier == "bootstrap" else tier
+
+
+def at_a_time(strategy: UpgradeStrategy, tier: Tier, count: int) -> int:
+    """Return how many of `count` hosts of a tier may be out of service at a time."""
+    if group_of(tier) == "etcd":
+        return 1
+    wanted = strategy.control_plane_concurrency if tier == "control plane" else strategy.worker_concurrency
+    number = amounts.resolve(int(wanted) if wanted.isdecimal() else wanted or 1, count, up=True)
+    return number or count
 
 
 class RolloutOrder:
@@ -21,16 +49,16 @@ class RolloutOrder:
         self._sizes: dict[Tier, int] = {}
         self._out: dict[Tier, set[str]] = {}
         for tier, hosts in by_tier.items():
-            group = tiers.group(tier)
+            group = group_of(tier)
             self._sizes[group] = self._sizes.get(group, 0) + len(hosts)
             self._out.setdefault(group, set()).update(host.name for host in hosts if self._is_out(host))
         self._behind: list[str] = []  # hosts of earlier tiers that are not done
         self._etcd, self._control_plane = False, False  # whether one is done
 
     def take(self, host: Host, tier: Tier) -> None:
-        self._out.setdefault(tiers.group(tier), set()).add(host.name)
+        self._out.setdefault(group_of(tier), set()).add(host.name)
 
-    def told(self, host: Host, status: HostStatus) -> None:
+    def record(self, host: Host, status: HostStatus) -> None:
         """Record the status of a host; all hosts of a tier are recorded before the next tier asks."""
         self._etcd |= status.up_to_date and host.roles.etcd
         self._control_plane |= status.up_to_date and host.roles.control_plane
@@ -56,16 +84,16 @@ class RolloutOrder:
         """Return why a host that is in service may not change now; None if it may."""
         if (before := self.against_overtaking(tier)) is not None:
             return before
-        group = tiers.group(tier)
+        group = group_of(tier)
         out = self._out.get(group, set()) - {host.name}
-        allowed = tiers.at_a_time(self._run.cluster.spec.upgrade_strategy, tier, self._sizes[group])
+        allowed = at_a_time(self._run.cluster.spec.upgrade_strategy, tier, self._sizes[group])
         if len(out) < allowed:
             return None
         return f"waiting for its turn: {', '.join(sorted(out)[:3])} out of service, {allowed} at a time"
 
     def against_overtaking(self, tier: Tier) -> str | None:
         """Return why earlier tiers must finish first; None if the tier may go on."""
-        if self._behind and tiers.group(tier) != "etcd":
+        if self._behind and group_of(tier) != "etcd":
             return f"waiting for its turn: first {', '.join(self._behind[:3])}"
         return None
 

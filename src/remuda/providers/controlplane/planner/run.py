@@ -1,18 +1,27 @@
-"""One run of the planner: what was observed, what follows from all hosts together, and the answer as it grows."""
+"""One run of the planner: the observation, facts that follow from all hosts together, and the decision as it grows.
+
+A host's plan lists the servers that it may join by: all servers that stay, so that one dead server blocks no host.
+Servers join by hosts with etcd, workers by control planes. The list is ordered by age and changes only when machines
+are added or removed, because it is part of a plan and a host joins by the first server that answers. Failed servers
+come last. Servers that are being deleted are listed only if there is no other: the last server may be replaced.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane.planner import join_servers, membership, progress, retries
+from remuda.providers.controlplane.planner import membership, progress
 from remuda.providers.controlplane.planner.changes import Changes
 from remuda.providers.controlplane.planner.decision import Act, HostStatus
+from remuda.providers.controlplane.planner.membership import Membership
 from remuda.providers.controlplane.planner.observation import Cluster, Host, Observed
 from remuda.providers.controlplane.planner.quorum import Guard
 from remuda.providers.controlplane.render import Change, Placement
+from remuda.providers.shared.distros import Distro
 
 
 class Render(Protocol):
@@ -69,13 +78,13 @@ class Run:
         self.held: list[Wait] = []
         self._look_at: list[float] = []
         for host in self.changes.joining:
-            self.look_at(self.changes.patience_ends(host))
+            self.look_at(self.changes.join_deadline(host))
 
     # ---- plans
 
     def desired(self, host: Host) -> bytes:
         init = self.init is not None and self.init.name == host.name
-        servers = () if init else join_servers.servers(self.cluster.distro, self.observed.hosts, self.membership, host)
+        servers = () if init else join_servers(self.cluster.distro, self.observed.hosts, self.membership, host)
         return self._functions.render(self.cluster, host, Placement(init, servers), before=host.report.plan)
 
     def compare(self, before: bytes, after: bytes) -> Change:
@@ -98,18 +107,18 @@ class Run:
         return self._changes[host.name]
 
     def is_disturbed(self, host: Host) -> bool:
-        """Something of ours is going on there that may stop its services, or has, and they are not back yet."""
+        """Return whether a step of ours may stop the host's services, or has stopped them and they are not back yet."""
         if progress.is_applied(host) or progress.is_failing(host):
             return bool(progress.unhealthy_probes(self.observed, host))
         return self.outstanding(host) in progress.RESTARTING
 
     def _is_restarting(self, host: Host) -> bool:
         """Return whether the host is working on a plan that stops its services."""
-        at_it = host.report.state in ("pending", "in-progress") and not retries.is_unanswered(host, self.now)
+        at_it = host.report.state in ("pending", "in-progress") and not progress.is_unanswered(host, self.now)
         return at_it and self.outstanding(host) in progress.RESTARTING
 
     def is_out_of_service(self, host: Host) -> bool:
-        """Surely so: nothing more is lost by what is done there next."""
+        """Return whether the host is out of service for sure, so that the next step there loses nothing more."""
         if progress.is_applied(host):
             return progress.reports_failure(self.observed, host)
         return self.outstanding(host) in progress.RESTARTING
@@ -130,5 +139,37 @@ class Run:
 
     def is_unanswered(self, host: Host) -> bool:
         if host.report.state == "pending":
-            self.look_at(retries.asked_at(host, self.now) + retries.UNANSWERED)
-        return retries.is_unanswered(host, self.now)
+            self.look_at(progress.asked_at(host, self.now) + progress.UNANSWERED)
+        return progress.is_unanswered(host, self.now)
+
+
+# ---- servers to join by -------------------------------------------------------------------------------------------
+
+
+def join_servers(distro: Distro, hosts: Sequence[Host], membership: Membership, joiner: Host) -> tuple[str, ...]:
+    listed = [host for host in hosts if host.name != joiner.name and _address(host) and _serves(host, joiner)]
+    staying = [host for host in listed if not host.deleting]
+    if not any(_has_joined(host, membership) for host in staying):
+        staying += [host for host in listed if host.deleting and _has_joined(host, membership)]
+    staying.sort(key=lambda host: (host.deleting, bool(host.failed), host.created, host.name))
+    return tuple(_url(distro, host) for host in staying)
+
+
+def _serves(host: Host, joiner: Host) -> bool:
+    return host.roles.etcd if joiner.roles.server else host.roles.control_plane
+
+
+def _has_joined(host: Host, membership: Membership) -> bool:
+    """Itself: others can join by it."""
+    if host.roles.etcd and membership.views:
+        return membership.of(host) is not None
+    return progress.was_ever_applied(host)
+
+
+def _address(host: Host) -> str:
+    return next(iter((*host.internal_addresses, *host.external_addresses)), "")
+
+
+def _url(distro: Distro, host: Host) -> str:
+    name = _address(host)
+    return f"https://{f'[{name}]' if ':' in name else name}:{distro.supervisor_port}"

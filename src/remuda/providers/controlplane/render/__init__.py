@@ -13,12 +13,11 @@ import msgspec
 
 from remuda.providers.controlplane.planner.observation import Cluster, Host
 from remuda.providers.controlplane.render import instructions, layout, tunnel
-from remuda.providers.controlplane.render.compare import Change, compare
 from remuda.providers.controlplane.render.config import configure
+from remuda.providers.controlplane.render.consequence import Change, compare, stamps
 from remuda.providers.controlplane.render.files import INIT, files, vanished
+from remuda.providers.controlplane.render.instructions import probes
 from remuda.providers.controlplane.render.plan import Plan, read, write
-from remuda.providers.controlplane.render.probes import probes
-from remuda.providers.controlplane.render.stamps import stamps
 from remuda.providers.shared.distros.contract import text
 
 __all__ = ["CURRENT", "Change", "Placement", "compare", "dropped", "render", "retire"]
@@ -68,4 +67,4 @@ def dropped(cluster: Cluster, host: Host) -> list[str]:
 
 def _check(cluster: Cluster) -> None:
     if cluster.renderer != CURRENT:
-        raise ValueError(f"this release cannot write plans in the way {cluster.renderer}, only in the way {CURRENT}")
+        raise ValueError(f"this release cannot write plans of renderer {cluster.renderer}, only of renderer {CURRENT}")

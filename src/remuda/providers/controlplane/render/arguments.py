@@ -93,8 +93,8 @@ def _data_directory(cluster: Cluster, source: str, name: str, value: Any) -> str
     if name != "data-dir" or value in (None, ""):
         return ""
     if source != GLOBAL or cluster.spec.data_directories.k8s_distro:
-        return "is the same on all machines: set dataDirectories.k8sDistro"
-    return "" if is_path(value) else "is no absolute path"
+        return "must be the same on all machines: set dataDirectories.k8sDistro"
+    return "" if is_path(value) else "is not an absolute path"
 
 
 def _judged(cluster: Cluster, known: Mapping[str, ArgumentType], name: str) -> tuple[ArgumentType | None, str]:
@@ -133,11 +133,11 @@ def coerced(value: Any, kind: ArgumentType) -> tuple[Any, str]:
     if value is None:
         return None, ""
     if isinstance(value, Mapping) or (isinstance(value, list | tuple) and not _is_plain(value)):
-        return None, "is neither a text, a number, true or false, nor a list of them"
+        return None, "must be a string, a number, true or false, or a list of these"
     if kind == "list":
         return (value if isinstance(value, str) else listed(value)), ""
     if isinstance(value, list | tuple):
-        return None, "is a list, and one value is wanted"
+        return None, "is a list, but must be a single value"
     if kind == "boolean":
         found = {"true": True, "false": False}.get(text(value).lower())
         return found, "" if found is not None else "is neither true nor false"
@@ -150,7 +150,7 @@ def _number(value: Any) -> tuple[Any, str]:
     try:
         return int(text(value)), ""
     except ValueError:
-        return None, "is no whole number"
+        return None, "is not an integer"
 
 
 def _is_plain(values: Iterable[Any]) -> bool:

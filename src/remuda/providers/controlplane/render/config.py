@@ -1,19 +1,28 @@
-"""The config file of a host: what the user wants of it, and over that what its roles and its place make necessary.
+"""Config file of a host: the user's settings, and over them the settings that its roles and its place require.
 
-It does not say which server is joined, nor who begins the cluster: that is decided on the host, by a list that may
-change without a restart (`distros/install-common.sh`). So the file is the same whoever the others are.
+The file does not say which server the host joins, nor which host begins the cluster: the host decides that by a list
+that may change without a restart (`distros/install-common.sh`). So the file does not depend on the other hosts.
+
+A worker never has the token of servers. Its own token contains the fingerprint of the cluster's CA, so that the worker
+joins no other cluster. A server's token must be the bare one: the first server makes it the password of all.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import ipaddress
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
-from remuda.providers.controlplane.planner.observation import Cluster, Host
-from remuda.providers.controlplane.render import layout, snapshots, tokens
+from remuda.providers.controlplane.planner.observation import Cluster, Host, S3Access
+from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.arguments import absence, wanted
 from remuda.providers.controlplane.render.plan import File
 from remuda.providers.shared import names
@@ -43,6 +52,7 @@ _OPEN_LABELS = frozenset(
     }.items()
     for name in names
 )
+SERVER_AUTHORITY = "server/tls/server-ca.crt"  # a key of Cluster.authorities
 
 
 class Configuration(msgspec.Struct, frozen=True):
@@ -61,14 +71,14 @@ def configure(cluster: Cluster, host: Host) -> Configuration:
     else:
         values.pop("data-dir", None)
     if host.roles.etcd:
-        values |= snapshots.settings(cluster)
-        files += snapshots.files(cluster)
+        values |= _snapshot_settings(cluster)
+        files += _snapshot_files(cluster)
     if host.roles.server:
         values |= _roles(host)
     if host.roles.control_plane:
         for component in SECURE_PORTS:
             _serve_verifiably(values, place, component)
-    values |= tokens.settings(cluster, host)
+    values |= _token_settings(cluster, host)
     values["node-name"] = host.node_name
     _addresses(cluster, host, values)
     kept_back += _labels(cluster, host, values)
@@ -161,7 +171,7 @@ def _labels(cluster: Cluster, host: Host, values: dict[str, Any]) -> list[str]:
     labels = {name: value for name, value in host.node_labels.items() if name not in refused} | ours
     written = {f"{name}={value}" for name, value in labels.items()}
     values["node-label"] = sorted(written | set(listed(values.get("node-label"))))
-    return [f"label {name}: no kubelet starts with a label of that domain" for name in refused]
+    return [f"label {name}: a kubelet does not start with a label of that domain" for name in refused]
 
 
 def _may_be_label(name: str) -> bool:
@@ -202,3 +212,90 @@ def _file_arguments(cluster: Cluster, place: layout.Layout, values: dict[str, An
         values[name] = place.config_file(name)
         files.append(File(path=values[name], content=content.encode()))
     return files
+
+
+# ---- tokens -------------------------------------------------------------------------------------------------------
+
+
+def _token_settings(cluster: Cluster, host: Host) -> dict[str, Any]:
+    if host.roles.server:
+        return {"token": cluster.tokens.server, "agent-token": cluster.tokens.agent}
+    authority = cluster.authorities.get(SERVER_AUTHORITY, b"")
+    pinned = f"K10{fingerprint(authority)}::node:{cluster.tokens.agent}" if authority else cluster.tokens.agent
+    return {"token": pinned}
+
+
+@lru_cache(maxsize=256)
+def fingerprint(authority: bytes) -> str:
+    """As distributions reckon it: of the file if it is one certificate, else of the root the first one leads to."""
+    certificates = x509.load_pem_x509_certificates(authority)
+    if len(certificates) == 1:
+        return hashlib.sha256(authority).hexdigest()
+    by_subject = {certificate.subject: certificate for certificate in reversed(certificates)}
+    root = certificates[0]
+    for _ in certificates:
+        root = by_subject.get(root.issuer, root)
+    return hashlib.sha256(root.public_bytes(Encoding.DER)).hexdigest()
+
+
+# ---- snapshots ----------------------------------------------------------------------------------------------------
+
+
+def _snapshot_settings(cluster: Cluster) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    etcd = cluster.spec.etcd
+    if etcd is not None:
+        if etcd.disable_snapshots:
+            found["etcd-disable-snapshots"] = True
+        if etcd.snapshot_retention:
+            found["etcd-snapshot-retention"] = etcd.snapshot_retention
+        if etcd.snapshot_schedule_cron:
+            found["etcd-snapshot-schedule-cron"] = etcd.snapshot_schedule_cron
+    if cluster.s3 is not None and _is_s3_enabled(cluster.s3):
+        found |= _s3_settings(cluster, cluster.s3)
+    return found
+
+
+def _snapshot_files(cluster: Cluster) -> list[File]:
+    """The authority of the service, unless it is a file of the host already."""
+    if cluster.s3 is None or not _is_s3_enabled(cluster.s3):
+        return []
+    content, path = _s3_authority(cluster, cluster.s3)
+    return [File(path=path, content=content)] if content else []
+
+
+def _is_s3_enabled(access: S3Access) -> bool:
+    s3 = access.s3
+    return any((s3.bucket, s3.endpoint, s3.folder, s3.region, s3.cloud_credential_name))
+
+
+def _s3_settings(cluster: Cluster, access: S3Access) -> dict[str, Any]:
+    s3 = access.s3
+    found = {
+        "etcd-s3": True,
+        "etcd-s3-bucket": s3.bucket,
+        "etcd-s3-access-key": access.access_key,
+        "etcd-s3-secret-key": access.secret_key,
+        "etcd-s3-region": s3.region,
+        "etcd-s3-folder": s3.folder,
+        "etcd-s3-endpoint": s3.endpoint,
+        "etcd-s3-endpoint-ca": _s3_authority(cluster, access)[1],
+        "etcd-s3-skip-ssl-verify": s3.skip_ssl_verify or None,
+        "etcd-s3-retention": s3.retention,
+    }
+    return {key: value for key, value in found.items() if value not in (None, "")}
+
+
+def _s3_authority(cluster: Cluster, access: S3Access) -> tuple[bytes, str]:
+    """Return the content of the endpoint's CA file, if it is to be written, and the path of that file."""
+    given = access.s3.endpoint_ca
+    if not given or (given.endswith(".crt") and "\n" not in given):
+        return b"", given
+    content = given.encode()
+    if "-----BEGIN" not in given:
+        try:
+            content = base64.b64decode("".join(given.split()), validate=True)
+        except (binascii.Error, ValueError):
+            return b"", ""  # refused at admission
+    name = hashlib.md5(given.encode(), usedforsecurity=False).hexdigest()[:5]
+    return content, layout.of(cluster).config_file(f"s3-endpoint-ca-{name}.crt")

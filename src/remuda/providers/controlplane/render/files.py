@@ -1,32 +1,54 @@
-"""The files of a host, in the order they are written; and those it has had and shall have no more."""
+"""Files of a host, in the order they are written, and deletions of those that it no longer needs.
+
+Manifests are files that the distribution watches, so none of them causes a restart. They are written even when they are
+empty: deleting a file would leave behind the objects it created.
+"""
 
 from __future__ import annotations
 
 import base64
+import binascii
+import struct
+import zlib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files as resources
+from typing import Any
 
-from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, Host
-from remuda.providers.controlplane.render import layout, manifests, registries, tunnel
-from remuda.providers.controlplane.render.config import Configuration
-from remuda.providers.controlplane.render.plan import DELETE, File, Plan, indented
-from remuda.providers.controlplane.render.tokens import SERVER_AUTHORITY
+import msgspec
+
+from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, Host, RegistryAccess
+from remuda.providers.controlplane.render import layout, tunnel
+from remuda.providers.controlplane.render.config import SERVER_AUTHORITY, Configuration
+from remuda.providers.controlplane.render.plan import DELETE, File, Plan, compact, indented
 from remuda.providers.shared import distros
+from remuda.providers.shared.types.configuration import RegistryConfig
 
 INIT = "init"  # what the host that begins the cluster has in place of a list of servers
+# Of the spec: what a restored snapshot may bring back. Maps of the user's own are kept to the letter.
+_USERS_MAPS = ("chartValues", "machineGlobalConfig", "machineSelectorConfig")
+_REMEMBERED = (
+    *_USERS_MAPS,
+    "additionalManifest",
+    "dataDirectories",
+    "etcd",
+    "machineSelectorFiles",
+    "networking",
+    "registries",
+    "upgradeStrategy",
+)
 
 
 def files(cluster: Cluster, host: Host, configuration: Configuration, servers: Sequence[str]) -> list[File]:
     place = layout.of(cluster)
     found = [
-        *registries.files(cluster),
+        *_registry_files(cluster),
         *configuration.files,
         *_extra(cluster, host),
         File(path=place.settings, content=indented(configuration.values)),
         *_authorities(cluster, host, place),
         File(path=place.servers, content="".join(f"{url}\n" for url in servers).encode(), dynamic=True, minor=True),
-        *manifests.files(cluster, host),
+        *_manifest_files(cluster, host),
         File(path=place.tool, content=_tool(), dynamic=True, minor=True),
         *tunnel.files(cluster, host),
         *_manager(cluster, place),
@@ -88,3 +110,152 @@ def _manager(cluster: Cluster, place: layout.Layout) -> list[File]:
 @cache
 def _tool() -> bytes:
     return resources(distros).joinpath("host_tool.py").read_bytes()
+
+
+# ---- registries ---------------------------------------------------------------------------------------------------
+
+
+def _registry_files(cluster: Cluster) -> list[File]:
+    """The distribution's file is there even if it says nothing: what it says is read at a start, never in between."""
+    place = layout.of(cluster)
+    content, certificates = _registry_config(cluster, place)
+    found = [File(path=place.registries, content=indented(content) if content else b"")]
+    if content:
+        found.insert(0, File(path=layout.AGENT_REGISTRIES, content=indented(content), dynamic=True))
+    return [*found[:-1], *certificates, found[-1]]
+
+
+def _registry_config(cluster: Cluster, place: layout.Layout) -> tuple[dict[str, Any], list[File]]:
+    wanted = cluster.spec.registries
+    if wanted is None or not (wanted.mirrors or wanted.configs):
+        return {}, []
+    certificates: list[File] = []
+    configs = {}
+    for host, config in sorted(wanted.configs.items()):
+        access = cluster.registries.get(host, RegistryAccess())
+        folder = f"{place.data}/etc/tls/registries/{host.replace('/', '_')}"
+        tls = _tls(folder, config, access, certificates)
+        configs[host] = {name: part for name, part in (("auth", _auth(access)), ("tls", tls)) if part}
+    mirrors = {
+        name: {key: value for key, value in (("endpoint", list(m.endpoint)), ("rewrite", dict(m.rewrite))) if value}
+        for name, m in wanted.mirrors.items()
+    }
+    return {name: part for name, part in (("mirrors", mirrors), ("configs", configs)) if part}, certificates
+
+
+def _auth(access: RegistryAccess) -> dict[str, str]:
+    found = {
+        "username": access.username,
+        "password": access.password,
+        "auth": access.auth,
+        "identity_token": access.identity_token,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _tls(folder: str, config: RegistryConfig, access: RegistryAccess, certificates: list[File]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    parts = (
+        ("cert_file", "tls.crt", access.certificate),
+        ("key_file", "tls.key", access.key),
+        ("ca_file", "ca.crt", access.authority or _bundle(config)),
+    )
+    for key, name, content in parts:
+        if content:
+            found[key] = f"{folder}/{name}"
+            certificates.append(File(path=found[key], content=content.encode()))
+    if config.insecure_skip_verify:
+        found["insecure_skip_verify"] = True
+    return found
+
+
+def _bundle(config: RegistryConfig) -> str:
+    try:
+        return base64.b64decode(config.ca_bundle, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""  # refused at admission
+
+
+# ---- manifests ----------------------------------------------------------------------------------------------------
+
+
+def _manifest_files(cluster: Cluster, host: Host) -> list[File]:
+    folder = layout.of(cluster).manifests
+    found = []
+    if host.roles.control_plane:
+        name = f"{cluster.distro.name}-etcd-snapshot-extra-metadata"
+        found += [
+            File(path=f"{folder}/{name}.yaml", content=_metadata(cluster, name), dynamic=True, minor=True),
+            File(path=f"{folder}/addons.yaml", content=cluster.spec.additional_manifest.encode(), dynamic=True),
+        ]
+    if host.roles.server:
+        found.append(File(path=f"{folder}/managed-chart-config.yaml", content=_charts(cluster), dynamic=True))
+    return found
+
+
+def _charts(cluster: Cluster) -> bytes:
+    return b"".join(
+        compact(
+            {
+                "apiVersion": "helm.cattle.io/v1",
+                "kind": "HelmChartConfig",
+                "metadata": {"name": chart, "namespace": "kube-system"},
+                "spec": {"valuesContent": compact(_with_cluster(cluster, values)).decode()},
+            }
+        )
+        + b"\n---\n"
+        for chart, values in sorted(cluster.spec.chart_values.items())
+    )
+
+
+def _with_cluster(cluster: Cluster, values: Any) -> dict[str, Any]:
+    """Charts are told which cluster they are in, as upstream tells them."""
+    known = dict(values) if isinstance(values, dict) else {}
+    if cluster.spec.management_cluster_name:
+        whole = _part(known, "global")
+        known["global"] = whole | {
+            "cattle": _part(whole, "cattle") | {"clusterId": cluster.spec.management_cluster_name}
+        }
+    return known
+
+
+def _part(values: dict[str, Any], key: str) -> dict[str, Any]:
+    found = values.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _metadata(cluster: Cluster, name: str) -> bytes:
+    """The distribution copies it into each snapshot: what the cluster was to be when that was taken."""
+    spec = msgspec.to_builtins(cluster.spec)
+    kept = {key: spec[key] if key in _USERS_MAPS else _without_nothing(spec[key]) for key in _REMEMBERED if key in spec}
+    remembered = {
+        "kubernetesVersion": cluster.spec.kubernetes_version,
+        "rkeConfig": {key: value for key, value in kept.items() if value},
+    }
+    return compact(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "data": {"provisioning-cluster-spec": base64.b64encode(stored_gzip(compact(remembered))).decode()},
+        }
+    )
+
+
+def _without_nothing(value: Any) -> Any:
+    """Remove empty values: an unset field and one explicitly set to nothing mean the same."""
+    if isinstance(value, dict):
+        parts = {key: _without_nothing(part) for key, part in value.items()}
+        return {key: part for key, part in parts.items() if part not in (None, "", [], {})}
+    return [_without_nothing(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def stored_gzip(content: bytes) -> bytes:
+    """gzip without compression: what compressors make of the same bytes differs from one to the next, and plans must
+    not."""
+    blocks = [content[start : start + 0xFFFF] for start in range(0, len(content), 0xFFFF)] or [b""]
+    body = b"".join(
+        struct.pack("<BHH", index == len(blocks) - 1, len(block), len(block) ^ 0xFFFF) + block
+        for index, block in enumerate(blocks)
+    )
+    return b"\x1f\x8b\x08" + bytes(6) + b"\xff" + body + struct.pack("<II", zlib.crc32(content), len(content))

@@ -1,26 +1,35 @@
-"""The tunnel's client on nodes of the control plane: its settings as files, and an instruction that keeps it running.
+"""The tunnel's client on nodes of the control plane: its settings as files, the instruction that keeps it running, and
+the token by which it authenticates.
 
 The instruction is periodic: a manager that does not answer, a host that has no Python yet, or a program that a newer
-manager has replaced need no new plan. Nothing here is part of what restarts a node, and no plan fails for it.
+manager has replaced need no new plan. No part of it restarts a node, and no plan fails for it.
+
+A token is `<cluster id>.<machine>.<mac>`. The mac is over the cluster's id, the Machine's name and the Machine's uid,
+with a key that only the manager has (in the cluster's state Secret). So the manager stores no tokens, a node always has
+the same one, no node can derive the token of another node or cluster from its own, and a token dies with its Machine.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files as resources
+from typing import NamedTuple
 
-from remuda.providers.controlplane import tunnel_tokens
 from remuda.providers.controlplane.planner.observation import Cluster, Host
 from remuda.providers.controlplane.render import layout
+from remuda.providers.controlplane.render.config import SERVER_AUTHORITY
 from remuda.providers.controlplane.render.instructions import user_environment
 from remuda.providers.controlplane.render.plan import File, Instruction, indented
-from remuda.providers.controlplane.render.tokens import SERVER_AUTHORITY
 from remuda.providers.shared import distros
 
 TUNNEL = "tunnel"
 _SECONDS = 60
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_LONGEST_TOKEN = 512  # characters of a token; more is nobody's
 
 
 def files(cluster: Cluster, host: Host) -> list[File]:
@@ -29,7 +38,7 @@ def files(cluster: Cluster, host: Host) -> list[File]:
         return []
     assert cluster.tunnel is not None
     place = layout.of(cluster)
-    token = tunnel_tokens.token(cluster.tokens.tunnel, cluster.tunnel.cluster, host.name, host.uid)
+    own = token(cluster.tokens.tunnel, cluster.tunnel.cluster, host.name, host.uid)
     here = f"tcp/127.0.0.1:{cluster.distro.api_port}"
     settings = {
         "allow": [here],
@@ -43,7 +52,7 @@ def files(cluster: Cluster, host: Host) -> list[File]:
     contents = {
         place.tunnel_file("api-ca.pem"): cluster.authorities[SERVER_AUTHORITY],
         place.tunnel_file("ca.pem"): cluster.tunnel.authority,
-        place.tunnel_file("token"): f"{token}\n".encode(),
+        place.tunnel_file("token"): f"{own}\n".encode(),
         place.tunnel_file("config.json"): indented(settings),
     }
     return [File(path=path, content=content, dynamic=True, minor=True) for path, content in contents.items()]
@@ -86,3 +95,38 @@ def _instruction(cluster: Cluster, word: str, more: Sequence[str] = (), period_s
 @cache
 def _script() -> str:
     return resources(distros).joinpath("tunnel.sh").read_text("utf-8")
+
+
+# ---- tokens -------------------------------------------------------------------------------------------------------
+
+
+class Shown(NamedTuple):
+    """A token as somebody has shown it: what it claims, and what is to prove it."""
+
+    cluster: str
+    machine: str
+    mac: str
+
+
+def token(key: bytes, cluster: str, machine: str, uid: str) -> str:
+    return f"{cluster}.{machine}.{_mac(key, cluster, machine, uid)}"
+
+
+def parse(text: str) -> Shown | None:
+    """None: it is not of this form. Names of Machines may have dots; ids and macs have none."""
+    if len(text) > _LONGEST_TOKEN or not text.isascii():
+        return None
+    cluster, _, rest = text.partition(".")
+    machine, _, mac = rest.rpartition(".")
+    return Shown(cluster, machine, mac) if cluster and machine and mac else None
+
+
+def proves(shown: Shown, key: bytes, uid: str) -> bool:
+    """Return whether the token belongs to the Machine with this uid, in constant time; without a key always False."""
+    expected = _mac(key, shown.cluster, shown.machine, uid)
+    return hmac.compare_digest(expected, shown.mac) and bool(key)
+
+
+def _mac(key: bytes, cluster: str, machine: str, uid: str) -> str:
+    digest = hmac.digest(key, f"{cluster}/{machine}/{uid}".encode(), hashlib.sha256)
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

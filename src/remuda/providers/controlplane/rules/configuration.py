@@ -72,7 +72,9 @@ def transitions(old: ClusterConfiguration, new: ClusterConfiguration, path: str)
     if old.data_directories == new.data_directories:
         return []
     return [
-        forbidden(f"{path}.dataDirectories", "cannot be changed: what is there on nodes would stay, and not be found")
+        forbidden(
+            f"{path}.dataDirectories", "cannot be changed: nodes would not find their data in the old directories"
+        )
     ]
 
 
@@ -92,7 +94,7 @@ def taints(given: Sequence[Taint], path: str) -> list[FieldError]:
         found += [invalid(f"{at}.key", taint.key, text) for text in kube_names.qualified_name(taint.key)]
         found += [invalid(f"{at}.value", taint.value, text) for text in kube_names.label_value(taint.value)]
         if (taint.key, taint.effect) in seen:
-            found.append(invalid(at, str(taint), "is there twice: a Node has one taint of a key and an effect"))
+            found.append(invalid(at, str(taint), "is a duplicate: a Node has one taint per key and effect"))
         seen.add((taint.key, taint.effect))
     return found
 
@@ -119,18 +121,18 @@ def manifest_problem(text: str) -> str:
                 depth = 0
             elif isinstance(event, yaml.CollectionStartEvent):
                 if depth == 0 and not isinstance(event, yaml.MappingStartEvent):
-                    return "must be objects of Kubernetes, but there is a list"
+                    return "must be Kubernetes objects, not a list"
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
             elif isinstance(event, yaml.ScalarEvent) and depth == 0 and event.value not in ("", "null", "~"):
-                return "must be objects of Kubernetes, but there is mere text"
+                return "must be Kubernetes objects, not plain text"
     except untrusted_yaml.TooLarge:
         return f"is too large: must have at most {untrusted_yaml.MOST_EVENTS} YAML nodes"
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark is not None else ""
-        return f"is no YAML: {getattr(error, 'problem', None) or 'it cannot be read'}{where}"
+        return f"is not valid YAML: {getattr(error, 'problem', None) or 'it cannot be read'}{where}"
     return ""
 
 
@@ -172,7 +174,11 @@ def _source_object(source: FileSourceObject, path: str) -> list[FieldError]:
     found += _permissions(source.default_permissions, f"{path}.defaultPermissions")
     for index, item in enumerate(source.items):
         at = f"{path}.items[{index}]"
-        found += _absolute(item.path, f"{at}.path") if item.path else [required(f"{at}.path", "where the file goes")]
+        found += (
+            _absolute(item.path, f"{at}.path")
+            if item.path
+            else [required(f"{at}.path", "the path of the file on the host")]
+        )
         found += _permissions(item.permissions, f"{at}.permissions")
         if item.hash and not _is_sha256(item.hash):
             found.append(invalid(f"{at}.hash", item.hash, "must be base64 of the content's sha256"))
@@ -288,6 +294,6 @@ def _directories(directories: DataDirectories, path: str) -> list[FieldError]:
     places = [(name, place.rstrip("/")) for name, place in given if place]
     for name, place in places:
         if shared := [other for other, there in places if other != name and f"{there}/".startswith(f"{place}/")]:
-            why = f"must not hold {' or '.join(shared)}: each is emptied alone"
+            why = f"must not hold {' or '.join(shared)}: each directory is cleaned separately"
             found.append(invalid(f"{path}.{name}", place, why))
     return found

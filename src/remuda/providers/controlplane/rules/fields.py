@@ -65,13 +65,13 @@ CONFIGURATION: Table = {
     c.EnvVar: done("name value"),
     c.Taint: {
         **done("key value effect"),
-        "timeAdded": without_effect("when a taint was added is written by whoever adds it"),
+        "timeAdded": without_effect("the component that adds a taint writes this time"),
     },
     c.DrainHook: done("annotation"),
     c.DrainOptions: {
         **done("enabled force ignoreDaemonSets deleteEmptyDirData disableEviction gracePeriod timeout"),
         **done("skipWaitForDeleteTimeoutSeconds preDrainHooks postDrainHooks"),
-        "ignoreErrors": refused("is not supported: a node whose Pods could not be moved away is not restarted"),
+        "ignoreErrors": refused("is not supported: a node that cannot be drained is not restarted"),
     },
     c.UpgradeStrategy: done("controlPlaneConcurrency controlPlaneDrainOptions workerConcurrency workerDrainOptions"),
     c.SelectorConfig: done("machineLabelSelector config"),
@@ -152,7 +152,7 @@ def complaints(table: Table, part: Part, path: str) -> list[FieldError]:
 def warnings(table: Table, part: Part, path: str) -> list[str]:
     """Return a warning for each field that is set and has no effect."""
     found = (each for each in _set(table, part, path) if each[1].how == "without effect")
-    return [f"{at} does nothing: {support.why}" for at, support in found]
+    return [f"{at} has no effect: {support.why}" for at, support in found]
 
 
 def _set(table: Table, part: Part, path: str) -> Iterator[tuple[str, Support]]:

@@ -65,11 +65,11 @@ def _left_out(distro: Distro, version: Version | None, key: str, value: Any) -> 
         return ""
     name = _bare(key)
     if name in OURS:
-        return f"is not given to nodes: {OURS[name]}"
+        return f"is not passed to nodes: {OURS[name]}"
     if version is not None and name in distro.server_arguments and name not in distro.arguments(True, version):
-        return f"is not given to nodes: {absence(distro, version, name)}"
+        return f"is not passed to nodes: {absence(distro, version, name)}"
     if _type(distro, key) is None:
-        return f"{distro.name} is not known to have a key {name}, so it is left out of the config of its nodes"
+        return f"{distro.name} has no known key {name}, so it is left out of the config of nodes"
     return ""
 
 

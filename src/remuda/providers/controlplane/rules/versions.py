@@ -1,18 +1,23 @@
-"""Rules for version changes: which version may follow which. Pure.
+"""Rules for version changes: which version may follow which.
 
 The rules compare with the version that nodes run, not with the one requested last: a user who has requested a version
 that does not exist, or whose upgrade is half done, can request another one (a wrong version must not wedge a cluster).
 So a downgrade is one only if a node already runs something newer; and a minor version is skipped only if a server would
-skip it.
+skip it. `running` looks the versions up for admission; everything else is pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from remuda.capi import names as capi_names
+from remuda.capi.types import MACHINE
+from remuda.kube.admission import Review, Unseen
 from remuda.kube.errors import FieldError, forbidden, invalid, required
+from remuda.providers.shared import names
 from remuda.providers.shared.distros import BadVersion, Version, parse_version
 
 # The minors of Kubernetes 1 that are known to have been released, by distribution: first and last.
@@ -55,8 +60,8 @@ def warnings(text: str, path: str) -> list[str]:
     if version.major == 1 and first <= version.minor <= last:
         return []
     return [
-        f"{path}: {text} is well-formed, but not of a release that is known here (v1.{first} to v1.{last}): "
-        "if there is none, its installation will fail"
+        f"{path}: {text} is not a release that this manager knows (v1.{first} to v1.{last}); "
+        "if it does not exist, its installation will fail"
     ]
 
 
@@ -66,7 +71,7 @@ def transitions(old: str, new: str, running: Sequence[Running], path: str) -> li
     if before is None or after is None or old == new:
         return []
     if before.distro != after.distro:
-        return [forbidden(path, f"a cluster of {before.distro} cannot become one of {after.distro}")]
+        return [forbidden(path, f"cannot change the distribution of a cluster from {before.distro} to {after.distro}")]
     nodes = [(node, version) for node in running if (version := read(node.version)) is not None]
     if not any(node.server for node, _ in nodes):
         nodes.append((Running(machine="", version=old, server=True), before))
@@ -77,7 +82,7 @@ def _backwards(nodes: Sequence[tuple[Running, Version]], after: Version, path: s
     newer = [node for node, version in nodes if version > after]
     if not newer:
         return []
-    why = f"is older than what {_who(newer)}: data that a newer version has written cannot be read by an older one"
+    why = f"is a downgrade: {_who(newer)}, and an older version cannot read the data of a newer one"
     return [invalid(path, after.text, f"{why}; restore a snapshot instead")]
 
 
@@ -90,7 +95,7 @@ def _leaps(nodes: Sequence[tuple[Running, Version]], after: Version, path: str) 
     if not left_behind:
         return []
     lowest = min(version for node, version in nodes if node in left_behind)
-    why = f"leaves out a minor: {_who(left_behind)}; go to v{lowest.major}.{lowest.minor + 1} first"
+    why = f"skips a minor version: {_who(left_behind)}; upgrade to v{lowest.major}.{lowest.minor + 1} first"
     return [invalid(path, after.text, why)]
 
 
@@ -101,3 +106,27 @@ def _who(nodes: Sequence[Running]) -> str:
     ]
     more = f" (and {len(nodes) - 3} more)" if len(nodes) > 3 else ""
     return ", ".join(said) + more
+
+
+# ---- versions that nodes run --------------------------------------------------------------------------------------
+
+
+def running(review: Review, cluster: str) -> Sequence[Running]:
+    """Return the versions that the cluster's nodes are known to run."""
+    labels = {capi_names.CLUSTER_NAME: cluster}
+    try:
+        machines = review.select(MACHINE.api_version, MACHINE.plural, review.namespace, labels)
+    except Unseen:
+        return []
+    return [found for machine in machines if (found := running_on(machine)) is not None]
+
+
+def running_on(machine: dict[str, Any]) -> Running | None:
+    """Return the version that the Machine's node runs; None if nothing is known of its node yet."""
+    version = ((machine.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion")
+    if not version:
+        return None
+    metadata = machine["metadata"]
+    labels = metadata.get("labels") or {}
+    server = any(labels.get(role) == "true" for role in (names.ETCD_ROLE, names.CONTROL_PLANE_ROLE))
+    return Running(machine=metadata["name"], version=version, server=server)

@@ -17,10 +17,15 @@ from remuda.kube import clock
 from remuda.kube.errors import entity_too_large, unauthorized
 from remuda.kube.web import Request
 from remuda.providers.controlplane.artefacts import Artefacts, bundle
-from remuda.providers.controlplane.artefacts.administration import ArtefactAdministration
+from remuda.providers.controlplane.artefacts.administration import (
+    MOST_PIECE,
+    ArtefactAdministration,
+    NoSpace,
+    Uploads,
+    WrongOffset,
+)
 from remuda.providers.controlplane.artefacts.nano_bundles import VERSION as NANO
 from remuda.providers.controlplane.artefacts.nano_bundles import Packing
-from remuda.providers.controlplane.artefacts.uploads import MOST_PIECE, NoSpace, Uploads, WrongOffset
 from tests.lab.proxied import AuditLines
 
 VERSION = "v1.36.4+k3s1"
@@ -97,7 +102,7 @@ async def test_uploaded_file_is_kept_under_its_name_and_listed(manager: Manager,
 async def test_bytes_with_another_checksum_are_refused_and_removed(manager: Manager) -> None:
     await manager.upload(b"something else", SUM)
     code, said = await manager.keep({"k3s": SUM})
-    assert (code, "not what was promised" in said["message"]) == (400, True)
+    assert (code, "wrong checksum of" in said["message"]) == (400, True)
     assert list(manager.store.every()) == []
     assert await manager.ask("GET", f"/uploads/{SUM}") == (200, {"bytes": 0})
 
@@ -114,8 +119,8 @@ async def test_other_bytes_under_a_taken_name_need_replace_and_are_not_sent_agai
 @pytest.mark.parametrize(
     ("where", "name", "complaint"),
     [
-        (FILES, "passwd", "must be called"),
-        (FILES, "k3s-amd64", "is kept under the name k3s"),
+        (FILES, "passwd", "its name must be"),
+        (FILES, "k3s-amd64", "must be stored as k3s"),
         (f"files/rke2/{VERSION}/amd64", "rke2.tar.gz", "is a version of k3s"),
         (f"files/k3s/{VERSION}/..", "k3s", "cannot be part of an artefact's name"),
         ("files/k3s/..%2F..%2Fetc/amd64", "k3s", ""),

@@ -9,7 +9,6 @@ import pytest
 
 from remuda.kube.wait import Wait
 from remuda.providers.controlplane import installation
-from remuda.providers.controlplane.artefacts import images
 from remuda.providers.shared import distros
 from remuda.providers.shared.types.controlplane import Installer, RKEControlPlane
 from remuda.runtime.tasks import Tasks
@@ -28,7 +27,7 @@ def plane(version: str = VERSION, *, pinned: Installer | None = None, **config: 
 
 def needed(version: str = VERSION, **config: Any) -> set[str]:
     parsed = distros.parse_version(version)
-    return images.needed(distros.of(parsed), parsed, plane(version, **config).spec)
+    return installation.needed_images(distros.of(parsed), parsed, plane(version, **config).spec)
 
 
 def files(*names: str) -> dict[str, str]:
@@ -67,7 +66,7 @@ async def test_archive_of_the_release_does_not_do_for_the_default_network() -> N
     found = await installer(plane(), amd64=files(""), arm64=files("-core", "-calico"))
     assert isinstance(found, Wait)
     assert found.reason == "ImagesMissing"
-    assert "none with those of calico" in found.missing
+    assert "none for calico" in found.missing
     assert found.then == f"remuda artefacts add rke2 {VERSION} rke2-images-calico.linux-amd64.tar.zst"
     assert isinstance(await installer(plane(cni="canal"), amd64=files("")), Installer)
 

@@ -103,7 +103,7 @@ def test_a_cluster_without_any_etcd_host_that_has_its_data_asks_for_a_restore() 
     decision = decide(observed)
     assert not decision.acts
     assert decision.lost is not None
-    assert "restored" in str(decision.waits[0])
+    assert "restore a snapshot" in str(decision.waits[0])
 
 
 def test_a_machine_without_a_role_is_told() -> None:

@@ -20,7 +20,7 @@ def test_every_candidate_is_named_with_why_it_is_not_the_init_node() -> None:
     assert not decision.acts
     said = decision.waits[0].missing
     assert "all-1: its infrastructure is not ready" in said
-    assert "all-2: its agent has not called yet" in said
+    assert "all-2: its agent has not connected yet" in said
     assert "all-3: has failed: no quota" in said
 
 
@@ -72,10 +72,8 @@ def test_it_waits_for_the_machines_first_asked_for_and_names_those_missing() -> 
     decision = decide(scene.fresh(*hosts, pools=pools))
     assert not decision.acts
     said = decision.waits[0].missing
-    assert (
-        said
-        == "pool all: 1 of 3 (all-2 its agent has not called yet, 1 not made yet); pool worker: 0 of 1 (1 not made yet)"
-    )
+    missing = "pool all: 1 of 3 (all-2: its agent has not connected yet, 1 not created yet)"
+    assert said == f"{missing}; pool worker: 0 of 1 (1 not created yet)"
     assert decision.look_again == 600.0
 
 
@@ -85,7 +83,7 @@ def test_after_the_stated_time_it_begins_without_those_missing_and_says_so() -> 
     decision = decide(scene.fresh(*hosts, pools=pools, now=5601.0))
     (mark,) = scene.acts(decision, Mark)
     assert mark.host == "all-1"
-    assert "it begins without pool all: 1 of 2 (all-2 has failed: no quota)" in mark.why
+    assert "it begins without pool all: 1 of 2 (all-2: has failed: no quota)" in mark.why
 
 
 def test_a_cluster_does_not_begin_without_a_control_plane_to_come() -> None:

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from remuda.providers.controlplane.planner import drain, retries
+from remuda.providers.controlplane.planner import drain, progress
 from remuda.providers.controlplane.planner.decision import Deliver, RequestDrain, RequestUncordon, RunAgain
 from remuda.providers.controlplane.planner.observation import Drain, Observed
 from remuda.providers.shared.types.configuration import DrainHook, DrainOptions
@@ -169,21 +169,21 @@ def test_a_failed_plan_is_tried_again_and_says_why_which_attempt_and_when() -> N
     said = str(decision.waits[0])
     assert "disk full" in said
     assert "attempt 2" in said
-    assert "tried again at" in said
+    assert "the planner retries at" in said
     assert decide(_failed(scene.three_servers(), 2, 61.0)).acts == [RunAgain("worker-4", 3)]
 
 
 def test_delays_double_to_ten_minutes() -> None:
-    assert [retries.delay(n) for n in (1, 2, 3, 4, 5, 6, 1000)] == [30, 60, 120, 240, 480, 600, 600]
+    assert [progress.delay(n) for n in (1, 2, 3, 4, 5, 6, 1000)] == [30, 60, 120, 240, 480, 600, 600]
 
 
 def test_a_clock_that_runs_ahead_neither_stops_retries_nor_makes_them_race() -> None:
     observed = _failed(scene.three_servers(), 1, -86400.0)
     delivered = scene.host(observed, "worker-4").report.delivered
     assert delivered is not None
-    assert retries.next_attempt(scene.host(observed, "worker-4"), observed.now) == delivered + 30
+    assert progress.next_attempt(scene.host(observed, "worker-4"), observed.now) == delivered + 30
     many = _failed(scene.three_servers(), 5, -86400.0)
-    assert retries.next_attempt(scene.host(many, "worker-4"), many.now) == delivered + 30 + 60 + 120 + 240 + 480
+    assert progress.next_attempt(scene.host(many, "worker-4"), many.now) == delivered + 30 + 60 + 120 + 240 + 480
 
 
 def test_a_voter_is_not_tried_again_where_that_could_cost_the_quorum() -> None:

@@ -41,12 +41,12 @@ CHANGES = {
     "generation": (
         sample.plain(provision_generation=1),
         "drain",
-        "a restart was asked for (provisionGeneration)",
+        "a restart was requested (provisionGeneration)",
     ),
     "config generation": (
         sample.with_(PLAIN, config_generation=1),
         "drain",
-        "a restart was asked for (provisionGeneration)",
+        "a restart was requested (provisionGeneration)",
     ),
     "environment": (
         sample.plain(agent_env_vars=[EnvVar(name="HTTPS_PROXY", value="http://p")]),
@@ -57,7 +57,7 @@ CHANGES = {
     "schedule": (
         sample.plain(etcd=Etcd(snapshot_schedule_cron="0 1 * * *")),
         "restart",
-        "config key etcd-snapshot-schedule-cron, what snapshots remember of the spec",
+        "config key etcd-snapshot-schedule-cron, the spec stored in snapshots",
     ),
     "s3": (
         sample.with_(PLAIN, s3=S3Access(s3=S3(folder="f"))),
@@ -70,12 +70,12 @@ CHANGES = {
     "remembered": (
         sample.plain(upgrade_strategy=UpgradeStrategy(worker_concurrency="2")),
         "minor",
-        "what snapshots remember of the spec",
+        "the spec stored in snapshots",
     ),
     "authorities": (
         sample.with_(PLAIN, authorities={**sample.AUTHORITIES, "server/tls/client-ca.crt": b"c"}),
         "minor",
-        "the cluster's authority",
+        "the cluster's CA",
     ),
 }
 
@@ -154,4 +154,4 @@ def test_no_secret_is_in_the_words() -> None:
 
 def test_a_file_that_goes_is_told() -> None:
     before = rendered(with_file(b"x"))
-    assert consequence.changes(before, rendered(PLAIN, before=before)) == ["file /etc/extra is taken away"]
+    assert consequence.changes(before, rendered(PLAIN, before=before)) == ["file /etc/extra is removed"]

@@ -12,7 +12,7 @@ from remuda.capi.types.shared import Selector
 from remuda.providers.controlplane import render
 from remuda.providers.controlplane.planner.observation import Cluster, Host, S3Access
 from remuda.providers.controlplane.render import plan as plans
-from remuda.providers.controlplane.render import tokens
+from remuda.providers.controlplane.render.config import fingerprint
 from remuda.providers.shared import distros
 from remuda.providers.shared.types.configuration import S3, Etcd, SelectorConfig, Taint
 from tests.lab.certificates import Authority
@@ -57,11 +57,11 @@ def test_values_get_the_type_that_the_distribution_wants(key: str, given: object
     ("key", "given", "words"),
     [
         ("colour", "blue", "machineGlobalConfig: colour: k3s has no such key"),
-        ("disable", {"a": 1}, "machineGlobalConfig: disable: is neither a text"),
-        ("disable", [["a"]], "machineGlobalConfig: disable: is neither a text"),
+        ("disable", {"a": 1}, "machineGlobalConfig: disable: must be a string"),
+        ("disable", [["a"]], "machineGlobalConfig: disable: must be a string"),
         ("secrets-encryption", "perhaps", "machineGlobalConfig: secrets-encryption: is neither true nor false"),
-        ("etcd-snapshot-retention", "many", "machineGlobalConfig: etcd-snapshot-retention: is no whole number"),
-        ("flannel-backend", ["a"], "machineGlobalConfig: flannel-backend: is a list, and one value is wanted"),
+        ("etcd-snapshot-retention", "many", "machineGlobalConfig: etcd-snapshot-retention: is not an integer"),
+        ("flannel-backend", ["a"], "machineGlobalConfig: flannel-backend: is a list, but must be a single value"),
         ("token", "mine", "machineGlobalConfig: token: the manager makes tokens"),
         ("disable-etcd", True, "machineGlobalConfig: disable-etcd: the roles of machines decide that"),
     ],
@@ -160,7 +160,7 @@ def test_a_label_that_stops_the_kubelet_is_kept_back_and_told() -> None:
     assert "node-role.kubernetes.io/worker=true" not in found
     assert {"topology.kubernetes.io/zone=z", "node.kubernetes.io/mine=1", "example.com/a=b"} <= set(found)
     assert render.dropped(sample.plain(), host) == [
-        "label node-role.kubernetes.io/worker: no kubelet starts with a label of that domain"
+        "label node-role.kubernetes.io/worker: a kubelet does not start with a label of that domain"
     ]
 
 
@@ -169,7 +169,7 @@ def test_a_label_that_stops_the_kubelet_is_kept_back_and_told() -> None:
 
 def test_a_worker_joins_nobody_but_the_clusters_authority() -> None:
     found = of_role("worker")
-    assert found["token"] == f"K10{tokens.fingerprint(sample.CERTIFICATE)}::node:{sample.AGENT_TOKEN}"
+    assert found["token"] == f"K10{fingerprint(sample.CERTIFICATE)}::node:{sample.AGENT_TOKEN}"
     assert "agent-token" not in found
 
 
@@ -182,8 +182,8 @@ def test_servers_share_both_tokens() -> None:
 def test_the_fingerprint_of_a_bundle_is_that_of_its_root() -> None:
     root = Authority("root")
     other = Authority("other").pem
-    assert tokens.fingerprint(root.pem + other) != tokens.fingerprint(root.pem)
-    assert tokens.fingerprint(root.pem + other) == tokens.fingerprint(root.pem + root.pem)
+    assert fingerprint(root.pem + other) != fingerprint(root.pem)
+    assert fingerprint(root.pem + other) == fingerprint(root.pem + root.pem)
 
 
 # ---- addresses ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from remuda.providers.controlplane import render
 from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, ExtraFiles
 from remuda.providers.controlplane.render import plan as plans
-from remuda.providers.controlplane.render.manifests import stored_gzip
+from remuda.providers.controlplane.render.files import stored_gzip
 from remuda.providers.shared.types.configuration import EnvVar
 from tests.unit.providers.controlplane.render import sample
 
@@ -104,5 +104,5 @@ def test_an_empty_variable_is_left_out_and_none_of_the_users_changes_ours() -> N
 
 
 def test_an_unknown_way_of_rendering_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot write plans in the way 2"):
+    with pytest.raises(ValueError, match="cannot write plans of renderer 2"):
         rendered(sample.with_(sample.plain(), renderer=2))

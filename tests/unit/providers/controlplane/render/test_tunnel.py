@@ -10,8 +10,7 @@ import pytest
 from remuda.providers.controlplane import render
 from remuda.providers.controlplane.planner.observation import Cluster, Tokens, Tunnel
 from remuda.providers.controlplane.render import plan as plans
-from remuda.providers.controlplane.render.consequence import changes
-from remuda.providers.controlplane.render.stamps import DRAIN_HASH, RESTART_STAMP
+from remuda.providers.controlplane.render.consequence import DRAIN_HASH, RESTART_STAMP, changes
 from tests.unit.providers.controlplane.render import sample
 
 FOLDER = "/var/lib/rancher/capr/tunnel"
@@ -113,4 +112,4 @@ def test_every_host_is_told_who_else_vouches_for_the_manager_and_nothing_restart
     told = json.loads(found.content)
     assert (told["server"], base64.b64decode(told["certificate-authority-data"])) == ("https://m", one * 2)
     assert render.compare(before, after) == "minor"
-    assert "who vouches for the manager" in changes(before, after)
+    assert "the manager's CA certificates" in changes(before, after)

@@ -71,11 +71,11 @@ def test_what_can_work_passes(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spec", "path", "words"),
     [
-        ({"additionalManifest": "a: [1"}, "spec.additionalManifest", "is no YAML"),
+        ({"additionalManifest": "a: [1"}, "spec.additionalManifest", "is not valid YAML"),
         ({"additionalManifest": "a: b\n  c: d\n"}, "spec.additionalManifest", "in line 2"),
         ({"additionalManifest": "- a\n- b\n"}, "spec.additionalManifest", "a list"),
-        ({"additionalManifest": "kubectl apply"}, "spec.additionalManifest", "mere text"),
-        ({"additionalManifest": "a: \x00"}, "spec.additionalManifest", "is no YAML"),
+        ({"additionalManifest": "kubectl apply"}, "spec.additionalManifest", "not plain text"),
+        ({"additionalManifest": "a: \x00"}, "spec.additionalManifest", "is not valid YAML"),
         ({"chartValues": {"rke2-calico": "yes"}}, "spec.chartValues[rke2-calico]", "a map of values"),
         ({"etcd": {"snapshotScheduleCron": "every day"}}, "spec.etcd.snapshotScheduleCron", "5 fields"),
         ({"etcd": {"snapshotScheduleCron": "0 25 * * *"}}, "spec.etcd.snapshotScheduleCron", "above maximum"),
@@ -163,7 +163,7 @@ def test_data_directories_are_for_life() -> None:
 def test_a_taint_twice_is_refused() -> None:
     taint = Taint(key="a", value="b", effect="NoSchedule")
     assert configuration.taints([taint], "t") == []
-    assert "twice" in str(configuration.taints([taint, taint], "t")[0])
+    assert "is a duplicate" in str(configuration.taints([taint, taint], "t")[0])
     assert configuration.taints([Taint(key="no spaces", effect="NoSchedule")], "t") != []
 
 
@@ -212,14 +212,14 @@ def test_values_a_distribution_can_take_pass(config: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"disable": {"traefik": True}}, "nor a list of them"),
-        ({"disable": [["traefik"]]}, "nor a list of them"),
-        ({"cluster-cidr": ["10.0.0.0/8"]}, "one value is wanted"),
+        ({"disable": {"traefik": True}}, "or a list of these"),
+        ({"disable": [["traefik"]]}, "or a list of these"),
+        ({"cluster-cidr": ["10.0.0.0/8"]}, "must be a single value"),
         ({"secrets-encryption": "yes please"}, "neither true nor false"),
         ({"secrets-encryption": 3}, "neither true nor false"),
-        ({"v": "much"}, "no whole number"),
-        ({"v": True}, "no whole number"),
-        ({"never-heard-of": {"a": 1}}, "nor a list of them"),
+        ({"v": "much"}, "not an integer"),
+        ({"v": True}, "not an integer"),
+        ({"never-heard-of": {"a": 1}}, "or a list of these"),
     ],
 )
 def test_values_nothing_could_take_are_refused(config: dict[str, Any], words: str) -> None:
@@ -236,14 +236,14 @@ def test_unknown_keys_are_warned_of_by_name_and_distribution() -> None:
         }
     )
     first, second = keys.warnings(config, DISTRO, "spec")
-    assert first.startswith("spec.machineGlobalConfig.dissable: k3s is not known to have a key dissable")
+    assert first.startswith("spec.machineGlobalConfig.dissable: k3s has no known key dissable")
     assert second.startswith("spec.machineSelectorConfig[0].config.lables: ")
 
 
 def test_keys_that_only_the_manager_sets_are_warned_of() -> None:
     config = read({"machineGlobalConfig": {"token": "mine", "disable-apiserver": False}})
     (said,) = keys.warnings(config, DISTRO, "spec")
-    assert said == "spec.machineGlobalConfig.token: is not given to nodes: the manager makes tokens"
+    assert said == "spec.machineGlobalConfig.token: is not passed to nodes: the manager makes tokens"
 
 
 # ---- what a distribution refuses -------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def test_limits_hold_for_the_versions_that_have_them() -> None:
 def test_key_of_other_versions_is_warned_of() -> None:
     config, version = read({"machineGlobalConfig": {"prime": True}}), parse_version("v1.31.4+rke2r1")
     (said,) = keys.warnings(config, of(version), "spec", version)
-    assert said.endswith("is not given to nodes: rke2 has it in other versions than v1.31.4+rke2r1")
+    assert said.endswith("is not passed to nodes: rke2 has it in other versions than v1.31.4+rke2r1")
 
 
 # ---- fields ----------------------------------------------------------------------------------------------------------

@@ -1,12 +1,17 @@
-"""Parse a plan Secret: the plan its host was given, the results it has reported, and the progress of a drain. Pure.
+"""Plan Secrets of hosts: parse what hosts report, read plans that caches do not hold, and write plans and requests.
 
-A host writes the results itself, so they are untrusted input: nothing in them can break a reconcile, and a success
+A host writes its results itself, so they are untrusted input: nothing in them can break a reconcile, and a success
 counts only for exactly the plan that the host has.
+
+Caches hold only the sha256 of a plan, because plans are large and full of keys. `Plans` keeps the bytes of those used
+last, up to a limit, and reads others from the server. Each write is one merge patch with the resourceVersion that was
+read, so nothing is delivered to a Secret that has changed since.
 """
 
 from __future__ import annotations
 
 import base64
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,15 +19,18 @@ import msgspec
 
 from remuda.agent import formats, rules
 from remuda.kube import clock
-from remuda.kube.core import Secret
+from remuda.kube.client import Client
+from remuda.kube.core import SECRET, SECRETS, Secret
+from remuda.kube.errors import NotFound
 from remuda.providers.controlplane.planner.observation import Drain, Member, PlanState, Report, UnitStatus
-from remuda.providers.shared.secrets import APPLIED_PLAN
+from remuda.providers.shared.secrets import APPLIED_PLAN, digest
+from remuda.runtime.steps import Step, step
 
 PLAN_LAST_UPDATED = "rke.cattle.io/plan-last-updated"  # annotation: when the plan was delivered
 
 PLAN_SUPERSEDES = "rke.cattle.io/plan-supersedes-unfinished"  # annotation: the plan before it had not succeeded
 
-# The handshake with whoever drains nodes: annotations of the plan Secret. All values are the request, to the byte.
+# Drain handshake: annotations of the plan Secret. All values repeat the request byte for byte.
 DRAIN_REQUEST = "rke.cattle.io/drain-options"
 PRE_DRAIN = "rke.cattle.io/pre-drain"
 DRAIN_DONE = "rke.cattle.io/drain-done"
@@ -44,6 +52,16 @@ _STATES: Mapping[str, PlanState] = {
     rules.SUCCEEDED: "succeeded",
     rules.FAILED: "failed",
 }
+MOST_BYTES = 64 << 20
+
+_PLANS = (rules.PLAN, APPLIED_PLAN)
+DELIVER = step("rkecontrolplane.deliver-plan", "delivers a new plan to a host")
+RUN_AGAIN = step("rkecontrolplane.run-again", "asks a host to retry its plan")
+REQUEST_DRAIN = step("rkecontrolplane.request-drain", "requests the drain of a node before its plan changes")
+REQUEST_UNCORDON = step("rkecontrolplane.request-uncordon", "requests the uncordon of a node")
+
+# Results of the plan before; those of periodic instructions stay: the members of etcd are still who they are.
+_OUTDATED = (rules.PROBES, rules.FAILURES, rules.FAILED_CHECKSUM, rules.FAILED_OUTPUT, rules.FAILED_MESSAGE)
 
 
 def report(secret: Secret) -> Report:
@@ -77,7 +95,7 @@ def report(secret: Secret) -> Report:
     if rules.text(data, rules.APPLIED_CHECKSUM) == checksum:
         return msgspec.structs.replace(found, applied=plan)
     return msgspec.structs.replace(
-        found, state="failed", failures=1, failed_message="the host reports the success of another plan than it has"
+        found, state="failed", failures=1, failed_message="the host reports the success of a plan that it was not given"
     )
 
 
@@ -120,11 +138,11 @@ class _Output(msgspec.Struct, rename="camel"):
     stdout: str | None = None  # base64
 
 
-class _Said(msgspec.Struct):
+class _MembersOutput(msgspec.Struct):
     members: list[msgspec.Raw]
 
 
-class _SaidOfUnit(msgspec.Struct):
+class _UnitOutput(msgspec.Struct):
     state: Literal["activating", "deactivating", "inactive", "failed", "maintenance"]
     error: str = ""
 
@@ -147,7 +165,7 @@ def _stdout(record: msgspec.Raw) -> bytes:
 def _unit(outputs: _Outputs) -> UnitStatus | None:
     """The host tool has made one short line of the error; a hostile host need not."""
     try:
-        said = msgspec.json.decode(_stdout(outputs.unit_status), type=_SaidOfUnit)
+        said = msgspec.json.decode(_stdout(outputs.unit_status), type=_UnitOutput)
     except (ValueError, RecursionError):
         return None
     error = said.error[:_MOST_ERROR]
@@ -156,7 +174,7 @@ def _unit(outputs: _Outputs) -> UnitStatus | None:
 
 def _members(outputs: _Outputs) -> Sequence[Member] | None:
     try:
-        said = msgspec.json.decode(_stdout(outputs.etcd_members), type=_Said)
+        said = msgspec.json.decode(_stdout(outputs.etcd_members), type=_MembersOutput)
         if len(said.members) > _MOST_MEMBERS:
             return None
         return tuple(msgspec.json.decode(one, type=Member) for one in said.members)
@@ -169,3 +187,99 @@ def _time(text: str) -> float | None:
         return clock.parse(text) if text else None
     except ValueError:
         return None
+
+
+# ---- whole Secrets ------------------------------------------------------------------------------------------------
+
+
+class Plans:
+    def __init__(self, client: Client, most_bytes: int = MOST_BYTES) -> None:
+        self._client = client
+        self._most = most_bytes
+        self._held = 0
+        self._plans: OrderedDict[bytes, bytes] = OrderedDict()  # by digest, the one used longest ago first
+
+    async def whole(self, cached: Secret) -> Secret | None:
+        """The Secret with its plans in it; as the server has it, where it had to be asked. None: it is gone."""
+        found: dict[str, bytes] = {}
+        for key in _PLANS:
+            if cached.data.get(key):
+                plan = self._get(cached.data[key])
+                if plan is None:
+                    return await self._read(cached)
+                found[key] = plan
+        return msgspec.structs.replace(cached, data={**cached.data, **found})
+
+    async def _read(self, cached: Secret) -> Secret | None:
+        try:
+            secret = SECRET.decode(await self._client.get(SECRET.target, *cached.key))
+        except NotFound:
+            return None
+        if secret.metadata.uid != cached.metadata.uid:
+            return None  # another one of the same name: its own event will tell
+        for key in _PLANS:
+            if secret.data.get(key):
+                self.keep(secret.data[key])
+        return secret
+
+    def keep(self, plan: bytes) -> None:
+        mark = digest(plan)
+        if mark in self._plans:
+            self._plans.move_to_end(mark)
+            return
+        self._plans[mark] = plan
+        self._held += len(plan)
+        while self._held > self._most and len(self._plans) > 1:
+            _, dropped = self._plans.popitem(last=False)
+            self._held -= len(dropped)
+
+    def _get(self, mark: bytes) -> bytes | None:
+        plan = self._plans.get(mark)
+        if plan is not None:
+            self._plans.move_to_end(mark)
+        return plan
+
+
+# ---- writes -------------------------------------------------------------------------------------------------------
+
+
+async def deliver(client: Client, plans: Plans, secret: Secret, plan: bytes) -> None:
+    """`secret` as a whole. The plan that had succeeded is kept beside the new one."""
+    data: dict[str, Any] = dict.fromkeys(_OUTDATED)
+    data[rules.PLAN] = _base64(plan)
+    data[rules.STATE] = _base64(rules.PENDING.encode())
+    before = report(secret)
+    if before.applied:
+        data[APPLIED_PLAN] = _base64(before.applied)
+    plans.keep(plan)
+    unfinished = before.plan and before.state != "succeeded"
+    notes = {PLAN_LAST_UPDATED: clock.now(), PLAN_SUPERSEDES: "true" if unfinished else None}
+    await _patch(client, secret, DELIVER, notes, data)
+
+
+async def run_again(client: Client, secret: Secret) -> None:
+    await _patch(client, secret, RUN_AGAIN, {}, {rules.STATE: _base64(rules.PENDING.encode())})
+
+
+async def request_drain(client: Client, secret: Secret, options: str) -> None:
+    """Request a drain, and clear the annotations of an earlier request, lest they pass for this one's answer."""
+    stale = dict.fromkeys((DRAIN_DONE, UNCORDON_REQUEST, DRAIN_ERROR))
+    await _patch(client, secret, REQUEST_DRAIN, {**stale, DRAIN_REQUEST: options}, {})
+
+
+async def request_uncordon(client: Client, secret: Secret, options: str) -> None:
+    await _patch(client, secret, REQUEST_UNCORDON, {UNCORDON_REQUEST: options}, {})
+
+
+async def _patch(client: Client, secret: Secret, named: Step, notes: dict[str, str | None], data: Any) -> None:
+    patch: dict[str, Any] = {"metadata": {"resourceVersion": secret.metadata.resource_version}}
+    if notes:
+        patch["metadata"]["annotations"] = notes
+    if data:
+        patch["data"] = data
+    async with named:
+        await client.patch(SECRETS, *secret.key, patch)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
