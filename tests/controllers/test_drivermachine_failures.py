@@ -99,7 +99,7 @@ async def test_bootstrap_data_of_another_format_is_a_permanent_failure(bench: Be
         assert await bench.jobs() == []
         assert condition(found, "Ready")["reason"] == "Stalled"
         assert (
-            f"{bench.namespace}/{secret} holds bootstrap data in the format cloud-config"
+            f"{bench.namespace}/{secret} has bootstrap data in format cloud-config"
             in (condition(found, "Ready")["message"])
         )
         assert found["status"]["failureReason"] == "BadBootstrapFormat"
@@ -276,7 +276,7 @@ async def test_a_job_that_ends_well_without_a_server_has_failed(bench: Bench) ->
         await bench.machine()
         await bench.succeed(await bench.job(), State(phase="creating"))
         found = await bench.says("CreateError", type="CreateJob")
-        assert "tells of no server" in condition(found, "Ready")["message"]
+        assert "records no server" in condition(found, "Ready")["message"]
 
 
 async def _next(bench: Bench) -> Json:

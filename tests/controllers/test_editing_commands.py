@@ -177,7 +177,7 @@ async def test_where_it_cannot_go_is_told_in_words(declared: Declared) -> None:
         ("v1.33.9+k3s1", "v1.33.9+k3s1 is older than what"),
         ("v1.36.0+k3s1", "v1.36.0+k3s1 leaves out a minor: "),
         ("v1.34.2+rke2r1", "a cluster of k3s cannot become one of rke2"),
-        ("1.34", "is no version of a distribution"),
+        ("1.34", "is not a version of a distribution"),
     ):
         done = await declared.run("upgrade", "prairie", "--kubernetes-version", version, "--yes")
         assert done.code in (1, 2)

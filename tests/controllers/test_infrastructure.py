@@ -228,9 +228,9 @@ async def test_what_was_made_is_kept_when_it_is_not_asked_for_any_more(place: Ra
         spec = {"infrastructure": {"driver": "nspawn"}}
         await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"spec": spec})
         held = await place.until(lambda obj: condition(obj, "Ready").get("reason") == "CannotChange")
-        assert "process has made what the cluster shares" in condition(held, "Ready")["message"]
+        assert "driver process created the cluster infrastructure" in condition(held, "Ready")["message"]
         await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"spec": {"infrastructure": None}})
-        await place.until(lambda obj: "nothing any more" in condition(obj, "Ready")["message"])
+        await place.until(lambda obj: "no longer asks for any" in condition(obj, "Ready")["message"])
         assert processes_below(place.jobs.settings.hosts)
         await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
         await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")

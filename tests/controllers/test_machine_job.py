@@ -130,7 +130,7 @@ async def test_a_job_makes_a_server_and_another_removes_it(engine: Engine, progr
     assert made.addresses[0].address == server.address
     assert server.tags[TAG_UID] == "uid-1"
     assert server.user_data.startswith(b"#cloud-config\n")
-    assert "the server m-1 is starting; waiting until it runs" in log
+    assert "server m-1 is starting; waiting until it is running" in log
     assert await program.cloud().servers() == []
     assert (await state_of(engine, namespace)).phase == "removed"
 
@@ -201,7 +201,7 @@ async def test_as_tasks_of_this_process_many_are_made_at_once(engine: Engine, tm
             await runner.submit(namespace, provision("create"))
             assert is_true(await finished(engine, namespace, "create"), "Complete")
             log = await runner.log(await pod_of(engine, namespace, "create"))
-        assert log.splitlines()[-1] == "the server m-1 is there"
+        assert log.splitlines()[-1] == "server m-1 is created"
         assert [server.name for server in await cloud.servers()] == ["m-1"]
         assert not runner.settings.directory.exists(), "nothing of it is on disk"
     finally:
@@ -277,7 +277,7 @@ async def test_a_host_key_nobody_knew_is_pinned_and_then_kept_to(
     impostor.key, Barn.host = Barn.host.key, impostor
     await engine.patch(SECRETS, namespace, STATE_SECRET, {"stringData": {STATE: '{"phase": "created", "id": "1"}'}})
     async with impostor.serving():
-        with pytest.raises(DriverError, match="is not the one that was pinned"):
+        with pytest.raises(DriverError, match="does not match the pinned key"):
             await run()
         monkeypatch.setattr(Barn, "id", "2")  # the driver itself says that it is another server
         await run()
@@ -421,7 +421,7 @@ async def test_a_script_over_ssh_that_is_killed_runs_again_until_it_is_noted(eng
     finally:
         await stop_all(pets.pets)
     assert code == 0, said
-    assert "its bootstrap script has run already" in said
+    assert "the bootstrap script has already run" in said
     assert pets.private_key.splitlines()[1] not in said
     made = await state_of(engine, namespace)
     assert (made.phase, made.by_user_data, made.ssh_user) == ("bootstrapped", False, USER)

@@ -115,7 +115,7 @@ async def test_a_cluster_is_stored_and_its_version_may_only_go_forward(engine: E
         ("v1.35.9+k3s1", "is older than"),
         ("v1.38.0+k3s1", "leaves out a minor"),
         ("v1.36.2+rke2r1", "cannot become one of rke2"),
-        ("newest", "no version of a distribution"),
+        ("newest", "not a version of a distribution"),
     ):
         with pytest.raises(StatusError, match=words):
             await engine.patch(CLUSTER.target, ranch, name, {"spec": {"kubernetesVersion": version}})

@@ -161,7 +161,7 @@ def test_a_log_that_is_followed_is_left_by_ctrl_c(fleet: Fleet) -> None:
             lambda: any(one["status"].get("phase") == "Running" for one in fleet.items(pods)), lambda: fleet.told
         )
         with session(fleet, "logs", "cluster", "far", "--follow") as one:
-            one.until("asking existing for the server")
+            one.until("requesting server")
             assert _CONTROL.sub("", interrupt(one)).strip() == ""
         assert fleet.remuda("delete", "cluster", "far", "--no-wait").returncode == 0
 

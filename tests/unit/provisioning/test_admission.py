@@ -71,7 +71,7 @@ def test_nulls_of_exported_manifests_are_nothing() -> None:
         ({"name": "c-abc12"}, "metadata.name", "kept"),
         ({"name": "x" * 64}, "metadata.name", "63"),
         ({"version": ""}, "spec.kubernetesVersion", "Required value"),
-        ({"version": "v1.36.4"}, "spec.kubernetesVersion", "no version of a distribution"),
+        ({"version": "v1.36.4"}, "spec.kubernetesVersion", "not a version of a distribution"),
         ({"dataDirectories": {"k8sDistro": "here"}}, "spec.rkeConfig.dataDirectories.k8sDistro", "absolute"),
         ({"etcd": {"snapshotScheduleCron": "x"}}, "spec.rkeConfig.etcd.snapshotScheduleCron", "5 fields"),
         ({"etcdSnapshotCreate": {"generation": 1}}, "spec.rkeConfig.etcdSnapshotCreate", "not supported yet"),

@@ -36,11 +36,11 @@ async def find_machine(client: Client, name: str, namespace: str = "") -> Key:
         removed = {machine for machine, _ in await removals(client)}
         found = {one for one in removed if one.name == name and namespace in ("", one.namespace)}
     if not found:
-        where = f" in the namespace {namespace}" if namespace else ""
-        raise NoAccess(f"there is no machine {name}{where}: `remuda get machines` lists those that there are")
+        where = f" in namespace {namespace}" if namespace else ""
+        raise NoAccess(f"machine {name} not found{where}; to list machines: remuda get machines")
     if len(found) > 1:
         places = ", ".join(sorted(key.namespace for key in found))
-        raise NoAccess(f"there are several machines {name}, in the namespaces {places}: say which")
+        raise NoAccess(f"several machines are called {name}, in namespaces {places}: choose one with -n")
     return next(iter(found))
 
 
@@ -54,7 +54,9 @@ async def _of_machines(client: Client, name: str, namespace: str) -> set[Key]:
         reference = machine.spec.infrastructure_ref
         if reference is None or reference.api_group != names.MACHINE_GROUP:
             kind = reference.kind if reference is not None else "nothing"
-            raise NoAccess(f"the server of Machine {machine.key} is a {kind}, which Remuda has no key for")
+            raise NoAccess(
+                f"cannot connect to Machine {machine.key}: its server is a {kind}, and Remuda has no SSH key for it"
+            )
         found.add(Key(machine.metadata.namespace, reference.name))
     return found
 
@@ -84,14 +86,14 @@ async def doorway(client: Client, machine: Key) -> Doorway:
     try:
         data = SECRET.decode(await client.get(SECRETS, machine.namespace, secret)).data
     except NotFound:
-        raise NoAccess(f"nothing is known of the server of {machine} yet: there is no Secret {secret}") from None
+        raise NoAccess(f"the server of {machine} has not been created yet: Secret {secret} does not exist") from None
     known = state.read(data)
     if not known.addresses:
-        raise NoAccess(f"the server of {machine} has no address yet; `remuda machine logs {machine.name}` tells more")
+        raise NoAccess(f"the server of {machine} has no address yet; see remuda machine logs {machine.name}")
     if not known.ssh_user or PRIVATE_KEY not in data:
         raise NoAccess(
-            f"servers of the driver {known.driver} are not reached over SSH. If they are hosts of the machine Remuda "
-            f"runs on, look there, at its DATA_DIR/hosts/{known.driver}/{known.name or machine.name}"
+            f"servers of the driver {known.driver} have no SSH access. If they run on the manager's machine, look "
+            f"there in DATA_DIR/hosts/{known.driver}/{known.name or machine.name}"
         )
     pinned = data.get(KNOWN_HOSTS, b"").decode("utf-8", "replace")
     way = login.Login(

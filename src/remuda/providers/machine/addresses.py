@@ -62,7 +62,7 @@ def forbidden(address: Ip) -> str:
     if address.is_unspecified or (address.version == 4 and address in _THIS_NETWORK):
         return "is an unspecified address"
     if address in _METADATA:
-        return "is the metadata service of a cloud"
+        return "is a cloud's metadata service"
     return "is an address of the manager's own machine" if _is_own(address) else ""
 
 
@@ -103,7 +103,7 @@ def problem(text: str) -> str:
         return f"has more than {_LONGEST} characters"
     host = text if literal(text) is not None else host_of(text).rstrip(".")
     if host.lower() == "localhost" or host.lower().endswith(".localhost"):
-        return "is this machine itself"
+        return "is the manager's own machine"
     address = literal(host)
     return forbidden(address) if address is not None else ""
 
@@ -173,7 +173,7 @@ def _path(review: Review) -> tuple[str, ...]:
 
 def _advice(driver: str) -> str:
     return (
-        "which only this machine can reach: name another one, or have an administrator allow it: "
+        "which only the manager's machine can reach: use another address, or ask an administrator to allow it: "
         f"kubectl annotate nodedriver {driver} {ALLOW_LOCAL}=true"
     )
 

@@ -1,4 +1,4 @@
-"""From a NodeDriver to a driver that can be used: one of ours or of another package, else a program of rancher-machine.
+"""From a NodeDriver to a driver that can be used: one of ours or of another package, else rancher-machine.
 
 Importing a driver, starting a program, downloading one: all of it may take its time, and none of it in the event loop.
 """

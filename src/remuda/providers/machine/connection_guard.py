@@ -45,8 +45,8 @@ class ConnectionGuard:
             self._asking.now = False
         if why:
             self.denied = (
-                f"connecting to {place[0]} port {place[1]} is denied: it {why}. Name another server, or have an "
-                f"administrator allow it: kubectl annotate nodedriver {self._driver} {ALLOW_LOCAL}=true"
+                f"connecting to {place[0]} port {place[1]} is denied: it {why}. Use another address, or ask an "
+                f"administrator to allow it: kubectl annotate nodedriver {self._driver} {ALLOW_LOCAL}=true"
             )
             raise PermissionError(self.denied)
 

@@ -51,10 +51,10 @@ def node_driver() -> Json:
         Definition(
             kind=NODE_DRIVER,
             columns=(
-                Column("Active", ".spec.active", "Whether it shall be used", "boolean"),
+                Column("Active", ".spec.active", "Whether the driver is enabled", "boolean"),
                 Column("Serving", '.status.conditions[?(@.type=="Active")].status', "Whether its kinds are served"),
                 Column("Reason", '.status.conditions[?(@.type=="Active")].reason', "Why"),
-                Column("Description", ".spec.description", "What it is for", priority=WIDE),
+                Column("Description", ".spec.description", "What the driver is for", priority=WIDE),
                 _AGE,
             ),
         )
@@ -106,7 +106,7 @@ def _template(model: OptionModel) -> Json:
     )
     spec = _root(made)["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
     _add(spec, model, defaults=False)
-    _freeze(spec, model, "the options of a template cannot change: make a new template and refer to that")
+    _freeze(spec, model, "the options of a template are immutable: create a new template and refer to it")
     return made
 
 
@@ -123,15 +123,15 @@ def _machine(model: OptionModel) -> Json:
                 ),
                 Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why"),
                 Column("Provider ID", ".spec.providerID", "The server's identity", priority=WIDE),
-                Column("Address", ".status.addresses[0].address", "Where it is reached", priority=WIDE),
-                Column("Failures", ".status.failures", "Attempts that failed in a row", "integer", priority=WIDE),
+                Column("Address", ".status.addresses[0].address", "Its first address", priority=WIDE),
+                Column("Failures", ".status.failures", "Consecutive failed attempts", "integer", priority=WIDE),
                 _AGE,
             ),
         )
     )
     spec = _root(made)["properties"]["spec"]
     _add(spec, model, defaults=False)
-    _freeze(spec, model, "the options of a server cannot change: change its template, or delete the machine")
+    _freeze(spec, model, "the options of a server are immutable: change its template, or delete the machine")
     return made
 
 

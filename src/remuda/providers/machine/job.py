@@ -120,14 +120,14 @@ def _cluster_order(files: Mapping[str, bytes]) -> ClusterOrder:
     try:
         return msgspec.json.decode(files[CLUSTER_ORDER_FILE], type=ClusterOrder)
     except msgspec.MsgspecError as error:
-        raise DriverError(f"the order of this Job cannot be read: {error}") from None
+        raise DriverError(f"cannot read the order of this Job: {error}") from None
 
 
 def _order(files: Mapping[str, bytes]) -> Order:
     try:
         return msgspec.json.decode(files.get(ORDER_FILE, b""), type=Order)
     except msgspec.MsgspecError as error:
-        raise DriverError(f"the order of this Job cannot be read: {error}") from None
+        raise DriverError(f"cannot read the order of this Job: {error}") from None
 
 
 def _script(files: Mapping[str, bytes]) -> bytes:
@@ -196,7 +196,7 @@ def _guard(files: Mapping[str, bytes], servers: Sequence[str]) -> ConnectionGuar
         order: Order | ClusterOrder = _cluster_order(files) if CLUSTER_ORDER_FILE in files else _order(files)
         if isinstance(order, ClusterOrder):
             free = cluster_driver_of(order.driver).local
-        else:  # a program of rancher-machine is spoken to on loopback, and its own connections are not seen
+        else:  # rancher-machine is spoken to on loopback, and its own connections are not seen
             free = driver_of(order).local or order.local_addresses or bool(order.program)
     except DriverError:
         return None  # will be told by whoever carries out the order

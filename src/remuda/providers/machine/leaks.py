@@ -93,13 +93,17 @@ async def find(client: Client, place: Place, only: Sequence[str] = ()) -> Found:
             driver = drivers.find(name)
         except drivers.NoSuchDriver:
             if place.remote and (uses or name in only):
-                unknown.append(f"{name}: a driver that is a program cannot tell which servers there are")
+                unknown.append(
+                    f"{name}: cannot list servers: the driver is a rancher-machine program, which has no list command"
+                )
             continue
         if not (place.local if driver.local else place.remote):
             continue
         if driver.local and place.hosts is None:
             if uses or name in only:
-                unknown.append(f"{name}: its servers are where its Jobs run, and this manager runs none")
+                unknown.append(
+                    f"{name}: cannot list servers: they are where its Jobs run, and this manager runs no Jobs"
+                )
             continue
         directory = place.hosts or Path()
         looked.append(f"{name} in {directory}" if driver.local else name)
@@ -141,7 +145,7 @@ async def _names(client: Client, only: Sequence[str], place: Place) -> tuple[lis
         return [driver.metadata.name for driver in known if driver.spec.active or driver.metadata.deleting], []
     names = [driver.metadata.name for driver in known]
     there = ", ".join(sorted(names)) or "none"
-    wrong = [f"{name}: there is no such NodeDriver; there are {there}" for name in only if name not in names]
+    wrong = [f"{name}: NodeDriver not found; known drivers: {there}" for name in only if name not in names]
     return [name for name in names if name in only], wrong if place.remote else []
 
 
@@ -261,7 +265,7 @@ class _NoRecord:
     private_key = ""
 
     async def save_private_key(self, private_key: str) -> None:
-        raise DriverError("nothing is written down by looking")
+        raise DriverError("a search for leaks records nothing")
 
     async def save(self, value: Mapping[str, Any]) -> None:
-        raise DriverError("nothing is written down by looking")
+        raise DriverError("a search for leaks records nothing")

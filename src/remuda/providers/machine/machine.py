@@ -26,7 +26,7 @@ from remuda.providers.shared.types.machine import CREATE_JOB, DELETE_JOB, READY,
 from remuda.runtime.outcome import DONE, Blocked, Outcome, soonest
 from remuda.runtime.steps import step
 
-PUBLISH = step("drivermachine.publish", "writes what a machine waits for, or that it is paused")
+PUBLISH = step("drivermachine.publish", "writes a machine's conditions")
 
 CONCURRENCY = 20
 

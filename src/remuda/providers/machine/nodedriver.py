@@ -30,8 +30,8 @@ from remuda.runtime.steps import step
 
 PROTECT = step("nodedriver.protect", "adds a driver's finalizer before its kinds are installed")
 PUBLISH = step("nodedriver.publish", "writes whether a driver's kinds are served")
-UNINSTALL = step("nodedriver.uninstall", "deletes one definition of a driver that is not needed any more")
-RELEASE = step("nodedriver.release", "removes the finalizer of a driver whose kinds are gone")
+UNINSTALL = step("nodedriver.uninstall", "deletes a CRD of a driver that is no longer used")
+RELEASE = step("nodedriver.release", "removes the finalizer of a driver whose kinds are deleted")
 
 CONTROLLER = "nodedriver"
 FINALIZER = "remuda.dev/node-driver"
@@ -100,7 +100,7 @@ class NodeDrivers:
             raise
         self._look_after(found)
         kinds = ", ".join(kind.name for kind in _kinds(found.name))
-        source = "a program of rancher-machine" if found.program else "a driver of remuda"
+        source = "rancher-machine" if found.program else "built-in driver"
         await self._say(
             draft,
             [
@@ -156,9 +156,9 @@ class NodeDrivers:
         try:
             self._look_after(await self._find(driver))
         except NotAvailable as error:
-            used = f"{used}; nobody looks after them: {error}"
-        will = "deleted" if driver.metadata.deleting else "switched off"
-        message = f"it is to be {will}, and waits until these are gone: {used}"
+            used = f"{used}; no controller reconciles them: {error}"
+        will = "deleted" if driver.metadata.deleting else "deactivated"
+        message = f"waiting to be {will} until these are deleted: {used}"
         await self._say(draft, [(ACTIVE, TRUE, "InUse", message)])
         return Blocked("InUse", used, message, self._world.settings.in_use_seconds)
 
@@ -217,7 +217,7 @@ def _kinds(driver: str) -> tuple[Kind[Any], ...]:
 def _unavailable(error: NotAvailable) -> list[tuple[str, str, str, str]]:
     return [
         (DOWNLOADED, FALSE, error.reason, str(error)),
-        (INSTALLED, UNKNOWN, error.reason, "the driver is not there"),
+        (INSTALLED, UNKNOWN, error.reason, "the driver is not available"),
         (ACTIVE, FALSE, error.reason, str(error)),
     ]
 

@@ -97,7 +97,7 @@ def of_driver(driver: type[Driver[Any]]) -> OptionModel:
     )
     known = {option.name for option in options}
     if unknown := [name for name in driver.credential_fields if name not in known]:
-        raise BadModel(f"the driver {driver.name} takes {', '.join(unknown)} from credentials, but has no such option")
+        raise BadModel(f"driver {driver.name} reads {', '.join(unknown)} from credentials, but has no such option")
     return OptionModel(driver=driver.name, doc=driver.doc, options=options, credentials=driver.credential_fields)
 
 
@@ -161,7 +161,7 @@ def _without_prefix(driver: str, flag: str) -> str:
     """Everything up to the first dash is the driver's name."""
     prefix, dash, rest = flag.partition("-")
     if not dash or not rest:
-        raise BadModel(f"the driver {driver} has a flag {flag!r} without a name behind its prefix {prefix!r}")
+        raise BadModel(f"driver {driver} has a flag {flag!r} with no name after the prefix {prefix!r}")
     return rest
 
 
@@ -194,7 +194,7 @@ def _flag_default(flag: Flag) -> Any:
 
 def _check_name(driver: str, name: str) -> None:
     if not _NAME.fullmatch(name) or name in _RESERVED:
-        raise BadModel(f"the driver {driver} has an option {name!r}, which cannot be a field of its machines")
+        raise BadModel(f"driver {driver} has an option {name!r}, which is not a valid field name")
 
 
 def camel(kebab_name: str) -> str:

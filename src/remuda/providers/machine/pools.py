@@ -28,7 +28,7 @@ from remuda.runtime.caches import Informer
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import step
 
-RECORD = step("drivermachine.record-failure", "writes what failed in a pool, or that it works again")
+RECORD = step("drivermachine.record-failure", "writes a pool's failures, or resets them after a success")
 
 STATE = "state.json"  # key: `budget.Pool`
 READABLE = "failures"  # key: the same for people
@@ -183,7 +183,7 @@ def _read(found: ConfigMap) -> budget.Pool:
     try:
         return msgspec.json.decode(found.data.get(STATE, "{}"), type=budget.Pool)
     except msgspec.MsgspecError as error:  # somebody edited it: nothing depends on it but patience
-        log.warning("%s of ConfigMap %s cannot be read and counts as empty: %s", STATE, found.key, error)
+        log.warning("cannot decode %s of ConfigMap %s, treating it as empty: %s", STATE, found.key, error)
         return budget.Pool()
 
 

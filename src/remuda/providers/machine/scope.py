@@ -167,7 +167,7 @@ class Scope:
             value = await self.world.client.get(kind.target, metadata.namespace, template)
         except NotFound:
             on = f"{kind.name} {metadata.namespace}/{template}"
-            message = f"{on} is gone, so nobody knows who chose the credential of {self}; delete the Machine"
+            message = f"{on} was deleted, so the user who chose the credential of {self} is unknown; delete the Machine"
             raise Missing("TemplateNotFound", on, message) from None
         return author.of(kind.decode(value).metadata.annotations)
 

@@ -43,7 +43,7 @@ class SecretGuard:
         if not secret.metadata.deleting or FINALIZER not in secret.metadata.finalizers:
             return DONE
         if await self._needed(secret):
-            return Again(_NEEDED_SECONDS, "the removal of a server needs it")
+            return Again(_NEEDED_SECONDS, "the Secret is needed to remove a server")
         await protection.release(self._client, key)
         return DONE
 
@@ -54,7 +54,7 @@ class SecretGuard:
             return DONE
         if await self._context.protect(key):
             return DONE
-        return Again(_MISSING_SECONDS, "machines name it, and it does not exist")
+        return Again(_MISSING_SECONDS, "machines refer to the Secret, but it does not exist")
 
     async def _needed(self, secret: Secret) -> bool:
         owner, namespace = secret.metadata.controller, secret.metadata.namespace

@@ -22,7 +22,7 @@ from remuda.providers.shared.types.machine import NODE_DRIVER
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import step
 
-REGISTER = step("nodedriver.register", "creates the NodeDriver of a driver at hand")
+REGISTER = step("nodedriver.register", "creates the NodeDriver of an installed driver")
 
 CONTROLLERS = (CONTROLLER,)  # those of <Driver>Machines come and go with their drivers
 

@@ -96,8 +96,8 @@ def stalled(status: Json, before: DriverMachineStatus, stall: Stall) -> None:
         status |= {"failureReason": stall.reason, "failureMessage": stall.message}
     last = last_error(before) if before.failures else ""
     message = (
-        f"{stall.message}{last}. No further attempt is made. Change the template, "
-        f"or mend the cause and annotate this object with {RETRY}=<anything new>"
+        f"{stall.message}{last}. The controller no longer retries. Change the template, or fix the cause and annotate "
+        f"this object with {RETRY}=<new value>"
     )
     say(status, (STALLED, TRUE, stall.reason, message), (READY, FALSE, STALLED, message))
 
@@ -106,7 +106,7 @@ def begin_anew(status: Json, retry: str, what: str = CREATE_JOB) -> None:
     """As if nothing had failed."""
     status["retried"] = retry
     _forget_failure(status)
-    say(status, (what, UNKNOWN, RETRYING, f"asked for by {RETRY}={retry}"), remove=(STALLED,))
+    say(status, (what, UNKNOWN, RETRYING, f"retry requested by annotation {RETRY}={retry}"), remove=(STALLED,))
 
 
 def attempts(machine: DriverMachine) -> Attempts:
@@ -132,8 +132,8 @@ def created(status: Json, spec: Json, found: State, driver: str) -> None:
 
 def waits_for_agent(status: Json, provider_id: str, bootstrap: str) -> None:
     message = (
-        f"the server {provider_id} was made and runs the bootstrap script itself; its agent has not called yet. "
-        f"RKEBootstrap {bootstrap} will have the condition AgentConnected then"
+        f"server {provider_id} is created and runs the bootstrap script; waiting for its agent to connect (condition "
+        f"AgentConnected of RKEBootstrap {bootstrap})"
     )
     waits(status, WAITING_FOR_AGENT, message)
 
@@ -160,7 +160,7 @@ def removing(status: Json, what: str, job: Key) -> None:
 
 
 def stopping(status: Json, job: str) -> None:
-    message = f"waits until Job {job}, which was creating the server, has ended; then the server is removed"
+    message = f"waiting for Job {job}, which creates the server, to stop; then the server is removed"
     say(status, (READY, FALSE, REMOVING, message))
 
 

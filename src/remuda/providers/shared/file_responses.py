@@ -52,7 +52,7 @@ def _produce(file: FileIO, part: range) -> Callable[[Sink], Awaitable[None]]:
             while at < part.stop:
                 piece = await asyncio.to_thread(os.pread, file.fileno(), min(_PIECE, part.stop - at), at)
                 if not piece:
-                    raise OSError("the file became shorter while it was sent")
+                    raise OSError("the file was truncated while it was being sent")
                 at += len(piece)
                 sink.write(piece)
                 await sink.drain()
@@ -61,4 +61,4 @@ def _produce(file: FileIO, part: range) -> Callable[[Sink], Awaitable[None]]:
 
 
 def missing() -> Response:
-    return text(404, "there is no such file here\n")
+    return text(404, "file not found\n")

@@ -90,7 +90,7 @@ class RancherMachine(Driver[Any]):
     async def create(self, order: Order, user_data: bytes) -> Server:
         program, store = await self._ready(order)
         if self.context.record.value.get(_RECORD):
-            self.context.say("an earlier attempt has begun under this name: what it left is removed first")
+            self.context.say("removing what an earlier attempt of the same name left behind")
             await self._remove(order, program, store)
         await self.context.record.save({_RECORD: order.name})
         script = store / "install.sh"
@@ -132,7 +132,7 @@ class RancherMachine(Driver[Any]):
         await asyncio.to_thread(_clear, store)
 
     async def owned(self, owner: str) -> Sequence[Server]:
-        raise DriverError("rancher-machine cannot tell which servers there are")
+        raise DriverError("rancher-machine cannot list servers")
 
     # running it
 
@@ -195,7 +195,7 @@ class RancherMachine(Driver[Any]):
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        return code, "\n".join(last) or f"rancher-machine ended with {code} and said nothing"
+        return code, "\n".join(last) or f"rancher-machine exited with code {code} and printed nothing"
 
     def _surroundings(self, program: Program, store: Path) -> dict[str, str]:
         """Nothing of ours but what it needs: the way to the API, and out of the network."""
@@ -240,7 +240,7 @@ class RancherMachine(Driver[Any]):
         try:
             found = msgspec.json.decode(self._config(order, store).read_bytes(), type=_Stored).driver
         except (OSError, msgspec.MsgspecError):
-            raise DriverError("rancher-machine has made the server, but left no record that can be read") from None
+            raise DriverError("rancher-machine created the server, but left no readable record of it") from None
         return Server(
             id=order.name,
             name=order.name,

@@ -93,16 +93,20 @@ def judge(rules: Rules, machine: Attempts, pool: Pool, trying: Collection[str], 
     own = rest(rules, machine, now, salt)
     if own > 0:
         which = f"{attempt(rules, machine.failures)} failed"
-        return Wait(own, BACKING_OFF, f"{which}; the next is made {_within(rules, machine.failures)}")
+        return Wait(own, BACKING_OFF, f"{which}; the controller retries {_within(rules, machine.failures)}")
     if pool.failures < rules.pool_failures:
         return GO
     said = f"the last {pool.failures} attempts of the pool failed"
     if trying:
-        return Wait(None, POOL_BUSY, f"{said}, so one machine tries at a time: now {min(trying)}")
+        return Wait(
+            None, POOL_BUSY, f"{said}, so only one machine is tried at a time; waiting for machine {min(trying)}"
+        )
     left = _left(pool.last_failure, back_off(rules, _pool_steps(rules, pool), "pool"), now)
     if left > 0:
         return Wait(
-            left, POOL_BACKING_OFF, f"{said}; one machine tries again {_within(rules, _pool_steps(rules, pool))}"
+            left,
+            POOL_BACKING_OFF,
+            f"{said}; the controller retries one machine {_within(rules, _pool_steps(rules, pool))}",
         )
     return GO
 
@@ -114,9 +118,9 @@ def rest(rules: Rules, machine: Attempts, now: float, salt: str) -> float:
 
 def stalled(rules: Rules, machine: Attempts) -> Stall | None:
     if machine.hopeless:
-        return Stall(BAD_OPTIONS, "it cannot work with these options or credentials")
+        return Stall(BAD_OPTIONS, "the driver rejects these options or credentials")
     if machine.failures >= rules.machine_failures:
-        return Stall(TOO_MANY_FAILURES, f"{machine.failures} attempts failed in a row")
+        return Stall(TOO_MANY_FAILURES, f"{machine.failures} consecutive attempts failed")
     return None
 
 
@@ -148,5 +152,6 @@ def _left(since: float, seconds: float, now: float) -> float:
 
 
 def _within(rules: Rules, failures: int) -> str:
-    """Does not count down, so that saying it again writes nothing."""
-    return f"within {min(rules.first_seconds * 2.0 ** min(failures - 1, 30), rules.most_seconds):.0f} s of that"
+    """Return the delay as text. It does not count down, so that reporting the same state again writes nothing."""
+    seconds = min(rules.first_seconds * 2.0 ** min(failures - 1, 30), rules.most_seconds)
+    return f"within {seconds:.0f} s of the last failure"

@@ -17,15 +17,15 @@ from remuda.providers.shared.jobs.log_redaction import Scrubber
 from remuda.providers.shared.jobs.state_secret import Notebook
 from remuda.runtime.steps import step
 
-RECORD_INTENT = step("machinejob.record-intent", "writes that a server is about to be made")
-FORGET = step("machinejob.forget-server", "drops what was noted of a server in whose place there is another now")
-CREATE = step("machinejob.create-server", "the driver makes the server")
-RECORD_SERVER = step("machinejob.record-server", "writes what is known of the server")
-PIN = step("machinejob.pin-host-key", "writes the first host key seen of a server")
+RECORD_INTENT = step("machinejob.record-intent", "records that a server is about to be created")
+FORGET = step("machinejob.forget-server", "drops the state of a server that was replaced by another one")
+CREATE = step("machinejob.create-server", "the driver creates the server")
+RECORD_SERVER = step("machinejob.record-server", "writes the created server to its state Secret")
+PIN = step("machinejob.pin-host-key", "pins the first host key that a server shows")
 BOOTSTRAP = step("machinejob.run-script", "runs the bootstrap script over SSH")
-RECORD_BOOTSTRAP = step("machinejob.record-bootstrap", "writes that the bootstrap script has ended well")
+RECORD_BOOTSTRAP = step("machinejob.record-bootstrap", "records that the bootstrap script has succeeded")
 REMOVE = step("machinejob.remove-server", "the driver removes the server")
-RECORD_REMOVAL = step("machinejob.record-removal", "writes that the server is gone")
+RECORD_REMOVAL = step("machinejob.record-removal", "records that the server is removed")
 
 _RUNNING_SECONDS = 600.0
 _FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.2, 3.0
@@ -60,13 +60,13 @@ class Job:
             if notebook.state.phase:
                 raise
             # Intent is noted before the infrastructure is asked: such options have never come that far.
-            self._say(f"no server was ever asked for: {error}")
+            self._say(f"no server was ever requested: {error}")
 
     async def _notebook(self) -> Notebook:
         try:
             notebook = await Notebook.open(self._client, self._order)
         except (StatusError, ValueError) as error:
-            raise DriverError(f"the Secret {self._order.state_secret} cannot be read: {error}") from None
+            raise DriverError(f"cannot read Secret {self._order.state_secret}: {error}") from None
         self._scrubber.add(notebook.private_key)
         return notebook
 
@@ -81,7 +81,7 @@ class Job:
         await driver.check(order)
         if notebook.state.phase not in ("created", "bootstrapped"):
             await notebook.note(RECORD_INTENT, driver=order.driver, phase="creating", name=order.name)
-        self._say(f"asking {order.driver} for the server {order.name}")
+        self._say(f"requesting server {order.name} from driver {order.driver}")
         async with CREATE:
             server = await driver.create(order, self._user_data(driver, script))
         if notebook.state.id not in ("", server.id):
@@ -89,12 +89,12 @@ class Job:
         await self._record(notebook, driver, server)
         server = await self._until_running(driver, notebook, server)
         if notebook.state.phase == "bootstrapped":
-            self._say("its bootstrap script has run already")
+            self._say("the bootstrap script has already run")
         elif server.bootstrapped:
             await notebook.note(RECORD_BOOTSTRAP, phase="bootstrapped")
         elif not driver.takes_user_data:
             await self._bootstrap(notebook, server, script)
-        self._say(f"the server {order.name} is there")
+        self._say(f"server {order.name} is created")
 
     def _user_data(self, driver: Driver[Any], script: bytes) -> bytes:
         if not driver.takes_user_data:
@@ -127,20 +127,20 @@ class Job:
 
     async def _until_running(self, driver: Driver[Any], notebook: Notebook, server: Server) -> Server:
         loop = asyncio.get_running_loop()
-        deadline, look, told = loop.time() + _RUNNING_SECONDS, _FIRST_LOOK_SECONDS, ""
+        deadline, delay, reported = loop.time() + _RUNNING_SECONDS, _FIRST_LOOK_SECONDS, ""
         while server.state != "running":
             if server.state == "failed":
-                raise DriverError(f"the server {server.name} ({server.id}) has failed")
+                raise DriverError(f"server {server.name} ({server.id}) has failed")
             if loop.time() > deadline:
-                raise DriverError(f"the server {server.name} ({server.id}) is still {server.state} after 10 minutes")
-            if server.state != told:
-                told = server.state
-                self._say(f"the server {server.name} is {told}; waiting until it runs")
-            await asyncio.sleep(look)
-            look = min(look * 2, _LOOK_SECONDS)
+                raise DriverError(f"server {server.name} ({server.id}) is still {server.state} after 10 minutes")
+            if server.state != reported:
+                reported = server.state
+                self._say(f"server {server.name} is {server.state}; waiting until it is running")
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _LOOK_SECONDS)
             found = await driver.find(self._order)
             if found is None:
-                raise DriverError(f"the server {server.name} ({server.id}) has vanished while it was starting")
+                raise DriverError(f"server {server.name} ({server.id}) disappeared while it was starting")
             server = msgspec.structs.replace(
                 found, ssh=found.ssh or server.ssh, bootstrapped=found.bootstrapped or server.bootstrapped
             )
@@ -149,9 +149,9 @@ class Job:
 
     async def _bootstrap(self, notebook: Notebook, server: Server, script: bytes) -> None:
         if server.ssh is None:
-            raise DriverError(f"the driver {self._order.driver} gave no way to reach the server {server.name} over SSH")
+            raise DriverError(f"driver {self._order.driver} reported no SSH access to server {server.name}")
         if not script:
-            raise DriverError("there is no bootstrap script to run")
+            raise DriverError("no bootstrap script to run")
 
         async def pin(seen: login.Login) -> None:
             await notebook.note(PIN, known_hosts=login.known_hosts(seen))
@@ -165,18 +165,18 @@ class Job:
     # remove
 
     async def _remove(self, driver: Driver[Any], notebook: Notebook) -> None:
-        self._say(f"asking {self._order.driver} to remove the server {self._order.name}")
+        self._say(f"removing server {self._order.name} with driver {self._order.driver}")
         async with REMOVE:
             await driver.remove(self._order)
         await notebook.note(RECORD_REMOVAL, phase="removed")
-        self._say(f"the server {self._order.name} is gone")
+        self._say(f"server {self._order.name} is removed")
 
 
 def _login(server: Server, notebook: Notebook) -> login.Login:
     """Return the SSH login that the driver reports for a server; missing keys come from the notebook."""
     access = server.ssh
     if access is None:
-        raise DriverError(f"the server {server.name} cannot be reached over SSH")
+        raise DriverError(f"cannot connect to server {server.name} over SSH")
     return login.Login(
         addresses=login.reachable(server.addresses),
         port=access.port,
@@ -199,7 +199,7 @@ def convert(driver: str, given: Mapping[str, Any], wanted: type[Any]) -> Any:
     known = set(wanted.__struct_encode_fields__)
     for name in given:
         if name not in known:
-            raise BadOptions(f"the driver {driver} has no option {name}")
+            raise BadOptions(f"driver {driver} has no option {name}")
     try:
         return msgspec.convert(given, wanted)
     except msgspec.ValidationError as error:

@@ -28,10 +28,10 @@ from remuda.providers.shared.jobs.settings import MachineSettings
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
-PREPARE = step("drivermachine.prepare-job", "writes a Secret or a right that a Job needs")
-START = step("drivermachine.start-job", "creates the Job that works on a server, or on what a cluster shares")
-STOP = step("drivermachine.delete-job", "deletes a Job, which ends it if it still runs")
-CLEAR = step("drivermachine.clear", "deletes a Secret or a right that no Job needs any more")
+PREPARE = step("drivermachine.prepare-job", "writes a Secret or a permission that a Job needs")
+START = step("drivermachine.start-job", "creates a Job for a server or for cluster infrastructure")
+STOP = step("drivermachine.delete-job", "deletes a Job, and so stops it if it is running")
+CLEAR = step("drivermachine.clear", "deletes a Secret or a permission that no Job needs any more")
 
 Json = dict[str, Any]
 
@@ -105,7 +105,7 @@ async def desk_for_removal(context: JobContext, desk: Desk) -> Desk:
     if not await context.terminating(place.metadata.namespace):
         return desk
     if left := await context.running_pods(place):
-        raise Retryable(f"waiting for the end of Pod {left[0].key}, whose Job was deleted with its namespace")
+        raise Retryable(f"waiting for Pod {left[0].key} to stop; its Job was deleted with its namespace")
     known = await context.secret(place.namespace, place.state) or {}
     elsewhere = context.elsewhere(place)
     await _make_namespace(desk.client, elsewhere.namespace)
@@ -138,7 +138,7 @@ async def start(
     place = desk.place
     order = msgspec.structs.replace(order, state_secret=place.state, state_namespace=place.elsewhere)
     if local and not desk.settings.run_jobs:
-        raise Retryable(f"only the job runner of remuda can run Jobs of the driver {order.driver}")
+        raise Retryable(f"only Remuda's own job runner can run Jobs of driver {order.driver}")
     await _make(desk, SECRETS, manifests.state_secret(place, desk.known))
     mounted = [manifests.order_secret(place, order, value, format)]
     if fields:
@@ -166,7 +166,7 @@ async def _make(desk: Desk, target: Target, obj: Json, *, renew: bool = False) -
     owner = metadata.controller
     if not desk.place.owns(metadata):
         whose = f"{owner.kind} {owner.name}" if owner is not None else "nobody"
-        raise Retryable(f"{target.plural} {namespace}/{name} is there already and belongs to {whose}, not to {desk}")
+        raise Retryable(f"{target.plural} {namespace}/{name} already exists and belongs to {whose}, not to {desk}")
     if renew:
         async with PREPARE:
             await client.update(target, namespace, name, obj)

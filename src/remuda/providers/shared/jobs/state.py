@@ -43,7 +43,7 @@ def read(data: Mapping[str, bytes]) -> State:
     try:
         return msgspec.json.decode(text, type=State)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"the state of the machine cannot be read: {error}") from None
+        raise ValueError(f"cannot decode the state of the machine: {error}") from None
 
 
 def write(state: State) -> bytes:

@@ -15,9 +15,9 @@ from remuda.providers.shared.jobs import state
 from remuda.providers.shared.jobs.state import KNOWN_HOSTS, PRIVATE_KEY, STATE, State
 from remuda.runtime.steps import Step, step
 
-SAVE_RECORD = step("machinejob.save-record", "writes what a driver remembers of its server")
+SAVE_RECORD = step("machinejob.save-record", "writes the driver's own record of its server")
 
-SAVE_KEY = step("machinejob.save-private-key", "writes the private key of a server that is about to be made")
+SAVE_KEY = step("machinejob.save-private-key", "writes the private key of a server that is about to be created")
 
 
 class Notebook:
