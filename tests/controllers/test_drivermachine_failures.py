@@ -81,7 +81,7 @@ async def test_permanent_failure_is_the_reason_of_ready(bench: Bench) -> None:
 
     ready = condition(found, "Ready")
     assert (ready["status"], is_true(found, "Stalled")) == ("False", True)
-    assert "last error: size: there is no size huge. No further attempt is made." in ready["message"]
+    assert "last error: size: there is no size huge. The controller no longer retries." in ready["message"]
 
 
 async def test_bootstrap_data_of_another_format_is_a_permanent_failure(bench: Bench) -> None:
@@ -224,7 +224,7 @@ async def test_machines_that_wait_for_another_say_for_which(bench: Bench) -> Non
         await bench.job("a")
         await bench.machine("b", pool="workers")
         found = await bench.says("PoolTriesOneAtATime", "b")
-        assert "now a" in condition(found, "Ready")["message"]
+        assert "waiting for machine a" in condition(found, "Ready")["message"]
 
 
 async def test_when_the_one_that_tries_is_deleted_another_tries(bench: Bench) -> None:

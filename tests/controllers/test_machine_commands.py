@@ -152,7 +152,7 @@ async def test_logs_finds_removals_of_a_deleted_namespace_in_the_managers(engine
     assert (done.code, done.out) == (0, "it ended with exit code 1: no route to the cloud\n"), done.err
     for name, where in (("m-1", await engine.namespace()), ("c-1", namespace)):
         nobody = await remuda(engine, "machine", "logs", name, "-n", where)
-        assert (nobody.code, f"there is no machine {name}" in nobody.err) == (1, True)
+        assert (nobody.code, f"machine {name} not found" in nobody.err) == (1, True)
 
 
 # ---- leaks ----------------------------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ async def test_what_the_infrastructure_refuses_is_said_and_may_work_next_time(en
     ("order", "credentials", "words"),
     [
         (an_order(bootSeconds="soon"), {}, "bootSeconds: expected `float`, got `str`"),
-        (an_order(bootSecnds=1), {}, "the driver sim has no option bootSecnds"),
+        (an_order(bootSecnds=1), {}, "driver sim has no option bootSecnds"),
         (an_order(driver="nosuch"), {}, "there is no driver nosuch; there are"),
         (an_order(), {"token": "wrong"}, "does not know this customer"),
     ],

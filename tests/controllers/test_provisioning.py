@@ -250,8 +250,8 @@ async def test_all_that_is_missing_is_named_and_nothing_is_made_until_it_is_ther
     async with ranch.running():
         await ranch.cluster(pool("servers", cloudCredentialSecretName="gold"), pool("workers", workerRole=True))
         said = await ranch.says("RKECluster", "False")
-        assert f"there is no Secret {ranch.namespace}/gold" in said["message"]
-        assert f"machine pool workers: there is no SimConfig {ranch.namespace}/workers" in said["message"]
+        assert f"Secret {ranch.namespace}/gold does not exist" in said["message"]
+        assert f"machine pool workers: SimConfig {ranch.namespace}/workers does not exist" in said["message"]
         assert await ranch.engine.get(CAPI_CLUSTER.target, ranch.namespace, "prairie") is None
         assert (await ranch.says("Stalled", "True"))["message"] == said["message"]
         await ranch.credential("gold")

@@ -136,7 +136,7 @@ async def test_null_is_as_good_as_nothing(engine: Engine, ranch: str) -> None:
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        ({"autoscalingMinSize": 1}, "both, or neither"),
+        ({"autoscalingMinSize": 1}, "autoscalingMaxSize, or neither"),
         ({"autoscalingMinSize": 3, "autoscalingMaxSize": 2}, "autoscalingMaxSize"),
         ({"autoscalingMinSize": 0, "autoscalingMaxSize": 2}, "must be more than 0 for etcd and control plane pools"),
     ],

@@ -96,21 +96,23 @@ def complaints(cluster: Cluster) -> list[str]:
     """Return why nothing can be generated from the Cluster, whatever else exists. Admission denies all of it before."""
     config = cluster.spec.rke_config
     if config is None:
-        return ["spec.rkeConfig is not set: a cluster that is only imported is not supported"]
+        return ["spec.rkeConfig is not set: Remuda does not import existing clusters"]
     found = [] if cluster.spec.kubernetes_version else ["spec.kubernetesVersion is not set"]
     seen: dict[str, str] = {}
     for pool in config.machine_pools:
         here = f"machine pool {pool.name}"
         reference = pool.machine_config_ref
         if not pool.name or reference is None or not reference.kind or not reference.name:
-            found.append(f"{here}: it needs a name, and a machineConfigRef with kind and name")
+            found.append(f"{here}: name and machineConfigRef (with kind and name) are required")
         elif takes_config(pool) and not reference.kind.endswith("Config"):
-            found.append(f"{here}: machineConfigRef.kind {reference.kind} is no <Driver>Config")
+            found.append(f"{here}: machineConfigRef.kind {reference.kind} is not a <Driver>Config")
         if not (pool.etcd_role or pool.control_plane_role or pool.worker_role):
-            found.append(f"{here}: it has no role: set etcdRole, controlPlaneRole or workerRole")
+            found.append(f"{here}: no role is set: set etcdRole, controlPlaneRole or workerRole")
         deployment = pools.deployment_name(cluster.metadata.name, pool.name)
         if deployment in seen:
-            found.append(f"{here}: its MachineDeployment would be {deployment}, as that of the pool {seen[deployment]}")
+            found.append(
+                f"{here}: the name of its MachineDeployment, {deployment}, is already used by pool {seen[deployment]}"
+            )
         seen[deployment] = pool.name
     return found
 
@@ -229,7 +231,7 @@ def _pool(cluster: Cluster, pool: MachinePool, material: Material | None) -> Des
     reference = _reference(pool.machine_config_ref)
     if takes_config(pool):
         if material is None:
-            raise ValueError(f"nothing is known of {pool.machine_config_ref.kind} {pool.machine_config_ref.name}")
+            raise ValueError(f"{pool.machine_config_ref.kind} {pool.machine_config_ref.name} was not loaded")
         deployment = pools.deployment_name(name, pool.name)
         template = machine_templates.machine_template(name, deployment, pool, credential(cluster, pool), material)
         template["metadata"]["annotations"] |= author.copied(cluster.metadata.annotations)

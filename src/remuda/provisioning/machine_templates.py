@@ -54,7 +54,7 @@ def pinned_options(pool: MachinePool, noted: str | None) -> frozenset[str] | Non
         try:
             said = msgspec.json.decode(pool.dynamic_schema_spec, type=_DynamicSchema)
         except msgspec.DecodeError:
-            raise ValueError("dynamicSchemaSpec is not JSON with resourceFields: leave it out") from None
+            raise ValueError("dynamicSchemaSpec is not JSON with resourceFields: remove it") from None
         return frozenset(said.resource_fields)
     return None if noted is None else frozenset(filter(None, noted.split(",")))
 

@@ -39,15 +39,19 @@ from remuda.provisioning.types import CLUSTER, Cluster
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import Step, step
 
-APPLY_CLUSTER = step("provisioningcluster.apply-cluster", "makes or changes the Cluster of Cluster API")
-APPLY_INFRASTRUCTURE = step("provisioningcluster.apply-infrastructure", "makes or changes the RKECluster")
-APPLY_CONTROL_PLANE = step("provisioningcluster.apply-control-plane", "makes or changes the RKEControlPlane")
-APPLY_BOOTSTRAP = step("provisioningcluster.apply-bootstrap-template", "makes or changes an RKEBootstrapTemplate")
-APPLY_TEMPLATE = step("provisioningcluster.apply-machine-template", "makes a machine template, or changes its metadata")
-APPLY_DEPLOYMENT = step("provisioningcluster.apply-deployment", "makes or changes the MachineDeployment of a pool")
-APPLY_HEALTH_CHECK = step("provisioningcluster.apply-health-check", "makes or changes the MachineHealthCheck of a pool")
-PRUNE = step("provisioningcluster.prune", "deletes an object that a Cluster does not want any more")
-COLLECT = step("provisioningcluster.collect-template", "deletes a machine template that nothing is made from any more")
+APPLY_CLUSTER = step("provisioningcluster.apply-cluster", "creates or updates the Cluster of Cluster API")
+APPLY_INFRASTRUCTURE = step("provisioningcluster.apply-infrastructure", "creates or updates the RKECluster")
+APPLY_CONTROL_PLANE = step("provisioningcluster.apply-control-plane", "creates or updates the RKEControlPlane")
+APPLY_BOOTSTRAP = step("provisioningcluster.apply-bootstrap-template", "creates or updates an RKEBootstrapTemplate")
+APPLY_TEMPLATE = step(
+    "provisioningcluster.apply-machine-template", "creates a machine template, or updates its metadata"
+)
+APPLY_DEPLOYMENT = step("provisioningcluster.apply-deployment", "creates or updates the MachineDeployment of a pool")
+APPLY_HEALTH_CHECK = step(
+    "provisioningcluster.apply-health-check", "creates or updates the MachineHealthCheck of a pool"
+)
+PRUNE = step("provisioningcluster.prune", "deletes an object that a Cluster no longer declares")
+COLLECT = step("provisioningcluster.collect-template", "deletes a machine template that is no longer used")
 
 _Used = frozenset[tuple[str, str]]  # kind and name of machine templates
 

@@ -43,7 +43,7 @@ def roles_without_machines(pools: Sequence[MachinePool], wanted: Mapping[str, in
     """Return the roles that no machine would have, of those that a cluster cannot do without. `wanted`: other
     quantities, by pool."""
     holders = {
-        "member of etcd": [pool for pool in pools if pool.etcd_role],
+        "etcd member": [pool for pool in pools if pool.etcd_role],
         "control plane": [pool for pool in pools if pool.control_plane_role],
     }
     return [role for role, held in holders.items() if not any(_least(pool, wanted) for pool in held)]
@@ -57,7 +57,7 @@ def _least(pool: MachinePool, wanted: Mapping[str, int]) -> int:
 
 def last_one(role: str) -> str:
     """Say why a role must keep a machine."""
-    return f"no {role} would be left, and with the last one the cluster and its data are gone"
+    return f"no {role} would be left: without one, the cluster and its data are lost"
 
 
 def with_replicas(deployment: Json, present: int | None) -> Json:

@@ -175,10 +175,10 @@ class Previews:
             target = Target(names.CONFIG_API_VERSION, plural(reference.kind).lower())
             config = await self._get(target, namespace, reference.name)
         if config is None:
-            raise LookupError(f"there is no {reference.kind} {namespace}/{reference.name}")
+            raise LookupError(f"{reference.kind} {namespace}/{reference.name} does not exist")
         definition = await self._get(DEFINITION.target, "", definition_name(names.CONFIG_GROUP, reference.kind))
         if definition is None:
-            raise LookupError(f"there is no kind {reference.kind}: its NodeDriver is not active")
+            raise LookupError(f"kind {reference.kind} does not exist: its NodeDriver is not active")
         present = standing.get(pools.deployment_name(cluster.metadata.name, pool.name))
         notes = (present.deployment["metadata"].get("annotations") or {}) if present is not None else {}
         try:

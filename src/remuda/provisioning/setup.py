@@ -20,7 +20,7 @@ from remuda.runtime.steps import step
 CONTROLLERS = (controller.NAME, management.NAME)
 WORKSPACES = ("fleet-default", "cattle-global-data")  # where manifests of Rancher put clusters and credentials
 
-MAKE_WORKSPACE = step("provisioningcluster.create-workspace", "creates a namespace that manifests expect")
+MAKE_WORKSPACE = step("provisioningcluster.create-workspace", "creates a namespace that Rancher manifests expect")
 
 
 def definitions() -> list[dict[str, Any]]:

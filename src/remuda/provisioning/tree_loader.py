@@ -35,9 +35,11 @@ async def find(client: Client, namespace: str, name: str) -> str:
         for value in await _listed(client, kind.target, namespace, f"metadata.name={name}"):
             places.add(str(value["metadata"]["namespace"]))
     if not places:
-        raise NoSuchCluster(f"there is no cluster {name}{f' in namespace {namespace}' if namespace else ''}")
+        raise NoSuchCluster(f"cluster {name} not found{f' in namespace {namespace}' if namespace else ''}")
     if len(places) > 1:
-        raise NoSuchCluster(f"there is a cluster {name} in each of {', '.join(sorted(places))}: say which with -n")
+        raise NoSuchCluster(
+            f"several clusters are called {name}, in namespaces {', '.join(sorted(places))}: choose one with -n"
+        )
     return places.pop()
 
 
@@ -46,7 +48,7 @@ async def look(client: Client, namespace: str, name: str) -> Branch:
     cluster = await _get(client, CAPI_CLUSTER.target, namespace, name)
     declared = await _get(client, CLUSTER.target, namespace, name)
     if declared is None and cluster is None:
-        raise NoSuchCluster(f"there is no cluster {namespace}/{name}")
+        raise NoSuchCluster(f"cluster {namespace}/{name} not found")
     known = _Known(client)
     below = None if cluster is None else await _Below(known, cluster, declared=declared is not None).look()
     ending = await _Ending(known, below).look(_namespaces(namespace, declared))

@@ -103,7 +103,7 @@ class MachinePool(Part):
 _HAS_MIN, _HAS_MAX = "has(self.autoscalingMinSize)", "has(self.autoscalingMaxSize)"
 _IS_SERVER = "((has(self.etcdRole) && self.etcdRole) || (has(self.controlPlaneRole) && self.controlPlaneRole))"
 _POOL_RULES = (
-    Rule(rule=f"{_HAS_MIN} == {_HAS_MAX}", message="autoscalingMinSize and autoscalingMaxSize: both, or neither"),
+    Rule(rule=f"{_HAS_MIN} == {_HAS_MAX}", message="set both autoscalingMinSize and autoscalingMaxSize, or neither"),
     Rule(
         rule=f"!{_HAS_MIN} || !{_HAS_MAX} || self.autoscalingMinSize <= self.autoscalingMaxSize",
         message="autoscalingMinSize must not be more than autoscalingMaxSize",
